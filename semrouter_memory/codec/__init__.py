@@ -1,0 +1,1 @@
+"""SANS-IO. Bodies of OpenAI-compatible APIs."""

@@ -1,0 +1,156 @@
+"""What the exchange needs of an API's bodies, whichever API it is.
+
+Strategy: a request body is parsed for understanding (`parse`) and edited as bytes (`rewrite`): only our own two fields
+and the injected text change, every other byte stays, so number formats, key order, duplicate keys, white space and
+unknown fields survive. An answer is read incrementally and never changed.
+"""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from semrouter_memory.model import Message, Position, Role, ToolUse
+
+BLOCK_OPEN = "<!-- semrouter-memory:begin -->"
+BLOCK_CLOSE = "<!-- semrouter-memory:end -->"
+"""The injected block stands between these, so that it can be found and stripped again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodySettings:
+    """`memory_config` and `memory_context` of a request body; None where the body is silent.
+
+    Values of the wrong type are ignored: a client's mistake in our fields never costs it the request.
+    """
+
+    enabled: bool | None = None
+    auto_store: bool | None = None
+    memory_types: tuple[str, ...] | None = None
+    retrieval_limit: int | None = None
+    similarity_threshold: float | None = None
+    user_id: str | None = None
+    project_id: str | None = None
+    present: bool = False
+    """The body has at least one of the two fields, so they must be taken out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedRequest:
+    """A request body, understood. A *turn* is what stands after the last assistant answer (tool calls are no answer).
+
+    Attributes:
+        history: user and assistant texts before this turn, oldest first.
+        turn_texts: the user's messages of this turn, in order.
+        tools: tools called in this turn so far, with the beginning of their results.
+        in_tool_loop: the last message is a tool's result (or an assistant's tool call): a continuation of the turn.
+        visible: every text in the request, system prompt and tool results included.
+    """
+
+    settings: BodySettings
+    model: str = ""
+    stream: bool = False
+    history: tuple[Message, ...] = ()
+    turn_texts: tuple[str, ...] = ()
+    tools: tuple[ToolUse, ...] = ()
+    in_tool_loop: bool = False
+    visible: tuple[str, ...] = ()
+    previous_response_id: str = ""
+    conversation_id: str = ""
+
+    @property
+    def query(self) -> str:
+        """The last user message of the turn, "" when there is none."""
+        return self.turn_texts[-1] if self.turn_texts else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A successful answer.
+
+    Attributes:
+        texts: the text of each choice, without reasoning; "" for a choice that is only tool calls.
+        complete: the answer came to its regular end (`[DONE]`, a finish reason, `response.completed`, a whole JSON).
+        calls: names of the tools that the first choice calls; then the turn goes on.
+    """
+
+    texts: tuple[str, ...]
+    complete: bool
+    response_id: str = ""
+    model: str = ""
+    calls: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The first choice's text."""
+        return self.texts[0] if self.texts else ""
+
+
+class AnswerReader(Protocol):
+    """Reads one answer. Takes bytes split anywhere; bounded; never raises on what an upstream sends."""
+
+    def feed(self, data: bytes) -> None: ...
+
+    def finish(self) -> Answer | None:
+        """The answer read so far, or None when there was none (error object, garbage, bound exceeded)."""
+        ...
+
+
+class Codec(Protocol):
+    """One API's request and answer bodies. Stateless."""
+
+    @property
+    def name(self) -> str: ...
+
+    def parse(self, raw: bytes) -> ParsedRequest:
+        """Raises `BodyError` when the bytes are not this API's JSON."""
+        ...
+
+    def rewrite(self, raw: bytes, *, block: str, position: Position) -> bytes:
+        """`raw` without our two fields, with `block` inserted ("" = only take our fields out).
+
+        Returns `raw` itself when nothing is to change, or when there is no place for the block.
+        Only called with bytes that `parse` accepted.
+        """
+        ...
+
+    def answer_reader(self, content_type: str, *, max_bytes: int) -> AnswerReader | None:
+        """A reader for that content type, None for one that carries no answer."""
+        ...
+
+
+_BLOCK = re.compile(rf"\s*{re.escape(BLOCK_OPEN)}.*?{re.escape(BLOCK_CLOSE)}", re.DOTALL)
+_THINK = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+
+
+def strip_block(text: str) -> str:
+    """The text without blocks that we injected (they come back when a client or server repeats what it was given)."""
+    return _BLOCK.sub("", text) if BLOCK_OPEN in text else text
+
+
+def strip_reasoning(text: str) -> str:
+    """The text without `<think>` sections; an unclosed one runs to the end."""
+    return _THINK.sub("", text) if "<think" in text.lower() else text
+
+
+def transcript_hash(messages: Iterable[Message]) -> str:
+    """A chained hash of a conversation: equal for what we saw being answered and what the client sends back later.
+
+    White space at the ends, Unicode composition, reasoning and our own block make no difference, because clients and
+    servers drop or add them; messages without text do not count.
+    """
+    chain = hashlib.sha256()
+    for message in messages:
+        text = unicodedata.normalize("NFC", strip_reasoning(strip_block(message.text))).strip()
+        if text:
+            chain = hashlib.sha256(
+                chain.digest() + message.role.value.encode() + b"\0" + text.encode("utf-8", "replace")
+            )
+    return chain.hexdigest()
+
+
+def history_hash(history: Sequence[Message]) -> str:
+    """The transcript hash of what came before the turn; "" without an assistant message, which is a new session."""
+    return transcript_hash(history) if any(message.role is Role.ASSISTANT for message in history) else ""

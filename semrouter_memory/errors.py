@@ -1,0 +1,68 @@
+"""One small hierarchy, in families by who must act.
+
+Nothing here ever reaches a client of the LLM: on the request path each of these ends in "pass the request untouched".
+"""
+
+
+class MemoryServiceError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+# The operator must act: the process does not start, and the message names the setting and the fix.
+class ConfigurationError(MemoryServiceError):
+    """A setting is missing, malformed or contradicts another."""
+
+
+class ModelFileError(ConfigurationError):
+    """The embedding model's files are missing, damaged or not the configured ones."""
+
+
+class SchemaMismatchError(ConfigurationError):
+    """The collection was made for another dimension or embedding profile."""
+
+
+# The traffic is not ours: it passes untouched, and the reason is counted.
+class BodyError(MemoryServiceError):
+    """A body that is not what its path promises (not JSON, another shape, too large)."""
+
+
+# A part is away for a while: this request goes on without memory, background work is tried again.
+class UnavailableError(MemoryServiceError):
+    """Base of everything that may work again later without anybody acting."""
+
+
+class StoreUnavailableError(UnavailableError):
+    """The vector store cannot be reached or did not answer in time."""
+
+
+class EmbeddingError(UnavailableError):
+    """A text could not be embedded."""
+
+
+class ChatModelError(UnavailableError):
+    """The external model failed: connection, timeout, or a status that is not a success."""
+
+
+class ExtractionParseError(MemoryServiceError):
+    """The external model answered something that is not the JSON array it was asked for."""
+
+
+class TurnLogError(MemoryServiceError):
+    """The turn log could not be read or written (disk full, file damaged)."""
+
+
+# The caller of the management API must act; the message is shown to them.
+class InvalidRequestError(MemoryServiceError):
+    """A management request that cannot be carried out as it was asked.
+
+    Attributes:
+        field: the offending field, or None when it is not about one.
+    """
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class NotFoundError(MemoryServiceError):
+    """There is no such memory among those the caller may see."""
