@@ -182,7 +182,7 @@ class ServerConfig(_Section):
     max_answer_bytes: int = Field(8 * 1024 * 1024, ge=1024, description="longer answers are not remembered")
     max_concurrent_streams: int = Field(16_384, ge=1)
     drain_seconds: float = Field(10, ge=0, description="how long running exchanges may end at shutdown")
-    secret_header: HeaderName = "x-memory-secret"
+    secret_header: HeaderName = "x-memory-secret"  # noqa: S105 - the name of a header
     shared_secret: SecretStr | None = Field(None, description="what Envoy sends in secret_header; environment only")
     shared_secret_file: Path | None = None
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,8 +17,6 @@ Vector: TypeAlias = npt.NDArray[np.float32]
 
 Json: TypeAlias = Any
 """Parsed JSON: dict, list, str, int, float, bool or None."""
-
-EMPTY: Mapping[str, Json] = MappingProxyType({})
 
 
 # -- who and what ------------------------------------------------------------------------------------------------------
@@ -253,7 +250,7 @@ class RecallResult:
     reason: Reason
     text: str = ""
     hits: tuple[Hit, ...] = ()
-    steps_ms: Mapping[str, float] = EMPTY
+    steps_ms: Mapping[str, float] = field(default_factory=dict)
     tokens: int = 0
 
 
@@ -441,7 +438,7 @@ class ExtractionReport:
     extractor: str
     turns: int
     candidates: int = 0
-    actions: Mapping[str, int] = EMPTY
+    actions: Mapping[str, int] = field(default_factory=dict)
     failure: str = ""
     dead_lettered: int = 0
 

@@ -63,7 +63,7 @@ class MemoryReader(Protocol):
         """False while the store is known to be away; calls then fail at once."""
         ...
 
-    async def search(  # noqa: D417 - scope is the owner, as everywhere
+    async def search(
         self,
         scope: Scope,
         vector: Vector,
