@@ -195,6 +195,8 @@ class ManagementConfig(_Section):
     operator_token: SecretStr | None = Field(None, description="environment only; unset: nobody acts for others")
     operator_token_file: Path | None = None
     max_content_chars: int = Field(8_000, ge=16, description="bound on one memory's text")
+    max_metadata_bytes: int = Field(8_192, ge=256, description="bound on what a caller attaches to one memory")
+    max_body_bytes: int = Field(1024 * 1024, ge=1024, description="larger requests are refused with 413")
 
 
 class TelemetryConfig(_Section):

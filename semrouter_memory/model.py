@@ -190,7 +190,9 @@ class RecallRequest:
         query: the text of the last user message; "" when the body has none (a tool result in a stored chain).
         history: user and assistant messages before that one, oldest first.
         visible: every text that the model will see anyway, system prompt included.
-        loop_key: set while an agent's tool loop repeats a user turn; equal for all steps of that turn.
+        loop_key: names the user turn: a hash of the conversation up to and including the turn's user messages, so it is
+            equal for all steps of an agent's tool loop. Set on every request.
+        continues_loop: the last message is a tool result: a later step of the turn that `loop_key` names.
     """
 
     scope: Scope
@@ -201,6 +203,7 @@ class RecallRequest:
     previous_response_id: str = ""
     signals: Signals = Signals()
     loop_key: str = ""
+    continues_loop: bool = False
 
 
 class Reason(StrEnum):
@@ -228,8 +231,11 @@ class Reason(StrEnum):
     NOT_POST = "not_post"
     ENCODED_BODY = "encoded_body"
     NOT_JSON = "not_json"
-    BAD_BODY = "bad_body"
     UNAUTHENTICATED_PROXY = "unauthenticated_proxy"
+    UNSUITABLE_BODY_MODE = "unsuitable_body_mode"
+    BODY_TOO_LARGE = "body_too_large"
+    EARLY_RESPONSE = "early_response"
+    NO_ANSWER = "no_answer"
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,8 @@ class ParsedRequest:
         tools: tools called in this turn so far, with the beginning of their results.
         in_tool_loop: the last message is a tool's result (or an assistant's tool call): a continuation of the turn.
         visible: every text in the request, system prompt and tool results included.
+        stored_by_server: a later request may name this one's answer instead of repeating the conversation (the
+            Responses API, unless `store` is false).
     """
 
     settings: BodySettings
@@ -59,6 +61,7 @@ class ParsedRequest:
     visible: tuple[str, ...] = ()
     previous_response_id: str = ""
     conversation_id: str = ""
+    stored_by_server: bool = False
 
     @property
     def query(self) -> str:

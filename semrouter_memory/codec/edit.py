@@ -1,0 +1,87 @@
+"""Edits of a JSON object: taking members out, and putting the injected text in."""
+
+from collections.abc import Collection, Sequence
+
+import orjson
+
+from semrouter_memory.codec.splice import Edit, Member, Span, elements, members
+
+_SEPARATOR = "\n\n"
+"""Between what was there and the block, so that the block stands on its own."""
+
+
+def last(found: Sequence[Member], key: str) -> Member | None:
+    """The member that counts: of duplicate keys parsers take the last one."""
+    return next((member for member in reversed(found) if member.key == key), None)
+
+
+def encoded(text: str) -> bytes:
+    """The text as a JSON string. A lone surrogate, which no parser lets in, becomes a question mark."""
+    return orjson.dumps(text.encode("utf-8", "replace").decode())
+
+
+def without(found: Sequence[Member], keys: Collection[str]) -> list[Edit]:
+    """Take members out, each with the comma that joined it to a member that stays."""
+    edits: list[Edit] = []
+    stays_before = False
+    for index, member in enumerate(found):
+        if member.key not in keys:
+            stays_before = True
+        elif stays_before:
+            edits.append(Edit(found[index - 1].value.end, member.value.end))
+        else:
+            following = found[index + 1].start if index + 1 < len(found) else member.value.end
+            edits.append(Edit(member.start, following))
+    return edits
+
+
+def with_member(obj: Span, found: Sequence[Member], key: str, value: bytes, *, leaving: Collection[str] = ()) -> Edit:
+    """Add a member behind the last one, not counting those that are `leaving`."""
+    staying = [member for member in found if member.key not in leaving]
+    at = staying[-1].value.end if staying else obj.start + 1
+    return Edit(at, at, (b"," if staying else b"") + encoded(key) + b":" + value)
+
+
+def into_string(raw: bytes, string: Span, block: str) -> Edit:
+    """Append to a string: before its closing quote, so that what was there stays a byte-identical prefix."""
+    text = block if raw[string.start : string.end] == b'""' else _SEPARATOR + block
+    return Edit(string.end - 1, string.end - 1, encoded(text)[1:-1])
+
+
+def into_parts(raw: bytes, parts: Span, part_type: str, block: str) -> Edit:
+    """Append a text part. It brings its own separation: many chat templates join parts without any."""
+    last_part = None
+    for last_part in elements(raw, parts.start):
+        pass
+    text = _SEPARATOR + block if last_part else block
+    part = b'{"type":' + encoded(part_type) + b',"text":' + encoded(text) + b"}"
+    at = last_part.end if last_part else parts.start + 1
+    return Edit(at, at, (b"," if last_part else b"") + part)
+
+
+def into_message(raw: bytes, message: Span, part_type: str, block: str) -> Edit | None:
+    """Append to a message's `content`, whatever its form; None when it has a form that no API knows."""
+    found = list(members(raw, message.start))
+    content = last(found, "content")
+    if content is None:
+        return with_member(message, found, "content", encoded(block))
+    return into_value(raw, content.value, block, part_type=part_type)
+
+
+def into_value(raw: bytes, value: Span, block: str, *, part_type: str | None = None) -> Edit | None:
+    """Append to a string, replace null, or append a part to a list if parts are allowed; else None."""
+    match raw[value.start : value.start + 1]:
+        case b'"':
+            return into_string(raw, value, block)
+        case b"n":
+            return Edit(value.start, value.end, encoded(block))
+        case b"[" if part_type is not None:
+            return into_parts(raw, value, part_type, block)
+        case _:
+            return None
+
+
+def before_elements(raw: bytes, array: Span, element: bytes) -> Edit:
+    """Insert a first element into an array."""
+    first = next(elements(raw, array.start), None)
+    return Edit(first.start, first.start, element + b",") if first else Edit(array.start + 1, array.start + 1, element)

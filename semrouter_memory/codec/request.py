@@ -1,0 +1,71 @@
+"""What request bodies of both APIs have in common: being a JSON object, and our own two fields."""
+
+from typing import Any, TypeVar
+
+import orjson
+
+from semrouter_memory.codec.base import BodySettings
+from semrouter_memory.codec.splice import Member, document, members
+from semrouter_memory.errors import BodyError
+
+_T = TypeVar("_T")
+
+OUR_FIELDS = ("memory_config", "memory_context")
+"""Read and taken out: upstreams may reject fields they do not know."""
+
+
+def json_object(raw: bytes) -> dict[str, Any]:
+    """The body.
+
+    Raises:
+        BodyError: it is not JSON, or not an object.
+    """
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        # The parser's message may quote the body.
+        raise BodyError("the body is not JSON") from None
+    if not isinstance(body, dict):
+        raise BodyError("the body is not a JSON object")
+    return body
+
+
+def top_level(raw: bytes) -> list[Member]:
+    """The members of the body."""
+    return list(members(raw, document(raw).start))
+
+
+def has_our_fields(body: dict[str, Any]) -> bool:
+    return any(field in body for field in OUR_FIELDS)
+
+
+def body_settings(body: dict[str, Any]) -> BodySettings:
+    """`memory_config` and `memory_context`; values of the wrong type are as good as absent."""
+    config, context = (_object(body.get(field)) for field in OUR_FIELDS)
+    return BodySettings(
+        enabled=_of_type(config.get("enabled"), bool),
+        auto_store=_of_type(config.get("auto_store"), bool),
+        memory_types=_strings(config.get("memory_types")),
+        retrieval_limit=_of_type(config.get("retrieval_limit"), int),
+        similarity_threshold=_number(config.get("similarity_threshold")),
+        user_id=_of_type(context.get("user_id"), str),
+        project_id=_of_type(context.get("project_id"), str),
+        present=has_our_fields(body),
+    )
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _of_type(value: Any, kind: type[_T]) -> _T | None:
+    # Exactly that type: true is not the number 1.
+    return value if type(value) is kind else None
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) else None
+
+
+def _strings(value: Any) -> tuple[str, ...] | None:
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else None

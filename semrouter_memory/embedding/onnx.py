@@ -1,0 +1,186 @@
+"""The embedder that serves: an ONNX sentence encoder on onnxruntime.
+
+Strategy: every text is run by itself, never padded into a batch with others. On one thread a batch is no faster, and
+the scales of int8 activations are chosen per run, so a text's vector would depend on its neighbours (cosine 0.99
+instead of 1 between the two). A short query runs where it is asked for, since a thread hop costs as much again as it
+saves; whatever may take longer goes to a thread, queries and passages each to their own, so that a query never waits
+for a batch.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+from tokenizers import Tokenizer
+
+from semrouter_memory.config import EmbeddingConfig
+from semrouter_memory.embedding import files, profile
+from semrouter_memory.embedding.pooling import to_vector
+from semrouter_memory.errors import EmbeddingError, ModelFileError
+from semrouter_memory.model import Vector
+
+T = TypeVar("T")
+
+INLINE_TOKENS = 32
+"""Longest query that runs on the event loop: about 1 ms."""
+
+_INLINE_CHARS = 512
+"""Longest query that is even tokenised on the event loop; more is certainly above `INLINE_TOKENS` or very odd."""
+
+_KNOWN_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
+
+
+class OnnxEmbedder:
+    """Implements `ports.Embedder`. Safe to use from several threads and event loops at once."""
+
+    def __init__(self, config: EmbeddingConfig, model: "_Model", tokens: "_Tokens", fingerprint: str) -> None:
+        self._config = config
+        self._model = model
+        self._tokens = tokens
+        self._fingerprint = fingerprint
+        self._query_thread = ThreadPoolExecutor(1, "embed-query")
+        self._passage_thread = ThreadPoolExecutor(1, "embed-passage")
+
+    @classmethod
+    def load(cls, config: EmbeddingConfig, directory: Path) -> Self:
+        """Read a model directory, and prove it with the longest text that the settings allow.
+
+        Args:
+            directory: holds model.onnx and tokenizer.json, and manifest.json unless they were put there by hand.
+
+        Raises:
+            ModelFileError: files missing, damaged, or not what the settings say; the message says what to do.
+        """
+        found = files.read(directory, config.model)
+        if found.manifest is not None:
+            found.manifest.check(config)
+        with _load_errors(directory, config):
+            tokens = _Tokens(found.tokenizer, config.max_tokens)
+            model = _Model(found.model, config)
+            vector = model.vector(tokens.ids("a " * config.max_tokens))
+        _check_dimension(config, len(vector))
+        return cls(config, model, tokens, profile.fingerprint(config, found.origin))
+
+    @property
+    def dimension(self) -> int:
+        return self._config.dimension
+
+    @property
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
+    async def embed_query(self, text: str) -> Vector:
+        text = self._config.query_prefix + text
+        if len(text) <= _INLINE_CHARS:
+            with _embedding_errors():
+                ids = self._tokens.ids(text)
+                if len(ids) <= INLINE_TOKENS:
+                    return self._model.vector(ids)
+        return await _in_thread(self._query_thread, lambda: self._embed(text))
+
+    async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
+        prefixed = [self._config.passage_prefix + text for text in texts]
+        return await _in_thread(self._passage_thread, lambda: [self._embed(text) for text in prefixed])
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of the whole text, without the special ones and without cutting."""
+        with _embedding_errors():
+            return self._tokens.count(text)
+
+    def _embed(self, text: str) -> Vector:
+        return self._model.vector(self._tokens.ids(text))
+
+
+class _Tokens:
+    """The tokenizer, once cutting (for the model) and once not (for counting): it is a setting of the whole object."""
+
+    def __init__(self, path: Path, max_tokens: int) -> None:
+        self._cutting = _tokenizer(path)
+        self._cutting.enable_truncation(max_tokens)
+        self._counting = _tokenizer(path)
+        self._counting.no_truncation()
+
+    def ids(self, text: str) -> list[int]:
+        ids: list[int] = self._cutting.encode(_clean(text)).ids
+        return ids
+
+    def count(self, text: str) -> int:
+        return len(self._counting.encode(_clean(text), add_special_tokens=False).ids)
+
+
+def _tokenizer(path: Path) -> Tokenizer:
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_padding()  # published files may pad every text to a fixed length
+    tokenizer.encode_special_tokens = True  # "[SEP]" in a user's text is text
+    return tokenizer
+
+
+def _clean(text: str) -> str:
+    """Lone surrogates, which JSON can carry and the tokenizer refuses, become question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+class _Model:
+    """The session. onnxruntime lets several threads run one session and releases the interpreter lock meanwhile."""
+
+    def __init__(self, path: Path, config: EmbeddingConfig) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = config.threads
+        options.inter_op_num_threads = 1
+        # Threads that spin between queries take the cores from everything else on the machine.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.log_severity_level = 3  # errors; they arrive as exceptions anyway
+        self._session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self._inputs = frozenset(value.name for value in self._session.get_inputs())
+        if not self._inputs <= _KNOWN_INPUTS:
+            raise ValueError(f"unknown inputs {sorted(self._inputs - _KNOWN_INPUTS)}")
+        self._output = [self._session.get_outputs()[0].name]
+        self._pooling = config.pooling
+
+    def vector(self, ids: list[int]) -> Vector:
+        output: npt.NDArray[np.float32] = self._session.run(self._output, self._feeds(ids))[0]
+        return to_vector(output, self._pooling)
+
+    def _feeds(self, ids: list[int]) -> dict[str, npt.NDArray[np.int64]]:
+        row = np.array([ids], dtype=np.int64)
+        feeds = {"input_ids": row, "attention_mask": np.ones_like(row), "token_type_ids": np.zeros_like(row)}
+        return {name: feeds[name] for name in self._inputs}
+
+
+async def _in_thread(thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    with _embedding_errors():
+        return await asyncio.get_running_loop().run_in_executor(thread, work)
+
+
+@contextmanager
+def _embedding_errors() -> Iterator[None]:
+    """The cause is named by its type only and cut off: its message may quote the text."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever tokenizer and runtime raise ends here
+        raise EmbeddingError(f"a text could not be embedded ({type(error).__name__})") from None
+
+
+@contextmanager
+def _load_errors(directory: Path, config: EmbeddingConfig) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever tokenizer and runtime raise ends here
+        raise ModelFileError(
+            f"the embedding model in {directory} cannot be used with memory.embedding.max_tokens"
+            f" {config.max_tokens}: {error}; {profile.remedy(config.model)}"
+        ) from None
+
+
+def _check_dimension(config: EmbeddingConfig, actual: int) -> None:
+    if actual != config.dimension:
+        raise ModelFileError(
+            f"memory.embedding.dimension is {config.dimension}, but the model gives {actual};"
+            f" set it and memory.milvus.dimension to {actual}"
+        )

@@ -1,0 +1,39 @@
+"""The answer side of an exchange: which answers are read, and reading them through their content encoding."""
+
+from semrouter_memory.codec.base import Answer, AnswerReader, Codec
+from semrouter_memory.codec.encoding import Decoder, decoder_for
+from semrouter_memory.errors import BodyError
+from semrouter_memory.exchange.events import Headers
+
+
+class AnswerStream:
+    """A decoder and a reader in a row. Over the bound, or with damaged data, there is no answer."""
+
+    __slots__ = ("_decoder", "_reader")
+
+    def __init__(self, decoder: Decoder, reader: AnswerReader) -> None:
+        self._decoder = decoder
+        self._reader: AnswerReader | None = reader
+
+    def feed(self, data: bytes) -> None:
+        if self._reader is None:
+            return
+        try:
+            self._reader.feed(self._decoder.decode(data))
+        except BodyError:
+            self._reader = None
+
+    def finish(self) -> Answer | None:
+        return self._reader.finish() if self._reader is not None else None
+
+
+def open_answer(codec: Codec, headers: Headers, *, max_bytes: int) -> AnswerStream | None:
+    """A stream for the answer that these response headers announce, None for one that is not remembered.
+
+    Envoy's own replies (413, 503) come through the response phase like any other: the status tells.
+    """
+    if not (headers.get(":status").startswith("2")):
+        return None
+    decoder = decoder_for(headers.get("content-encoding"), max_bytes=max_bytes)
+    reader = codec.answer_reader(headers.get("content-type"), max_bytes=max_bytes)
+    return AnswerStream(decoder, reader) if decoder is not None and reader is not None else None

@@ -1,0 +1,295 @@
+"""One HTTP exchange, from request headers to the end of the answer, without any I/O.
+
+Strategy: `receive` turns every event into exactly one step, and only `_move` changes the state. Whatever is not ours
+(another path, no identity, a body we cannot read) ends in BYPASS, where everything is answered with "continue"; nothing
+that a client or an upstream sends makes this class raise.
+
+Three filters use it, told apart by what Envoy says of the stream:
+recall: request only, changes the body and is finished;  retain: sees copies of the whole exchange and answers nothing;
+single: both in one stream.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from semrouter_memory.codec import codec_for
+from semrouter_memory.codec.base import Codec, ParsedRequest
+from semrouter_memory.config import MemoryConfig
+from semrouter_memory.errors import BodyError
+from semrouter_memory.exchange.answer import AnswerStream, open_answer
+from semrouter_memory.exchange.events import (
+    BodyMode,
+    Event,
+    Headers,
+    Protocol,
+    RequestBody,
+    RequestHeaders,
+    RequestTrailers,
+    ResponseBody,
+    ResponseHeaders,
+    ResponseTrailers,
+)
+from semrouter_memory.exchange.identity import authenticated_user, scope_of
+from semrouter_memory.exchange.policy import RouteSettings, opted_out, policy_for, signals
+from semrouter_memory.exchange.replies import Continue, NeedRecall, ReplaceBody, Reply, Silence, Step, StreamBody
+from semrouter_memory.exchange.states import State, Trigger, follow
+from semrouter_memory.exchange.turns import RequestFacts, recall_request, request_facts, turn_of
+from semrouter_memory.model import Position, Reason, RecallResult, Scope, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeSettings:
+    """What every exchange of this process shares.
+
+    Attributes:
+        max_body_bytes: bound on a request body, also while it is collected from chunks.
+        max_answer_bytes: bound on an answer, decoded.
+    """
+
+    memory: MemoryConfig
+    max_body_bytes: int
+    max_answer_bytes: int
+
+
+class Exchange:
+    """The state machine of one stream.
+
+    Args:
+        route: settings from the stream's gRPC metadata.
+        received_at: when the stream was opened; the time of the turn.
+
+    Attributes:
+        refusal: why the exchange is not (or no longer) ours; None while it is.
+    """
+
+    def __init__(self, settings: ExchangeSettings, route: RouteSettings, received_at: datetime) -> None:
+        self._settings = settings
+        self._route = route
+        self._received_at = received_at
+        self._state = State.IDLE
+        self._protocol = Protocol()
+        self._headers = Headers([])
+        self._codec: Codec | None = None
+        self._user = ""
+        self._body = bytearray()
+        self._body_ended = False
+        self._position = Position.SYSTEM
+        self._source: tuple[Scope, RequestFacts, ParsedRequest] | None = None
+        self._answer: AnswerStream | None = None
+        self.refusal: Reason | None = None
+
+    # -- what the driver calls -----------------------------------------------------------------------------------------
+
+    def receive(self, event: Event) -> Step:
+        """Take the next event; exactly one step answers it."""
+        match event:
+            case RequestHeaders():
+                return self._request_headers(event)
+            case RequestBody():
+                return self._request_body(event)
+            case RequestTrailers():
+                return self._request_trailers()
+            case ResponseHeaders():
+                return self._response_headers(event)
+            case ResponseBody():
+                return self._response_body(event)
+            case ResponseTrailers():
+                self._end_answer()
+        return self._go_on()
+
+    def recalled(self, result: RecallResult) -> Reply:
+        """Continue after `NeedRecall`: put the text into the body."""
+        self._request_answered()
+        return self._release_body(result.text)
+
+    def take_turn(self) -> Turn | None:
+        """The turn, once; None before the answer has ended well, and ever after."""
+        if self._answer is None or self._source is None:
+            return None
+        stream, self._answer = self._answer, None
+        answer = stream.finish()
+        return turn_of(*self._source, answer) if answer is not None else None
+
+    @property
+    def finished(self) -> bool:
+        """Nothing more to do: returning from the RPC now makes Envoy go on without us."""
+        if self._state is State.BYPASS:
+            # In full duplex Envoy forwards only what we send, so we stay and echo.
+            return not self._duplex
+        return self._state is State.DONE
+
+    @property
+    def observing(self) -> bool:
+        """Envoy shows copies and takes no answers."""
+        return self._protocol.observing
+
+    # -- request -------------------------------------------------------------------------------------------------------
+
+    def _request_headers(self, event: RequestHeaders) -> Step:
+        self._protocol = event.protocol
+        self._headers = event.headers
+        reason = self._why_not_ours(event)
+        if reason is not None:
+            self._refuse(reason)
+        else:
+            self._move(Trigger.ACCEPT)
+        return self._go_on()
+
+    def _why_not_ours(self, event: RequestHeaders) -> Reason | None:
+        headers, identity = event.headers, self._settings.memory.identity
+        self._codec = codec_for(headers.get(":path"))
+        if self._codec is None:
+            return Reason.UNKNOWN_PATH
+        if headers.get(":method") != "POST" or event.end_of_stream:
+            return Reason.NOT_POST
+        if headers.get("content-encoding").strip().lower() not in ("", "identity"):
+            return Reason.ENCODED_BODY
+        if event.protocol.request_body is BodyMode.STREAMED and not event.protocol.observing:
+            # Each chunk would have to be let go before the body is whole.
+            return Reason.UNSUITABLE_BODY_MODE
+        user = authenticated_user(headers, event.metadata, identity)
+        if isinstance(user, Reason):
+            return user
+        if not user and not identity.trust_body:
+            return Reason.NO_IDENTITY
+        self._user = user
+        return None
+
+    def _request_body(self, event: RequestBody) -> Step:
+        if self._state is not State.REQUEST:
+            return StreamBody(event.data, event.end_of_stream) if self._duplex_request else self._go_on()
+        self._body += event.data
+        if len(self._body) > self._settings.max_body_bytes:
+            return self._give_up(Reason.BODY_TOO_LARGE, ended=event.end_of_stream)
+        if self._protocol.request_body is BodyMode.BUFFERED or event.end_of_stream:
+            return self._body_complete(ended=event.end_of_stream)
+        if self._protocol.observing or self._duplex_request:
+            self._move(Trigger.CHUNK)
+            return Silence()
+        # BUFFERED_PARTIAL over its limit: the rest goes past us.
+        return self._give_up(Reason.BODY_TOO_LARGE, ended=False)
+
+    def _request_trailers(self) -> Step:
+        if self._state is State.REQUEST:
+            return self._body_complete(ended=False)
+        return self._go_on()
+
+    def _body_complete(self, *, ended: bool) -> Step:
+        self._body_ended = ended
+        self._move(Trigger.BODY_COMPLETE)
+        try:
+            parsed = self._required_codec.parse(bytes(self._body))
+        except BodyError:
+            return self._give_up(Reason.NOT_JSON, ended=ended)
+        scope = scope_of(self._user, parsed.settings, self._settings.memory.identity)
+        if isinstance(scope, Reason):
+            return self._go_without(scope)
+        return self._decided(scope, parsed)
+
+    def _decided(self, scope: Scope, parsed: ParsedRequest) -> Step:
+        memory = self._settings.memory
+        opt_out = opted_out(self._headers, memory.identity)
+        policy = policy_for(memory, self._route, parsed.settings, opted_out=opt_out)
+        self._position = policy.options.position
+        if not policy.recall:
+            return self._go_without(Reason.OPTED_OUT if opt_out else Reason.DISABLED)
+        if policy.retain and self._handles_response:
+            self._source = (scope, request_facts(self._headers, memory.identity, self._received_at), parsed)
+        if self._protocol.observing:
+            self._body.clear()
+            self._request_answered()
+            return Silence()
+        return NeedRecall(recall_request(scope, parsed, policy.options, signals(self._headers, memory.signals)))
+
+    def _request_answered(self) -> None:
+        if self._handles_response and self._source is not None:
+            self._move(Trigger.RECALLED)
+        elif self._duplex:
+            self._move(Trigger.REFUSE)
+        else:
+            self._move(Trigger.DETACHED)
+
+    def _go_without(self, reason: Reason) -> Reply:
+        """No memory for this request; our own fields are taken out all the same."""
+        self._refuse(reason)
+        return self._release_body("")
+
+    def _give_up(self, reason: Reason, *, ended: bool) -> Reply:
+        """The body is none that we can read: let it go as it came."""
+        self._body_ended = ended
+        self._refuse(reason)
+        return self._send(bytes(self._body), changed=False)
+
+    def _release_body(self, block: str) -> Reply:
+        if self._protocol.observing:
+            return Silence()
+        original = bytes(self._body)
+        body = self._required_codec.rewrite(original, block=block, position=self._position)
+        return self._send(body, changed=body != original)
+
+    def _send(self, body: bytes, *, changed: bool) -> Reply:
+        self._body.clear()
+        if self._duplex_request:
+            return StreamBody(body, self._body_ended)
+        return ReplaceBody(body) if changed else self._go_on()
+
+    # -- response ------------------------------------------------------------------------------------------------------
+
+    def _response_headers(self, event: ResponseHeaders) -> Step:
+        if self._state is not State.RESPONSE:
+            # An answer before we answered the request (a local reply), or an exchange that is not ours.
+            self._refuse(self.refusal or Reason.EARLY_RESPONSE)
+            return self._go_on()
+        limit = self._settings.max_answer_bytes
+        self._answer = open_answer(self._required_codec, event.headers, max_bytes=limit)
+        if self._answer is None or event.end_of_stream:
+            self._refuse(Reason.NO_ANSWER)
+        else:
+            self._move(Trigger.ANSWERED)
+        return self._go_on()
+
+    def _response_body(self, event: ResponseBody) -> Step:
+        if self._state is State.ANSWER and self._answer is not None:
+            self._answer.feed(event.data)
+            self._move(Trigger.CHUNK)
+            if event.end_of_stream:
+                self._end_answer()
+        if self._protocol.response_body is BodyMode.FULL_DUPLEX_STREAMED and not self._protocol.observing:
+            return StreamBody(event.data, event.end_of_stream)
+        return self._go_on()
+
+    def _end_answer(self) -> None:
+        if self._state is State.ANSWER:
+            self._move(Trigger.END)
+
+    # -- state ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def _handles_response(self) -> bool:
+        return self._protocol.observing or self._protocol.response_body is not BodyMode.NONE
+
+    @property
+    def _duplex_request(self) -> bool:
+        return self._protocol.request_body is BodyMode.FULL_DUPLEX_STREAMED and not self._protocol.observing
+
+    @property
+    def _duplex(self) -> bool:
+        modes = (self._protocol.request_body, self._protocol.response_body)
+        return BodyMode.FULL_DUPLEX_STREAMED in modes and not self._protocol.observing
+
+    @property
+    def _required_codec(self) -> Codec:
+        assert self._codec is not None, "headers come first"
+        return self._codec
+
+    def _refuse(self, reason: Reason) -> None:
+        self.refusal = reason
+        self._answer = None
+        self._source = None
+        self._move(Trigger.REFUSE)
+
+    def _move(self, trigger: Trigger) -> None:
+        self._state = follow(self._state, trigger)
+
+    def _go_on(self) -> Reply:
+        return Silence() if self._protocol.observing else Continue()

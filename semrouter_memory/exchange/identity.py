@@ -1,0 +1,64 @@
+"""Who the user is. No identity, no memory; two answers to that question, no memory either."""
+
+from collections.abc import Iterator, Mapping
+
+from semrouter_memory.codec.base import BodySettings
+from semrouter_memory.config import IdentityConfig
+from semrouter_memory.exchange.events import Headers
+from semrouter_memory.model import Json, Reason, Scope
+
+
+def authenticated_user(headers: Headers, metadata: Mapping[str, Json], config: IdentityConfig) -> str | Reason:
+    """The user that Envoy's filters authenticated: the JWT claim where one is configured, else the header.
+
+    Returns:
+        The id; "" when nobody is authenticated; a reason when the id cannot be trusted (sent twice, malformed).
+    """
+    ids = list(_claims(metadata, config)) if config.jwt_claim else []
+    if not ids:
+        ids = list(headers.all(config.user_header))
+    if not ids:
+        return ""
+    # Two values mean that somebody added one to what the authenticating filter wrote.
+    if len(set(ids)) > 1 or not _well_formed(ids[0], config):
+        return Reason.BAD_IDENTITY
+    return ids[0]
+
+
+def scope_of(user: str, body: BodySettings, config: IdentityConfig) -> Scope | Reason:
+    """The scope of a request from its authenticated user and what the body claims."""
+    if body.user_id is not None and body.user_id != user:
+        if not (config.trust_body and _well_formed(body.user_id, config)):
+            return Reason.IDENTITY_MISMATCH if user else Reason.NO_IDENTITY
+        user = body.user_id
+    if not user:
+        return Reason.NO_IDENTITY
+    project = body.project_id or ""
+    if project and not _well_formed(project, config):
+        return Reason.BAD_IDENTITY
+    return Scope(user_id=user, project_id=project)
+
+
+def _well_formed(value: str, config: IdentityConfig) -> bool:
+    """Printable, encodable, not blank at the ends, not longer than the bound."""
+    return (
+        0 < len(value) <= config.max_id_chars and value.isprintable() and value == value.strip() and _encodable(value)
+    )
+
+
+def _encodable(value: str) -> bool:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:  # a header that is no UTF-8 arrives with lone surrogates
+        return False
+    return True
+
+
+def _claims(metadata: Mapping[str, Json], config: IdentityConfig) -> Iterator[str]:
+    """The claim in the JWT filter's metadata: at its top, or inside the payload it names (`payload_in_metadata`)."""
+    namespace = metadata.get(config.jwt_namespace)
+    if not isinstance(namespace, Mapping):
+        return
+    for payload in (namespace, *namespace.values()):
+        if isinstance(payload, Mapping) and isinstance(claim := payload.get(config.jwt_claim), str):
+            yield claim

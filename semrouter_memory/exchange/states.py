@@ -1,0 +1,78 @@
+"""The state machine as one table: state -> event -> state. What is missing cannot happen in a healthy stream.
+
+    IDLE --headers--> REQUEST --body, end--> RECALLING --recalled--> RESPONSE --headers--> ANSWER --end--> DONE
+                         |                                              |                     |
+                         +--------------------- not ours -------------->+------> BYPASS <-----+
+
+A filter that only handles the request goes from RECALLING to DONE. BYPASS answers everything with "continue".
+"""
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    IDLE = "idle"
+    REQUEST = "request"
+    """Headers accepted, the body is expected or being collected."""
+    RECALLING = "recalling"
+    RESPONSE = "response"
+    """The request is answered, response headers are expected."""
+    ANSWER = "answer"
+    """A successful answer is being read."""
+    BYPASS = "bypass"
+    DONE = "done"
+
+
+class Trigger(StrEnum):
+    """What moves the state: an event's kind or a decision taken on it."""
+
+    ACCEPT = "accept"
+    """Request headers that are ours."""
+    CHUNK = "chunk"
+    BODY_COMPLETE = "body_complete"
+    RECALLED = "recalled"
+    DETACHED = "detached"
+    """Recalled, and this filter does not handle the response."""
+    ANSWERED = "answered"
+    """Response headers of a successful answer in a form we read."""
+    END = "end"
+    REFUSE = "refuse"
+    """Not ours; the reason is kept beside the state."""
+
+
+TRANSITIONS: dict[State, dict[Trigger, State]] = {
+    State.IDLE: {Trigger.ACCEPT: State.REQUEST, Trigger.REFUSE: State.BYPASS},
+    State.REQUEST: {
+        Trigger.CHUNK: State.REQUEST,
+        Trigger.BODY_COMPLETE: State.RECALLING,
+        Trigger.REFUSE: State.BYPASS,
+    },
+    State.RECALLING: {
+        Trigger.RECALLED: State.RESPONSE,
+        Trigger.DETACHED: State.DONE,
+        Trigger.REFUSE: State.BYPASS,
+    },
+    State.RESPONSE: {Trigger.ANSWERED: State.ANSWER, Trigger.REFUSE: State.BYPASS},
+    State.ANSWER: {Trigger.CHUNK: State.ANSWER, Trigger.END: State.DONE, Trigger.REFUSE: State.BYPASS},
+    State.BYPASS: {Trigger.REFUSE: State.BYPASS},
+    State.DONE: {Trigger.REFUSE: State.DONE},
+}
+
+
+class TransitionError(Exception):
+    """A trigger that the table does not know in that state: Envoy's messages came in an impossible order."""
+
+    def __init__(self, state: State, trigger: Trigger) -> None:
+        super().__init__(f"{trigger} is not possible in state {state}")
+
+
+def follow(state: State, trigger: Trigger) -> State:
+    """The next state.
+
+    Raises:
+        TransitionError: the table has no such arrow.
+    """
+    try:
+        return TRANSITIONS[state][trigger]
+    except KeyError:
+        raise TransitionError(state, trigger) from None

@@ -1,0 +1,1 @@
+"""Client for external OpenAI-compatible chat models."""

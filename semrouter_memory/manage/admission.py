@@ -1,0 +1,91 @@
+"""What may be stored through the API: pure checks of texts and metadata that a caller sends."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+
+from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.model import Json
+
+Redact = Callable[[str], str]
+"""Replaces secrets in a text (keys, card numbers, passwords); returns it unchanged when there are none."""
+
+PROVENANCE = frozenset({"turn_ids", "extractor", "model"})
+"""Metadata that the service writes itself. A deletion follows `turn_ids` to the turns that a memory came from."""
+
+_MAX_DEPTH = 16
+_INT64 = range(-(2**63), 2**63)
+
+
+def admissible_content(content: str, *, max_chars: int, redact: Redact) -> str:
+    """The text as it is stored.
+
+    Raises:
+        InvalidRequestError: it is blank, too long, holds control characters that no store keeps, or a secret.
+    """
+    content = content.strip()
+    if not content:
+        raise InvalidRequestError("content must not be blank", field="content")
+    if len(content) > max_chars:
+        raise InvalidRequestError(f"content is longer than {max_chars} characters", field="content")
+    _refuse_text(content, redact, "content")
+    return content
+
+
+def admissible_metadata(metadata: Mapping[str, Json], *, max_bytes: int, redact: Redact) -> None:
+    """Check what a caller wants to attach to a memory.
+
+    Raises:
+        InvalidRequestError: it is too large or too deep, uses a key that belongs to the service, holds a value that
+            other JSON readers do not understand (NaN, integers beyond 64 bits), or a secret.
+    """
+    for key in sorted(PROVENANCE & metadata.keys()):
+        raise InvalidRequestError(f"metadata.{key} is set by the service", field=f"metadata.{key}")
+    size = 0
+    for text in _texts(metadata, _MAX_DEPTH):
+        _refuse_text(text, redact, "metadata")
+        size += len(text.encode())
+        if size > max_bytes:
+            raise InvalidRequestError(f"metadata is larger than {max_bytes} bytes", field="metadata")
+
+
+def _refuse_text(text: str, redact: Redact, field: str) -> None:
+    if "\x00" in text or not _encodable(text):
+        raise InvalidRequestError(f"{field} holds characters that are no text (NUL or lone surrogates)", field=field)
+    if redact(text) != text:
+        raise InvalidRequestError(
+            f"{field} seems to hold a secret (key, password or card number); secrets are not stored", field=field
+        )
+
+
+def _texts(value: Json, depth: int) -> Iterator[str]:
+    """Every key and scalar in a JSON value as text, each a piece of its size."""
+    if depth < 0:
+        raise InvalidRequestError(f"metadata is nested deeper than {_MAX_DEPTH} levels", field="metadata")
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield key
+            yield from _texts(item, depth - 1)
+    elif isinstance(value, list):
+        for item in value:
+            yield ","
+            yield from _texts(item, depth - 1)
+    elif isinstance(value, str):
+        yield value
+    else:
+        yield _number_text(value)
+
+
+def _number_text(value: Json) -> str:
+    if isinstance(value, int) and value not in _INT64:
+        raise InvalidRequestError("metadata holds an integer beyond 64 bits", field="metadata")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidRequestError("metadata holds a number that JSON does not know", field="metadata")
+    return str(value)
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,191 @@
+"""How the HTTP ports say no: every error is JSON in the shape of OpenAI's APIs, whatever raised it."""
+
+import hmac
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from semrouter_memory.errors import (
+    EmbeddingError,
+    InvalidRequestError,
+    MemoryServiceError,
+    NotFoundError,
+    StoreUnavailableError,
+    TurnLogError,
+)
+from semrouter_memory.manage.service import DeletionUnfinishedError
+
+_log = structlog.get_logger("semrouter_memory.manage")
+
+RETRY_SECONDS = 5
+"""`Retry-After` of a 503: the store is tried again about that often."""
+
+
+class Refusal(HTTPException):
+    """A request that ends here, with the error's code."""
+
+    def __init__(self, status: HTTPStatus, message: str, code: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(status, message, headers)
+        self.code = code
+
+
+def refuse_unauthenticated(message: str, code: str) -> Refusal:
+    return Refusal(HTTPStatus.UNAUTHORIZED, message, code, {"www-authenticate": "Bearer"})
+
+
+def error_response(
+    status: int, message: str, *, code: str, param: str | None = None, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+    body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+    return JSONResponse(body, status, headers)
+
+
+def install(app: FastAPI, *, max_body_bytes: int) -> None:
+    """Make every way in which a request of this app can fail end in `error_response`."""
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(RequestValidationError, _on_validation)
+    app.add_exception_handler(MemoryServiceError, _on_ours)
+    app.add_middleware(_BodyLimit, max_body_bytes=max_body_bytes)
+    app.add_middleware(_Shield)
+
+
+async def _on_http(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = error.code if isinstance(error, Refusal) else HTTPStatus(error.status_code).name.lower()
+    return error_response(error.status_code, str(error.detail), code=code, headers=error.headers)
+
+
+async def _on_validation(_request: Request, error: Exception) -> Response:
+    """The first problem; pydantic's messages name the rule, not the value."""
+    assert isinstance(error, RequestValidationError)
+    problem = error.errors()[0]
+    where, *path = problem["loc"]
+    if where == "body" and (not path or problem["type"] == "json_invalid"):
+        message = "the body must be a JSON object, sent with content-type: application/json"
+        return error_response(HTTPStatus.BAD_REQUEST, message, code="invalid_json")
+    param = ".".join(str(part) for part in path)
+    what = "unknown field" if problem["type"] == "extra_forbidden" else str(problem["msg"])
+    return error_response(HTTPStatus.BAD_REQUEST, f"{param}: {what}", code="invalid_value", param=param)
+
+
+async def _on_ours(_request: Request, error: Exception) -> Response:
+    match error:
+        case InvalidRequestError():
+            return error_response(HTTPStatus.BAD_REQUEST, str(error), code="invalid_value", param=error.field)
+        case NotFoundError():
+            return error_response(HTTPStatus.NOT_FOUND, "no such memory", code="memory_not_found")
+        case DeletionUnfinishedError():
+            return _unavailable(
+                "the store is away; from now on nothing shows what was to be deleted, but its rows are erased only"
+                " when this request is repeated",
+                "deletion_unfinished",
+            )
+        case StoreUnavailableError():
+            return _unavailable("the store is away for the moment", "store_unavailable")
+        case EmbeddingError():
+            return _unavailable("the text could not be embedded", "embedding_unavailable")
+        case TurnLogError():
+            return _unavailable("the turn log, which knows what was deleted, is not readable", "turn_log_unavailable")
+        case _:
+            raise error
+
+
+def _unavailable(message: str, code: str) -> JSONResponse:
+    return error_response(
+        HTTPStatus.SERVICE_UNAVAILABLE, message, code=code, headers={"retry-after": str(RETRY_SECONDS)}
+    )
+
+
+class _Shield:
+    """Ends what nobody expected in a 500 without details, and keeps it from the server, which would log its message:
+    a foreign message may quote content.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def sending(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except Exception as error:  # noqa: BLE001 - the last line: whatever it is, the client gets an answer
+            _log.error("Management request failed", error=type(error).__name__, method=scope.get("method"))
+            # A response that has begun stays incomplete, and the server cuts the connection: the client notices.
+            if not started:
+                message = "the server failed to answer this request"
+                response = error_response(HTTPStatus.INTERNAL_SERVER_ERROR, message, code="internal_error")
+                await response(scope, receive, send)
+
+
+class _BodyLimit:
+    """Refuses bodies beyond the limit, by their stated length or as soon as too much arrived."""
+
+    def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
+        self._app = app
+        self._max_body_bytes = max_body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        received = 0
+
+        async def receiving() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self._max_body_bytes:
+                raise self._refusal()
+            return message
+
+        if _stated_length(scope) > self._max_body_bytes:
+            refusal = self._refusal()
+            response = error_response(refusal.status_code, refusal.detail, code=refusal.code)
+            await response(scope, receive, send)
+            return
+        await self._app(scope, receiving, send)
+
+    def _refusal(self) -> Refusal:
+        return Refusal(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            f"the body is larger than {self._max_body_bytes} bytes",
+            "request_too_large",
+        )
+
+
+def _stated_length(scope: Scope) -> int:
+    for name, value in scope.get("headers", ()):
+        if name == b"content-length":
+            return int(value) if value.isdigit() else 0
+    return 0
+
+
+class SharedSecretCheck:
+    """Lets only requests pass that carry the proxy's secret: who reaches the port directly could be anybody."""
+
+    def __init__(self, app: ASGIApp, header: str, secret: str) -> None:
+        self._app = app
+        self._header = header.encode()
+        self._secret = secret.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        values = [value for name, value in scope.get("headers", ()) if name == self._header]
+        if len(values) == 1 and hmac.compare_digest(values[0], self._secret):
+            await self._app(scope, receive, send)
+            return
+        message = "this port answers the proxy in front of it only"
+        response = error_response(HTTPStatus.UNAUTHORIZED, message, code="unauthenticated_proxy")
+        await response(scope, receive, send)
+
+

@@ -1,0 +1,193 @@
+"""The JSON of the management API. What comes in is strict: an unknown field is an error, not a wish that is ignored."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from semrouter_memory.manage.service import MemoryEdit, NewMemory
+from semrouter_memory.model import Hit, Memory, MemoryType
+
+MAX_PAGE = 200
+MAX_HITS = 100
+
+Content = Annotated[
+    str,
+    Field(
+        min_length=1,
+        description="The statement, in the third person. Its length is bounded by `management.max_content_chars`.",
+        examples=["User's budget for the Hawaii trip is $10,000"],
+    ),
+]
+Importance = Annotated[float, Field(ge=0, le=1, strict=True, description="0 (trivia) to 1 (vital)")]
+Metadata = Annotated[
+    dict[str, Any],
+    Field(
+        description="Anything worth keeping beside the statement, as JSON. `turn_ids`, `extractor` and `model` belong"
+        " to the service. Bounded by `management.max_metadata_bytes`.",
+        examples=[{"origin": "crm"}],
+    ),
+]
+Project = Annotated[
+    str, Field(description='The project it belongs to; "" is the user\'s own space.', examples=["trip-planner"])
+]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class StoreRequest(_Request):
+    """A statement to remember."""
+
+    content: Content
+    type: MemoryType = MemoryType.SEMANTIC
+    project_id: Project = ""
+    importance: Importance = 0.5
+    metadata: Metadata = Field(default_factory=dict)
+
+    def new_memory(self) -> NewMemory:
+        return NewMemory(
+            content=self.content, type=self.type, importance=self.importance, metadata=self.metadata
+        )
+
+
+def _absent() -> Any:
+    """The value of a field that was not sent; never read, because `model_fields_set` says so."""
+    return None
+
+
+class UpdateRequest(_Request):
+    """Changes to a memory; a field that is not sent stays as it is. Null is no value, except inside `metadata`,
+    which is merged (RFC 7396): there it removes a key.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    content: Content = Field(default_factory=_absent)
+    type: MemoryType = Field(default_factory=_absent)
+    project_id: Project = Field(default_factory=_absent)
+    importance: Importance = Field(default_factory=_absent)
+    metadata: Metadata = Field(default_factory=_absent)
+
+    def edit(self) -> MemoryEdit:
+        return MemoryEdit(**{name: getattr(self, name) for name in self.model_fields_set})
+
+
+class SearchRequest(_Request):
+    """What to look for."""
+
+    query: Annotated[str, Field(min_length=1, examples=["What's my budget for the trip?"])]
+    limit: Annotated[int, Field(ge=1, le=MAX_HITS, strict=True)] = 10
+    types: Annotated[
+        list[MemoryType] | None, Field(min_length=1, description="Only these types; without it every type.")
+    ] = None
+    project_id: Annotated[
+        str | None,
+        Field(description='Only this project; "" only memories without a project; without it every project.'),
+    ] = None
+    threshold: Annotated[
+        float | None,
+        Field(ge=-1, le=1, strict=True, description="Least relevance; without it the nearest, however far."),
+    ] = None
+
+
+class MemoryJson(BaseModel):
+    """One memory."""
+
+    id: str = Field(examples=["mem_01890a5d-ac96-774b-bcce-b302099a8057"])
+    type: MemoryType
+    content: str = Field(examples=["User's budget for the Hawaii trip is $10,000"])
+    user_id: str = Field(examples=["alice"])
+    project_id: str = Field(description='"" is the user\'s own space.')
+    session_id: str = Field(description='The session it was said in; "" when it was stored through this API.')
+    source: str = Field(description="`conversation` or `api`.", examples=["conversation"])
+    observed_at: datetime = Field(description="When it was said; decides what is newer.")
+    created_at: datetime
+    updated_at: datetime
+    superseded_at: datetime | None = Field(description="When a newer memory replaced it; it is not recalled since.")
+    superseded_by: str | None = Field(description="The id of that newer memory.")
+    expires_at: datetime | None
+    importance: float
+    metadata: dict[str, Any]
+
+    @classmethod
+    def of(cls, memory: Memory) -> Self:
+        return cls(**_fields(memory))
+
+
+class HitJson(MemoryJson):
+    """A memory that a search found."""
+
+    similarity: float = Field(description="Cosine of query and memory, -1 to 1.")
+    relevance: float = Field(description="What `threshold` is compared with.")
+
+    @classmethod
+    def of_hit(cls, hit: Hit) -> Self:
+        return cls(**_fields(hit.memory), similarity=hit.similarity, relevance=hit.relevance)
+
+
+class MemoryList(BaseModel):
+    """One page, newest first. It may hold fewer than `limit` memories and still have a successor."""
+
+    object: Literal["list"] = "list"
+    data: Sequence[MemoryJson]
+    next_cursor: str | None = Field(description="Send it as `cursor` for the next page; null at the end.")
+
+
+class HitList(BaseModel):
+    """What a search found, best first."""
+
+    object: Literal["list"] = "list"
+    data: Sequence[HitJson]
+
+
+class Deleted(BaseModel):
+    """The memory is gone."""
+
+    id: str
+    object: Literal["memory.deleted"] = "memory.deleted"
+    deleted: Literal[True] = True
+
+
+class DeletedAll(BaseModel):
+    """The memories are gone, and with them the turns that still waited for extraction."""
+
+    object: Literal["memory.deleted"] = "memory.deleted"
+    user_id: str
+    project_id: str | None = Field(description="Null when every project was meant.")
+    deleted: int = Field(description="How many memories there were.", examples=[12])
+
+
+class ErrorDetail(BaseModel):
+    message: str
+    type: Literal["invalid_request_error", "server_error"]
+    param: str | None = Field(description="The field or parameter that is at fault, if it is one.")
+    code: str = Field(examples=["memory_not_found"])
+
+
+class ErrorJson(BaseModel):
+    """An error, in the shape of OpenAI's APIs."""
+
+    error: ErrorDetail
+
+
+def _fields(memory: Memory) -> dict[str, Any]:
+    return {
+        "id": memory.id,
+        "type": memory.type,
+        "content": memory.content,
+        "user_id": memory.scope.user_id,
+        "project_id": memory.scope.project_id,
+        "session_id": memory.session_id,
+        "source": memory.source,
+        "observed_at": memory.observed_at,
+        "created_at": memory.created_at,
+        "updated_at": memory.updated_at,
+        "superseded_at": memory.superseded_at,
+        "superseded_by": memory.superseded_by or None,
+        "expires_at": memory.expires_at,
+        "importance": memory.importance,
+        "metadata": dict(memory.metadata),
+    }

@@ -1,0 +1,48 @@
+"""What was chosen at the first step of an agent's tool loop, for its later steps: the block must not change between.
+
+A provider's prompt cache ends at the first byte that differs, and a model whose context changes in mid-task is confused.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from semrouter_memory.model import Hit, Reason, RecallOptions, Scope
+
+MAX_TURNS = 1_000
+MAX_AGE = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnKey:
+    """One user turn, asked for with certain settings: other settings are another choice."""
+
+    scope: Scope
+    loop_key: str
+    options: RecallOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How a turn's recall ended: the hits that were rendered, or why there were none."""
+
+    reason: Reason
+    hits: tuple[Hit, ...] = ()
+
+
+class TurnChoices:
+    """The last choices, bounded in number and age."""
+
+    def __init__(self) -> None:
+        self._choices: OrderedDict[TurnKey, tuple[datetime, Choice]] = OrderedDict()
+
+    def keep(self, key: TurnKey, choice: Choice, now: datetime) -> None:
+        self._choices[key] = (now, choice)
+        self._choices.move_to_end(key)
+        if len(self._choices) > MAX_TURNS:
+            self._choices.popitem(last=False)
+
+    def find(self, key: TurnKey, now: datetime) -> Choice | None:
+        """The turn's choice; None when there is none that is recent enough."""
+        kept_at, choice = self._choices.get(key, (now, None))
+        return choice if now - kept_at <= MAX_AGE else None

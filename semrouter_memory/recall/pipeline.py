@@ -1,0 +1,244 @@
+"""The request phase: from a request to the block of memories that is put into it.
+
+Strategy: nothing here can fail the request. Every way out is a reason; the request is waited for no longer than its
+deadline; the plain path starts no task and no thread, because at a millisecond per search those would be what it costs.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+
+from semrouter_memory.codec.base import transcript_hash
+from semrouter_memory.config import RecallConfig
+from semrouter_memory.errors import EmbeddingError, StoreUnavailableError
+from semrouter_memory.model import Hit, Memory, Message, Reason, RecallRequest, RecallResult, Role, Scope
+from semrouter_memory.ports import Clock, Embedder, MemoryReader, Observer, Tombstones, TurnLog
+from semrouter_memory.recall.decide import decide
+from semrouter_memory.recall.loops import Choice, TurnChoices, TurnKey
+from semrouter_memory.recall.query import HISTORY_MESSAGES, is_vague, search_query
+from semrouter_memory.recall.rank import choose
+from semrouter_memory.recall.render import frame, line, render
+from semrouter_memory.recall.rewrite import QueryRewriter
+from semrouter_memory.recall.voice import in_memory_voice
+
+# The chain's last user messages, and the assistant's between them.
+_CHAIN_MESSAGES = 4 * HISTORY_MESSAGES
+# A chain that is not at hand within this part of the deadline is done without.
+_CHAIN_SHARE = 0.25
+# More than asked for, so that memories which are visible, said twice or deleted do not starve the result.
+_FETCH_FACTOR = 3
+_FETCH_EXTRA = 10
+
+
+class Steps:
+    """Durations of the steps that ran, in milliseconds; a step that ran twice counts with its sum."""
+
+    def __init__(self) -> None:
+        self.ms: dict[str, float] = {}
+
+    @contextmanager
+    def measure(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.ms[name] = self.ms.get(name, 0.0) + (time.perf_counter() - started) * 1000
+
+
+class Recaller:
+    """Finds the memories that belong into a request."""
+
+    def __init__(
+        self,
+        *,
+        embedder: Embedder,
+        reader: MemoryReader,
+        turn_log: TurnLog,
+        observer: Observer,
+        clock: Clock,
+        config: RecallConfig,
+        rewriter: QueryRewriter | None = None,
+    ) -> None:
+        self._embedder = embedder
+        self._reader = reader
+        self._turn_log = turn_log
+        self._observer = observer
+        self._clock = clock
+        self._config = config
+        self._rewriter = rewriter
+        self._choices = TurnChoices()
+
+    async def recall(self, request: RecallRequest) -> RecallResult:
+        """What to put into the request. Never raises (but for cancellation): a failure is a reason, and no text."""
+        steps = Steps()
+        try:
+            result = await self._recalled(request, steps)
+        except TimeoutError:
+            result = RecallResult(reason=Reason.TIMEOUT)
+        except EmbeddingError:
+            result = RecallResult(reason=Reason.EMBEDDING_FAILED)
+        except StoreUnavailableError:
+            result = RecallResult(reason=Reason.STORE_UNAVAILABLE)
+        except Exception as error:  # noqa: BLE001 - the one place where recall fails open
+            self._observer.exchange_failed(error)
+            result = RecallResult(reason=Reason.INTERNAL)
+        result = replace(result, steps_ms=steps.ms)
+        self._observer.recall_finished(result)
+        return result
+
+    async def _recalled(self, request: RecallRequest, steps: Steps) -> RecallResult:
+        async with asyncio.timeout(self._config.deadline_ms / 1000) as deadline:
+            request = await self._with_chain(_bounded(request, self._config), steps)
+            choice = self._choice_before(request)
+            if choice is None:
+                choice = await self._choose(request, steps, deadline)
+        if request.loop_key:
+            self._choices.keep(_key(request), choice, self._clock.now())
+        with steps.measure("render"):
+            return self._rendered(choice)
+
+    async def _choose(self, request: RecallRequest, steps: Steps, deadline: asyncio.Timeout) -> Choice:
+        if request.options.limit <= 0:
+            return Choice(Reason.DISABLED)
+        decision = decide(request.query, request.signals)
+        if not decision.search:
+            return Choice(decision.reason)
+        hits = await self._found(request, steps, deadline)
+        with steps.measure("rank"):
+            chosen = self._ranked(hits, request)
+        return Choice(Reason.INJECTED if chosen else Reason.BELOW_THRESHOLD, chosen)
+
+    # -- history -------------------------------------------------------------------------------------------------------
+
+    async def _with_chain(self, request: RecallRequest, steps: Steps) -> RecallRequest:
+        """The request with what the server's stored chain adds to it, when that makes a difference."""
+        needed = not request.query or is_vague(request.query) or self._rewriter is not None
+        if not (request.previous_response_id and needed):
+            return request
+        with steps.measure("history"):
+            chain = await self._chain(request.scope, request.previous_response_id)
+        if request.query:
+            return replace(request, history=(*chain, *request.history))
+        return _bounded(_asked_in(chain, request), self._config)
+
+    async def _chain(self, scope: Scope, response_id: str) -> Sequence[Message]:
+        try:
+            async with asyncio.timeout(self._config.deadline_ms / 1000 * _CHAIN_SHARE):
+                return await self._turn_log.history(scope, response_id, limit=_CHAIN_MESSAGES)
+        except Exception:  # noqa: BLE001 - without it the query stands alone
+            return ()
+
+    # -- search --------------------------------------------------------------------------------------------------------
+
+    async def _found(self, request: RecallRequest, steps: Steps, deadline: asyncio.Timeout) -> Sequence[Hit]:
+        query = search_query(request.query, request.history, max_chars=self._config.max_query_chars)
+        if self._rewriter is None or not self._rewriter.wants(request.query, request.history):
+            return await self._search(query, request, steps)
+        until = asyncio.get_running_loop().time() + self._config.rewrite_deadline_ms / 1000
+        rewriting = asyncio.create_task(self._rewriter.rewrite(request.query, request.history))
+        try:
+            plain = await self._search(query, request, steps)
+            # The plain path has kept its deadline; the rewrite has its own.
+            deadline.reschedule(None)
+            return [*plain, *await self._found_rewritten(rewriting, until, request, steps)]
+        finally:
+            rewriting.cancel()
+
+    async def _found_rewritten(
+        self, rewriting: asyncio.Task[str], until: float, request: RecallRequest, steps: Steps
+    ) -> Sequence[Hit]:
+        try:
+            async with asyncio.timeout_at(until):
+                with steps.measure("rewrite"):
+                    query = await rewriting
+                return await self._search(query, request, steps) if query else ()
+        except Exception:  # noqa: BLE001 - late or failed: the plain result stands
+            return ()
+
+    async def _search(self, query: str, request: RecallRequest, steps: Steps) -> Sequence[Hit]:
+        if not self._reader.available:
+            raise StoreUnavailableError("the store is known to be away")
+        with steps.measure("embed"):
+            vector = await self._embedder.embed_query(in_memory_voice(query))
+        with steps.measure("search"):
+            return await self._reader.search(
+                request.scope,
+                vector,
+                limit=request.options.limit * _FETCH_FACTOR + _FETCH_EXTRA,
+                now=self._clock.now(),
+                types=request.options.types,
+            )
+
+    # -- rank and render -----------------------------------------------------------------------------------------------
+
+    def _ranked(self, hits: Sequence[Hit], request: RecallRequest) -> tuple[Hit, ...]:
+        return choose(
+            hits,
+            request.options,
+            visible=request.visible,
+            is_deleted=_Deletions(self._turn_log, request.scope).cover,
+            cost=lambda hit: self._embedder.count_tokens(line(hit, self._config.render)),
+            budget=self._config.token_budget - self._frame_tokens,
+        )
+
+    def _choice_before(self, request: RecallRequest) -> Choice | None:
+        """The choice of the turn's earlier step, without what was deleted since: the block stays the same in a loop."""
+        if not (request.continues_loop and request.loop_key):
+            return None
+        choice = self._choices.find(_key(request), self._clock.now())
+        if choice is None or not choice.hits:
+            return choice
+        deletions = _Deletions(self._turn_log, request.scope)
+        left = tuple(hit for hit in choice.hits if not deletions.cover(hit.memory))
+        return Choice(Reason.INJECTED if left else Reason.BELOW_THRESHOLD, left)
+
+    def _rendered(self, choice: Choice) -> RecallResult:
+        text = render(choice.hits, self._config.render)
+        tokens = self._embedder.count_tokens(text) if text else 0
+        return RecallResult(reason=choice.reason, text=text, hits=choice.hits, tokens=tokens)
+
+    @cached_property
+    def _frame_tokens(self) -> int:
+        return self._embedder.count_tokens(frame(self._config.render))
+
+
+class _Deletions:
+    """The owner's tombstones, read when the first memory is to be shown and not before."""
+
+    def __init__(self, turn_log: TurnLog, scope: Scope) -> None:
+        self._turn_log = turn_log
+        self._scope = scope
+
+    @cached_property
+    def _tombstones(self) -> Tombstones:
+        return self._turn_log.tombstones(self._scope)
+
+    def cover(self, memory: Memory) -> bool:
+        return self._tombstones.covers(memory)
+
+
+def _bounded(request: RecallRequest, config: RecallConfig) -> RecallRequest:
+    """The request within the configured bounds; the same object when it is, as nearly all are."""
+    if request.options.limit > config.max_limit:
+        request = replace(request, options=replace(request.options, limit=config.max_limit))
+    if len(request.query) > config.max_query_chars:
+        request = replace(request, query=request.query[: config.max_query_chars])
+    return request
+
+
+def _asked_in(chain: Sequence[Message], request: RecallRequest) -> RecallRequest:
+    """A step of a stored chain's tool loop brings no user message: the question is the chain's last one."""
+    last = max((at for at, message in enumerate(chain) if message.role is Role.USER), default=None)
+    if last is None:
+        return request
+    # The body named no turn, so its loop key names none either. This one is that of a first step with this one message.
+    return replace(
+        request, query=chain[last].text, history=tuple(chain[:last]), loop_key=transcript_hash(chain[last : last + 1])
+    )
+
+
+def _key(request: RecallRequest) -> TurnKey:
+    return TurnKey(request.scope, request.loop_key, request.options)

@@ -1,0 +1,160 @@
+"""English words that the grammar needs: relations, verbs, and what makes a statement passing or anchored."""
+
+import re
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+FEMALE = _words(
+    "mother mom mum mama mommy mummy sister daughter wife girlfriend aunt auntie grandmother grandma granny nan niece"
+    " stepmother stepsister stepdaughter godmother mother-in-law sister-in-law daughter-in-law ex-wife fiancee fiancée"
+    " landlady granddaughter"
+)
+MALE = _words(
+    "father dad papa daddy brother son husband boyfriend uncle grandfather grandpa granddad nephew stepfather"
+    " stepbrother stepson godfather father-in-law brother-in-law son-in-law ex-husband fiance fiancé grandson"
+)
+RELATIONS = (
+    FEMALE
+    | MALE
+    | _words(
+        "parent parents kid kids child children baby twin twins sibling siblings cousin spouse partner friend friends"
+        " roommate flatmate neighbour neighbor boss manager colleague coworker co-worker team teammate doctor doc"
+        " dentist therapist gp teacher tutor coach trainer landlord lawyer accountant dog cat puppy kitten horse"
+        " rabbit parrot hamster pet pets dogs cats family grandparents grandkids in-laws physio vet"
+    )
+)
+"""People and animals a user speaks of as "my ..."; what they do is worth remembering as the user's world."""
+
+REPORTERS = _words("doctor doc gp dentist therapist physio vet teacher lawyer accountant")
+"""People whose "told me I have ..." is a fact about the user."""
+
+STATIVE = _words(
+    "live work prefer like love hate dislike enjoy adore avoid own use drive speak study play teach eat drink smoke"
+    " commute volunteer cycle swim earn weigh wear collect grow breed suffer manage lead belong practise practice"
+    " raise train pay rent bake coach reside support follow attend detest sing dance garden knit paint"
+    " sleep code program deploy ship host maintain mentor foster"
+)
+"""Verbs whose simple present says how things are."""
+
+HABITUAL = _words(
+    "run cook travel fly take keep go walk ride get wake read watch write listen meet visit save start finish call meditate spend"
+    " do make buy see"
+)
+"""Verbs whose simple present says it only with a sign of habit, a place or a time."""
+
+EVENT_PAST = _words(
+    "moved married adopted graduated grew retired quit divorced emigrated immigrated relocated converted"
+)
+"""Past events that change a life: remembered as they are."""
+
+PAST = EVENT_PAST | _words(
+    "was were had went got bought made ran took saw left found lost won met became began broke chose came did drove ate"
+    " flew gave kept paid sold sent slept spent taught wore built caught hurt cut put signed started stopped finished"
+    " booked switched joined passed failed cancelled canceled visited worked lived studied learned learnt used planted"
+    " completed ordered earned saved turned gained founded opened closed published wrote read trained completed born"
+    " reserved scheduled injured sprained tore rented registered enrolled applied accepted received inherited raised"
+    " set hired invested swam climbed hiked rode played"
+)
+"""Past tense forms; only with a place, a name, a number or a date are they worth remembering."""
+
+THIRD = _words(
+    "is are was were has have lives live works work costs cost ends starts begins departs leaves arrives runs uses weighs"
+    " plays likes loves hates prefers studies teaches speaks goes go expires renews pays earns measures turns comes"
+    " drives eats needs opens closes meets moved does doesn't don't can can't cannot isn't aren't hasn't gets owns"
+    " suffers takes wears drinks smokes attends enjoys allows covers died"
+)
+"""Finite verbs that may follow "my ..."."""
+
+SAYING = _words(
+    "says say said told tells thinks think thought asked asks wants wanted sent wrote believes keeps suggested"
+    " recommends recommended swears claims insists"
+)
+"""What others say or think is not the user's statement."""
+
+NO_TOPIC = _words(
+    "question questions problem problems issue issues point guess code script function output error errors query"
+    " understanding opinion idea ideas bad apologies mistake text essay prompt message request file files df dataframe"
+    " test tests build endpoint answer thought thoughts assumption concern advice suggestion sentence paragraph regex"
+    " input data result results loop class method bug program god gosh goodness word words turn internet wifi"
+    " container browser screen first next last last_message draft email mail letter attempt"
+)
+"""Heads of "my ..." that belong to the conversation or to the task at hand."""
+
+PASSING = _words(
+    "sorry sure back done here there glad happy afraid wondering thinking trying looking asking fine good ok okay"
+    " hungry starving tired exhausted sleepy bored sad angry upset mad stuck lost confused ready worried nervous excited"
+    " curious certain aware serious kidding joking able unable grateful thankful impressed surprised shocked"
+    " disappointed late early busy free cold hot warm drunk sick ill thirsty stressed anxious annoyed frustrated"
+    " interested going about just not so too very all really pretty quite kind sort like getting having feeling being"
+    " using doing seeing writing hoping guessing assuming saying talking telling calling gonna new with doomed screwed"
+    " dying freezing melting alone home off on up down out in right wrong correct awake alive fascinated amazed"
+    " pleased convinced positive game fed getting done-for proud embarrassed ashamed jealous scared relieved speechless"
+)
+"""After "I am": how it is just now, or politeness."""
+
+LASTING = _words(
+    "vegetarian vegan pescatarian gluten-free lactose-intolerant lactose allergic diabetic pregnant married single"
+    " divorced engaged retired unemployed self-employed freelance colour-blind color-blind colourblind colorblind"
+    " left-handed right-handed dyslexic deaf blind asthmatic coeliac celiac autistic bilingual fluent responsible born"
+    " named called based used intolerant anaemic anemic epileptic hypertensive teetotal sober widowed separated"
+    " nearsighted shortsighted short-sighted farsighted neurodivergent trans gay lesbian bisexual queer straight"
+    " introverted extroverted disabled overweight underweight catholic protestant muslim jewish hindu buddhist atheist"
+    " christian tall originally kosher halal dairy-free insured certified qualified trilingual nonbinary non-binary"
+)
+"""After "I am": what stays so."""
+
+UNDER_WAY = _words(
+    "planning learning studying training working moving living dating expecting saving organising organizing building"
+    " renovating recovering raising teaching preparing hosting running flying travelling traveling visiting restoring"
+    " launching hiring migrating retiring majoring volunteering managing leading attending starting switching"
+    " commuting staying booking driving taking getting"
+)
+"""Progressive forms that tell of weeks rather than minutes."""
+
+PLANNED = _words(
+    "learn visit buy move become travel lose run retire study live start build go quit adopt sell finish open marry"
+    " renovate teach join apply climb hike train pass publish launch migrate switch save cycle read take"
+)
+"""Verbs of plans that outlive a conversation."""
+
+CANNOT = _words("eat drink stand swim drive tolerate afford hear ride cook digest smoke sleep speak read tell take bear")
+"""After "I cannot": inability or aversion rather than trouble with the task at hand."""
+
+_MONTHS = (
+    "january|february|march|april|may|june|july|august|september|october|november|december"
+    "|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec"
+)
+_WEEKDAYS = "(?:mon|tues|wednes|thurs|fri|satur|sun)days?"
+ANCHOR = re.compile(
+    rf"\d|\b(?:(?:in|of|by|until|since|on|end|early|late|mid)\s(?:{_MONTHS})|{_WEEKDAYS}|noon|midnight|birthday"
+    r"|(?:next|last|this|every|each)\s(?:week|month|year|spring|summer|autumn|fall|winter|weekend)"
+    r"|one|two|three|four|five|six|seven|eight|nine|ten|dozen|hundred|thousand|million)\b",
+    re.IGNORECASE,
+)
+NAME = re.compile(r"(?<=[\s(])(?!(?:I|I'\w+|OK|Ok|LOL)\b)[A-ZÀ-ÖØ-Þ][\w'’.&-]+")
+"""A capitalised word that does not begin the text: a name."""
+HABIT = re.compile(
+    r"\b(?:every|daily|weekly|monthly|usually|always|each|never|once|twice|times|per|regularly|often|mostly|only"
+    r"|mornings?|evenings?|nights?|weekends?)\b",
+    re.IGNORECASE,
+)
+
+LEAD = re.compile(
+    r"^(?:(?:ok(?:ay)?|oh|ah|uh|um|hm+|ha(?:ha)*|well|hey|hi|hello|so|and|but|also|yes|yeah|yep|no|nope|right|fine|great|perfect|good"
+    r"|cool|nice|sure|thanks(?: a lot)?|thank you|thx|btw|by the way|fyi|actually|anyway|anyways|unfortunately|sadly|luckily|fortunately"
+    r"|plus|then|now|lol|ugh|wow|hmm|look|listen|see|basically|honestly|just so you know|for context|context|background"
+    r"|because|since|although|though|while|as you know|in case it helps|for your information|for reference|personally"
+    r"|swap|works|fixed|noted|quick note|little background|some background|first|oops|please note(?: that)?|weird"
+    r"|about me|one more thing|another thing|to be honest|to be clear|these days|nowadays|currently|at the moment)"
+    r"(?:\s*[,:;.!–—-]+\s*|\s+))+",
+    re.IGNORECASE,
+)
+TAIL = re.compile(
+    r"(?:[\s,]+(?:btw|by the way|lol|lmao|haha+|though|tho|please|pls|plz|ugh|thanks|thx|fyi|too|as well|actually|at least"
+    r"|you know|if that helps|if it helps|if it matters|just so you know|xd|:\)|:-\)|;\)|:\(|:d))+\W*$|[\s.;,!…:]+$",
+    re.IGNORECASE,
+)
+LAUGHTER = re.compile(r"\b(?:lol|lmao|rofl|haha+|hehe+|jk|just kidding|kidding|in my dreams|not really)\b|😂|🤣|😜|😉|\s/s\b", re.I)

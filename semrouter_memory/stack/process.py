@@ -1,0 +1,86 @@
+"""A child process with a log file, waited for until it is ready, stopped by its process id."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from semrouter_memory.errors import MemoryServiceError
+
+_POLL_SECONDS = 0.05
+_LOG_TAIL_LINES = 15
+
+
+class ProcessError(MemoryServiceError):
+    """A part of the local installation did not start, or ended by itself."""
+
+
+class Process:
+    """One started program.
+
+    Args:
+        name: for messages.
+        log: file that takes its output.
+    """
+
+    def __init__(self, name: str, log: Path) -> None:
+        self.name = name
+        self.log = log
+        self._child: asyncio.subprocess.Process | None = None
+
+    async def start(self, command: Sequence[str], *, environment: Mapping[str, str] | None = None) -> None:
+        with self.log.open("ab") as output:
+            self._child = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=asyncio.subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                # Ctrl-C reaches us alone, so that the parts stop in the right order.
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        assert self._child is not None, "not started"
+        return self._child.pid
+
+    @property
+    def running(self) -> bool:
+        return self._child is not None and self._child.returncode is None
+
+    async def ready(self, check: Callable[[], Awaitable[bool]], *, timeout_seconds: float) -> None:
+        """Wait until `check` holds.
+
+        Raises:
+            ProcessError: it ended or did not become ready in time; the message shows the end of its log.
+        """
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while not await check():
+                    if not self.running:
+                        raise ProcessError(f"{self.name} ended while starting:\n{self.tail()}")
+                    await asyncio.sleep(_POLL_SECONDS)
+        except TimeoutError:
+            raise ProcessError(f"{self.name} was not ready after {timeout_seconds:.0f} s:\n{self.tail()}") from None
+
+    def send(self, number: signal.Signals) -> None:
+        if self.running:
+            os.kill(self.pid, number)
+
+    async def stop(self, *, timeout_seconds: float = 20, kill: bool = False) -> int:
+        """End it (SIGTERM, then SIGKILL after the timeout); returns its exit status."""
+        if self._child is None:
+            return 0
+        self.send(signal.SIGKILL if kill else signal.SIGTERM)
+        try:
+            return await asyncio.wait_for(self._child.wait(), timeout_seconds)
+        except TimeoutError:
+            self.send(signal.SIGKILL)
+            return await self._child.wait()
+
+    def tail(self) -> str:
+        """The last lines of its log."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines() if self.log.exists() else []
+        return "\n".join(lines[-_LOG_TAIL_LINES:])

@@ -1,0 +1,150 @@
+"""Envoy and the sidecar as processes of this machine, wired to each other by the shipped YAML."""
+
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import yaml
+
+from semrouter_memory.stack.envoy import SHIPPED, EnvoyPorts, envoy_yaml, find_envoy
+from semrouter_memory.stack.ports import LOOPBACK, checked_port
+from semrouter_memory.stack.process import Process
+
+_ENVOY_READY_SECONDS = 30
+_SIDECAR_READY_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackOptions:
+    """What a local installation looks like. Port 0 means: draw a free one.
+
+    Attributes:
+        directory: takes data, logs and the generated configurations.
+        model_directory: where the embedding model's files are.
+        llm: base URL of the OpenAI-compatible server behind Envoy.
+        sidecar_config: further settings of the sidecar, as in its YAML file; they win.
+        environment: further environment of the sidecar.
+        edit_envoy: a change to Envoy's configuration, beyond the addresses.
+    """
+
+    directory: Path
+    model_directory: Path
+    llm: str
+    llm_key: str = ""
+    chain: str = "two-filter.yaml"
+    port: int = 0
+    admin_port: int = 0
+    ext_proc_port: int = 0
+    api_port: int = 0
+    operator_port: int = 0
+    sidecar_config: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    edit_envoy: Callable[[dict[str, Any]], None] | None = None
+
+
+class Stack:
+    """Use as an async context manager: everything that was started is stopped, in reverse order."""
+
+    def __init__(self, options: StackOptions, say: Callable[[str], None] = lambda _: None) -> None:
+        self._options = options
+        self._say = say
+        self._exit = AsyncExitStack()
+        directory = options.directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self.port = checked_port(options.port, "--port (make: PORT=...)")
+        self.admin_port = checked_port(options.admin_port, "--admin-port")
+        self.ext_proc_port = checked_port(options.ext_proc_port, "--ext-proc-port")
+        self.api_port = checked_port(options.api_port, "--api-port")
+        self.operator_port = checked_port(options.operator_port, "--operator-port")
+        self.sidecar = Process("the sidecar", directory / "sidecar.log")
+        self.envoy = Process("Envoy", directory / "envoy.log")
+
+    @property
+    def url(self) -> str:
+        """Envoy's listener."""
+        return f"http://{LOOPBACK}:{self.port}"
+
+    @property
+    def operator_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.operator_port}"
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._exit.push_async_callback(self.sidecar.stop)
+            await self.start_sidecar()
+            self._exit.push_async_callback(self.envoy.stop)
+            await self.start_envoy()
+        except BaseException:
+            await self._exit.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._exit.aclose()
+
+    async def start_sidecar(self) -> None:
+        """Start it (again) on the same data and wait until it is ready."""
+        self._say("starting the sidecar")
+        path = self._options.directory / "sidecar.yaml"
+        path.write_text(yaml.safe_dump(self._sidecar_config()), encoding="utf-8")
+        command = [sys.executable, "-m", "semrouter_memory", "serve", "--config", str(path)]
+        await self.sidecar.start(command, environment=self._options.environment)
+        await self.sidecar.ready(lambda: _answers(f"{self.operator_url}/readyz"), timeout_seconds=_SIDECAR_READY_SECONDS)
+
+    async def start_envoy(self) -> None:
+        self._say("starting Envoy")
+        options = self._options
+        path = options.directory / "envoy.yaml"
+        ports = EnvoyPorts(
+            listener=self.port,
+            admin=self.admin_port,
+            memory_sidecar=f"{LOOPBACK}:{self.ext_proc_port}",
+            memory_api=self.api_port,
+            llm=options.llm,
+            llm_key=options.llm_key,
+        )
+        path.write_text(envoy_yaml(SHIPPED / options.chain, ports, options.edit_envoy), encoding="utf-8")
+        # base-id: several Envoys on one machine must not share their hot restart memory; drain-time-s: end at once.
+        command = [find_envoy(), "-c", str(path), "--use-dynamic-base-id", "--drain-time-s", "1", "--concurrency", "2"]
+        await self.envoy.start([*command, "--log-level", "warning"])
+        check = f"http://{LOOPBACK}:{self.admin_port}/ready"
+        await self.envoy.ready(lambda: _answers(check), timeout_seconds=_ENVOY_READY_SECONDS)
+
+    def _sidecar_config(self) -> dict[str, Any]:
+        options = self._options
+        own = {
+            "memory": {
+                "data_dir": str(options.directory / "data"),
+                "embedding": {"path": str(options.model_directory)},
+            },
+            "server": {"listen": f"{LOOPBACK}:{self.ext_proc_port}"},
+            "management": {
+                "listen": f"{LOOPBACK}:{self.api_port}",
+                "operator_listen": f"{LOOPBACK}:{self.operator_port}",
+            },
+        }
+        return _merged(own, options.sidecar_config)
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Two configurations as one, key by key; `over` wins."""
+    result = dict(base)
+    for key, value in over.items():
+        known = result.get(key)
+        result[key] = _merged(known, value) if isinstance(known, Mapping) and isinstance(value, Mapping) else value
+    return result
+
+
+async def _answers(url: str) -> bool:
+    try:
+        async with httpx.AsyncClient(timeout=1) as client:
+            return (await client.get(url)).status_code == httpx.codes.OK
+    except httpx.HTTPError:
+        return False

@@ -1,0 +1,108 @@
+"""The gRPC server around the processor: address, limits, health service, orderly stop."""
+
+import ipaddress
+from pathlib import Path
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from semrouter_memory.config import ServerConfig
+from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.transport import wire
+from semrouter_memory.transport.processor import Processor
+
+_MIN_PING_INTERVAL_MS = 1_000
+
+
+class ExtProcServer:
+    """Serves one address. `start` returns when it accepts streams, `stop` when the running ones have ended."""
+
+    def __init__(self, config: ServerConfig, processor: Processor) -> None:
+        self._config = config
+        self._health = health.aio.HealthServicer()
+        self._server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", config.max_message_bytes),
+                ("grpc.max_send_message_length", config.max_message_bytes),
+                ("grpc.max_concurrent_streams", config.max_concurrent_streams),
+                # Two processes on one port would share it silently, and the kernel puts all load on one of them.
+                ("grpc.so_reuseport", 0),
+                # Envoy's connection_keepalive pings more often than grpc allows by default ("Too many pings").
+                ("grpc.http2.max_ping_strikes", 0),
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_PING_INTERVAL_MS),
+            ]
+        )
+        handler = grpc.stream_stream_rpc_method_handler(processor.process, request_deserializer=wire.parse)
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(wire.SERVICE, {wire.METHOD: handler}),)
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+
+    async def start(self) -> str:
+        """Bind and serve.
+
+        Returns:
+            The bound address; with port 0 the one that was drawn.
+
+        Raises:
+            ConfigurationError: the address is taken or malformed.
+        """
+        listen = self._config.listen
+        try:
+            port = self._server.add_insecure_port(_target(listen))
+        except RuntimeError:
+            raise ConfigurationError(
+                f"server.listen: cannot listen on {listen}: the address is taken or not ours; choose another one"
+            ) from None
+        await self._server.start()
+        await self.set_serving(serving=True)
+        if listen.startswith("unix:"):
+            # Whoever can write to the socket can claim any identity: its owner and group only.
+            Path(listen.removeprefix("unix:")).chmod(0o660)
+            return listen
+        return f"{listen.rpartition(':')[0]}:{port}"
+
+    async def set_serving(self, *, serving: bool) -> None:
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for service in ("", wire.SERVICE):
+            await self._health.set(service, status)
+
+    async def stop(self) -> None:
+        """Take no new streams, let the running ones end within `drain_seconds`, then cut them (Envoy fails open)."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(self._config.drain_seconds)
+
+
+def require_local_or_secret(config: ServerConfig, secret: str | None) -> None:
+    """Whoever reaches the port can claim any identity, so beyond this machine a secret is needed.
+
+    Raises:
+        ConfigurationError: the address is not a Unix socket or loopback, and there is no shared secret.
+    """
+    if secret is None and not is_local(config.listen):
+        raise ConfigurationError(
+            f"server.listen is {config.listen}, which others can reach and claim any user's identity: listen on a Unix"
+            " socket or 127.0.0.1, or set SEMROUTER_MEMORY__SERVER__SHARED_SECRET (or server.shared_secret_file) and"
+            f" send it from Envoy as gRPC metadata {config.secret_header}"
+        )
+
+
+def is_local(listen: str) -> bool:
+    """Whether only this machine can connect to that address."""
+    if listen.startswith("unix:"):
+        return True
+    host = listen.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _target(listen: str) -> str:
+    if listen.startswith("unix:"):
+        path = Path(listen.removeprefix("unix:"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # left behind by a process that was killed
+        return f"unix:{path.absolute()}"
+    return listen

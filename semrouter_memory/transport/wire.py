@@ -1,0 +1,148 @@
+"""Protobuf to events and replies to protobuf: the only module that speaks it.
+
+Reference: envoy.service.ext_proc.v3 (Envoy 1.40). Replies leave here as bytes, because most are the same few
+acknowledgements and need not be built again for every message.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from google.protobuf.json_format import MessageToDict
+
+from semrouter_memory.exchange.events import (
+    BodyMode,
+    Event,
+    Headers,
+    Protocol,
+    RequestBody,
+    RequestHeaders,
+    RequestTrailers,
+    ResponseBody,
+    ResponseHeaders,
+    ResponseTrailers,
+    UnknownEvent,
+)
+from semrouter_memory.exchange.replies import Continue, ReplaceBody, Reply, Silence, StreamBody
+from semrouter_memory.model import Json
+from semrouter_memory.transport.pb import ext_proc_pb2 as pb
+
+METHOD = "Process"
+SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
+
+Message: TypeAlias = pb.ProcessingRequest
+
+parse: Callable[[bytes], Message] = pb.ProcessingRequest.FromString
+
+# Envoy's HTTP/2 frames are 16 KiB; larger pieces gain nothing and delay the first byte.
+_PIECE_BYTES = 64 * 1024
+
+_TRAILERS = frozenset({"request_trailers", "response_trailers"})
+
+
+def event_from(message: Message) -> Event:
+    """The event that a message announces."""
+    match message.WhichOneof("request"):
+        case "request_headers":
+            return RequestHeaders(
+                headers=_headers(message.request_headers),
+                end_of_stream=message.request_headers.end_of_stream,
+                protocol=_protocol(message),
+                metadata=_metadata(message),
+            )
+        case "request_body":
+            return RequestBody(message.request_body.body, message.request_body.end_of_stream)
+        case "response_headers":
+            return ResponseHeaders(_headers(message.response_headers), message.response_headers.end_of_stream)
+        case "response_body":
+            return ResponseBody(message.response_body.body, message.response_body.end_of_stream)
+        case "request_trailers":
+            return RequestTrailers()
+        case "response_trailers":
+            return ResponseTrailers()
+    return UnknownEvent()
+
+
+def replies_to(message: Message, reply: Reply) -> list[bytes]:
+    """The messages that answer `message`; the kind follows it, so a mismatched answer cannot be written."""
+    kind = message.WhichOneof("request")
+    match reply:
+        case Continue() if kind is not None:
+            return [_ACKNOWLEDGEMENTS[kind]]
+        case ReplaceBody(body) if kind == "request_body":
+            return [_replaced(body)]
+        case StreamBody(body, end_of_stream) if kind is not None:
+            return _streamed(kind, body, end_of_stream=end_of_stream)
+        case Silence() | _:
+            return []
+
+
+def _headers(message: pb.HttpHeaders) -> Headers:
+    # Envoy fills raw_value; other data planes still send value.
+    return Headers(
+        [
+            (field.key, field.raw_value.decode("utf-8", "surrogateescape") if field.raw_value else field.value)
+            for field in message.headers.headers
+        ]
+    )
+
+
+def _protocol(message: Message) -> Protocol:
+    if not message.HasField("protocol_config"):
+        return Protocol(observing=message.observability_mode)
+    config = message.protocol_config
+    return Protocol(
+        observing=message.observability_mode,
+        request_body=_BODY_MODES.get(config.request_body_mode),
+        response_body=_BODY_MODES.get(config.response_body_mode),
+    )
+
+
+def _metadata(message: Message) -> Mapping[str, Json]:
+    if not message.HasField("metadata_context"):
+        return {}
+    return {name: MessageToDict(value) for name, value in message.metadata_context.filter_metadata.items()}
+
+
+def _replaced(body: bytes) -> bytes:
+    # Envoy keeps the old content-length unless told otherwise, and answers 500 when it does not fit the body.
+    length = pb.HeaderValueOption(
+        header=pb.HeaderValue(key="content-length", raw_value=b"%d" % len(body)),
+        # Envoy reads only the deprecated `append`, other data planes only `append_action`: both say overwrite.
+        append_action=pb.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD,
+    )
+    length.append.value = False
+    common = pb.CommonResponse(
+        header_mutation=pb.HeaderMutation(set_headers=[length]), body_mutation=pb.BodyMutation(body=body)
+    )
+    return pb.ProcessingResponse(request_body=pb.BodyResponse(response=common)).SerializeToString()
+
+
+def _streamed(kind: str, body: bytes, *, end_of_stream: bool) -> list[bytes]:
+    """The pieces of a body; before trailers they come first and the trailers' acknowledgement last."""
+    target = kind.replace("trailers", "body")
+    starts = range(0, len(body), _PIECE_BYTES) or range(1)
+    pieces = [
+        _piece(target, body[start : start + _PIECE_BYTES], end_of_stream=end_of_stream and start == starts[-1])
+        for start in starts
+    ]
+    return [*pieces, _ACKNOWLEDGEMENTS[kind]] if kind in _TRAILERS else pieces
+
+
+def _piece(kind: str, body: bytes, *, end_of_stream: bool) -> bytes:
+    mutation = pb.BodyMutation(streamed_response=pb.StreamedBodyResponse(body=body, end_of_stream=end_of_stream))
+    answer = pb.BodyResponse(response=pb.CommonResponse(body_mutation=mutation))
+    if kind == "request_body":
+        return pb.ProcessingResponse(request_body=answer).SerializeToString()
+    return pb.ProcessingResponse(response_body=answer).SerializeToString()
+
+
+_BODY_MODES = {mode.value: mode for mode in BodyMode}
+
+_ACKNOWLEDGEMENTS = {
+    "request_headers": pb.ProcessingResponse(request_headers=pb.HeadersResponse()).SerializeToString(),
+    "request_body": pb.ProcessingResponse(request_body=pb.BodyResponse()).SerializeToString(),
+    "request_trailers": pb.ProcessingResponse(request_trailers=pb.TrailersResponse()).SerializeToString(),
+    "response_headers": pb.ProcessingResponse(response_headers=pb.HeadersResponse()).SerializeToString(),
+    "response_body": pb.ProcessingResponse(response_body=pb.BodyResponse()).SerializeToString(),
+    "response_trailers": pb.ProcessingResponse(response_trailers=pb.TrailersResponse()).SerializeToString(),
+}
