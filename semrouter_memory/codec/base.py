@@ -125,7 +125,8 @@ class Codec(Protocol):
 
 
 _BLOCK = re.compile(rf"\s*{re.escape(BLOCK_OPEN)}.*?{re.escape(BLOCK_CLOSE)}", re.DOTALL)
-_THINK = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+_THINK = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)\s*", re.DOTALL | re.IGNORECASE)
+_THINK_END = re.compile(r"(?:\A|\n)[ \t]*</think(?:ing)?>[ \t]*(?:\n\s*|\Z)", re.IGNORECASE)
 
 
 def strip_block(text: str) -> str:
@@ -134,8 +135,16 @@ def strip_block(text: str) -> str:
 
 
 def strip_reasoning(text: str) -> str:
-    """The text without `<think>` sections; an unclosed one runs to the end."""
-    return _THINK.sub("", text) if "<think" in text.lower() else text
+    """The text without `<think>` sections; an unclosed one runs to the end.
+
+    A closing tag on a line of its own ends a section that began with the text: some chat templates put the opening tag
+    into the prompt.
+    """
+    if "think" not in text.lower():
+        return text
+    text = _THINK.sub("", text)
+    end = _THINK_END.search(text)
+    return text[end.end() :] if end else text
 
 
 def transcript_hash(messages: Iterable[Message]) -> str:

@@ -8,7 +8,7 @@ of the answer that the client wants to have continued).
 from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from itertools import groupby
-from typing import Any, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.model import Message, Role, ToolUse
@@ -57,20 +57,6 @@ class Conversation(TypedDict):
     visible: tuple[str, ...]
 
 
-def text_of(content: Any, *, joint: str = "\n") -> str:
-    """The text of a message's content: a string, or the text parts of a list. Refusals and media are no text."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    return joint.join(text for part in content if (text := _text_of_part(part)))
-
-
-def string(value: Any) -> str:
-    """The value if it is a string, else ""."""
-    return value if isinstance(value, str) else ""
-
-
 def converse(entries: Sequence[Entry], *, joint: str) -> Conversation:
     """Split a conversation.
 
@@ -88,15 +74,6 @@ def converse(entries: Sequence[Entry], *, joint: str) -> Conversation:
         in_tool_loop=bool(runs) and not _is_answer(runs[-1]) and runs[-1][0].kind is not Kind.USER,
         visible=tuple(entry.text for entry in entries if entry.text),
     )
-
-
-def _text_of_part(part: Any) -> str:
-    if isinstance(part, str):
-        return part
-    # Compared one by one: a hostile type may be a list, which no set can look up.
-    if isinstance(part, dict) and part.get("type") in ("text", "input_text", "output_text"):
-        return string(part.get("text"))
-    return ""
 
 
 def _is_answer(run: Sequence[Entry]) -> bool:

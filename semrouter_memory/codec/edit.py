@@ -50,35 +50,33 @@ def into_string(raw: bytes, string: Span, block: str) -> Edit:
 
 def into_parts(raw: bytes, parts: Span, part_type: str, block: str) -> Edit:
     """Append a text part. It brings its own separation: many chat templates join parts without any."""
-    last_part = None
-    for last_part in elements(raw, parts.start):
-        pass
-    text = _SEPARATOR + block if last_part else block
+    there = list(elements(raw, parts.start))
+    text = _SEPARATOR + block if there else block
     part = b'{"type":' + encoded(part_type) + b',"text":' + encoded(text) + b"}"
-    at = last_part.end if last_part else parts.start + 1
-    return Edit(at, at, (b"," if last_part else b"") + part)
+    at = there[-1].end if there else parts.start + 1
+    return Edit(at, at, (b"," if there else b"") + part)
 
 
-def into_message(raw: bytes, message: Span, part_type: str, block: str) -> Edit | None:
-    """Append to a message's `content`, whatever its form; None when it has a form that no API knows."""
+def into_message(raw: bytes, message: Span, part_type: str, block: str) -> list[Edit]:
+    """Append to a message's `content`, whatever its form; nothing when it has a form that no API knows."""
     found = list(members(raw, message.start))
     content = last(found, "content")
     if content is None:
-        return with_member(message, found, "content", encoded(block))
+        return [with_member(message, found, "content", encoded(block))]
     return into_value(raw, content.value, block, part_type=part_type)
 
 
-def into_value(raw: bytes, value: Span, block: str, *, part_type: str | None = None) -> Edit | None:
-    """Append to a string, replace null, or append a part to a list if parts are allowed; else None."""
+def into_value(raw: bytes, value: Span, block: str, *, part_type: str | None = None) -> list[Edit]:
+    """Append to a string, replace null, or append a part to a list if parts are allowed; else nothing."""
     match raw[value.start : value.start + 1]:
         case b'"':
-            return into_string(raw, value, block)
+            return [into_string(raw, value, block)]
         case b"n":
-            return Edit(value.start, value.end, encoded(block))
+            return [Edit(value.start, value.end, encoded(block))]
         case b"[" if part_type is not None:
-            return into_parts(raw, value, part_type, block)
+            return [into_parts(raw, value, part_type, block)]
         case _:
-            return None
+            return []
 
 
 def before_elements(raw: bytes, array: Span, element: bytes) -> Edit:

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 import orjson
 
 from semrouter_memory.codec.base import BodySettings
+from semrouter_memory.codec.shape import mapping
 from semrouter_memory.codec.splice import Member, document, members
 from semrouter_memory.errors import BodyError
 
@@ -41,7 +42,7 @@ def has_our_fields(body: dict[str, Any]) -> bool:
 
 def body_settings(body: dict[str, Any]) -> BodySettings:
     """`memory_config` and `memory_context`; values of the wrong type are as good as absent."""
-    config, context = (_object(body.get(field)) for field in OUR_FIELDS)
+    config, context = (mapping(body.get(field)) for field in OUR_FIELDS)
     return BodySettings(
         enabled=_of_type(config.get("enabled"), bool),
         auto_store=_of_type(config.get("auto_store"), bool),
@@ -52,10 +53,6 @@ def body_settings(body: dict[str, Any]) -> BodySettings:
         project_id=_of_type(context.get("project_id"), str),
         present=has_our_fields(body),
     )
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _of_type(value: Any, kind: type[_T]) -> _T | None:

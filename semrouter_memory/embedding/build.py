@@ -49,7 +49,8 @@ def build_model(directory: Path, *, progress: Progress, source: Path | None = No
         force: build even when a good model is there.
 
     Raises:
-        ModelFileError: no download, wrong checksums, failed comparison, or a directory that cannot be written.
+        ModelFileError: no download, wrong checksums, failed comparison, a directory that cannot be written, or one
+            with a model that this build did not make (`force` replaces it).
     """
     started = time.monotonic()
     manifest = None if force else _existing(directory)
@@ -73,14 +74,17 @@ def _existing(directory: Path) -> Manifest | None:
         manifest = files.read(directory, BUILT_MODEL).manifest
     except ModelFileError:
         return None
-    return manifest if manifest is not None and manifest.origin == ORIGIN else None
+    if manifest is None:
+        raise ModelFileError(f"{directory} holds a model that was put there by hand; only force replaces it")
+    return manifest if manifest.origin == ORIGIN else None
 
 
 def _build(directory: Path, source: Path | None, progress: Progress) -> Manifest:
     _require_extra()
     published = weights.fetch(source, progress)
     manifest, model = _make(published, progress)
-    contents = {MODEL_FILE: model, TOKENIZER_FILE: published.tokenizer, MANIFEST_FILE: manifest.to_json()}
+    # The manifest goes first: when the rest does not follow, reading notices, and nobody takes the files for hand-made.
+    contents = {MANIFEST_FILE: manifest.to_json(), MODEL_FILE: model, TOKENIZER_FILE: published.tokenizer}
     progress(f"writing {BUILT_MODEL} to {directory}")
     files.replace(directory, contents)
     return manifest

@@ -47,9 +47,7 @@ def read(directory: Path, model: str) -> ModelFiles:
 
 
 def replace(directory: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files so that each is whole at every moment, in the given order.
-
-    A manifest belongs last: with a crash in between, it still names the earlier files, and reading says so.
+    """Write files in the given order, so that each is whole at every moment.
 
     Raises:
         ModelFileError: the directory cannot be written.

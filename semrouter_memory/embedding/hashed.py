@@ -13,7 +13,7 @@ import numpy as np
 from semrouter_memory.model import Vector
 
 _WORD = re.compile(r"\w+")
-_WORD_WEIGHT, _TRIGRAM_WEIGHT = 1.0, 0.25
+_WORD_WEIGHT, _TRIGRAM_WEIGHT = 1.0, 0.5
 
 
 class HashedEmbedder:

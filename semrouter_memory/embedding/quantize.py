@@ -29,8 +29,9 @@ SHAPE = BertShape(dimension=384, layers=6, heads=12)
 MAX_GRAPH_ERROR = 1e-5
 """Largest difference of a component between the float32 graph and numpy; measured 2e-7."""
 
-MIN_PARITY = 0.97
-"""Smallest cosine between int8 and float32; measured 0.983 for the worst sentence below, 0.991 on average."""
+MIN_PARITY = 0.96
+"""Smallest cosine between int8 and float32; measured 0.973 for the worst sentence below (nearly all of it unknown to
+the vocabulary), 0.989 on average. Recall over a retrieval set was the same as with float32."""
 
 _SENTENCES = (
     "",
@@ -117,7 +118,9 @@ def _int8(graph: onnx.ModelProto) -> bytes:
     onnx.helper.set_model_props(graph, {"onnx.quant.pre_process": "onnxruntime.quant"})
     with tempfile.TemporaryDirectory(prefix="semrouter-memory-") as directory:
         path = Path(directory) / "int8.onnx"
-        quantize_dynamic(graph, path, per_channel=True, weight_type=QuantType.QInt8)
+        # Seven bits for weights: with eight, processors without VNNI overflow when they add products. On those that
+        # have it, retrieval was measured to be the same with either, and the file may move from one to the other.
+        quantize_dynamic(graph, path, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
         return path.read_bytes()
 
 

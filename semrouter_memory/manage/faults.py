@@ -3,7 +3,6 @@
 import hmac
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
 
 import structlog
 from fastapi import FastAPI, Request
@@ -105,8 +104,9 @@ def _unavailable(message: str, code: str) -> JSONResponse:
 
 
 class _Shield:
-    """Ends what nobody expected in a 500 without details, and keeps it from the server, which would log its message:
-    a foreign message may quote content.
+    """Ends what nobody expected in a 500 without details.
+
+    It must not reach the server, which would log its message: a foreign message may quote content.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -187,5 +187,3 @@ class SharedSecretCheck:
         message = "this port answers the proxy in front of it only"
         response = error_response(HTTPStatus.UNAUTHORIZED, message, code="unauthenticated_proxy")
         await response(scope, receive, send)
-
-

@@ -48,9 +48,7 @@ class StoreRequest(_Request):
     metadata: Metadata = Field(default_factory=dict)
 
     def new_memory(self) -> NewMemory:
-        return NewMemory(
-            content=self.content, type=self.type, importance=self.importance, metadata=self.metadata
-        )
+        return NewMemory(content=self.content, type=self.type, importance=self.importance, metadata=self.metadata)
 
 
 def _absent() -> Any:
@@ -59,8 +57,9 @@ def _absent() -> Any:
 
 
 class UpdateRequest(_Request):
-    """Changes to a memory; a field that is not sent stays as it is. Null is no value, except inside `metadata`,
-    which is merged (RFC 7396): there it removes a key.
+    """Changes to a memory; a field that is not sent stays as it is.
+
+    Null is no value, except inside `metadata`, which is merged (RFC 7396): there it removes a key.
     """
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})

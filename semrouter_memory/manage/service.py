@@ -160,9 +160,7 @@ class MemoryService:
         )
         deleted = self._turn_log.tombstones(scope)
         return [
-            hit
-            for hit in hits
-            if not deleted.covers(hit.memory) and (threshold is None or hit.relevance >= threshold)
+            hit for hit in hits if not deleted.covers(hit.memory) and (threshold is None or hit.relevance >= threshold)
         ]
 
     async def store(self, scope: Scope, new: NewMemory) -> Memory:

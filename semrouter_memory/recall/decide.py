@@ -19,10 +19,10 @@ _GREETING = re.compile(
             | good\s(?:morning|afternoon|evening|night|day) | morning | evening
             | thanks | thank\syou | thank\su | thx | ty | cheers | much\sappreciated
             | bye(?:\sbye)? | goodbye | good\sbye | see\s(?:you|ya) | cya | later | take\scare
-            | ok | okay | k | sure | yes | yep | yeah | no | nope | cool | great | nice | perfect | welcome
+            | ok | okay | k | sure | yes | yep | yeah | no | nope | cool | great | nice | perfect | welcome | please
             | there | again | all | everyone | so\smuch | very\smuch | a\slot | soon | tomorrow )\b
       | 你好 | 您好 | 大家好 | 嗨 | 哈喽 | 哈啰 | 哈罗 | 喂 | 在吗 | 在么 | 早上好 | 早安 | 早 | 上午好 | 中午好 | 下午好 | 晚上好 | 晚安
-      | 谢谢 | 多谢 | 感谢 | 谢啦 | 谢了 | 辛苦了 | 麻烦了 | 不客气 | 再见 | 拜拜 | 回头见 | 明天见 | 下次见
+      | 谢谢 | 謝謝 | 多谢 | 多謝 | 感谢 | 谢啦 | 谢了 | 辛苦了 | 麻烦了 | 不客气 | 再见 | 再見 | 拜拜 | 回头见 | 明天见 | 下次见
       | 好的 | 好吧 | 好 | 嗯 | 行 | 可以 | 是的 | 是 | 对 | 不 | 不是 | 不用 | 没有 | 收到 | 明白 | 知道 | 没问题
       | 你们 | 你 | 您 | 大家 | 啊 | 呀 | 哦 | 哈 | 啦 | 了 | 呢 | 吧
     )

@@ -4,7 +4,8 @@ import re
 from collections.abc import Sequence
 
 from semrouter_memory.model import Message, Role
-from semrouter_memory.recall.words import content_words
+from semrouter_memory.recall.voice import is_personal
+from semrouter_memory.recall.words import CJK, content_words
 
 HISTORY_MESSAGES = 3
 MAX_SHORT_CHARS = 20
@@ -12,27 +13,39 @@ _MAX_TERMS = 24
 # A pasted document is not what a conversation is about; its beginning says enough.
 _MAX_TERM_SOURCE_CHARS = 600
 
+# Begins as something that was already being talked about goes on.
 _FOLLOW_UP = re.compile(
-    r"""
-    \s*
-    (?: (?:and|or|but|so|then|ok(?:ay)?|yes|yeah|no|nah)?[\s,.!]*
-        (?: (?:what|how)\s+about\b
-          | (?:and|or)\s+(?:that|this|those|these|it|the\s+other|another)\b
-          | (?:that|this|the\s+other|the\s+same|the\s+first|the\s+second|the\s+last)\s+(?:one|thing)\b
-          | how\s+(?:much|many|long|often)\s*(?:is|was|are|were)?\s*(?:it|that|this|they)?\s*[?.!]*\s*$
-        )
-      | (?:那|那么|还有|另外|另一个|然后|这个|那个|其他|其它)
-    )
-    """,
-    re.IGNORECASE | re.VERBOSE,
+    r"\s*(?:(?:ok(?:ay)?|yes|yeah|yea|yep|no|nah|right|so|then)?[\s,.!]*(?:and|or|what\s+about|how\s+about)\b|那|还有|另外|另一|其他|其它)",
+    re.IGNORECASE,
 )
+# Names something by pointing at it.
+_POINTER = re.compile(
+    r"\b(?:it|this|that|these|those|one|ones|he|she|they|him|her|his|hers|them|their|theirs|there|same|other)\b"
+    r"|[他她它]|[这那][个些次种样里]|另一个",
+    re.IGNORECASE,
+)
+_MOST_POINTING_CONTENT = 3
+"""A query with more content words than this says enough, whatever it points at."""
 
 
 def is_vague(query: str) -> bool:
-    """Whether the query refers to something that only the conversation names."""
+    """Whether the query may refer to something that only the conversation names.
+
+    A short question about the user's own ("What's my budget?") is not vague: what was talked about before would only
+    lead away from it.
+    """
     if _FOLLOW_UP.match(query):
         return True
-    return len(query.strip()) <= MAX_SHORT_CHARS and not content_words(query)
+    content = content_words(query)
+    if not content or (len(content) <= _MOST_POINTING_CONTENT and _POINTER.search(query)):
+        return True
+    return _is_short(query) and not is_personal(query)
+
+
+def _is_short(query: str) -> bool:
+    """A Chinese character says about as much as three letters."""
+    text = query.strip()
+    return len(text) + 2 * len(CJK.findall(text)) <= MAX_SHORT_CHARS
 
 
 def search_query(query: str, history: Sequence[Message], *, max_chars: int) -> str:

@@ -1,11 +1,11 @@
 """Which memories the model can read in the request anyway: repeating them costs tokens and says nothing.
 
 Strategy: texts can be megabytes and memories are a sentence, so the texts are not normalised. A memory's longest word is
-searched for, and only the surroundings of its occurrences are compared, both sides in the memory's voice: "My budget is
-$10,000" in the conversation is the memory "User's budget is $10,000".
+searched for, and only those of its surroundings that have its other words too are compared, in the memory's voice: "My
+budget is $10,000" in the conversation is the memory "User's budget is $10,000".
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from semrouter_memory.recall.voice import in_memory_voice
 from semrouter_memory.recall.words import words
@@ -14,7 +14,7 @@ MAX_SCANNED_CHARS = 4_000_000
 _MAX_OCCURRENCES = 32
 # White space, punctuation and "I am" for "User is" make a statement a little longer or shorter.
 _SLACK_CHARS = 48
-_SPEAKER = frozenset({"user", "user's", "用户", "用户的"})
+_VOICED = frozenset({"user", "user's", "is", "has", "was", "does", "would", "will"})
 _MIN_PLURAL = 4
 
 
@@ -27,16 +27,18 @@ class VisibleTexts:
 
     def contain(self, content: str) -> bool:
         """Whether one of the texts states the memory, whatever its case, white space, punctuation and person."""
-        wanted = _normalised(content)
-        anchor = max((word for word in _unvoiced(content) if word not in _SPEAKER), key=len, default="")
-        if not wanted.strip() or not anchor:
+        telling = sorted({_stem(word) for word in _unvoiced(content)}, key=lambda word: (len(word), word))
+        if not telling:
             return False
         reach = len(content) + _SLACK_CHARS
-        return any(
-            wanted in _normalised(text[max(0, at - reach) : at + reach])
-            for text in self._prepared()
-            for at in _occurrences(anchor, text)
+        windows = (
+            text[max(0, at - reach) : at + reach] for text in self._prepared() for at in _occurrences(telling[-1], text)
         )
+        near = [window for window in windows if all(word in window for word in telling)]
+        if not near:
+            return False
+        wanted = _normalised(content)
+        return any(wanted in _normalised(window) for window in near)
 
     def _prepared(self) -> tuple[str, ...]:
         if self._lowered is None:
@@ -53,9 +55,12 @@ def _latest_lowered(texts: Sequence[str]) -> Iterator[str]:
         left -= len(text)
 
 
-def _unvoiced(content: str) -> Iterable[str]:
-    """The memory's words, without a Chinese subject that is written together with what is said of it."""
-    return (word.removeprefix("用户的").removeprefix("用户") or word for word in words(content))
+def _unvoiced(content: str) -> Iterator[str]:
+    """Words that a statement has in whatever person it is made: neither "user" nor the verbs that change with it."""
+    for word in words(content):
+        said = word.removeprefix("用户的").removeprefix("用户")
+        if said and said not in _VOICED:
+            yield said
 
 
 def _occurrences(anchor: str, text: str) -> Iterator[int]:

@@ -46,7 +46,7 @@ _NOT_A_SPEAKER = re.compile(
 )
 _LONGEST_NOT_A_SPEAKER = 12
 # Not self-introduction (自我), not "our country" (我国).
-_CHINESE = re.compile(r"(?<!自)我们?(?!国)|咱们?|俺们?|本人")
+_CHINESE = re.compile(r"(?<!自)我[们們]?(?!国|國)|咱[们們]?|俺[们們]?|本人")
 
 
 def in_memory_voice(query: str) -> str:

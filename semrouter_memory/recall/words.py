@@ -10,7 +10,8 @@ import re
 _APOSTROPHE = str.maketrans("’‘ʼ＇", "''''")
 _CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}])\w)+(?:['.,-](?![{_CJK}])\w+)*")
-_CJK_RUN = re.compile(rf"[{_CJK}]")
+CJK = re.compile(rf"[{_CJK}]")
+"""One Chinese character."""
 
 STOP_WORDS = frozenset(
     """
@@ -25,7 +26,7 @@ STOP_WORDS = frozenset(
     not no nor any some all each every both more most other another same else
     ok okay yes yeah yep yea nah nope hi hello hey thanks thank sure well oh um hmm right
     get got give gave tell told say said know think want need like look looking let make remind show go going
-    """.split()
+    """.split()  # noqa: SIM905 - eighty words read better as text than as a list
 )
 
 # Longest first, so that a whole function word goes before its own characters.
@@ -49,7 +50,7 @@ def content_words(text: str) -> list[str]:
     """The words that carry content, in order, repetitions included."""
     content: list[str] = []
     for word in words(text):
-        if _CJK_RUN.match(word):
+        if CJK.match(word):
             content += [part for part in _CJK_FUNCTION_WORDS.split(word) if len(part) >= _MIN_CJK_CONTENT]
         elif word not in STOP_WORDS:
             content.append(word)

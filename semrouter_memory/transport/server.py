@@ -58,8 +58,7 @@ class ExtProcServer:
         await self._server.start()
         await self.set_serving(serving=True)
         if listen.startswith("unix:"):
-            # Whoever can write to the socket can claim any identity: its owner and group only.
-            Path(listen.removeprefix("unix:")).chmod(0o660)
+            _restrict(Path(listen.removeprefix("unix:")))
             return listen
         return f"{listen.rpartition(':')[0]}:{port}"
 
@@ -97,6 +96,11 @@ def is_local(listen: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _restrict(path: Path) -> None:
+    """Whoever can write to the socket can claim any identity: its owner and group only."""
+    path.chmod(0o660)
 
 
 def _target(listen: str) -> str:

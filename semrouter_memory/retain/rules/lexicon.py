@@ -54,7 +54,7 @@ PAST = EVENT_PAST | _words(
     "was were had went got bought made ran took saw left found lost won met became began broke chose came did drove ate"
     " flew gave kept paid sold sent slept spent taught wore built caught hurt cut put signed started stopped finished"
     " booked switched joined passed failed cancelled canceled visited worked lived studied learned learnt used planted"
-    " completed ordered earned saved turned gained founded opened closed published wrote read trained completed born"
+    " completed ordered earned saved turned gained founded opened closed published wrote trained completed born"
     " reserved scheduled injured sprained tore rented registered enrolled applied accepted received inherited raised"
     " set hired invested swam climbed hiked rode played"
 )

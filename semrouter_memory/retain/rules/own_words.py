@@ -24,16 +24,16 @@ _LETTER = re.compile(
 
 _WORKED_ON = (
     r"summari[sz]e|sum up|translat\w+|proof-?read|polish|rewrite|re-write|reword|rephrase|paraphrase|correct|edit|improve"
-    r"|shorten|format|explain|analy[sz]e|review|check|fix|convert|classify|extract|grade|critique|transcribe|continue"
-    r"|complete|fill in|parse|interpret|respond to|reply to|answer|repeat|label|tl;?dr"
+    r"|shorten|analy[sz]e|review|check|fix|convert|classify|extract|grade|critique|transcribe|continue|complete|fill in"
+    r"|parse|interpret|respond to|reply to|tl;?dr"
 )
 _WORK = re.compile(
-    rf"(?:^|[.!?\n,;]\s*|\b(?:can|could|would|will) you (?:please |pls )?|\b(?:please|pls|now|help me(?: to)?|then|and|to)\s+)"
+    rf"(?:^|[.!?\n]\s*|\b(?:can|could|would|will) you (?:please |pls )?|\b(?:please|pls|help me(?: to)?)\s+)"
     rf"(?:{_WORKED_ON})\b[^.?!\n]*",
     re.IGNORECASE,
 )
 _HANDED_OVER = re.compile(
-    r"\b(?:this|these|the following|following|below|here is|here's|here are|attached|my code|the code|the text|the error"
+    r"\b(?:this|these|the following|following|below|here is(?! how)|here's(?! how)|here are|attached|my code|the code|the text|the error"
     r"|the log|the prompt|says|said|wrote|sent|reads)\b[^.!?\n:]{0,60}:(?!\d|//)",
     re.IGNORECASE,
 )
@@ -56,7 +56,7 @@ _INVENTION = re.compile(
 )
 _SUPPOSITION = re.compile(
     r"(?:^|[.!?\n]\s*)(?:(?:and|so|ok|okay|now|well),?\s+)?(?:suppose|supposing|imagine|let's say|lets say|say i|assume|assuming|what if"
-    r"|hypothetically|in a hypothetical|consider a|given that i|假设|假如|如果我是|想象)\b?",
+    r"|hypothetically|in a hypothetical|consider a|given that i)\b|假设|假如|如果我是|想象",
     re.IGNORECASE,
 )
 _BACK = re.compile(

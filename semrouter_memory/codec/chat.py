@@ -1,0 +1,90 @@
+"""Chat completions (`/v1/chat/completions`)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from semrouter_memory.codec.answers import reader_for
+from semrouter_memory.codec.base import AnswerReader, ParsedRequest
+from semrouter_memory.codec.chat_answer import ChatStream, chat_answer, tool_calls, tool_name
+from semrouter_memory.codec.conversation import Call, Entry, Kind, converse
+from semrouter_memory.codec.edit import before_elements, encoded, into_message, last, without
+from semrouter_memory.codec.request import OUR_FIELDS, body_settings, has_our_fields, json_object, top_level
+from semrouter_memory.codec.shape import mapping, mappings, string, text_of
+from semrouter_memory.codec.splice import Edit, Span, apply, element
+from semrouter_memory.errors import BodyError
+from semrouter_memory.model import Position
+
+_KINDS = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "tool": Kind.RESULT, "function": Kind.RESULT}
+_SYSTEM_ROLES = ("system", "developer")
+
+
+class ChatCodec:
+    """Same as `Codec`, for chat completions."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return "chat"
+
+    def parse(self, raw: bytes) -> ParsedRequest:
+        body = json_object(raw)
+        messages = body.get("messages", [])
+        if not isinstance(messages, list):
+            raise BodyError("messages is not a list")
+        return ParsedRequest(
+            settings=body_settings(body),
+            model=string(body.get("model")),
+            stream=body.get("stream") is True,
+            **converse(list(_entries(messages)), joint="\n"),
+        )
+
+    def rewrite(self, raw: bytes, *, block: str, position: Position) -> bytes:
+        body = json_object(raw)
+        if not block and not has_our_fields(body):
+            return raw
+        found = top_level(raw)
+        edits = without(found, OUR_FIELDS)
+        messages = last(found, "messages")
+        if block and messages is not None:
+            place = _in_user_tail if position is Position.USER_TAIL else _in_system
+            edits += place(raw, messages.value, body["messages"], block)
+        return apply(raw, edits)
+
+    def answer_reader(self, content_type: str, *, max_bytes: int) -> AnswerReader | None:
+        return reader_for(content_type, chat_answer, ChatStream, max_bytes=max_bytes)
+
+
+def _entries(messages: list[Any]) -> Iterator[Entry]:
+    for message in mappings(messages):
+        kind = _KINDS.get(string(message.get("role")), Kind.CONTEXT)
+        text = text_of(message.get("content"))
+        if kind is Kind.ASSISTANT:
+            yield Entry(kind, text, calls=tuple(_call(call) for call in tool_calls(message)))
+        elif kind is Kind.RESULT:
+            # The older form, role `function`, refers to its call by name.
+            yield Entry(kind, text, call_id=string(message.get("tool_call_id") or message.get("name")))
+        else:
+            yield Entry(kind, text)
+
+
+def _call(call: dict[str, Any]) -> Call:
+    name = tool_name(call)
+    return Call(string(call.get("id")) or name, name)
+
+
+def _in_system(raw: bytes, array: Span, messages: list[Any], block: str) -> list[Edit]:
+    """Into the first system message, because many chat templates reject a second one or one that is not first."""
+    index = next((index for index, message in enumerate(messages) if _role(message) in _SYSTEM_ROLES), None)
+    if index is not None:
+        return into_message(raw, element(raw, array, index), "text", block)
+    return [before_elements(raw, array, b'{"role":"system","content":' + encoded(block) + b"}")]
+
+
+def _in_user_tail(raw: bytes, array: Span, messages: list[Any], block: str) -> list[Edit]:
+    index = max((index for index, message in enumerate(messages) if _role(message) == "user"), default=None)
+    return into_message(raw, element(raw, array, index), "text", block) if index is not None else []
+
+
+def _role(message: Any) -> str:
+    return string(mapping(message).get("role"))

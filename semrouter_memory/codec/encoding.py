@@ -1,0 +1,171 @@
+"""Content encodings of answers: one stateful decoder for a whole body, fed as the bytes come.
+
+A stream that was cut simply ends; what follows a stream's end is ignored, unless it is a further gzip member. Damaged
+data and output beyond the bound raise `BodyError`.
+"""
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import brotli
+
+from semrouter_memory.errors import BodyError
+
+_NO_CODING = ("", "identity")
+_GZIP = 16 + zlib.MAX_WBITS
+_ZLIB = zlib.MAX_WBITS
+_RAW_DEFLATE = -zlib.MAX_WBITS
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZLIB_HEADER_BYTES = 2
+
+
+class Decoder(Protocol):
+    def decode(self, data: bytes) -> bytes:
+        """The bytes that this piece adds.
+
+        Raises:
+            BodyError: the data is damaged, or more came out than the bound allows. The decoder is then at its end.
+        """
+        ...
+
+
+def decoder_for(content_encoding: str, *, max_bytes: int) -> Decoder | None:
+    """The decoder for that header's value, codings undone in reverse order; None when one of them is unknown.
+
+    Args:
+        max_bytes: bound on what compressed data may grow to; data that is not compressed cannot grow.
+    """
+    codings = [coding for part in content_encoding.split(",") if (coding := part.strip().lower()) not in _NO_CODING]
+    decoders = [make(max_bytes) for coding in reversed(codings) if (make := _DECODERS.get(coding)) is not None]
+    return _Chain(decoders) if len(decoders) == len(codings) else None
+
+
+class _Chain:
+    """Decoders in a row, the one for the last coding first; none at all for data that is not compressed."""
+
+    def __init__(self, decoders: Sequence[Decoder]) -> None:
+        self._decoders = decoders
+
+    def decode(self, data: bytes) -> bytes:
+        for decoder in self._decoders:
+            data = decoder.decode(data)
+        return data
+
+
+class _Budget:
+    """The output that is still allowed."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.left = max_bytes
+
+    def spend(self, output: bytes) -> bytes:
+        self.left -= len(output)
+        if self.left < 0:
+            raise BodyError("the decoded body is larger than the bound")
+        return output
+
+
+class _Inflater:
+    """One zlib stream of a known format."""
+
+    def __init__(self, window_bits: int, budget: _Budget) -> None:
+        self._stream = zlib.decompressobj(window_bits)
+        self._budget = budget
+
+    @property
+    def ended(self) -> bool:
+        return self._stream.eof
+
+    @property
+    def rest(self) -> bytes:
+        """What came after the stream's end."""
+        return self._stream.unused_data
+
+    def decode(self, data: bytes) -> bytes:
+        if self.ended:
+            return b""
+        try:
+            # One byte more than allowed tells that there is more; 0 would mean no limit.
+            return self._budget.spend(self._stream.decompress(data, self._budget.left + 1))
+        except zlib.error:
+            raise BodyError("the body's compressed data is damaged") from None
+
+
+class _Gzip:
+    """Gzip members, one after the other."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._budget = _Budget(max_bytes)
+        self._member: _Inflater | None = _Inflater(_GZIP, self._budget)
+        self._between = b""
+
+    def decode(self, data: bytes) -> bytes:
+        output = b""
+        while data and self._member is not None:
+            if self._member.ended:
+                data = self._next_member(data)
+                continue
+            output += self._member.decode(data)
+            data = self._member.rest
+        return output
+
+    def _next_member(self, data: bytes) -> bytes:
+        """Start the member that this data begins; anything else than a member ends the body."""
+        data = self._between + data
+        if data == _GZIP_MAGIC[: len(data)] and len(data) < len(_GZIP_MAGIC):
+            self._between = data
+            return b""
+        self._between = b""
+        self._member = _Inflater(_GZIP, self._budget) if data.startswith(_GZIP_MAGIC) else None
+        return data
+
+
+class _Deflate:
+    """The `deflate` coding: zlib's format by the standard, raw deflate by what some servers send."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._budget = _Budget(max_bytes)
+        self._head = b""
+        self._stream: _Inflater | None = None
+
+    def decode(self, data: bytes) -> bytes:
+        if self._stream is None:
+            self._head += data
+            if len(self._head) < _ZLIB_HEADER_BYTES:
+                return b""
+            self._stream = _Inflater(_ZLIB if _is_zlib(self._head) else _RAW_DEFLATE, self._budget)
+            data, self._head = self._head, b""
+        return self._stream.decode(data)
+
+
+def _is_zlib(head: bytes) -> bool:
+    """Compression method 8 and a header divisible by 31 (RFC 1950, 2.2)."""
+    return head[0] & 0x0F == zlib.DEFLATED and int.from_bytes(head[:_ZLIB_HEADER_BYTES], "big") % 31 == 0
+
+
+class _Brotli:
+    def __init__(self, max_bytes: int) -> None:
+        self._budget = _Budget(max_bytes)
+        self._stream = brotli.Decompressor()
+
+    def decode(self, data: bytes) -> bytes:
+        output = b""
+        try:
+            while not self._stream.is_finished():
+                # The limit may be exceeded by a part of the decoder's window; the budget is exact.
+                output += self._budget.spend(self._stream.process(data, output_buffer_limit=self._budget.left + 1))
+                data = b""
+                if self._stream.can_accept_more_data():
+                    break
+        except brotli.error:
+            raise BodyError("the body's compressed data is damaged") from None
+        return output
+
+
+_DECODERS: dict[str, Callable[[int], Decoder]] = {
+    "gzip": _Gzip,
+    "x-gzip": _Gzip,
+    "deflate": _Deflate,
+    "br": _Brotli,
+}

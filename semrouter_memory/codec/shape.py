@@ -1,0 +1,41 @@
+"""Reading parsed JSON whose shape nobody promised: what is not of the expected kind is as good as absent."""
+
+from typing import Any
+
+
+def string(value: Any) -> str:
+    """The value if it is a string, else ""."""
+    return value if isinstance(value, str) else ""
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def mappings(value: Any) -> list[dict[str, Any]]:
+    """The objects in a list; none if it is no list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def index(value: Any) -> int:
+    """The value if it is an integer, else 0: who leaves an index out has one element."""
+    return value if isinstance(value, int) else 0
+
+
+def text_of(content: Any, *, joint: str = "\n") -> str:
+    """The text of a message's content: a string, or the text parts of a list. Refusals and media are no text."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return joint.join(text for part in content if (text := _text_of_part(part)))
+
+
+def _text_of_part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    # Compared one by one: a hostile type may be a list, which no set can look up.
+    if isinstance(part, dict) and part.get("type") in ("text", "input_text", "output_text"):
+        return string(part.get("text"))
+    return ""

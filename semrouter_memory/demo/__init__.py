@@ -1,0 +1,1 @@
+"""What one sees first: a scripted conversation that is remembered, and an installation to try by hand."""

@@ -1,0 +1,195 @@
+"""The scripted conversation of `semrouter-memory demo`: told in one session, asked for in another.
+
+Every expectation is checked against what the model was really sent and what it really answered.
+"""
+
+import asyncio
+import re
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from openai import AsyncOpenAI
+from rich.console import Console
+from rich.markup import escape
+
+from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
+from semrouter_memory.demo.stay import local_llm
+from semrouter_memory.stack.llm import StandInLlm
+from semrouter_memory.stack.stack import Stack, StackOptions
+
+ALICE, BOB = "demo-key-alice", "demo-key-bob"
+_MODEL = "stand-in"
+_STORED_WITHIN_SECONDS = 10
+_POLL_SECONDS = 0.1
+
+TOLD = (
+    "Hi! My budget for the Hawaii trip is $10,000. Any first thoughts?",
+    "Before we look at restaurants: I'm allergic to peanuts.",
+    "And for work: to deploy the payment-service, run npm build, then docker push, then restart the pod.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something asked in a new session, and what must be in the answer."""
+
+    text: str
+    expected: str
+    how: str
+
+
+ASKED = (
+    Question("What's my budget for the trip?", "$10,000", "chat completions"),
+    Question("Is there any food I'm allergic to?", "peanuts", "chat completions, streamed"),
+    Question("How do I deploy the payment-service?", "docker push", "Responses API"),
+)
+
+_RECALL_SUM = re.compile(r"^semrouter_memory_recall_seconds_sum (\S+)$", re.MULTILINE)
+
+
+class Demo:
+    """One run. `failures` collects what did not come out as it should."""
+
+    def __init__(self, stack: Stack, llm: StandInLlm, console: Console) -> None:
+        self._stack = stack
+        self._llm = llm
+        self._console = console
+        self.failures: list[str] = []
+
+    async def run(self) -> None:
+        self._title("Session 1, Alice tells")
+        for text in TOLD:
+            answer = await self._chat(ALICE, text)
+            self._line("alice", text)
+            self._line("model", answer)
+        await self._show_stored()
+        self._title("Session 2, Alice asks, in a new conversation and other words")
+        for question in ASKED:
+            await self._ask(ALICE, question)
+        self._title("Bob asks the same")
+        for question in ASKED:
+            await self._ask(BOB, question, expect_memory=False)
+        await self._forget(ASKED[0])
+
+    async def _show_stored(self) -> None:
+        self._title("What was stored")
+        started = time.monotonic()
+        memories: list[dict[str, Any]] = []
+        while len(memories) < len(TOLD) and time.monotonic() - started < _STORED_WITHIN_SECONDS:
+            await asyncio.sleep(_POLL_SECONDS)
+            memories = await self._memories()
+        for memory in memories:
+            self._console.print(f"  [green]{memory['type']:<10}[/] {escape(memory['content'])}", highlight=False)
+        seconds = time.monotonic() - started
+        self._console.print(f"  [dim]stored {seconds:.1f} s after the last answer at the latest, without any LLM[/]")
+        for question in ASKED:
+            if not any(question.expected in memory["content"] for memory in memories):
+                self.failures.append(f"{question.expected!r} was not stored")
+
+    async def _ask(self, key: str, question: Question, *, expect_memory: bool = True) -> None:
+        before = await self._recall_seconds()
+        answer = await {
+            "chat completions": self._chat,
+            "chat completions, streamed": self._chat_streamed,
+            "Responses API": self._respond,
+        }[question.how](key, question.text)
+        block = self._injected()
+        spent = (await self._recall_seconds() - before) * 1000
+        who = "alice" if key == ALICE else "bob"
+        self._line(who, f"{question.text}  [{question.how}]")
+        for line in block.splitlines():
+            self._console.print(f"    [cyan]+ {escape(line)}[/]", highlight=False)
+        self._line("model", answer)
+        self._console.print(f"    [dim]memory took {spent:.1f} ms[/]", highlight=False)
+        if expect_memory and question.expected not in answer:
+            self.failures.append(f"{question.text!r} ({question.how}) was answered without {question.expected!r}")
+        if not expect_memory and block:
+            self.failures.append(f"{who} was given memories of somebody else for {question.text!r}")
+
+    async def _forget(self, question: Question) -> None:
+        self._title("Alice has one memory forgotten and asks again")
+        memory = next((m for m in await self._memories() if question.expected in m["content"]), None)
+        if memory is None:
+            return  # that it is missing was said above
+        async with self._api() as api:
+            answer = await api.delete(f"/v1/memory/{memory['id']}")
+        self._console.print(f"  DELETE /v1/memory/{memory['id']} -> {answer.status_code}", highlight=False)
+        await self._ask_forgotten(question)
+
+    async def _ask_forgotten(self, question: Question) -> None:
+        answer = await self._chat(ALICE, question.text)
+        self._line("alice", question.text)
+        self._line("model", answer)
+        if question.expected in answer or question.expected in self._injected():
+            self.failures.append(f"{question.expected!r} was still known after it was forgotten")
+
+    # -- the three ways to ask, with the plain SDK ---------------------------------------------------------------------
+
+    def _client(self, key: str) -> AsyncOpenAI:
+        return AsyncOpenAI(base_url=f"{self._stack.url}/v1", api_key=key, max_retries=0)
+
+    async def _chat(self, key: str, text: str) -> str:
+        async with self._client(key) as client:
+            answer = await client.chat.completions.create(model=_MODEL, messages=[{"role": "user", "content": text}])
+        return answer.choices[0].message.content or ""
+
+    async def _chat_streamed(self, key: str, text: str) -> str:
+        async with self._client(key) as client:
+            stream = await client.chat.completions.create(
+                model=_MODEL, messages=[{"role": "user", "content": text}], stream=True
+            )
+            return "".join([chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices])
+
+    async def _respond(self, key: str, text: str) -> str:
+        async with self._client(key) as client:
+            return (await client.responses.create(model=_MODEL, input=text)).output_text
+
+    # -- looking behind the scenes -------------------------------------------------------------------------------------
+
+    def _api(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(base_url=self._stack.url, headers={"authorization": f"Bearer {ALICE}"})
+
+    async def _memories(self) -> list[dict[str, Any]]:
+        async with self._api() as api:
+            answer = await api.get("/v1/memory")
+        found: list[dict[str, Any]] = answer.raise_for_status().json()["data"]
+        return found
+
+    def _injected(self) -> str:
+        """The block in the request that the model was sent last, "" when there was none."""
+        body = self._llm.last.json
+        text = str(body.get("instructions") or "") + "".join(str(m.get("content")) for m in body.get("messages") or [])
+        start, end = text.find(BLOCK_OPEN), text.find(BLOCK_CLOSE)
+        return text[start + len(BLOCK_OPEN) : end].strip() if 0 <= start < end else ""
+
+    async def _recall_seconds(self) -> float:
+        async with httpx.AsyncClient() as client:
+            text = (await client.get(f"{self._stack.operator_url}/metrics")).text
+        match = _RECALL_SUM.search(text)
+        return float(match[1]) if match else 0.0
+
+    def _title(self, text: str) -> None:
+        self._console.print(f"\n[bold]{text}[/]")
+
+    def _line(self, who: str, text: str) -> None:
+        self._console.print(f"  [yellow]{who:>5}[/]  {escape(text)}", highlight=False)
+
+
+async def play(*, model: Path, port: int, directory: Path) -> bool:
+    """Play the whole conversation on fresh data; True when every expectation held."""
+    console = Console()
+    shutil.rmtree(directory, ignore_errors=True)
+    async with local_llm(directory) as (llm, url):
+        options = StackOptions(directory=directory, model_directory=model, llm=url, port=port)
+        async with Stack(options, say=lambda what: console.print(f"[dim]==> {what}[/]")) as stack:
+            demo = Demo(stack, llm, console)
+            await demo.run()
+    for failure in demo.failures:
+        console.print(f"[bold red]FAILED[/] {escape(failure)}")
+    if not demo.failures:
+        console.print("\n[bold green]Everything came out as expected.[/] Try it by hand: make run")
+    return not demo.failures

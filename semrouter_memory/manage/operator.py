@@ -1,0 +1,115 @@
+"""The operator's port: health, readiness, metrics, and the memory routes for whoever holds the operator's token.
+
+Never routed by the public listener: it binds to its own address.
+"""
+
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from semrouter_memory.config import IdentityConfig, ManagementConfig
+from semrouter_memory.exchange.events import Headers
+from semrouter_memory.manage.faults import refuse_unauthenticated
+from semrouter_memory.manage.http import base_app
+from semrouter_memory.manage.routes import Access, router, valid_user
+from semrouter_memory.manage.service import MemoryService
+
+_ABOUT = (
+    """Health and metrics. With an operator's token configured, also the memory routes, for the user in `user_id`."""
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """What /readyz reports.
+
+    Attributes:
+        model_loaded: this alone decides. A store that is away does not: requests pass without memory meanwhile, and
+            taking the sidecar out of service would bring nothing back.
+    """
+
+    model_loaded: bool
+    store_available: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Exposition:
+    """The metrics as Prometheus reads them."""
+
+    body: bytes
+    content_type: str
+
+
+def create_operator_api(
+    service: MemoryService,
+    *,
+    identity: IdentityConfig,
+    config: ManagementConfig,
+    token: str | None,
+    readiness: Callable[[], Readiness],
+    metrics: Callable[[], Exposition],
+) -> FastAPI:
+    """The ASGI application for `management.operator_listen`.
+
+    Args:
+        token: the operator's; None: there are no memory routes.
+        readiness: asked at each /readyz.
+        metrics: asked at each /metrics.
+    """
+    app = base_app("Memory, operator", _ABOUT, config)
+    _add_health(app, readiness, metrics)
+    if token is not None:
+
+        def user_of(request: Request) -> str:
+            return valid_user(Headers([(identity.user_header, request.query_params["user_id"])]), identity)
+
+        app.state.access = Access(
+            service=service, identity=identity, user_of=user_of, extra_parameters=frozenset({"user_id"})
+        )
+        app.include_router(router, dependencies=[Depends(_operator_check(token)), Depends(_names_user)])
+    return app
+
+
+def _add_health(app: FastAPI, readiness: Callable[[], Readiness], metrics: Callable[[], Exposition]) -> None:
+    @app.get("/healthz", summary="The process answers")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/readyz", summary="The model is loaded", responses={503: {"description": "Not yet"}})
+    async def readyz() -> JSONResponse:
+        state = readiness()
+        status = HTTPStatus.OK if state.model_loaded else HTTPStatus.SERVICE_UNAVAILABLE
+        return JSONResponse(
+            {
+                "status": "ready" if state.model_loaded else "not ready",
+                "model": "loaded" if state.model_loaded else "loading",
+                "store": "available" if state.store_available else "unavailable",
+            },
+            status,
+        )
+
+    @app.get("/metrics", summary="Prometheus metrics", response_class=Response)
+    async def exposition() -> Response:
+        current = metrics()
+        return Response(current.body, headers={"content-type": current.content_type})
+
+
+def _operator_check(token: str) -> Callable[[HTTPAuthorizationCredentials | None], None]:
+    bearer = HTTPBearer(auto_error=False, description="The operator's token.")
+
+    def check(credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> None:
+        given = credentials.credentials if credentials else ""
+        if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), token.encode()):
+            raise refuse_unauthenticated("the operator's token is missing or wrong", "bad_operator_token")
+
+    return check
+
+
+def _names_user(user_id: Annotated[str, Query(min_length=1, description="The user to act for.")]) -> str:
+    return user_id

@@ -1,0 +1,96 @@
+"""Cuts a message into sentences and sentences into clauses that each say one thing."""
+
+import re
+
+from semrouter_memory.retain.rules.lexicon import ANCHOR, STATIVE
+
+_SENTENCE_END = re.compile(r"(?<=[.!?…])(?<!\b[A-Z]\.)[\"')\]]*\s+|\s*\n\s*|\s*\.\.+\s*|(?<=[!?])(?=[A-Z])|;\s+")
+_TITLES = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|St|vs|etc|e\.g|i\.e|approx|No|Nr|Inc|Ltd|Jr|Sr)\.\s")
+_HELD = "\x00"
+
+_QUESTION_START = (
+    r"(?:what|what's|whats|how|how's|why|when|where|where's|who|who's|which|whose|can|could|would|will|do|does|did|is|are|am"
+    r"|was|were|should|shall|may|might|has|have you|any|isn't|aren't|don't you|doesn't|won't|wouldn't)"
+)
+_QUESTION = re.compile(rf"^{_QUESTION_START}\b", re.IGNORECASE)
+_QUESTION_CLAUSE = re.compile(
+    rf"(?:\s*[,:;–—]\s*|\s+-+\s+|\s+(?=(?:and|so|but|or)\b))(?:(?:and|so|but|or)\s+)?(?={_QUESTION_START}\s+\w)",
+    re.IGNORECASE,
+)
+
+_NEW_SUBJECT = r"(?:I|we|my|our|she|he|they|it|call me|(?:prod|production|staging) (?:is|runs))\b(?!\s*[,.)]|\s+(?:self|own)\b)"
+_JOIN = re.compile(
+    r"(?:\s*[,:;–—]\s*|\s+-+\s+|\s+)(?:(?:and|but|so|because|since|as|while|although|though|plus|which is why)\s+)?(?=" + _NEW_SUBJECT + r")",
+    re.IGNORECASE,
+)
+_HARD_JOIN = re.compile(r"[,:;–—]|\s-+\s|\b(?:and|but|so|because|since|as|while|although|though|plus)\b", re.IGNORECASE)
+_SECOND_VERB = re.compile(
+    r",?\s+(?:and|but)\s+(?=(?:(?:also|now|usually|currently|never|always)\s+)?"
+    r"(?:cannot|am|have|do not|was|" + "|".join(sorted(STATIVE)) + r")\s+\w)",
+    re.IGNORECASE,
+)
+_TO_THE_ASSISTANT = re.compile(
+    r",?\s+(?:so|and)\s+(?=(?:please|pls|keep|take|make sure|remember|consider|bear|don't|do not|can you|could you|help|suggest|recommend|give|tell|what|how)\b).*$",
+    re.IGNORECASE,
+)
+_JOINT_SUBJECT = re.compile(r"^(?:\w+\s+){0,2}(?:my|our)\s+(?:[\w'-]+\s+){0,2}[\w'-]+$", re.IGNORECASE)
+_SHARED_VERB = re.compile(r"^(I|we)\s", re.IGNORECASE)
+_MIN_CLAUSE_WORDS = 2
+
+
+def sentences(text: str) -> list[str]:
+    """Sentences and lines; "Dr. Amsel" and "St. Mary" do not end one."""
+    held = _TITLES.sub(rf"\1{_HELD} ", text)
+    return [part.replace(_HELD, ".").strip(" \t-*•") for part in _SENTENCE_END.split(held) if part and part.strip()]
+
+
+def declarative(sentence: str) -> str:
+    """What a sentence states before it asks something; "" when all of it asks."""
+    if _QUESTION.match(sentence):
+        return ""
+    asks = _QUESTION_CLAUSE.search(sentence)
+    if asks:
+        return sentence[: asks.start()]
+    return "" if sentence.endswith("?") else sentence
+
+
+def clauses(sentence: str) -> list[str]:
+    """Clauses with a subject of their own; a second verb of "I" gets the subject back."""
+    result: list[str] = []
+    for part in _joined_subjects(_split_subjects(sentence)):
+        result.extend(_split_verbs(_TO_THE_ASSISTANT.sub("", part)))
+    return [clause for clause in result if len(clause.split()) >= _MIN_CLAUSE_WORDS]
+
+
+def _split_subjects(sentence: str) -> list[str]:
+    parts, start = [], 0
+    for join in _JOIN.finditer(sentence):
+        if not _HARD_JOIN.search(join.group()) or join.start() == 0:
+            continue
+        parts.append(sentence[start : join.start()])
+        start = join.end()
+    return [*parts, sentence[start:]]
+
+
+def _joined_subjects(parts: list[str]) -> list[str]:
+    """"My sister and I are ..." is one clause."""
+    result: list[str] = []
+    for part in parts:
+        if result and _JOINT_SUBJECT.match(result[-1]) and part.lower().startswith(("i are", "i have", "i were", "i live", "i both")):
+            result[-1] = f"{result[-1]} and {part}"
+        else:
+            result.append(part)
+    return result
+
+
+def _split_verbs(clause: str) -> list[str]:
+    subject = _SHARED_VERB.match(clause)
+    if not subject:
+        return [clause]
+    first, *others = _SECOND_VERB.split(clause)
+    return [first, *(f"{subject.group(1)} {other}" for other in others)]
+
+
+def anchored(text: str) -> bool:
+    """Whether a date, number or weekday ties the statement to the world."""
+    return bool(ANCHOR.search(text))

@@ -1,0 +1,90 @@
+"""How-tos the user gives, and standing instructions to the assistant."""
+
+import re
+
+from semrouter_memory.retain.rules.voice import expand, third_person
+
+_STEPS = r"(?P<steps>\S.{7,})"
+_GOAL = r"(?P<goal>[a-z]+\s[^:,.?!\n]{2,80}?)"
+_NOT_A_GOAL = r"(?!be\b|do\b|sum|clarify|recap|answer|summari|make (?:it|sure)|give you|start with|put it|me\b|my\b|you\b|whom\b|illustrate|repeat|begin\b)"
+
+_PATTERNS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"^to\s+{_NOT_A_GOAL}{_GOAL}\s*:\s*{_STEPS}$",
+        rf"^to\s+{_NOT_A_GOAL}{_GOAL},\s+(?:I|we)\s+(?:first\s+|always\s+|usually\s+|have to\s+|need to\s+|must\s+)?{_STEPS}$",
+        rf"\bhow\s+(?:I|we)\s+{_GOAL}(?:\s+so\s+(?:that\s+)?[^:]*)?\s*:\s*{_STEPS}$",
+        rf"^(?:when|whenever|every time)\s+(?:I|we)\s+{_GOAL},\s+(?:I|we)\s+(?:first\s+|always\s+|usually\s+)*{_STEPS}$",
+        rf"^(?:the way|the steps?)\s+(?:I|we|to)\s+{_GOAL}\s+(?:is|are)\s*:?\s*(?:by\s+|to\s+|that we\s+)?{_STEPS}$",
+        rf"^(?:I|we)\s+(?:always\s+|usually\s+)?(?P<goal>(?:deploy|release|ship|publish|build|back\s?up|restore|restart|start|update|upgrade|install"
+        rf"|test|clean|reset|roll back|migrate|prepare|make|cook|bake|brew|water|run|submit|file|onboard|rotate|renew|set up)\s[^,.:?!\n]{{2,60}}?)"
+        rf"\s+by\s+(?:first\s+)?{_STEPS}$",
+    )
+)
+_PROCESS = re.compile(
+    rf"^(?:my|our|the)\s+(?P<what>[\w\s-]{{2,50}}?\s(?:process|procedure|workflow|routine|steps|recipe|checklist|runbook))\s*(?:is|are)?\s*:\s*{_STEPS}$",
+    re.IGNORECASE,
+)
+_PROCEDURE_CHINESE = re.compile(
+    r"^(?P<goal>(?:部署|发布|重启|安装|备份|更新|升级|恢复|启动|配置|清理|提交|上线|制作|做)[^，,：:。？?]{1,30}?)(?:的)?(?:步骤|流程|方法|做法)?(?:是|如下)?\s*[：:，,]\s*(?P<steps>(?:先|首先|第一步|运行|执行|1).{4,})$"
+)
+
+_STANDING = re.compile(
+    r"^(?:please\s+|pls\s+)?(?:from now on|going forward|in (?:the )?future|from here on|henceforth|for (?:all )?future (?:answers|replies|responses)"
+    r"|by default|whenever you (?:answer|reply|respond|write)[^,]*)\s*[,:]?\s*(?P<wish>\S.+)$",
+    re.IGNORECASE,
+)
+_ALWAYS = re.compile(
+    r"^(?:please\s+|pls\s+)?(?P<wish>(?:always|never|don't ever|do not ever|stop)\s+(?:please\s+)?(?:answer|reply|respond|use|write|give|call|address|include|add"
+    r"|show|explain|format|speak|talk|keep|put|start|end|send|suggest|recommend|ask|address|using|giving|calling|adding|writing)\b.+)$",
+    re.IGNORECASE,
+)
+_STANDING_TAIL = re.compile(r"^(?P<wish>(?:answer|reply|respond|use|write|give|call|format|speak|keep|address)\b.{3,}?),?\s+(?:from now on|going forward|in (?:the )?future)\W*$", re.IGNORECASE)
+_NO_WISH = re.compile(r"^(?:I|we|you|it|this|that|there|what|how|can|could|will|would)\b(?!\s+(?:want you to|would like you to))", re.IGNORECASE)
+
+
+def procedure(sentence: str) -> str:
+    """"To <goal>: <steps>" when the sentence tells how the user does something, else ""."""
+    sentence = expand(sentence).strip(" .!")
+    if process := _PROCESS.match(sentence):
+        return f"User's {process.group('what')}: {_steps(process)}"
+    if chinese := _PROCEDURE_CHINESE.match(sentence):
+        return f"{chinese.group('goal')}：{chinese.group('steps').strip(' 。.')}"
+    for pattern in _PATTERNS:
+        if (found := pattern.search(sentence)) and "?" not in sentence:
+            goal = re.sub(r"^(?:the\s+)", "", found.group("goal"), flags=re.IGNORECASE)
+            return f"To {_imperative(goal)}: {_steps(found)}"
+    return ""
+
+
+def standing_instruction(sentence: str) -> str:
+    """"User wants the assistant to ..." for what shall hold from now on, else ""."""
+    found = _STANDING.match(sentence) or _ALWAYS.match(sentence) or _STANDING_TAIL.match(sentence)
+    if not found or sentence.endswith("?"):
+        return ""
+    wish = expand(found.group("wish")).strip(" .!,")
+    wish = re.sub(r"^(?:please|pls|I (?:want|would like|need) you to|you (?:should|must|can))\s+", "", wish, flags=re.IGNORECASE)
+    wish = re.sub(r",?\s+(?:please|pls|thanks|thx|thank you)\b", "", wish, flags=re.IGNORECASE)
+    if _NO_WISH.match(wish):
+        return ""
+    return f"User wants the assistant {_to(wish)}"
+
+
+def _to(wish: str) -> str:
+    negated = re.match(r"^(?:do not ever|don't ever|do not|never|no)\s+(?P<rest>.+)$", wish, re.IGNORECASE)
+    if negated:
+        return f"never to {_of_the_user(negated.group('rest'))}"
+    return f"to {_of_the_user(wish[:1].lower() + wish[1:])}"
+
+
+def _of_the_user(text: str) -> str:
+    return third_person(text)
+
+
+def _imperative(goal: str) -> str:
+    """"deploy the payment-service" without its article, so that one goal has one name."""
+    return re.sub(r"^(\S+)\s+(?:the|our|my)\s+", r"\1 ", goal.strip())
+
+
+def _steps(match: re.Match[str]) -> str:
+    return re.sub(r"\b(?:I|we)\s+(?=\w)", "", match.group("steps")).strip(" .!")

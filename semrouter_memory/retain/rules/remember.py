@@ -1,0 +1,23 @@
+"""Explicit wishes to remember something."""
+
+import re
+
+_ASKS = re.compile(
+    r"^(?:(?:ok|okay|oh|also|and|so|hey|hi|btw|yes|no|thanks|great)[\s,.!]+)*(?:please\s+|pls\s+|can you\s+|could you\s+|you (?:should|must|can)\s+|i(?:'d like| want| need) you to\s+)*"
+    r"(?:also\s+)?(?:remember|keep in mind|bear in mind|make a note|take note|note|don't forget|do not forget|never forget|save|memori[sz]e|store)"
+    r"(?:\s+(?:this|to memory|in memory|for (?:later|next time|the future|future reference)|please))*"
+    r"\s*(?::|,|\bthat\b|(?=\b(?:my|our|I|I'm|I've|we|we're|the|to always|to never|never|always)\b))\s*:?\s*(?P<what>\S.*)$",
+    re.IGNORECASE,
+)
+_ASKS_CHINESE = re.compile(r"^(?:请|麻烦|你?要|帮我)*(?:记住|记得|记一下|记下来?|别忘了?|不要忘记)(?:一下|哦|了)?[，,：:\s]*(?P<what>\S.*)$")
+_FOR_REFERENCE = re.compile(r"^(?:for (?:future reference|the record|next time|your memory))\s*[,:]\s*(?P<what>\S.*)$", re.IGNORECASE)
+
+
+def wish(sentence: str) -> str:
+    """What the user asks to have remembered, "" when they ask no such thing."""
+    if sentence.rstrip().endswith(("?", "？")):
+        return ""
+    for pattern in (_ASKS, _ASKS_CHINESE, _FOR_REFERENCE):
+        if found := pattern.match(sentence.strip()):
+            return found.group("what").strip()
+    return ""

@@ -1,0 +1,104 @@
+"""How turns leave the log: with a deletion, or at the end of their retention.
+
+Strategy. A turn goes with everything that could lead to it (its traces: a foreign key sees to that), and a session with
+its last turn. Totals move in the same transaction: a waiting or dead-lettered turn becomes a deleted
+one, a finished turn stays counted as what it was. Every method needs an open write transaction.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+
+from semrouter_memory.model import Reach, Scope, Tombstone
+from semrouter_memory.sessions.columns import Row, TurnState, micros, pack
+from semrouter_memory.sessions.digests import Digests
+
+SWEEP_BATCH = 200
+"""Turns that one transaction of a sweep takes, so that appends never wait long for it."""
+
+
+class Deletion:
+    """Deletes through one connection."""
+
+    def __init__(self, connection: sqlite3.Connection, digests: Digests) -> None:
+        self._connection = connection
+        self._digests = digests
+
+    def bury(self, tombstone: Tombstone, turn_ids: Sequence[str]) -> None:
+        self._insert(tombstone)
+        self._delete(self._named(tombstone.scope, turn_ids))
+        if not tombstone.memory_id:
+            self._delete(self._covered(tombstone))
+
+    def sweep_turns(self, before: datetime) -> int:
+        """Drop one batch of finished turns, and of incomplete ones that nobody completed; returns how many."""
+        rows: list[Row] = self._connection.execute(
+            "SELECT sequence, state, session FROM turns WHERE kept_since < ? LIMIT ?", (micros(before), SWEEP_BATCH)
+        ).fetchall()
+        self._delete(rows)
+        return len(rows)
+
+    def sweep_tombstones(self, before: datetime) -> None:
+        """Drop old tombstones, but for those that a turn which is not extracted yet may still run into."""
+        self._connection.execute(
+            """DELETE FROM tombstones WHERE at < ? AND NOT EXISTS (
+                   SELECT 1 FROM sessions JOIN turns ON turns.session = sessions.key
+                   WHERE sessions.user_id = tombstones.user_id AND turns.state IN (?, ?)
+                   AND turns.observed_at <= tombstones.at)""",
+            (micros(before), TurnState.WAITING, TurnState.INCOMPLETE),
+        )
+
+    def _insert(self, tombstone: Tombstone) -> None:
+        self._connection.execute(
+            """INSERT INTO tombstones (user_id, project_id, memory_id, content_hash, reach, at)
+               VALUES (?, ?, ?, ?, ?, ?)""",
+            (
+                pack(tombstone.scope.user_id),
+                pack(tombstone.scope.project_id),
+                pack(tombstone.memory_id) or None,
+                tombstone.content_hash,
+                tombstone.reach,
+                micros(tombstone.at),
+            ),
+        )
+
+    def _named(self, scope: Scope, turn_ids: Sequence[str]) -> list[Row]:
+        rows = []
+        for sequence in {self._digests.sequence(turn_id) for turn_id in turn_ids}:
+            rows += self._connection.execute(
+                """SELECT turns.sequence, turns.state, turns.session
+                   FROM turns JOIN sessions ON sessions.key = turns.session
+                   WHERE turns.sequence = ? AND sessions.user_id = ?""",
+                (sequence, pack(scope.user_id)),
+            ).fetchall()
+        return rows
+
+    def _covered(self, tombstone: Tombstone) -> list[Row]:
+        rows: list[Row] = self._connection.execute(
+            """SELECT turns.sequence, turns.state, turns.session
+               FROM sessions JOIN turns ON turns.session = sessions.key
+               WHERE sessions.user_id = ? AND (? = ? OR sessions.project_id = ?) AND turns.observed_at <= ?""",
+            (
+                pack(tombstone.scope.user_id),
+                tombstone.reach,
+                Reach.ALL,
+                pack(tombstone.scope.project_id),
+                micros(tombstone.at),
+            ),
+        ).fetchall()
+        return rows
+
+    def _delete(self, rows: Sequence[Row]) -> None:
+        """Delete turns, given as (sequence, state, session)."""
+        if not rows:
+            return
+        states = [state for _, state, _ in rows]
+        waiting, dead = states.count(TurnState.WAITING), states.count(TurnState.DEAD)
+        self._connection.executemany("DELETE FROM turns WHERE sequence = ?", [(sequence,) for sequence, _, _ in rows])
+        self._connection.execute(
+            "UPDATE counters SET deleted = deleted + ?, dead_lettered = dead_lettered - ?", (waiting + dead, dead)
+        )
+        self._connection.executemany(
+            "DELETE FROM sessions WHERE key = ? AND NOT EXISTS (SELECT 1 FROM turns WHERE session = sessions.key)",
+            [(session,) for session in {session for _, _, session in rows}],
+        )

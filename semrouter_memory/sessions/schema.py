@@ -1,0 +1,105 @@
+"""The turn log's tables, and how an older file comes up to date.
+
+Each entry of `MIGRATIONS` takes the schema one version up; a released entry is never changed. The file's version is
+SQLite's `user_version`.
+"""
+
+import secrets
+import sqlite3
+
+from semrouter_memory.errors import ConfigurationError
+
+# A commit writes every page that it changed, and an append is on the thread that carries all traffic: hence few indexes,
+# one table for all digests, and counters instead of AUTOINCREMENT, which keeps a page of its own.
+_VERSION_1 = (
+    "CREATE TABLE settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+    # `last_sequence` grows with every append and is never given out again, or `parent` could point at a stranger.
+    """CREATE TABLE counters (
+        last_sequence INTEGER NOT NULL DEFAULT 0,
+        accepted INTEGER NOT NULL DEFAULT 0,
+        extracted INTEGER NOT NULL DEFAULT 0,
+        empty INTEGER NOT NULL DEFAULT 0,
+        dead_lettered INTEGER NOT NULL DEFAULT 0,
+        deleted INTEGER NOT NULL DEFAULT 0)""",
+    "INSERT INTO counters DEFAULT VALUES",
+    # One session belongs to one scope, so that what is learned from it goes to one project.
+    """CREATE TABLE sessions (
+        key INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        user_id BLOB NOT NULL,
+        project_id BLOB NOT NULL,
+        agent_id BLOB NOT NULL,
+        token TEXT,
+        lease_until INTEGER,
+        not_before INTEGER)""",
+    "CREATE INDEX sessions_of_owner ON sessions (user_id, project_id)",
+    # parent: the turn before it in a chain of stored responses.
+    # kept_since: from when the retention runs; NULL for a turn that is not finished (waiting, dead-lettered).
+    # The long columns stand last: SQLite then reads the others without following a row's overflow pages.
+    """CREATE TABLE turns (
+        sequence INTEGER PRIMARY KEY,
+        session INTEGER NOT NULL REFERENCES sessions (key),
+        parent INTEGER,
+        state TEXT NOT NULL,
+        observed_at INTEGER NOT NULL,
+        kept_since INTEGER,
+        remember INTEGER NOT NULL,
+        rules_done INTEGER NOT NULL DEFAULT 0,
+        attempts INTEGER NOT NULL DEFAULT 0,
+        model TEXT NOT NULL,
+        error TEXT NOT NULL DEFAULT '',
+        tools BLOB NOT NULL,
+        user_texts BLOB NOT NULL,
+        assistant_text TEXT NOT NULL)""",
+    "CREATE INDEX turns_of_session ON turns (session, sequence, state)",
+    """CREATE INDEX turns_waiting ON turns (session, sequence, rules_done, remember, observed_at)
+        WHERE state = 'waiting'""",
+    "CREATE INDEX turns_to_sweep ON turns (kept_since) WHERE kept_since IS NOT NULL",
+    # By what a turn is found again: its marks, transcripts and response ids (see identify.py), as keyed digests.
+    # learned: the sequence number of the append that brought it; of several turns the last one learned counts.
+    """CREATE TABLE traces (
+        digest BLOB NOT NULL,
+        learned INTEGER NOT NULL,
+        turn INTEGER NOT NULL REFERENCES turns (sequence) ON DELETE CASCADE,
+        PRIMARY KEY (digest, learned)) WITHOUT ROWID""",
+    "CREATE INDEX traces_of_turn ON traces (turn)",
+    # A deletion of one memory (memory_id is set), or of a scope. AUTOINCREMENT: the highest key tells what is new.
+    """CREATE TABLE tombstones (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        user_id BLOB NOT NULL,
+        project_id BLOB NOT NULL,
+        memory_id BLOB,
+        content_hash TEXT NOT NULL,
+        reach TEXT NOT NULL,
+        at INTEGER NOT NULL)""",
+    "CREATE INDEX tombstones_of_owner ON tombstones (user_id)",
+    "CREATE INDEX tombstones_of_scope ON tombstones (user_id, reach, project_id, at) WHERE memory_id IS NULL",
+)
+
+MIGRATIONS = (_VERSION_1,)
+SCHEMA_VERSION = len(MIGRATIONS)
+
+_DIGEST_KEY = "digest_key"
+
+
+def migrate(connection: sqlite3.Connection) -> bytes:
+    """Bring the open transaction's file to `SCHEMA_VERSION`; returns the key of its digests.
+
+    Raises:
+        ConfigurationError: the file was written by a newer version.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > SCHEMA_VERSION:
+        raise ConfigurationError(
+            f"it has schema version {version}, and this program knows {SCHEMA_VERSION}: start a newer program on it,"
+            " or point memory.data_dir elsewhere"
+        )
+    for statements in MIGRATIONS[version:]:
+        for statement in statements:
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute(
+        "INSERT OR IGNORE INTO settings (name, value) VALUES (?, ?)", (_DIGEST_KEY, secrets.token_bytes(32))
+    )
+    (key,) = connection.execute("SELECT value FROM settings WHERE name = ?", (_DIGEST_KEY,)).fetchone()
+    return bytes(key)

@@ -1,0 +1,112 @@
+"""The collection: made on first use, and checked against what it was made for."""
+
+import json
+from typing import Any
+
+from pymilvus import CollectionSchema, DataType, FieldSchema, MilvusException
+from pymilvus.milvus_client.index import IndexParams
+
+from semrouter_memory.errors import SchemaMismatchError
+from semrouter_memory.store import schema
+
+_HNSW = {"M": 16, "efConstruction": 200}
+
+
+async def prepare(client: Any, name: str, *, dimension: int, fingerprint: str, lite: bool) -> None:
+    """Make the collection if there is none, and load it. May be repeated after it was broken off anywhere.
+
+    Raises:
+        SchemaMismatchError: the collection was made for another schema, dimension or embedding.
+    """
+    if not await client.has_collection(name):
+        await _create(client, name, dimension=dimension, fingerprint=fingerprint, lite=lite)
+    _check(await client.describe_collection(name), name, dimension=dimension, fingerprint=fingerprint)
+    if not await client.list_indexes(name):
+        await client.create_index(name, _index(lite=lite))
+    # Milvus Lite forgets with every start what was loaded.
+    await client.load_collection(name)
+
+
+async def _create(client: Any, name: str, *, dimension: int, fingerprint: str, lite: bool) -> None:
+    try:
+        await client.create_collection(
+            name,
+            schema=_schema(dimension=dimension, fingerprint=fingerprint, lite=lite),
+            consistency_level="Bounded",
+        )
+    except MilvusException:
+        # Another process may have been faster.
+        if not await client.has_collection(name):
+            raise
+
+
+def _schema(*, dimension: int, fingerprint: str, lite: bool) -> CollectionSchema:
+    """The description carries what Milvus cannot check: it survives on a server of any version and on Lite."""
+    return CollectionSchema(
+        [_field(column, dimension=dimension, lite=lite) for column in schema.COLUMNS],
+        description=json.dumps({"schema": schema.VERSION, "embedding": fingerprint}),
+        enable_dynamic_field=False,
+    )
+
+
+def _field(column: schema.Column, *, dimension: int, lite: bool) -> FieldSchema:
+    kind = DataType[column.kind]
+    details: dict[str, Any] = {}
+    if kind is DataType.VARCHAR:
+        details["max_length"] = schema.MAX_VARCHAR_BYTES
+    if column is schema.EMBEDDING:
+        details["dim"] = dimension
+    if column is schema.ID:
+        details["is_primary"] = True
+    if column is schema.OWNER and not lite:
+        # Lite takes a partition key and then refuses every filter on it.
+        details["is_partition_key"] = True
+    return FieldSchema(column.name, kind, **details)
+
+
+def _index(*, lite: bool) -> IndexParams:
+    index = IndexParams()
+    if lite:
+        index.add_index(schema.EMBEDDING.name, index_type="FLAT", metric_type="COSINE", params={})
+    else:
+        index.add_index(schema.EMBEDDING.name, index_type="HNSW", metric_type="COSINE", params=_HNSW)
+    return index
+
+
+def _check(description: dict[str, Any], name: str, *, dimension: int, fingerprint: str) -> None:
+    made_for = _made_for(description)
+    if made_for is None:
+        raise SchemaMismatchError(
+            f"the Milvus collection {name!r} was not made by this service; set memory.milvus.collection to another name"
+        )
+    found = _dimension(description)
+    if found != dimension:
+        raise SchemaMismatchError(_advice(name, f"vectors of {found} dimensions, the embedding gives {dimension}"))
+    if made_for.get("schema") != schema.VERSION:
+        raise SchemaMismatchError(_advice(name, f"schema {made_for.get('schema')}, this version has {schema.VERSION}"))
+    if made_for.get("embedding") != fingerprint:
+        raise SchemaMismatchError(
+            _advice(name, f"vectors of the embedding {made_for.get('embedding')}, configured is {fingerprint}")
+        )
+
+
+def _advice(name: str, contradiction: str) -> str:
+    return (
+        f"the Milvus collection {name!r} holds {contradiction}. Go back to what it was made with, or set"
+        " memory.milvus.collection to a new name; the memories in the old one stay as they are"
+    )
+
+
+def _made_for(description: dict[str, Any]) -> dict[str, Any] | None:
+    try:
+        made_for = json.loads(description.get("description", ""))
+    except ValueError:
+        return None
+    return made_for if isinstance(made_for, dict) and "embedding" in made_for else None
+
+
+def _dimension(description: dict[str, Any]) -> int | None:
+    for field in description["fields"]:
+        if field["name"] == schema.EMBEDDING.name:
+            return int(field["params"]["dim"])
+    return None

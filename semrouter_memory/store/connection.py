@@ -1,0 +1,225 @@
+"""One open connection to Milvus: every pymilvus call, and the end of every pymilvus exception.
+
+Measured: the asynchronous client costs what the synchronous one in a thread does, and a call that hangs can be cancelled
+without a thread staying behind. pymilvus's own retries are off: recall has no time for them, and the rest is retried by
+who knows whether it still matters.
+"""
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from pymilvus import AsyncMilvusClient, MilvusException
+from pymilvus.client.types import Status
+
+from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.model import Vector
+from semrouter_memory.store import collection, schema
+from semrouter_memory.store.lite import LiteServer
+from semrouter_memory.store.location import LiteFile, Server
+from semrouter_memory.store.schema import Row
+
+for _name in ("pymilvus", "pymilvus.milvus_client"):
+    # It logs each failure with its traceback and the filter expression, which names the user. We report failures.
+    logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
+
+CONNECT_SECONDS = 5.0
+"""Bound on reaching a server at all."""
+
+PREPARE_SECONDS = 60.0
+"""Bound on making, checking and loading the collection: seconds on an idle server, longer on a busy one."""
+
+WINDOW = 16_384
+"""Most rows that Milvus gives in one answer."""
+
+_LITE_POLL_SECONDS = 0.05
+_MIN_EF = 64
+_FIRST_SOUND_UPSERT = (2, 4)
+"""Up to 2.3.9, upsert puts a row into the partition of another field's hash, where no filter on the key finds it."""
+
+
+class ConnectionLostError(StoreUnavailableError):
+    """There is nobody at the other end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What to connect to, and what is expected there."""
+
+    location: Server | LiteFile
+    token: str
+    collection: str
+    dimension: int
+    fingerprint: str
+
+
+class MilvusConnection:
+    """The collection, open and loaded. Methods raise `StoreUnavailableError`; none bounds its own time."""
+
+    def __init__(self, client: Any, target: Target, *, lite: LiteServer | None, can_upsert: bool) -> None:
+        self._client = client
+        self._target = target
+        self._lite = lite
+        self._can_upsert = can_upsert
+
+    async def search(self, vector: Vector, expression: str, *, limit: int, fresh: bool) -> list[tuple[Row, float]]:
+        """Rows and their cosine, best first.
+
+        `fresh` waits for a server's next time tick (about 200 ms) and sees what any process wrote; otherwise the
+        answer may be some seconds old and comes at once.
+        """
+        with _speaking("search"):
+            results = await self._client.search(
+                self._target.collection,
+                data=[vector],
+                filter=expression,
+                limit=min(limit, WINDOW),
+                output_fields=list(schema.READ_COLUMNS),
+                anns_field=schema.EMBEDDING.name,
+                search_params={"metric_type": "COSINE", "params": {"ef": max(_MIN_EF, limit)}},
+                consistency_level="Strong" if fresh else "Bounded",
+                retry_times=0,
+            )
+        return [(hit["entity"], hit["distance"]) for hit in results[0]]
+
+    async def query(self, expression: str, columns: Sequence[str]) -> list[Row]:
+        """At most `WINDOW` rows in the order of their keys; sees every write that was acknowledged before."""
+        with _speaking("query"):
+            rows = await self._client.query(
+                self._target.collection,
+                filter=expression,
+                output_fields=list(columns),
+                limit=WINDOW,
+                consistency_level="Strong",
+                retry_times=0,
+            )
+        return list(rows)
+
+    async def upsert(self, rows: Sequence[Row]) -> None:
+        """Write rows, replacing those with the same key.
+
+        A server that cannot upsert is told to delete and insert; should it fail in between, the caller's repetition
+        completes it.
+        """
+        with _speaking("upsert"):
+            if self._can_upsert:
+                await self._client.upsert(self._target.collection, list(rows), retry_times=0)
+                return
+            await self._delete([row["id"] for row in rows])
+            await self._client.insert(self._target.collection, list(rows), retry_times=0)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        with _speaking("delete"):
+            await self._delete(keys)
+
+    async def _delete(self, keys: Sequence[str]) -> None:
+        # By primary key alone: a filter with more in it makes the server search, a hundred times slower.
+        await self._client.delete(self._target.collection, filter=schema.keys_expression(keys), retry_times=0)
+
+    async def probe(self) -> None:
+        with _speaking("probe"):
+            await self._client.search(
+                self._target.collection,
+                data=[[1.0] + [0.0] * (self._target.dimension - 1)],
+                filter='owner == ""',
+                limit=1,
+                anns_field=schema.EMBEDDING.name,
+                search_params={"metric_type": "COSINE", "params": {}},
+                consistency_level="Bounded",
+                retry_times=0,
+            )
+
+    async def close(self) -> None:
+        with _speaking("close"):
+            await self._client.close()
+        if self._lite is not None:
+            await asyncio.to_thread(self._lite.stop)
+
+
+async def connect(target: Target, lite: LiteServer | None) -> MilvusConnection:
+    """Reach the server, make the collection ready and see a search answered.
+
+    Raises:
+        StoreUnavailableError: it is away, or too slow.
+        ConfigurationError: Milvus Lite cannot be used, or the collection is another one's.
+    """
+    address = target.location.uri if isinstance(target.location, Server) else ""
+    if lite is not None:
+        address = await asyncio.to_thread(lite.start)
+    client = await _open_client(address, target.token, patiently=lite is not None)
+    try:
+        async with _within(PREPARE_SECONDS, "prepare"):
+            with _speaking("prepare"):
+                await collection.prepare(
+                    client,
+                    target.collection,
+                    dimension=target.dimension,
+                    fingerprint=target.fingerprint,
+                    lite=lite is not None,
+                )
+                can_upsert = lite is not None or can_upsert_with_key(await client.get_server_version())
+            connection = MilvusConnection(client, target, lite=lite, can_upsert=can_upsert)
+            await connection.probe()
+    except BaseException:
+        with contextlib.suppress(StoreUnavailableError), _speaking("close"):
+            await client.close()
+        raise
+    return connection
+
+
+async def _open_client(uri: str, token: str, *, patiently: bool) -> Any:
+    """Milvus Lite's process listens a moment after it was started: be patient with it."""
+    async with _within(CONNECT_SECONDS, "connect"):
+        while True:
+            with _speaking("connect"):
+                client = AsyncMilvusClient(uri, token=token, dedicated=True, timeout=CONNECT_SECONDS)
+            try:
+                with _speaking("connect"):
+                    # Connecting is lazy: any call does it.
+                    await client.list_collections(retry_times=0)
+            except StoreUnavailableError:
+                if not patiently:
+                    raise
+                await asyncio.sleep(_LITE_POLL_SECONDS)
+            else:
+                return client
+
+
+def can_upsert_with_key(version: str) -> bool:
+    """Whether that server's upsert heeds the partition key. What names no version is a managed, newer one."""
+    numbers = re.match(r"v?(\d+)\.(\d+)", version)
+    return numbers is None or (int(numbers[1]), int(numbers[2])) >= _FIRST_SOUND_UPSERT
+
+
+@contextlib.asynccontextmanager
+async def _within(seconds: float, operation: str) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise StoreUnavailableError(f"{operation}: no answer within {seconds:g} s") from None
+
+
+@contextlib.contextmanager
+def _speaking(operation: str) -> Iterator[None]:
+    """Turns what pymilvus raises into our own, without its text and context: they may quote ids and content."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise _ours(operation, error.code()) from None
+    except MilvusException as error:
+        raise _ours(operation, error.code) from None
+
+
+def _ours(operation: str, code: Any) -> StoreUnavailableError:
+    # pymilvus puts gRPC's own code into its exception when it gives up.
+    if code in {grpc.StatusCode.UNAVAILABLE, Status.CONNECT_FAILED}:
+        return ConnectionLostError(f"{operation}: nobody answers")
+    if isinstance(code, grpc.StatusCode):
+        return StoreUnavailableError(f"{operation}: gRPC {code.name}")
+    return StoreUnavailableError(f"{operation}: Milvus error {int(code)}")

@@ -1,0 +1,91 @@
+"""Memories in this process's memory, for unit tests: the same rows and rules as in Milvus, an exact search."""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import numpy as np
+
+from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page, Reach, Scope, Vector
+from semrouter_memory.store import schema
+from semrouter_memory.store.schema import Row
+
+
+class InMemoryStore:
+    """Implements `MemoryReader` and `MemoryWriter`."""
+
+    def __init__(self, *, dimension: int) -> None:
+        self._dimension = dimension
+        self._rows: dict[str, Row] = {}
+
+    @property
+    def available(self) -> bool:
+        return True
+
+    async def search(
+        self,
+        scope: Scope,
+        vector: Vector,
+        *,
+        limit: int,
+        now: datetime,
+        types: frozenset[MemoryType] | None = None,
+        reach: Reach = Reach.RECALL,
+        fresh: bool = False,  # noqa: ARG002 - every read is
+    ) -> list[Hit]:
+        scored = [(_cosine(vector, row["embedding"]), row) for row in self._active(scope, reach, types, now)]
+        best = heapq.nlargest(max(limit, 0), scored, key=lambda pair: pair[0])
+        return [Hit(schema.memory_from(scope, row), cosine, cosine) for cosine, row in best]
+
+    async def get(self, scope: Scope, memory_id: str) -> Memory | None:
+        row = self._rows.get(schema.primary_key(scope, memory_id))
+        return schema.memory_from(scope, row) if row else None
+
+    async def page(
+        self,
+        scope: Scope,
+        *,
+        limit: int,
+        cursor: str = "",
+        types: frozenset[MemoryType] | None = None,
+        reach: Reach = Reach.ALL,
+        now: datetime,
+    ) -> Page:
+        after = schema.decode_cursor(cursor) if cursor else None
+        rows = {schema.place_of(row): row for row in self._active(scope, reach, types, now)}
+        places = heapq.nlargest(max(limit, 0) + 1, (place for place in rows if after is None or place < after))
+        listed = places[: max(limit, 0)]
+        further = schema.encode_cursor(listed[-1]) if listed and len(places) > limit else ""
+        return Page(tuple(schema.memory_from(scope, rows[place]) for place in listed), further)
+
+    async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
+        encoded = [schema.row_from(scope, row, dimension=self._dimension) for row in rows]
+        self._rows.update((row["id"], row) for row in encoded)
+
+    async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
+        keys = {schema.primary_key(scope, memory_id) for memory_id in memory_ids}
+        return sum(self._rows.pop(key, None) is not None for key in keys)
+
+    async def delete_all(self, scope: Scope, reach: Reach) -> int:
+        keys = [row["id"] for row in self._within(scope, reach)]
+        for key in keys:
+            del self._rows[key]
+        return len(keys)
+
+    def _within(self, scope: Scope, reach: Reach) -> Iterator[Row]:
+        owner = schema.stored_owner(scope)
+        within = schema.projects_within(scope, reach)
+        projects = None if within is None else {schema.stored_id(project) for project in within}
+        for row in self._rows.values():
+            if row["owner"] == owner and (projects is None or row["project_id"] in projects):
+                yield row
+
+    def _active(self, scope: Scope, reach: Reach, types: frozenset[MemoryType] | None, now: datetime) -> Iterator[Row]:
+        for row in self._within(scope, reach):
+            if row["superseded_at"] == schema.NEVER and row["expires_at"] > schema.microseconds(now):
+                if types is None or row["type"] in types:
+                    yield row
+
+
+def _cosine(one: Vector, other: Vector) -> float:
+    return float(np.dot(one, other) / (np.linalg.norm(one) * np.linalg.norm(other)))

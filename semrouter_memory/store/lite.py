@@ -1,0 +1,103 @@
+"""Milvus Lite: a small server process for one file, started here and stopped with us.
+
+A file belongs to one process. Milvus Lite holds a lock for it, but who asks in vain *removes* the holder's lock file, so
+that the next one gets in and both write. Hence the question is asked here first, with a lock of our own that nothing
+removes and that counts within a process too.
+"""
+
+import fcntl
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
+
+
+class LiteServer:
+    """The process behind one file. Its methods block (about half a second); they are for a thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()
+        self._lock: int | None = None
+        self._running = False
+
+    def start(self) -> str:
+        """Start the process, or start it anew; returns its address for pymilvus.
+
+        Raises:
+            ConfigurationError: Milvus Lite is not installed, or the file is another process's, or the directory
+                cannot be written.
+            StoreUnavailableError: the process does not come up.
+        """
+        processes = _processes()
+        self._prepare()
+        self._stop_process(processes)
+        uri = processes.start_and_get_uri(str(self._path))
+        if uri is None:
+            raise StoreUnavailableError(f"Milvus Lite did not start on {self._path}: see its message above")
+        self._running = True
+        return str(uri)
+
+    def stop(self) -> None:
+        """Stop the process and give the file back."""
+        if self._running:
+            self._stop_process(_processes())
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _stop_process(self, processes: Any) -> None:
+        if self._running:
+            processes.release_server(str(self._path))
+            self._running = False
+
+    def _prepare(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            if self._lock is None:
+                self._lock = _lock(self._path.with_name(f".{self._path.name}.owner"))
+                _refuse_foreign_user(self._path)
+            # Memories are nobody else's business; SQLite gives its side files the same mode.
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        except BlockingIOError:
+            raise ConfigurationError(
+                f"{self._path} is in use: Milvus Lite belongs to one process. Stop the other one, ask it through its"
+                " API, or set memory.milvus.uri to a Milvus server, which several processes can share"
+            ) from None
+        except OSError as error:
+            raise ConfigurationError(f"cannot use {self._path} for Milvus Lite: {error.strerror}") from None
+
+
+def _lock(path: Path) -> int:
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _refuse_foreign_user(path: Path) -> None:
+    """Look for a process that opened the file by other means than this module.
+
+    Only safe under our own lock: closing a file drops all POSIX locks that this process has on it.
+    """
+    lite_lock = path.with_name(f".{path.name}.lock")
+    if lite_lock.exists():
+        with lite_lock.open("a") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _processes() -> Any:
+    try:
+        with warnings.catch_warnings():
+            # Milvus Lite asks setuptools for its own version, which setuptools deplores.
+            warnings.simplefilter("ignore")
+            from milvus_lite.server_manager import server_manager_instance  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise ConfigurationError(
+            "Milvus Lite is not installed: pip install 'semrouter-memory[lite]', or set memory.milvus.uri to a server"
+        ) from None
+    return server_manager_instance

@@ -1,0 +1,53 @@
+"""Where the configuration says that Milvus is. Pure."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from semrouter_memory.config import MilvusConfig
+from semrouter_memory.errors import ConfigurationError
+
+_DEFAULT_FILE = "milvus.db"
+_SERVER_SCHEMES = ("http://", "https://", "tcp://", "unix:")
+_MAX_LITE_NAME_CHARS = 36
+"""Milvus Lite's own bound on a file name, and below its own pattern for one."""
+_LITE_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A Milvus server, as pymilvus takes it."""
+
+    uri: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiteFile:
+    """Milvus Lite in a file."""
+
+    path: Path
+
+
+def locate(config: MilvusConfig, data_dir: Path) -> Server | LiteFile:
+    """`uri`, else `address`, else Milvus Lite in the data directory.
+
+    Raises:
+        ConfigurationError: a scheme that is none of Milvus's, or a file name that Milvus Lite refuses.
+    """
+    if config.uri is None:
+        return Server(f"http://{config.address}") if config.address else LiteFile(data_dir / _DEFAULT_FILE)
+    if config.uri.startswith(_SERVER_SCHEMES):
+        return Server(config.uri)
+    path = re.sub(r"^file:(//(?=/))?", "", config.uri)
+    if "://" in path or not path:
+        raise ConfigurationError("memory.milvus.uri must be a file, http(s)://host:port or unix:path")
+    return LiteFile(_accepted_by_lite(Path(path).expanduser()))
+
+
+def _accepted_by_lite(path: Path) -> Path:
+    if len(path.name) > _MAX_LITE_NAME_CHARS or not _LITE_NAME.fullmatch(path.name):
+        raise ConfigurationError(
+            f"memory.milvus.uri: Milvus Lite takes file names of at most {_MAX_LITE_NAME_CHARS} letters, digits,"
+            f" dots, dashes and underscores; {path.name!r} is none"
+        )
+    return path

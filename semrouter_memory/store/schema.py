@@ -1,0 +1,334 @@
+"""What a row looks like, and how a question becomes a filter expression. Pure.
+
+Isolation rests on three things, none of which trusts the database's expression parser:
+
+* Ids that come from outside (user, project, agent, session, memory) are stored percent-encoded, so all that ever stands
+  inside a literal is ASCII without quotes, backslashes, braces or control characters. JSON escapes alone do not do:
+  Milvus Lite does not undo `\\n` and its like, so such an id would be written under one name and asked for under another.
+* Every expression begins with the owner.
+* The primary key starts with a digest of the owner: one user cannot overwrite or delete another's row by knowing its id.
+"""
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+from urllib.parse import quote, unquote
+
+import numpy as np
+import orjson
+
+from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope
+
+Row: TypeAlias = dict[str, Any]
+"""A row as Milvus takes and gives it: column name -> value."""
+
+VERSION = 1
+"""Of this schema; stored with the collection."""
+
+MAX_VARCHAR_BYTES = 65_535
+"""Milvus's own bound on a text column, in UTF-8 bytes."""
+
+MAX_JSON_BYTES = 65_536
+"""Milvus's own bound on a JSON column."""
+
+NEVER = 253_402_300_800_000_000
+"""The first microsecond after the year 9999: stands for a time that is not set."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_SAFE = "-._~:@+/|,= "
+_OWNER_DIGEST_CHARS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column; `kind` is the name of a Milvus data type."""
+
+    name: str
+    kind: str
+
+
+ID = Column("id", "VARCHAR")
+OWNER = Column("owner", "VARCHAR")
+EMBEDDING = Column("embedding", "FLOAT_VECTOR")
+COLUMNS = (
+    ID,
+    OWNER,
+    Column("user_id", "VARCHAR"),
+    Column("project_id", "VARCHAR"),
+    Column("agent_id", "VARCHAR"),
+    Column("session_id", "VARCHAR"),
+    Column("type", "VARCHAR"),
+    Column("content", "VARCHAR"),
+    Column("source", "VARCHAR"),
+    Column("observed_at", "INT64"),
+    Column("created_at", "INT64"),
+    Column("updated_at", "INT64"),
+    Column("superseded_at", "INT64"),
+    Column("superseded_by", "VARCHAR"),
+    Column("expires_at", "INT64"),
+    Column("importance", "DOUBLE"),
+    Column("metadata", "JSON"),
+    EMBEDDING,
+)
+"""Times are microseconds since 1970 in UTC."""
+
+READ_COLUMNS = tuple(column.name for column in COLUMNS if column.name not in {"owner", "user_id", "embedding"})
+"""What makes a `Memory`; the user is known to who asks, and the vector stays where it is."""
+
+
+# -- ids ---------------------------------------------------------------------------------------------------------------
+
+
+def stored_id(value: str) -> str:
+    """An id as it is stored: percent-encoded, so that two ids are equal exactly when their stored forms are.
+
+    One that would not fit is replaced by its SHA-256, in a form that no encoded id takes.
+    """
+    encoded = quote(value.encode("utf-8", "surrogatepass"), safe=_SAFE)
+    if len(encoded) <= MAX_VARCHAR_BYTES:
+        return encoded
+    return f"%sha256%{hashlib.sha256(encoded.encode()).hexdigest()}"
+
+
+def stored_owner(scope: Scope) -> str:
+    """The partition key, for example `user:alice`."""
+    return stored_id(scope.owner)
+
+
+def primary_key(scope: Scope, memory_id: str) -> str:
+    return stored_id(f"{_owner_digest(scope)}:{memory_id}")
+
+
+def _owner_digest(scope: Scope) -> str:
+    return hashlib.sha256(scope.owner.encode("utf-8", "surrogatepass")).hexdigest()[:_OWNER_DIGEST_CHARS]
+
+
+def _read_id(stored: str) -> str:
+    return unquote(stored, encoding="utf-8", errors="surrogatepass")
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which of an owner's rows are meant.
+
+    Attributes:
+        active_at: only rows that are neither superseded nor expired then; None: all of them.
+        types: None: of every type. An empty set selects nothing and is for the caller to notice.
+        ids: only memories with these ids; None: whatever their id.
+        created_until: only rows created then or before, in microseconds.
+    """
+
+    scope: Scope
+    reach: Reach
+    active_at: datetime | None = None
+    types: frozenset[MemoryType] | None = None
+    ids: Sequence[str] | None = None
+    created_until: int | None = None
+
+
+def projects_within(scope: Scope, reach: Reach) -> frozenset[str] | None:
+    """The project ids that the reach takes in, None for every project."""
+    match reach:
+        case Reach.ALL:
+            return None
+        case Reach.EXACT:
+            return frozenset({scope.project_id})
+        case Reach.RECALL:
+            return frozenset({scope.project_id, ""})
+
+
+def filter_expression(selection: Selection, *, after_key: str = "") -> str:
+    """The selection in Milvus's filter language.
+
+    Args:
+        after_key: only rows with a greater primary key, to read on where a bounded answer ended.
+    """
+    terms = [f"owner == {_literal(stored_owner(selection.scope))}"]
+    projects = projects_within(selection.scope, selection.reach)
+    if projects is not None:
+        terms.append(_one_of("project_id", (stored_id(project) for project in projects)))
+    if selection.active_at is not None:
+        terms.append(f"superseded_at == {NEVER}")
+        terms.append(f"expires_at > {microseconds(selection.active_at)}")
+    if selection.types is not None:
+        terms.append(_one_of("type", (kind.value for kind in selection.types)))
+    if selection.ids is not None:
+        terms.append(_one_of("id", (primary_key(selection.scope, memory_id) for memory_id in selection.ids)))
+    if selection.created_until is not None:
+        terms.append(f"created_at <= {selection.created_until}")
+    if after_key:
+        terms.append(f"id > {_literal(after_key)}")
+    return " and ".join(terms)
+
+
+def keys_expression(keys: Sequence[str]) -> str:
+    """Rows with these primary keys, as a row gave them."""
+    return _one_of("id", keys)
+
+
+def _one_of(column: str, values: Iterable[str]) -> str:
+    ordered = sorted(set(values))
+    if len(ordered) == 1:
+        return f"{column} == {_literal(ordered[0])}"
+    return f"{column} in [{', '.join(map(_literal, ordered))}]"
+
+
+def _literal(value: str) -> str:
+    """A string literal; `value` is ASCII by now, escaping it is the second line of defence."""
+    return json.dumps(value)
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def row_from(scope: Scope, embedded: EmbeddedMemory, *, dimension: int) -> Row:
+    """The row to write.
+
+    Characters that are no Unicode text (lone surrogates) are replaced in the content by `?`.
+
+    Raises:
+        InvalidRequestError: the memory is another owner's, or a value is larger than Milvus can hold, or no vector of
+            that dimension, or no JSON.
+    """
+    memory = embedded.memory
+    if memory.scope.owner != scope.owner:
+        raise InvalidRequestError("a memory can only be written by its owner")
+    content = memory.content.encode("utf-8", "replace")
+    if len(content) > MAX_VARCHAR_BYTES:
+        raise InvalidRequestError(f"content is longer than {MAX_VARCHAR_BYTES} bytes", field="content")
+    if embedded.vector.shape != (dimension,) or not np.isfinite(embedded.vector).all():
+        raise InvalidRequestError(f"the embedding is no vector of {dimension} finite numbers")
+    return {
+        "id": _storable("id", primary_key(scope, memory.id)),
+        "owner": stored_owner(scope),
+        "user_id": stored_id(scope.user_id),
+        "project_id": _storable("project_id", stored_id(memory.scope.project_id)),
+        "agent_id": _storable("agent_id", stored_id(memory.scope.agent_id)),
+        "session_id": _storable("session_id", stored_id(memory.session_id)),
+        "type": memory.type.value,
+        "content": content.decode(),
+        "source": _storable("source", stored_id(memory.source)),
+        "observed_at": microseconds(memory.observed_at),
+        "created_at": microseconds(memory.created_at),
+        "updated_at": microseconds(memory.updated_at),
+        "superseded_at": _optional_microseconds(memory.superseded_at),
+        "superseded_by": _storable("superseded_by", stored_id(memory.superseded_by)),
+        "expires_at": _optional_microseconds(memory.expires_at),
+        "importance": _finite(memory.importance),
+        "metadata": _json_object(memory.metadata),
+        "embedding": np.ascontiguousarray(embedded.vector, dtype=np.float32),
+    }
+
+
+def memory_from(scope: Scope, row: Mapping[str, Any]) -> Memory:
+    """The memory in a row that was selected within `scope`'s owner."""
+    return Memory(
+        id=_memory_id(row),
+        scope=Scope(scope.user_id, _read_id(row["project_id"]), _read_id(row["agent_id"])),
+        type=MemoryType(row["type"]),
+        content=row["content"],
+        source=_read_id(row["source"]),
+        observed_at=time_from(row["observed_at"]),
+        created_at=time_from(row["created_at"]),
+        updated_at=time_from(row["updated_at"]),
+        session_id=_read_id(row["session_id"]),
+        superseded_at=_optional_time(row["superseded_at"]),
+        superseded_by=_read_id(row["superseded_by"]),
+        expires_at=_optional_time(row["expires_at"]),
+        importance=row["importance"],
+        metadata=row["metadata"],
+    )
+
+
+def _memory_id(row: Mapping[str, Any]) -> str:
+    return _read_id(row["id"])[_OWNER_DIGEST_CHARS + 1 :]
+
+
+def microseconds(time: datetime) -> int:
+    """Exact: a time survives the round trip to the microsecond."""
+    return (time - _EPOCH) // _MICROSECOND
+
+
+def time_from(value: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=value)
+
+
+def _optional_microseconds(time: datetime | None) -> int:
+    return NEVER if time is None else microseconds(time)
+
+
+def _optional_time(value: int) -> datetime | None:
+    return None if value >= NEVER else time_from(value)
+
+
+def _storable(field: str, stored: str) -> str:
+    """`stored`, unless it is a digest, which could be found but not read back."""
+    if stored.startswith("%sha256%"):
+        raise InvalidRequestError(f"{field} is longer than {MAX_VARCHAR_BYTES} bytes when encoded", field=field)
+    return stored
+
+
+def _finite(importance: float) -> float:
+    if not math.isfinite(importance):
+        raise InvalidRequestError("importance is not a number", field="importance")
+    return importance
+
+
+def _json_object(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """A deep copy, as it will come back."""
+    try:
+        encoded = orjson.dumps(dict(metadata))
+    except TypeError:
+        raise InvalidRequestError("metadata is not JSON", field="metadata") from None
+    if len(encoded) > MAX_JSON_BYTES:
+        raise InvalidRequestError(f"metadata is longer than {MAX_JSON_BYTES} bytes", field="metadata")
+    decoded: dict[str, Any] = orjson.loads(encoded)
+    return decoded
+
+
+# -- listings ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A row's place in a listing: greater ones come first."""
+
+    created_at: int
+    memory_id: str
+
+
+def place_of(row: Mapping[str, Any]) -> Place:
+    return Place(row["created_at"], _memory_id(row))
+
+
+def encode_cursor(place: Place) -> str:
+    """Opaque to who gets it: names the last memory of a page."""
+    return base64.urlsafe_b64encode(f"{place.created_at}:{stored_id(place.memory_id)}".encode()).decode()
+
+
+def decode_cursor(cursor: str) -> Place:
+    """The last place of the page before.
+
+    Raises:
+        InvalidRequestError: not a cursor that a listing gave.
+    """
+    try:
+        created_at, _, memory_id = (
+            base64.b64decode(cursor, altchars=b"-_", validate=True).decode("ascii").partition(":")
+        )
+        place = Place(int(created_at), _read_id(memory_id))
+    except ValueError:
+        place = None
+    if place is None or abs(place.created_at) > NEVER or encode_cursor(place) != cursor:
+        raise InvalidRequestError("the cursor is not one that a listing gave", field="cursor")
+    return place

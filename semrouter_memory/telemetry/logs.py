@@ -1,0 +1,92 @@
+"""Logging for the process: structured, to stderr, in UTC, without content.
+
+Our own lines name ids, counts, durations and reasons. Lines of libraries cannot be trusted to: they are cut to their first
+line, and an exception is reduced to its type and where it was raised, because its message may quote what it choked on.
+"""
+
+import logging
+import sys
+import traceback
+from collections.abc import MutableMapping
+from typing import Any, TextIO
+
+import orjson
+import structlog
+
+from semrouter_memory.config import TelemetryConfig
+
+_QUIET = {
+    "uvicorn": logging.WARNING,
+    "httpx": logging.WARNING,
+    "httpcore": logging.WARNING,
+    # Logs whole requests, prompts included, when asked for DEBUG.
+    "openai": logging.WARNING,
+    # Logs each failed call at ERROR, filter expressions included; the store reports its failures itself.
+    "pymilvus": logging.CRITICAL,
+    "asyncio": logging.WARNING,
+    "grpc": logging.WARNING,
+}
+
+_Event = MutableMapping[str, Any]
+
+
+def configure(config: TelemetryConfig, *, stream: TextIO | None = None) -> None:
+    """Route structlog and the standard library's logging into one stream (stderr), as JSON or for people."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _without_message,
+    ]
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, _first_line, *shared],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer(config)],
+        )
+    )
+    # A line that cannot be written is given up: the standard library would print it raw, arguments, traceback and all.
+    logging.raiseExceptions = False
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(config.log_level)
+    for name, level in _QUIET.items():
+        library = logging.getLogger(name)
+        library.setLevel(max(level, root.level))
+        library.handlers[:] = []
+        library.propagate = True
+    structlog.configure(
+        processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+
+
+def _renderer(config: TelemetryConfig) -> structlog.typing.Processor:
+    if config.log_format == "console":
+        return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    return structlog.processors.JSONRenderer(serializer=_json)
+
+
+def _json(event: _Event, **_: Any) -> str:
+    return orjson.dumps(event, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _first_line(_logger: Any, _method: str, event: _Event) -> _Event:
+    """asyncio, for one, writes the repr of a task and its exception on the lines that follow."""
+    event["event"] = str(event.get("event", "")).split("\n", 1)[0]
+    return event
+
+
+def _without_message(_logger: Any, _method: str, event: _Event) -> _Event:
+    """Replaces exception information by the exception's type and the calls that led to it."""
+    info = event.pop("exc_info", None)
+    if info is True:
+        info = sys.exc_info()
+    error = info[1] if isinstance(info, tuple) else info
+    if isinstance(error, BaseException):
+        frames = traceback.extract_tb(error.__traceback__)
+        calls = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+        event["error"] = type(error).__name__
+        event["calls"] = calls
+    return event

@@ -1,0 +1,150 @@
+"""Turns what happened into metrics and log lines. Nothing here may fail: it is called on the request path."""
+
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec
+
+import structlog
+
+from semrouter_memory.model import Appended, ExtractionReport, Reason, RecallResult
+from semrouter_memory.telemetry.metrics import Metrics
+
+_P = ParamSpec("_P")
+
+_log = structlog.get_logger("semrouter_memory")
+
+_WARNINGS = {
+    Reason.TIMEOUT: "Memory search timeout, skipping",
+    Reason.EMBEDDING_FAILED: "Embedding failed, skipping memory",
+    Reason.INTERNAL: "Recall failed, skipping memory",
+}
+_DEBUG = {
+    Reason.BELOW_THRESHOLD: "No memories above threshold",
+    # The outage itself was logged once, as an error.
+    Reason.STORE_UNAVAILABLE: "Store unavailable, skipping memory",
+}
+
+
+def _never_raising(
+    method: Callable[Concatenate["TelemetryObserver", _P], None],
+) -> Callable[Concatenate["TelemetryObserver", _P], None]:
+    def observed(self: "TelemetryObserver", /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        try:
+            method(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - telemetry that fails must cost nobody their request
+            self.metrics.observer_errors.labels(type(error).__name__).inc()
+
+    return observed
+
+
+class TelemetryObserver:
+    """The `Observer` of the running service.
+
+    Log lines carry reasons, counts and durations. Of an error only its type is logged: its message may quote content.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self._store_available: bool | None = None
+
+    @_never_raising
+    def exchange_bypassed(self, reason: Reason) -> None:
+        self.metrics.bypassed.labels(reason.value).inc()
+        _log.debug("Memory bypassed", reason=reason.value)
+
+    @_never_raising
+    def exchange_failed(self, error: BaseException) -> None:
+        self.metrics.failed.labels(type(error).__name__).inc()
+        _log.warning("Exchange failed, request passes without memory", exc_info=error)
+
+    @_never_raising
+    def recall_finished(self, result: RecallResult) -> None:
+        self.metrics.recalls.labels(result.reason.value).inc()
+        total_ms = self._count_steps(result)
+        if result.reason is Reason.INJECTED:
+            self.metrics.injected_memories.inc(len(result.hits))
+            self.metrics.injected_tokens.inc(result.tokens)
+        _log_recall(result, total_ms)
+
+    @_never_raising
+    def turn_appended(self, appended: Appended) -> None:
+        self.metrics.turns.labels(appended.outcome.value).inc()
+        _log.debug("Turn appended", outcome=appended.outcome.value, session=appended.session_id, turn=appended.turn_id)
+
+    @_never_raising
+    def turn_dropped(self, reason: str) -> None:
+        self.metrics.turns_dropped.labels(reason).inc()
+        _log.warning("Turn dropped", reason=reason)
+
+    @_never_raising
+    def extraction_finished(self, report: ExtractionReport) -> None:
+        self._count_extraction(report)
+        if report.failure:
+            parse = "parse" in report.failure
+            _log.warning(
+                "Extraction parse failed" if parse else "Extraction failed",
+                extractor=report.extractor,
+                failure=report.failure,
+                turns=report.turns,
+                dead_lettered=report.dead_lettered,
+            )
+        elif report.stored:
+            _log.info(
+                f"Memory: Stored {report.stored} facts",
+                extractor=report.extractor,
+                turns=report.turns,
+                actions=dict(report.actions),
+            )
+        else:
+            _log.debug("Nothing to store", extractor=report.extractor, turns=report.turns, actions=dict(report.actions))
+
+    @_never_raising
+    def store_failed(self, operation: str, error: BaseException) -> None:
+        self.metrics.store_errors.labels(operation).inc()
+        _log.warning("Store call failed", operation=operation, error=type(error).__name__)
+
+    @_never_raising
+    def store_state_changed(self, *, available: bool, detail: str) -> None:
+        self.metrics.store_available.set(available)
+        if available == self._store_available:
+            return
+        self._store_available = available
+        if available:
+            _log.info("Milvus available, memory enabled", detail=detail)
+        else:
+            _log.error("Milvus unavailable, memory disabled", detail=detail)
+
+    @_never_raising
+    def work_queued(self, *, depth: int, oldest_seconds: float) -> None:
+        self.metrics.queue_depth.set(depth)
+        self.metrics.queue_age_seconds.set(oldest_seconds)
+
+    def _count_steps(self, result: RecallResult) -> float:
+        """Observe each step; returns the milliseconds of all together."""
+        for step, milliseconds in result.steps_ms.items():
+            self.metrics.recall_step_seconds.labels(step).observe(milliseconds / 1000)
+        total_ms = sum(result.steps_ms.values())
+        if result.steps_ms:
+            self.metrics.recall_seconds.observe(total_ms / 1000)
+        return total_ms
+
+    def _count_extraction(self, report: ExtractionReport) -> None:
+        outcome = "failed" if report.failure else "stored" if report.stored else "empty"
+        self.metrics.extractions.labels(report.extractor, outcome).inc()
+        self.metrics.extracted_turns.labels(report.extractor).inc(report.turns)
+        self.metrics.candidates.labels(report.extractor).inc(report.candidates)
+        for action, count in report.actions.items():
+            self.metrics.actions.labels(action).inc(count)
+        if report.failure:
+            self.metrics.extraction_failures.labels(report.extractor, report.failure).inc()
+        self.metrics.dead_letters.inc(report.dead_lettered)
+
+
+def _log_recall(result: RecallResult, total_ms: float) -> None:
+    reason = result.reason
+    measured = {"reason": reason.value, "duration_ms": round(total_ms, 2)}
+    if reason is Reason.INJECTED:
+        _log.info(f"Memory: Retrieved {len(result.hits)} memories", tokens=result.tokens, **measured)
+    elif reason in _WARNINGS:
+        _log.warning(_WARNINGS[reason], **measured)
+    else:
+        _log.debug(_DEBUG.get(reason, "Memory not searched"), **measured)

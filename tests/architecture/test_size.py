@@ -1,0 +1,42 @@
+"""Limits that keep the house readable; the import contracts are checked by import-linter in `make check`."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "semrouter_memory"
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "pb" not in path.parts)
+
+MAX_CODE_LINES = 300
+"""Without blank lines, comments and docstrings: what explains is not what makes a heap."""
+MAX_FUNCTION_LINES = 45
+
+
+def code_lines(source: str) -> set[int]:
+    """Line numbers that hold code."""
+    tree = ast.parse(source)
+    documentation = {
+        line
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    lines = enumerate(source.splitlines(), start=1)
+    return {number for number, line in lines if line.strip() and not line.strip().startswith("#")} - documentation
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_module_is_a_heap(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    assert len(code_lines(source)) <= MAX_CODE_LINES
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            length = node.end_lineno - node.lineno + 1
+            assert length <= MAX_FUNCTION_LINES, f"{node.name} has {length} lines"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_every_module_says_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))

@@ -1,0 +1,118 @@
+"""Whatever users store and ask: the block stays a block, the query a bounded text, the choice a subset."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN, strip_block
+from semrouter_memory.model import Hit, Memory, MemoryType, Message, RecallOptions, Role, Scope, Signals
+from semrouter_memory.recall.decide import decide
+from semrouter_memory.recall.query import search_query
+from semrouter_memory.recall.rank import choose
+from semrouter_memory.recall.render import Style, frame, render
+from semrouter_memory.recall.voice import in_memory_voice
+
+NOW = datetime(2026, 3, 20, tzinfo=UTC)
+_HOSTILE = (
+    BLOCK_OPEN,
+    BLOCK_CLOSE,
+    "<!--",
+    "-->",
+    "<",
+    "!--",
+    "--",
+    ">",
+    "\n",
+    "\r",
+    "\u2028",
+    "\x00",
+    "\u200b",
+    "```",
+)
+_MORE = ("# ", "</memories>", "</memory>", '"', "&", "我的", "I'm", "my", "User's", "\ud800", " ", "<|im_end|>", "1. ")
+
+texts = st.lists(st.one_of(st.sampled_from(_HOSTILE + _MORE), st.text(max_size=8))).map("".join)
+relevances = st.floats(-1, 1, allow_nan=False)
+styles: st.SearchStrategy[Style] = st.sampled_from(["markdown", "xml"])
+
+
+def hit(content: str, relevance: float = 0.8, memory_id: str = "m") -> Hit:
+    memory = Memory(
+        id=memory_id,
+        scope=Scope("alice"),
+        type=MemoryType.SEMANTIC,
+        content=content,
+        source="api",
+        observed_at=NOW,
+        created_at=NOW,
+        updated_at=NOW,
+    )
+    return Hit(memory, relevance, relevance)
+
+
+hits = st.lists(st.builds(hit, texts, relevances, texts), min_size=1, max_size=6)
+
+
+@given(hits, styles)
+def test_no_memory_leaves_its_line_or_ends_the_block(found: list[Hit], style: Style) -> None:
+    block = render(found, style)
+
+    assert block.startswith(BLOCK_OPEN)
+    assert block.endswith(BLOCK_CLOSE)
+    assert (block.count("<!--"), block.count("-->")) == (2, 2)
+    assert len(block.splitlines()) == len(frame(style).splitlines()) + len(found)
+    block.encode()
+
+
+@given(hits, styles, st.sampled_from(["", "system prompt"]))
+def test_the_block_can_be_stripped_whole(found: list[Hit], style: Style, before: str) -> None:
+    separator = "\n\n" if before else ""
+
+    assert strip_block(before + separator + render(found, style)) == before
+
+
+@given(hits)
+def test_an_xml_block_has_as_many_elements_as_memories(found: list[Hit]) -> None:
+    block = render(found, "xml")
+
+    assert block.count("<memory ") == block.count("</memory>") == len(found)
+    assert block.count("<memories>") == block.count("</memories>") == 1
+
+
+@given(texts, st.lists(st.builds(Message, st.sampled_from(Role), texts), max_size=5), st.integers(1, 50))
+def test_the_query_is_bounded_and_on_one_line(query: str, history: list[Message], max_chars: int) -> None:
+    searched = search_query(query, history, max_chars=max_chars)
+
+    assert len(searched) <= max_chars
+    assert len(searched.splitlines()) <= 1
+
+
+@given(texts)
+def test_the_memories_voice_is_reached_in_one_step(query: str) -> None:
+    """Asking twice in the memory's voice changes nothing more, and any text can be decided about."""
+    voiced = in_memory_voice(query)
+
+    assert in_memory_voice(voiced) == voiced
+    decide(query, Signals(is_fact=True))
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3, 10])
+@given(found=hits, visible=st.lists(texts, max_size=3), threshold=relevances, budget=st.integers(0, 100))
+def test_the_choice_is_an_ordered_bounded_subset(
+    limit: int, found: list[Hit], visible: list[str], threshold: float, budget: int
+) -> None:
+    chosen = choose(
+        found,
+        RecallOptions(limit=limit, threshold=threshold),
+        visible=visible,
+        is_deleted=lambda _: False,
+        cost=lambda one: len(one.memory.content),
+        budget=budget,
+    )
+
+    assert len(chosen) <= limit
+    assert all(one in found and one.relevance >= threshold for one in chosen)
+    assert [one.relevance for one in chosen] == sorted((one.relevance for one in chosen), reverse=True)
+    assert sum(len(one.memory.content) for one in chosen) <= budget

@@ -1,0 +1,436 @@
+"""The exchange, event by event, as each of the filters sees it."""
+
+import gzip
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from semrouter_memory.exchange.events import (
+    BodyMode,
+    Headers,
+    Protocol,
+    RequestBody,
+    RequestHeaders,
+    RequestTrailers,
+    ResponseBody,
+    ResponseTrailers,
+    UnknownEvent,
+)
+from semrouter_memory.exchange.exchange import Exchange
+from semrouter_memory.exchange.policy import RouteSettings
+from semrouter_memory.exchange.replies import Continue, NeedRecall, ReplaceBody, Silence, StreamBody
+from semrouter_memory.model import Position, Reason, RecallResult, Scope, Signals
+
+from .conftest import (
+    DUPLEX,
+    NOW,
+    OLD_ENVOY,
+    RECALL,
+    RETAIN,
+    SINGLE,
+    MakeExchange,
+    answer,
+    body,
+    chat,
+    request_headers,
+    response_headers,
+)
+
+FOUND = RecallResult(reason=Reason.INJECTED, text="BLOCK")
+NOTHING = RecallResult(reason=Reason.BELOW_THRESHOLD)
+
+
+def recall_step(exchange: Exchange, protocol: Protocol, data: bytes, *extra: tuple[str, str], **fields: str) -> NeedRecall:
+    assert exchange.receive(request_headers(protocol, *extra, **fields)) == Continue()
+    step = exchange.receive(body(data))
+    assert isinstance(step, NeedRecall)
+    return step
+
+
+class TestRecallFilter:
+    def test_asks_for_recall_and_leaves(self, make_exchange: MakeExchange) -> None:
+        """The request is all that this filter handles: after its body the exchange is finished."""
+        exchange = make_exchange()
+        step = recall_step(exchange, RECALL, chat("What's my budget?"))
+        assert step.request.query == "What's my budget?"
+        assert step.request.scope == Scope("alice")
+        assert not exchange.finished
+        reply = exchange.recalled(FOUND)
+        assert isinstance(reply, ReplaceBody)
+        assert orjson.loads(reply.body)["messages"][0] == {"role": "system", "content": "BLOCK"}
+        assert exchange.finished
+        assert exchange.refusal is None
+        assert exchange.take_turn() is None
+
+    def test_leaves_the_body_alone_when_nothing_is_found(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        recall_step(exchange, RECALL, b'{"messages" : [{"role":"user","content":"x"}], "n": 1.0e2}')
+        assert exchange.recalled(NOTHING) == Continue()
+
+    def test_position_of_the_route_is_used(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange(route=RouteSettings(position=Position.USER_TAIL))
+        recall_step(exchange, RECALL, chat("hello there, what is my budget"))
+        reply = exchange.recalled(FOUND)
+        assert isinstance(reply, ReplaceBody)
+        assert orjson.loads(reply.body)["messages"][-1]["content"].endswith("BLOCK")
+
+    @pytest.mark.parametrize(
+        ("event", "reason"),
+        [
+            (request_headers(RECALL, path="/v1/models"), Reason.UNKNOWN_PATH),
+            (request_headers(RECALL, method="GET"), Reason.NOT_POST),
+            (replace(request_headers(RECALL), end_of_stream=True), Reason.NOT_POST),
+            (request_headers(RECALL, ("content-encoding", "gzip")), Reason.ENCODED_BODY),
+            (request_headers(RECALL, user=""), Reason.NO_IDENTITY),
+            (request_headers(RECALL, ("x-authz-user-id", "mallory")), Reason.BAD_IDENTITY),
+            (request_headers(RECALL, user="a\x00b"), Reason.BAD_IDENTITY),
+            (request_headers(RECALL, user="x" * 300), Reason.BAD_IDENTITY),
+            (request_headers(Protocol(request_body=BodyMode.STREAMED)), Reason.UNSUITABLE_BODY_MODE),
+        ],
+    )
+    def test_what_is_not_ours_ends_at_the_headers(
+        self, make_exchange: MakeExchange, event: RequestHeaders, reason: Reason
+    ) -> None:
+        exchange = make_exchange()
+        assert exchange.receive(event) == Continue()
+        assert exchange.refusal is reason
+        assert exchange.finished
+
+    @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'"x"', b"\xff\xfe", b'{"messages": 3}', b"NaN"])
+    def test_a_body_that_is_not_json_passes(self, make_exchange: MakeExchange, data: bytes) -> None:
+        exchange = make_exchange()
+        exchange.receive(request_headers(RECALL))
+        assert exchange.receive(body(data)) == Continue()
+        assert exchange.refusal is Reason.NOT_JSON
+        assert exchange.finished
+
+    def test_a_body_over_the_bound_passes(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange(max_body_bytes=100)
+        exchange.receive(request_headers(RECALL))
+        assert exchange.receive(body(chat("x" * 200))) == Continue()
+        assert exchange.refusal is Reason.BODY_TOO_LARGE
+
+    def test_a_body_of_exactly_the_bound_is_read(self, make_exchange: MakeExchange) -> None:
+        data = chat("What is my budget?")
+        recall_step(make_exchange(max_body_bytes=len(data)), RECALL, data)
+
+    def test_a_partial_body_passes(self, make_exchange: MakeExchange) -> None:
+        """BUFFERED_PARTIAL over Envoy's limit: the beginning is all we get."""
+        exchange = make_exchange()
+        exchange.receive(request_headers(Protocol(request_body=BodyMode.BUFFERED_PARTIAL, response_body=BodyMode.NONE)))
+        assert exchange.receive(RequestBody(b'{"messages": [', end_of_stream=False)) == Continue()
+        assert exchange.refusal is Reason.BODY_TOO_LARGE
+        assert exchange.finished
+
+    def test_a_buffered_body_before_trailers_is_whole(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        exchange.receive(request_headers(RECALL))
+        assert isinstance(exchange.receive(RequestBody(chat("my budget?"), end_of_stream=False)), NeedRecall)
+
+    def test_signals_come_from_headers(self, make_exchange: MakeExchange) -> None:
+        marks = (("x-vsr-fact-check-needed", "TRUE"), ("x-vsr-requires-tool", "no"))
+        step = recall_step(make_exchange(), RECALL, chat("hello world"), *marks)
+        assert step.request.signals == Signals(is_fact=True, requires_tool=False)
+
+
+class TestSwitches:
+    @pytest.mark.parametrize(
+        ("memory", "route", "fields", "extra", "reason"),
+        [
+            ({"enabled": False}, None, {}, (), Reason.DISABLED),
+            ({}, RouteSettings(enabled=False), {"memory_config": {"enabled": True}}, (), Reason.DISABLED),
+            ({}, None, {"memory_config": {"enabled": False}}, (), Reason.DISABLED),
+            ({}, None, {}, (("x-memory-opt-out", "true"),), Reason.OPTED_OUT),
+        ],
+    )
+    def test_off_anywhere_is_off_for_reading_and_writing(
+        self,
+        make_exchange: MakeExchange,
+        memory: dict[str, Any],
+        route: RouteSettings | None,
+        fields: dict[str, Any],
+        extra: tuple[tuple[str, str], ...],
+        reason: Reason,
+    ) -> None:
+        for protocol in (RECALL, SINGLE, RETAIN):
+            exchange = make_exchange(memory, route)
+            exchange.receive(request_headers(protocol, *extra))
+            assert not isinstance(exchange.receive(body(chat("What's my budget?", **fields))), NeedRecall)
+            assert exchange.refusal is reason
+            assert exchange.finished
+            assert exchange.take_turn() is None
+
+    def test_our_fields_are_taken_out_even_when_memory_is_off(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        exchange.receive(request_headers(RECALL))
+        reply = exchange.receive(body(chat("hi", memory_config={"enabled": False}, memory_context={"user_id": "alice"})))
+        assert reply == ReplaceBody(chat("hi"))
+
+    def test_another_users_id_in_the_body_disables_memory(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        exchange.receive(request_headers(RECALL))
+        reply = exchange.receive(body(chat("my budget?", memory_context={"user_id": "bob"})))
+        assert reply == ReplaceBody(chat("my budget?"))
+        assert exchange.refusal is Reason.IDENTITY_MISMATCH
+
+    def test_the_body_is_believed_only_where_that_is_configured(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange({"identity": {"trust_body": True}})
+        step = recall_step(exchange, RECALL, chat("budget?", memory_context={"user_id": "bob"}), user="")
+        assert step.request.scope == Scope("bob")
+
+    def test_project_and_request_settings(self, make_exchange: MakeExchange) -> None:
+        fields = {
+            "memory_context": {"user_id": "alice", "project_id": "apollo"},
+            "memory_config": {"retrieval_limit": 2, "similarity_threshold": 0.3, "memory_types": ["procedural"]},
+        }
+        step = recall_step(make_exchange(route=RouteSettings(limit=9, threshold=0.9)), RECALL, chat("deploy?", **fields))
+        options = step.request.options
+        assert step.request.scope == Scope("alice", "apollo")
+        assert (options.limit, options.threshold, options.types) == (2, 0.3, {"procedural"})
+
+    def test_values_that_do_not_fit_are_passed_over(self, make_exchange: MakeExchange) -> None:
+        fields = {"memory_config": {"retrieval_limit": -1, "similarity_threshold": 9, "memory_types": ["nonsense"]}}
+        step = recall_step(make_exchange(route=RouteSettings(limit=7)), RECALL, chat("what?", **fields))
+        assert (step.request.options.limit, step.request.options.threshold) == (7, 0.6)
+        assert step.request.options.types is None
+
+    def test_a_verified_claim_wins_over_the_header(self, make_exchange: MakeExchange) -> None:
+        config = {"identity": {"jwt_claim": "sub"}}
+        metadata = {"envoy.filters.http.jwt_authn": {"payload": {"sub": "carol"}}}
+        exchange = make_exchange(config)
+        exchange.receive(replace(request_headers(RECALL), metadata=metadata))
+        step = exchange.receive(body(chat("my budget?")))
+        assert isinstance(step, NeedRecall)
+        assert step.request.scope == Scope("carol")
+
+
+class TestRetainFilter:
+    def observe(self, exchange: Exchange, data: bytes, *events: Any) -> None:
+        """Feed a request in two chunks, then the events of the answer; nothing may be answered."""
+        middle = len(data) // 2
+        steps = [
+            exchange.receive(request_headers(RETAIN)),
+            exchange.receive(RequestBody(data[:middle], end_of_stream=False)),
+            exchange.receive(RequestBody(data[middle:], end_of_stream=True)),
+            *(exchange.receive(event) for event in events),
+        ]
+        assert steps == [Silence()] * len(steps)
+
+    def test_a_json_answer_becomes_a_turn(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        self.observe(exchange, chat("I live in Berlin"), response_headers(), answer("Nice."))
+        assert exchange.finished
+        turn = exchange.take_turn()
+        assert turn is not None
+        assert (turn.user_texts, turn.assistant_text) == (("I live in Berlin",), "Nice.")
+        assert (turn.scope, turn.request_id, turn.observed_at) == (Scope("alice"), "req-1", NOW)
+        assert exchange.take_turn() is None, "a turn is given out once"
+
+    def test_the_next_turn_finds_the_transcript_of_the_first(self, make_exchange: MakeExchange) -> None:
+        first, second = make_exchange(), make_exchange()
+        self.observe(first, chat("hi"), response_headers(), answer("Hello! "))
+        self.observe(second, chat("hi", "Hello!", "and now?"), response_headers(), answer("Yes."))
+        turn, following = first.take_turn(), second.take_turn()
+        assert turn is not None
+        assert following is not None
+        assert turn.hints.history_hash == ""
+        assert turn.transcript_hashes == (following.hints.history_hash,)
+
+    @pytest.mark.parametrize("status", ["400", "413", "500", "503", "302"])
+    def test_an_error_is_no_turn(self, make_exchange: MakeExchange, status: str) -> None:
+        exchange = make_exchange()
+        self.observe(exchange, chat("I live in Berlin"), response_headers(status))
+        assert exchange.finished
+        assert exchange.take_turn() is None
+
+    def test_a_page_is_no_turn(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        self.observe(exchange, chat("x y"), response_headers("200", "text/html"), ResponseBody(b"<p>", end_of_stream=True))
+        assert exchange.take_turn() is None
+
+    def test_a_stream_that_is_cut_is_no_turn(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        frame = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"Half"}}]}\n\n'
+        self.observe(
+            exchange, chat("I live"), response_headers("200", "text/event-stream"), ResponseBody(frame, end_of_stream=False)
+        )
+        assert not exchange.finished
+        assert exchange.take_turn() is None
+
+    def test_a_stream_that_said_done_is_a_turn_even_without_an_end(self, make_exchange: MakeExchange) -> None:
+        """A client that closes after [DONE] looks like a dying upstream."""
+        exchange = make_exchange()
+        frames = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"Whole"}}]}\n\ndata: [DONE]\n\n'
+        self.observe(
+            exchange, chat("I live"), response_headers("200", "text/event-stream"), ResponseBody(frames, end_of_stream=False)
+        )
+        turn = exchange.take_turn()
+        assert turn is not None
+        assert turn.assistant_text == "Whole"
+
+    def test_an_encoded_answer_is_decoded(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        packed = gzip.compress(answer("Packed").data)
+        self.observe(
+            exchange,
+            chat("I live"),
+            response_headers("200", "application/json", ("content-encoding", "gzip")),
+            *(ResponseBody(bytes([byte]), end_of_stream=False) for byte in packed),
+            ResponseBody(b"", end_of_stream=True),
+        )
+        turn = exchange.take_turn()
+        assert turn is not None
+        assert turn.assistant_text == "Packed"
+
+    def test_an_answer_over_the_bound_is_no_turn(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange(max_answer_bytes=64)
+        self.observe(exchange, chat("I live"), response_headers(), answer("x" * 100))
+        assert exchange.take_turn() is None
+
+    def test_response_trailers_end_the_answer(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        whole = ResponseBody(answer("Fine.").data, end_of_stream=False)
+        self.observe(exchange, chat("I live"), response_headers(), whole, ResponseTrailers())
+        assert exchange.finished
+        assert exchange.take_turn() is not None
+
+    def test_without_auto_store_nothing_is_kept(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange({"auto_store": False})
+        self.observe(exchange, chat("I live in Berlin"))
+        assert exchange.finished
+        assert exchange.take_turn() is None
+
+    def test_an_early_answer_is_let_go(self, make_exchange: MakeExchange) -> None:
+        """Envoy's own 413 comes before the request body ended."""
+        exchange = make_exchange()
+        exchange.receive(request_headers(RETAIN))
+        assert exchange.receive(response_headers("413")) == Silence()
+        assert exchange.refusal is Reason.EARLY_RESPONSE
+        assert exchange.finished
+
+
+class TestToolLoop:
+    LOOP = (
+        {"role": "user", "content": "What's the weather where I live?"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
+    )  # fmt: skip
+
+    def test_the_loop_is_one_turn_with_the_final_answer(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        exchange.receive(request_headers(SINGLE))
+        step = exchange.receive(body(orjson.dumps({"messages": self.LOOP})))
+        assert isinstance(step, NeedRecall)
+        assert step.request.continues_loop
+        exchange.recalled(NOTHING)
+        exchange.receive(response_headers())
+        exchange.receive(answer("It is sunny."))
+        turn = exchange.take_turn()
+        assert turn is not None
+        assert turn.user_texts == ("What's the weather where I live?",)
+        assert [tool.name for tool in turn.tools] == ["weather"]
+
+    def test_all_steps_carry_the_same_loop_key(self, make_exchange: MakeExchange) -> None:
+        first = recall_step(make_exchange(), RECALL, orjson.dumps({"messages": self.LOOP[:1]}))
+        later = recall_step(make_exchange(), RECALL, orjson.dumps({"messages": self.LOOP}))
+        assert first.request.loop_key == later.request.loop_key != ""
+        assert (first.request.continues_loop, later.request.continues_loop) == (False, True)
+
+    def call(self) -> ResponseBody:
+        message = {"role": "assistant", "content": None, "tool_calls": self.LOOP[1]["tool_calls"]}
+        data = {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+        return ResponseBody(orjson.dumps(data), end_of_stream=True)
+
+    def test_a_tool_call_ends_no_chat_turn(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        recall_step(exchange, SINGLE, chat("weather?"))
+        exchange.recalled(NOTHING)
+        exchange.receive(response_headers())
+        exchange.receive(self.call())
+        assert exchange.take_turn() is None
+
+    def test_a_tool_call_in_a_stored_chain_is_kept_as_incomplete(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        recall_step(exchange, SINGLE, orjson.dumps({"input": "weather where I live?"}), path="/v1/responses")
+        exchange.recalled(NOTHING)
+        exchange.receive(response_headers())
+        output = [{"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"}]
+        data = {"id": "resp_1", "object": "response", "status": "completed", "output": output}
+        exchange.receive(ResponseBody(orjson.dumps(data), end_of_stream=True))
+        turn = exchange.take_turn()
+        assert turn is not None
+        assert not turn.complete
+        assert turn.user_texts == ("weather where I live?",)
+
+
+class TestSingleFilter:
+    @pytest.mark.parametrize("protocol", [SINGLE, OLD_ENVOY])
+    def test_request_and_answer_in_one_stream(self, make_exchange: MakeExchange, protocol: Protocol) -> None:
+        exchange = make_exchange()
+        recall_step(exchange, protocol, chat("I live in Berlin"))
+        assert isinstance(exchange.recalled(FOUND), ReplaceBody)
+        assert not exchange.finished
+        assert exchange.receive(response_headers()) == Continue()
+        assert exchange.receive(answer("Nice.")) == Continue()
+        assert exchange.finished
+        assert exchange.take_turn() is not None
+
+    def test_leaves_after_the_request_when_nothing_is_to_be_kept(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange({"auto_store": False})
+        recall_step(exchange, SINGLE, chat("I live in Berlin"))
+        exchange.recalled(NOTHING)
+        assert exchange.finished
+
+
+class TestFullDuplex:
+    """Envoy forwards only what we send, so everything is sent back, ours or not."""
+
+    def test_the_body_is_held_until_it_is_whole(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        data = chat("What's my budget?")
+        assert exchange.receive(request_headers(DUPLEX)) == Continue()
+        assert exchange.receive(RequestBody(data[:9], end_of_stream=False)) == Silence()
+        assert isinstance(exchange.receive(RequestBody(data[9:], end_of_stream=True)), NeedRecall)
+        assert exchange.recalled(NOTHING) == StreamBody(data, end_of_stream=True)
+        exchange.receive(response_headers())
+        part = answer("Nice.").data
+        assert exchange.receive(ResponseBody(part, end_of_stream=False)) == StreamBody(part, end_of_stream=False)
+        assert exchange.receive(ResponseBody(b"", end_of_stream=True)) == StreamBody(b"", end_of_stream=True)
+        assert exchange.take_turn() is not None
+
+    def test_what_is_not_ours_is_echoed(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        exchange.receive(request_headers(DUPLEX, path="/v1/embeddings"))
+        assert not exchange.finished
+        assert exchange.receive(RequestBody(b"abc", end_of_stream=True)) == StreamBody(b"abc", end_of_stream=True)
+        exchange.receive(response_headers())
+        assert exchange.receive(ResponseBody(b"x", end_of_stream=True)) == StreamBody(b"x", end_of_stream=True)
+
+    def test_a_body_over_the_bound_is_let_go_whole(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange(max_body_bytes=4)
+        exchange.receive(request_headers(DUPLEX))
+        assert exchange.receive(RequestBody(b"abc", end_of_stream=False)) == Silence()
+        assert exchange.receive(RequestBody(b"def", end_of_stream=False)) == StreamBody(b"abcdef", end_of_stream=False)
+        assert exchange.receive(RequestBody(b"g", end_of_stream=True)) == StreamBody(b"g", end_of_stream=True)
+
+    def test_trailers_end_the_body(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        exchange.receive(request_headers(DUPLEX))
+        exchange.receive(RequestBody(chat("my budget?"), end_of_stream=False))
+        assert isinstance(exchange.receive(RequestTrailers()), NeedRecall)
+        assert exchange.recalled(NOTHING) == StreamBody(chat("my budget?"), end_of_stream=False)
+
+
+def test_an_unknown_message_changes_nothing(make_exchange: MakeExchange) -> None:
+    exchange = make_exchange()
+    assert exchange.receive(UnknownEvent()) == Continue()
+    recall_step(exchange, RECALL, chat("my budget?"))
+
+
+def test_header_names_and_repeated_fields() -> None:
+    headers = Headers([("X-A", "1"), ("x-a", "2")])
+    assert headers.get("x-a") == "1"
+    assert headers.all("x-a") == ("1", "2")
+    assert headers.get("x-b") == ""

@@ -1,0 +1,180 @@
+"""The service over stand-ins that write down in which order they were called."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semrouter_memory.config import ManagementConfig
+from semrouter_memory.embedding.hashed import HashedEmbedder
+from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.manage.service import MemoryService
+from semrouter_memory.model import (
+    EmbeddedMemory,
+    Hit,
+    Memory,
+    MemoryType,
+    Page,
+    Reach,
+    Scope,
+    Tombstone,
+    Vector,
+)
+from semrouter_memory.ports import Tombstones, TurnLog
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+class SteppingClock:
+    """Each look at it is a second later."""
+
+    def __init__(self) -> None:
+        self.seconds = 0
+
+    def now(self) -> datetime:
+        self.seconds += 1
+        return START + timedelta(seconds=self.seconds)
+
+
+@dataclass
+class Store:
+    """Rows in a dict. `refuse` names the calls that fail as if the store were away."""
+
+    calls: list[str]
+    rows: dict[str, Memory] = field(default_factory=dict)
+    refuse: set[str] = field(default_factory=set)
+    stale: dict[str, Memory] = field(default_factory=dict)
+    """Rows that reads still show although they were deleted, as a store with bounded staleness does."""
+
+    @property
+    def available(self) -> bool:
+        return not self.refuse
+
+    async def search(self, scope: Scope, vector: Vector, *, limit: int, **options: Any) -> list[Hit]:
+        self._call("search")
+        assert vector.shape == (384,)
+        return [Hit(memory, 0.9, 0.9) for memory in self._visible(scope)[:limit]]
+
+    async def get(self, scope: Scope, memory_id: str) -> Memory | None:
+        self._call("get")
+        return next((memory for memory in self._visible(scope) if memory.id == memory_id), None)
+
+    async def page(self, scope: Scope, *, limit: int, cursor: str = "", **options: Any) -> Page:
+        self._call("page")
+        visible, start = self._visible(scope), int(cursor or 0)
+        end = start + limit
+        return Page(tuple(visible[start:end]), str(end) if end < len(visible) else "")
+
+    async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
+        self._call("upsert")
+        for row in rows:
+            assert np.isclose(np.linalg.norm(row.vector), 1.0)
+            self.rows[row.memory.id] = row.memory
+
+    async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
+        self._call("delete")
+        return sum(self.rows.pop(memory_id, None) is not None for memory_id in memory_ids)
+
+    async def delete_all(self, scope: Scope, reach: Reach) -> int:
+        self._call("delete_all")
+        return await self.delete(scope, [memory.id for memory in self._visible(scope)])
+
+    def _visible(self, scope: Scope) -> list[Memory]:
+        known = {**self.stale, **self.rows}
+        return [memory for memory in known.values() if memory.scope.owner == scope.owner]
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        if name in self.refuse:
+            raise StoreUnavailableError("away")
+
+
+@dataclass
+class Buried:
+    tombstones: list[Tombstone]
+
+    def covers(self, memory: Memory) -> bool:
+        return any(
+            memory.id == stone.memory_id if stone.memory_id else memory.observed_at <= stone.at
+            for stone in self.tombstones
+        )
+
+    def forbids(self, scope: Scope, content: str, observed_at: datetime) -> bool:
+        raise NotImplementedError
+
+
+@dataclass
+class Log:
+    """The part of a turn log that deletions touch."""
+
+    calls: list[str]
+    buried: list[Tombstone] = field(default_factory=list)
+    deleted_turns: list[str] = field(default_factory=list)
+
+    async def bury(self, tombstone: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
+        self.calls.append("bury")
+        self.buried.append(tombstone)
+        self.deleted_turns += turn_ids
+
+    def tombstones(self, scope: Scope) -> Tombstones:
+        self.calls.append("tombstones")
+        return Buried([stone for stone in self.buried if stone.scope.owner == scope.owner])
+
+
+class Locks:
+    def __init__(self, calls: list[str]) -> None:
+        self._calls = calls
+
+    @asynccontextmanager
+    async def hold(self, scope: Scope) -> AsyncIterator[None]:
+        self._calls.append("lock")
+        yield
+        self._calls.append("unlock")
+
+
+@dataclass
+class House:
+    """The service, and what it was built from."""
+
+    calls: list[str]
+    store: Store
+    log: Log
+    service: MemoryService
+
+    def put(self, memory_id: str, user: str = "alice", **changes: Any) -> Memory:
+        memory = Memory(
+            id=memory_id,
+            scope=Scope(user),
+            type=MemoryType.SEMANTIC,
+            content="User is allergic to peanuts",
+            source="conversation",
+            observed_at=START,
+            created_at=START,
+            updated_at=START,
+        )
+        self.store.rows[memory_id] = memory = replace(memory, **changes)
+        return memory
+
+
+@pytest.fixture
+def house() -> House:
+    calls: list[str] = []
+    store, log = Store(calls), Log(calls)
+    turn_log: TurnLog = log  # type: ignore[assignment] - only the part that deletions touch
+    service = MemoryService(
+        reader=store,
+        writer=store,
+        embedder=HashedEmbedder(),
+        turn_log=turn_log,
+        locks=Locks(calls),
+        clock=SteppingClock(),
+        new_id=iter(f"mem_{number}" for number in range(1, 1000)).__next__,
+        redact=lambda text: text.replace("hunter2", "[redacted]"),
+        content_hash=lambda content: f"hash of {len(content)}",
+        config=ManagementConfig(max_content_chars=100, max_metadata_bytes=256),
+    )
+    return House(calls, store, log, service)

@@ -1,0 +1,78 @@
+"""What may be stored through the API."""
+
+from typing import Any
+
+import pytest
+
+from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.manage.admission import admissible_content, admissible_metadata
+
+
+def redact(text: str) -> str:
+    return text.replace("hunter2", "[redacted]")
+
+
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+def test_content_is_stored_without_its_outer_white_space() -> None:
+    assert admissible_content("  User lives in Köln\n", max_chars=18, redact=redact) == "User lives in Köln"
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("", "blank"),
+        (" \n\t", "blank"),
+        ("x" * 21, "longer than 20"),
+        ("a\x00b", "no text"),
+        ("a\ud800b", "no text"),
+        ("pass is hunter2", "secret"),
+    ],
+)
+def test_content_that_is_refused(content: str, complaint: str) -> None:
+    with pytest.raises(InvalidRequestError, match=complaint) as caught:
+        admissible_content(content, max_chars=20, redact=redact)
+    assert caught.value.field == "content"
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        {"origin": "crm", "tags": ["a", 1, 1.5, None, True], "deep": {"er": {"": []}}},
+        {"smallest": -(2**63), "largest": 2**63 - 1},
+        nested(16),
+    ],
+)
+def test_metadata_that_is_admitted(metadata: dict[str, Any]) -> None:
+    admissible_metadata(metadata, max_bytes=256, redact=redact)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "complaint"),
+    [
+        ({"turn_ids": ["t1"]}, "set by the service"),
+        ({"model": "mine"}, "set by the service"),
+        ({"a": "x" * 256}, "larger than 256"),
+        ({"a": [0] * 129}, "larger than 256"),
+        ({"ключ" * 33: 1}, "larger than 256"),
+        (nested(17), "nested deeper"),
+        ({"a": float("nan")}, "does not know"),
+        ({"a": [float("inf")]}, "does not know"),
+        ({"a": 2**63}, "64 bits"),
+        ({"a": "\ud800"}, "no text"),
+        ({"\x00": 1}, "no text"),
+        ({"a": [{"b": "hunter2"}]}, "secret"),
+        ({"hunter2": 1}, "secret"),
+    ],
+)
+def test_metadata_that_is_refused(metadata: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InvalidRequestError, match=complaint) as caught:
+        admissible_metadata(metadata, max_bytes=256, redact=redact)
+    assert (caught.value.field or "").startswith("metadata")

@@ -1,0 +1,87 @@
+"""The JSON of the API."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from semrouter_memory.manage.schemas import MemoryJson, SearchRequest, StoreRequest, UpdateRequest
+from semrouter_memory.manage.service import MemoryEdit
+from semrouter_memory.model import Memory, MemoryType, Scope
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def test_every_field_of_a_memory_is_shown() -> None:
+    memory = Memory(
+        id="m1",
+        scope=Scope("alice", "trip"),
+        type=MemoryType.EPISODIC,
+        content="User went to Hawaii",
+        source="conversation",
+        observed_at=NOW,
+        created_at=NOW,
+        updated_at=NOW,
+        session_id="ses_1",
+        metadata={"turn_ids": ["t1"]},
+    )
+    assert MemoryJson.of(memory).model_dump(mode="json") == {
+        "id": "m1",
+        "type": "episodic",
+        "content": "User went to Hawaii",
+        "user_id": "alice",
+        "project_id": "trip",
+        "session_id": "ses_1",
+        "source": "conversation",
+        "observed_at": "2026-03-01T12:00:00Z",
+        "created_at": "2026-03-01T12:00:00Z",
+        "updated_at": "2026-03-01T12:00:00Z",
+        "superseded_at": None,
+        "superseded_by": None,
+        "expires_at": None,
+        "importance": 0.5,
+        "metadata": {"turn_ids": ["t1"]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "edit"),
+    [
+        ({}, MemoryEdit()),
+        ({"content": "x"}, MemoryEdit(content="x")),
+        ({"project_id": ""}, MemoryEdit(project_id="")),
+        ({"type": "procedural", "importance": 1}, MemoryEdit(type=MemoryType.PROCEDURAL, importance=1.0)),
+        ({"metadata": {"a": None}}, MemoryEdit(metadata={"a": None})),
+    ],
+)
+def test_an_update_changes_what_was_sent_and_nothing_else(body: dict[str, Any], edit: MemoryEdit) -> None:
+    assert UpdateRequest.model_validate(body).edit() == edit
+
+
+@pytest.mark.parametrize(
+    ("model", "body"),
+    [
+        (StoreRequest, {}),
+        (StoreRequest, {"content": ""}),
+        (StoreRequest, {"content": None}),
+        (StoreRequest, {"content": 7}),
+        (StoreRequest, {"content": "x", "user_id": "bob"}),
+        (StoreRequest, {"content": "x", "type": "wish"}),
+        (StoreRequest, {"content": "x", "importance": 1.1}),
+        (StoreRequest, {"content": "x", "importance": "1"}),
+        (StoreRequest, {"content": "x", "metadata": []}),
+        (UpdateRequest, {"content": None}),
+        (UpdateRequest, {"id": "m2"}),
+        (SearchRequest, {}),
+        (SearchRequest, {"query": ""}),
+        (SearchRequest, {"query": "x", "limit": 0}),
+        (SearchRequest, {"query": "x", "limit": 101}),
+        (SearchRequest, {"query": "x", "limit": True}),
+        (SearchRequest, {"query": "x", "types": []}),
+        (SearchRequest, {"query": "x", "threshold": 2}),
+    ],
+)
+def test_bodies_that_are_refused(model: type[StoreRequest], body: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        model.model_validate(body)

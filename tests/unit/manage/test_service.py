@@ -1,0 +1,166 @@
+"""A user's view of the store. `house` is in conftest.py."""
+
+from typing import Any
+
+import pytest
+
+from semrouter_memory.errors import InvalidRequestError, NotFoundError, StoreUnavailableError
+from semrouter_memory.manage.service import DeletionUnfinishedError, MemoryEdit, NewMemory
+from semrouter_memory.model import MemoryType, Reach, Scope
+
+ALICE, BOB = Scope("alice"), Scope("bob")
+
+House = Any
+"""The fixture's class lives in conftest.py, which cannot be imported."""
+
+
+async def test_a_stored_memory_is_said_now_in_the_scopes_project(house: House) -> None:
+    new = NewMemory(content=" User likes tea ", type=MemoryType.PROCEDURAL, importance=0.9, metadata={"a": 1})
+    memory = await house.service.store(Scope("alice", "trip"), new)
+    assert house.store.rows[memory.id] == memory
+    assert (memory.content, memory.scope.project_id, memory.source) == ("User likes tea", "trip", "api")
+    assert (memory.importance, memory.metadata, memory.type) == (0.9, {"a": 1}, MemoryType.PROCEDURAL)
+    assert memory.observed_at == memory.created_at == memory.updated_at
+    assert house.calls == ["lock", "upsert", "unlock"]
+
+
+async def test_what_may_not_be_stored_is_not_stored(house: House) -> None:
+    for new in (NewMemory(content="my password is hunter2"), NewMemory(content="x", metadata={"turn_ids": []})):
+        with pytest.raises(InvalidRequestError):
+            await house.service.store(ALICE, new)
+    assert house.calls == []
+
+
+async def test_an_update_keeps_what_is_not_named_and_counts_as_said_again(house: House) -> None:
+    old = house.put("m1", importance=0.7, metadata={"turn_ids": ["t1"], "kept": 1, "dropped": 2})
+    edit = MemoryEdit(content="User likes tea", project_id="trip", metadata={"dropped": None, "added": 3})
+    new = await house.service.update(ALICE, "m1", edit)
+    assert house.store.rows["m1"] == new
+    assert (new.id, new.created_at, new.importance, new.type) == (old.id, old.created_at, 0.7, old.type)
+    assert (new.content, new.scope) == ("User likes tea", Scope("alice", "trip"))
+    assert new.metadata == {"turn_ids": ["t1"], "kept": 1, "added": 3}
+    assert new.observed_at == new.updated_at > old.updated_at
+
+
+async def test_metadata_may_not_grow_beyond_its_bound_by_updates(house: House) -> None:
+    house.put("m1", metadata={"a": "x" * 200})
+    with pytest.raises(InvalidRequestError, match="larger"):
+        await house.service.update(ALICE, "m1", MemoryEdit(metadata={"b": "x" * 200}))
+
+
+@pytest.mark.parametrize("memory_id", ["m1", "unknown", "", "x" * 129, "a\nb"])
+async def test_anothers_memory_is_an_unknown_one(house: House, memory_id: str) -> None:
+    house.put("m1")
+    for attempt in (
+        house.service.get(BOB, memory_id),
+        house.service.update(BOB, memory_id, MemoryEdit(importance=1)),
+        house.service.forget(BOB, memory_id),
+    ):
+        with pytest.raises(NotFoundError):
+            await attempt
+    assert "m1" in house.store.rows
+    assert house.log.buried == []
+
+
+async def test_the_tombstone_is_committed_before_the_row_is_deleted(house: House) -> None:
+    """And with it go the turns that the memory came from; the tombstone holds a hash, not the statement."""
+    memory = house.put("m1", scope=Scope("alice", "trip"), metadata={"turn_ids": ["t1", "t2"]})
+    await house.service.forget(ALICE, "m1")
+    assert house.calls == ["lock", "get", "bury", "delete", "unlock"]
+    (stone,) = house.log.buried
+    assert (stone.memory_id, stone.content_hash, stone.scope) == ("m1", "hash of 27", memory.scope)
+    assert house.log.deleted_turns == ["t1", "t2"]
+
+
+async def test_a_memory_without_known_source_turns_can_be_forgotten(house: House) -> None:
+    house.put("m1", metadata={"turn_ids": "not a list"})
+    await house.service.forget(ALICE, "m1")
+    assert house.log.deleted_turns == []
+
+
+async def test_no_read_shows_a_deleted_row_that_the_store_still_shows(house: House) -> None:
+    memory = house.put("m1")
+    await house.service.forget(ALICE, "m1")
+    house.store.stale["m1"] = memory
+    with pytest.raises(NotFoundError):
+        await house.service.get(ALICE, "m1")
+    assert (await house.service.page(ALICE, limit=10)).memories == ()
+    assert await house.service.search(ALICE, "peanuts", limit=10) == []
+    assert [memory async for memory in house.service.export(ALICE)] == []
+    with pytest.raises(NotFoundError):
+        await house.service.update(ALICE, "m1", MemoryEdit(importance=1))
+
+
+async def test_tombstones_are_read_after_the_store(house: House) -> None:
+    """A deletion that is committed while the store is being read must count."""
+    house.put("m1")
+    for read in (
+        house.service.get(ALICE, "m1"),
+        house.service.page(ALICE, limit=1),
+        house.service.search(ALICE, "peanuts", limit=1),
+    ):
+        house.calls.clear()
+        await read
+        assert house.calls[1] == "tombstones"
+
+
+@pytest.mark.parametrize("away", ["get", "delete"])
+async def test_a_deletion_without_the_store_tells_the_truth_and_hides_the_memory(house: House, away: str) -> None:
+    house.put("m1")
+    house.store.refuse = {away}
+    with pytest.raises(DeletionUnfinishedError):
+        await house.service.forget(ALICE, "m1")
+    house.store.refuse = set()
+    with pytest.raises(NotFoundError):
+        await house.service.get(ALICE, "m1")
+    await house.service.forget(ALICE, "m1")
+    assert house.store.rows == {}
+
+
+async def test_forgetting_everything_reaches_its_owner_only(house: House) -> None:
+    house.put("m1")
+    house.put("m2", metadata={"turn_ids": ["t1"]})
+    house.put("b1", user="bob")
+    assert await house.service.forget_all(ALICE, Reach.ALL) == 2
+    assert list(house.store.rows) == ["b1"]
+    assert house.calls[:3] == ["lock", "bury", "delete_all"]
+
+
+async def test_forgetting_everything_without_the_store_hides_everything(house: House) -> None:
+    house.put("m1")
+    house.store.refuse = {"delete_all"}
+    with pytest.raises(DeletionUnfinishedError):
+        await house.service.forget_all(ALICE, Reach.ALL)
+    assert (await house.service.page(ALICE, limit=10)).memories == ()
+
+
+async def test_a_search_can_be_cut_at_a_relevance(house: House) -> None:
+    house.put("m1")
+    assert len(await house.service.search(ALICE, "peanuts", limit=5, threshold=0.9)) == 1
+    assert await house.service.search(ALICE, "peanuts", limit=5, threshold=0.91) == []
+
+
+@pytest.mark.parametrize("query", ["", "  ", "x" * 101])
+async def test_a_query_must_say_something_and_not_too_much(house: House, query: str) -> None:
+    with pytest.raises(InvalidRequestError):
+        await house.service.search(ALICE, query, limit=5)
+
+
+async def test_an_export_goes_through_all_pages(house: House) -> None:
+    for number in range(450):
+        house.put(f"m{number}")
+    exported = [memory.id async for memory in house.service.export(ALICE)]
+    assert exported == [f"m{number}" for number in range(450)]
+    assert house.calls.count("page") == 3
+
+
+async def test_reads_say_when_the_store_is_away(house: House) -> None:
+    house.store.refuse = {"get", "page", "search", "upsert"}
+    for attempt in (
+        house.service.get(ALICE, "m1"),
+        house.service.page(ALICE, limit=1),
+        house.service.search(ALICE, "peanuts", limit=1),
+        house.service.store(ALICE, NewMemory(content="User likes tea")),
+    ):
+        with pytest.raises(StoreUnavailableError):
+            await attempt

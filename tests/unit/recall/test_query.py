@@ -1,0 +1,101 @@
+"""What is searched for."""
+
+import pytest
+
+from semrouter_memory.model import Message, Role
+from semrouter_memory.recall.query import is_vague, key_terms, search_query
+
+HAWAII = (
+    Message(Role.USER, "Planning Hawaii vacation"),
+    Message(Role.ASSISTANT, "Lovely! Any islands in mind?"),
+    Message(Role.USER, "Looking at hotels"),
+)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *(
+            "How much?",
+            "how much is it?",
+            "And that one?",
+            "what about the hotel",
+            "This one",
+            "why?",
+            "and the other room",
+        ),
+        *(
+            "when does she have to be there",
+            "costs?",
+            "at what rate",
+            "ok and the medical one",
+            "what did he say about it",
+        ),
+        *("多少钱？", "那个呢？", "还有别的吗", "那回老家那次呢", "什么时候？", "他怎么样了"),
+    ],
+)
+def test_a_query_that_points_into_the_conversation_is_vague(query: str) -> None:
+    assert is_vague(query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("What's my budget for the Hawaii trip?", "Where do I live?", "What's my name?", "Am I allergic to peanuts?"),
+        *("write a quicksort in Python", "Which airline has the cheapest direct flight and does it serve food?"),
+        *("我的预算是多少？", "网关服务超时设的是几秒？", "我住在哪个城市"),
+    ],
+)
+def test_a_query_that_names_what_it_is_about_is_not_vague(query: str) -> None:
+    assert not is_vague(query)
+
+
+def test_a_vague_query_gets_the_key_terms_of_the_conversation() -> None:
+    assert search_query("How much?", HAWAII, max_chars=100) == "How much? planning hawaii vacation hotels"
+
+
+def test_a_self_contained_query_is_used_as_it_is() -> None:
+    query = "What's my budget for the Japan trip?"
+
+    assert search_query(query, HAWAII, max_chars=100) == query
+
+
+def test_a_vague_query_without_a_conversation_stands_alone() -> None:
+    assert search_query("How much?", (), max_chars=100) == "How much?"
+
+
+def test_white_space_makes_no_difference() -> None:
+    assert search_query("  write\n a\tquicksort in Python ", (), max_chars=100) == "write a quicksort in Python"
+
+
+@pytest.mark.parametrize(("query", "max_chars"), [("word " * 100, 16), ("How much?", 20), ("How much?", 4)])
+def test_the_query_is_bounded(query: str, max_chars: int) -> None:
+    bounded = search_query(query, HAWAII, max_chars=max_chars)
+
+    assert len(bounded) <= max_chars
+    assert bounded == search_query(query, HAWAII, max_chars=10_000)[:max_chars].rstrip() or len(bounded) == max_chars
+
+
+def test_only_the_last_three_user_messages_count() -> None:
+    history = [Message(Role.USER, text) for text in ("sailing", "Hawaii", "hotels", "budget")]
+
+    assert key_terms([*history, Message(Role.ASSISTANT, "sharks")]) == ["hawaii", "hotels", "budget"]
+
+
+def test_a_term_is_taken_once_and_stop_words_are_not() -> None:
+    assert key_terms([Message(Role.USER, "What about my Hawaii trip? The Hawaii one.")]) == ["hawaii", "trip"]
+
+
+def test_the_latest_terms_are_kept_when_there_are_many() -> None:
+    terms = key_terms([Message(Role.USER, f"first{at}") for at in range(2)] + [Message(Role.USER, _numbered(40))])
+
+    assert len(terms) == 24
+    assert terms[-1] == "term39"
+
+
+def test_chinese_terms_are_cut_at_function_words() -> None:
+    assert key_terms([Message(Role.USER, "我在计划夏威夷旅行的预算")]) == ["计划夏威夷旅行", "预算"]
+
+
+def _numbered(count: int) -> str:
+    return " ".join(f"term{at}" for at in range(count))

@@ -1,0 +1,110 @@
+"""The optional rewrite of a query by a model."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from semrouter_memory.errors import ChatModelError
+from semrouter_memory.model import ChatMessage, Message, Role
+from semrouter_memory.recall.rewrite import Mode, QueryRewriter, usable
+
+HISTORY = (Message(Role.USER, "Planning Hawaii vacation"), Message(Role.ASSISTANT, "Nice!"))
+
+
+class Model:
+    """A chat model that answers what it is told and keeps what it was asked."""
+
+    name = "stand-in"
+
+    def __init__(self, answer: str | Exception) -> None:
+        self.answer = answer
+        self.prompts: list[Sequence[ChatMessage]] = []
+
+    async def complete(self, messages: Sequence[ChatMessage]) -> str:
+        self.prompts.append(messages)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("mode", "query", "history", "wanted"),
+    [
+        ("vague", "How much?", HISTORY, True),
+        ("vague", "How much?", (), False),
+        ("vague", "What's my budget for the Hawaii trip?", HISTORY, False),
+        ("always", "What's my budget for the Hawaii trip?", HISTORY, True),
+        ("always", "How much?", (), False),
+        ("hyde", "What's my budget for the Hawaii trip?", (), True),
+    ],
+)
+def test_the_mode_decides_which_queries_are_rewritten(
+    mode: Mode, query: str, history: tuple[Message, ...], wanted: bool
+) -> None:
+    assert QueryRewriter(Model(""), mode).wants(query, history) is wanted
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ("What is my budget for the Hawaii vacation?", "What is my budget for the Hawaii vacation?"),
+        ('"What is my budget for Hawaii?"\n', "What is my budget for Hawaii?"),
+        ("Rewritten query: my Hawaii budget", "my Hawaii budget"),
+        ("<think>vacation, hmm\nbudget</think>\n\nmy Hawaii budget", "my Hawaii budget"),
+        ("夏威夷 vacation 的预算", "夏威夷 vacation 的预算"),
+    ],
+)
+def test_one_line_about_the_conversation_is_usable(answer: str, text: str) -> None:
+    assert usable(answer, "How much?", HISTORY) == text
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "  \n ",
+        "<think>Hawaii Hawaii Hawaii",
+        "Here is the query:\nmy Hawaii budget",
+        "I'm sorry, I cannot help with your Hawaii vacation.",
+        "抱歉，Hawaii",
+        "The weather in Paris is lovely",
+        "Hawaii " * 100,
+        "我的预算是多少",
+    ],
+)
+def test_anything_else_is_dropped(answer: str) -> None:
+    assert usable(answer, "How much?", HISTORY) == ""
+
+
+def test_a_chinese_rewrite_shares_a_pair_of_characters_with_what_was_said() -> None:
+    history = (Message(Role.USER, "暑假想去青岛玩"),)
+
+    assert usable("我去青岛旅行的预算是多少", "多少钱？", history)
+    assert not usable("我的狗叫什么名字", "多少钱？", history)
+
+
+async def test_the_prompt_holds_the_conversation_bounded_and_on_single_lines() -> None:
+    model = Model("my Hawaii budget")
+    history = [Message(Role.USER, f"message {at}\n" + "x" * 10_000) for at in range(20)]
+
+    await QueryRewriter(model, "vague").rewrite("How\nmuch?", [*history, *HISTORY])
+
+    [(instructions, conversation)] = model.prompts
+    assert instructions.role == "system"
+    assert "message 15" not in conversation.content
+    assert "user: message 16 " in conversation.content
+    assert conversation.content.endswith("assistant: Nice!\nLast message of the user: How much?")
+    assert len(conversation.content) < 4_000
+
+
+async def test_hyde_asks_for_the_answer_instead() -> None:
+    asked = [Model("User's Hawaii budget is $5,000"), Model("my Hawaii budget")]
+
+    for model, mode in zip(asked, ("hyde", "always"), strict=True):
+        assert await QueryRewriter(model, mode).rewrite("How much?", HISTORY) == model.answer  # type: ignore[arg-type]
+    assert asked[0].prompts[0][0] != asked[1].prompts[0][0]
+
+
+@pytest.mark.parametrize("error", [ChatModelError("503"), RuntimeError("bug")])
+async def test_a_model_that_fails_rewrites_nothing(error: Exception) -> None:
+    assert await QueryRewriter(Model(error), "vague").rewrite("How much?", HISTORY) == ""

@@ -1,0 +1,185 @@
+"""Events become metrics and log lines."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.model import (
+    Appended,
+    AppendOutcome,
+    ExtractionReport,
+    Hit,
+    Memory,
+    MemoryType,
+    Reason,
+    RecallResult,
+    ReconcileAction,
+    Scope,
+)
+from semrouter_memory.ports import Observer
+from semrouter_memory.telemetry.metrics import Metrics
+from semrouter_memory.telemetry.observer import TelemetryObserver
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+CANARY = "my-secret-canary"
+MEMORY = Memory(
+    id="m1",
+    scope=Scope("alice"),
+    type=MemoryType.SEMANTIC,
+    content=CANARY,
+    source="conversation",
+    observed_at=NOW,
+    created_at=NOW,
+    updated_at=NOW,
+)
+REPORT = ExtractionReport(extractor="rules", turns=3)
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def observer(metrics: Metrics) -> Observer:
+    return TelemetryObserver(metrics)
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"semrouter_memory_{name}", labels)
+
+
+@pytest.mark.parametrize(
+    ("result", "level", "event"),
+    [
+        (RecallResult(reason=Reason.INJECTED, hits=(Hit(MEMORY, 1, 1),) * 3), "info", "Memory: Retrieved 3 memories"),
+        (RecallResult(reason=Reason.TIMEOUT), "warning", "Memory search timeout, skipping"),
+        (RecallResult(reason=Reason.EMBEDDING_FAILED), "warning", "Embedding failed, skipping memory"),
+        (RecallResult(reason=Reason.INTERNAL), "warning", "Recall failed, skipping memory"),
+        (RecallResult(reason=Reason.STORE_UNAVAILABLE), "debug", "Store unavailable, skipping memory"),
+        (RecallResult(reason=Reason.BELOW_THRESHOLD), "debug", "No memories above threshold"),
+        (RecallResult(reason=Reason.GREETING), "debug", "Memory not searched"),
+    ],
+)
+def test_how_a_recall_is_logged(observer: Observer, result: RecallResult, level: str, event: str) -> None:
+    with capture_logs() as lines:
+        observer.recall_finished(result)
+    assert [(line["log_level"], line["event"], line["reason"]) for line in lines] == [(level, event, result.reason)]
+    assert CANARY not in str(lines)
+
+
+def test_how_a_recall_is_counted(observer: Observer, metrics: Metrics) -> None:
+    hits = (Hit(MEMORY, 1, 1),) * 2
+    result = RecallResult(reason=Reason.INJECTED, hits=hits, tokens=40, steps_ms={"embed": 1.5, "search": 2.5})
+    observer.recall_finished(result)
+    observer.recall_finished(RecallResult(reason=Reason.GREETING))
+    assert value(metrics, "recalls_total", reason="injected") == 1
+    assert value(metrics, "recalls_total", reason="greeting") == 1
+    assert value(metrics, "injected_memories_total") == 2
+    assert value(metrics, "injected_tokens_total") == 40
+    assert value(metrics, "recall_step_seconds_sum", step="search") == 0.0025
+    assert value(metrics, "recall_seconds_sum") == 0.004
+    assert value(metrics, "recall_seconds_count") == 1, "a request without a search would spoil the distribution"
+
+
+def test_bypassed_and_failed_exchanges(observer: Observer, metrics: Metrics) -> None:
+    with capture_logs() as lines:
+        observer.exchange_bypassed(Reason.NOT_JSON)
+        observer.exchange_failed(ValueError(CANARY))
+    assert [(line["log_level"], line.get("reason")) for line in lines] == [("debug", "not_json"), ("warning", None)]
+    assert value(metrics, "exchanges_bypassed_total", reason="not_json") == 1
+    assert value(metrics, "exchanges_failed_total", error="ValueError") == 1
+
+
+@pytest.mark.parametrize("outcome", list(AppendOutcome))
+def test_turns_are_counted_by_outcome(observer: Observer, metrics: Metrics, outcome: AppendOutcome) -> None:
+    observer.turn_appended(Appended(outcome, "ses_1", "turn_1"))
+    assert value(metrics, "turns_total", outcome=outcome.value) == 1
+
+
+def test_dropped_turns_are_a_warning(observer: Observer, metrics: Metrics) -> None:
+    with capture_logs() as lines:
+        observer.turn_dropped("log_failed")
+    assert (lines[0]["log_level"], lines[0]["reason"]) == ("warning", "log_failed")
+    assert value(metrics, "turns_dropped_total", reason="log_failed") == 1
+
+
+@pytest.mark.parametrize(
+    ("report", "level", "event", "outcome"),
+    [
+        (
+            replace(REPORT, actions={ReconcileAction.ADD: 2, ReconcileAction.UPDATE: 1, ReconcileAction.SKIP: 4}),
+            "info",
+            "Memory: Stored 3 facts",
+            "stored",
+        ),
+        (replace(REPORT, actions={ReconcileAction.SKIP: 4}), "debug", "Nothing to store", "empty"),
+        (replace(REPORT, failure="timeout", dead_lettered=3), "warning", "Extraction failed", "failed"),
+        (replace(REPORT, failure="parse"), "warning", "Extraction parse failed", "failed"),
+    ],
+)
+def test_how_an_extraction_is_reported(
+    observer: Observer, metrics: Metrics, report: ExtractionReport, level: str, event: str, outcome: str
+) -> None:
+    with capture_logs() as lines:
+        observer.extraction_finished(report)
+    assert [(line["log_level"], line["event"]) for line in lines] == [(level, event)]
+    assert value(metrics, "extractions_total", extractor="rules", outcome=outcome) == 1
+    assert value(metrics, "extracted_turns_total", extractor="rules") == 3
+    assert value(metrics, "dead_letters_total") == report.dead_lettered
+    for action, count in report.actions.items():
+        assert value(metrics, "reconcile_actions_total", action=str(action)) == count
+    failures = value(metrics, "extraction_failures_total", extractor="rules", failure=report.failure)
+    assert failures == (1 if report.failure else None)
+
+
+def test_an_outage_is_logged_when_it_begins_and_when_it_ends(observer: Observer, metrics: Metrics) -> None:
+    """At start too: the first state is a change."""
+    with capture_logs() as lines:
+        for available in (False, False, True, True, False):
+            observer.store_state_changed(available=available, detail="refused")
+            assert value(metrics, "store_available") == available
+    events = [(line["log_level"], line["event"]) for line in lines]
+    down, up = ("error", "Milvus unavailable, memory disabled"), ("info", "Milvus available, memory enabled")
+    assert events == [down, up, down]
+
+
+def test_failed_store_calls_are_counted_by_operation(observer: Observer, metrics: Metrics) -> None:
+    with capture_logs() as lines:
+        observer.store_failed("search", StoreUnavailableError(CANARY))
+    assert value(metrics, "store_errors_total", operation="search") == 1
+    assert lines[0]["error"] == "StoreUnavailableError"
+    assert CANARY not in str(lines)
+
+
+def test_the_queue_is_a_gauge(observer: Observer, metrics: Metrics) -> None:
+    observer.work_queued(depth=7, oldest_seconds=1.5)
+    assert value(metrics, "queue_depth") == 7
+    assert value(metrics, "queue_oldest_seconds") == 1.5
+
+
+def test_an_event_that_cannot_be_recorded_is_counted_and_costs_nobody_anything(
+    observer: Observer, metrics: Metrics
+) -> None:
+    broken: Any = None
+    observer.recall_finished(broken)
+    observer.turn_appended(broken)
+    assert value(metrics, "observer_errors_total", error="AttributeError") == 2
+
+
+def test_no_metric_has_a_label_that_a_user_can_choose(observer: Observer, metrics: Metrics) -> None:
+    observer.recall_finished(RecallResult(reason=Reason.INJECTED, hits=(Hit(MEMORY, 1, 1),), steps_ms={"embed": 1}))
+    observer.turn_appended(Appended(AppendOutcome.ACCEPTED, "ses_1", "turn_1"))
+    observer.extraction_finished(REPORT)
+    labels = {name for family in metrics.registry.collect() for sample in family.samples for name in sample.labels}
+    assert labels <= {"reason", "step", "le", "error", "outcome", "extractor", "action", "operation", "version"}
+
+
+def test_the_exposition_is_what_prometheus_reads(metrics: Metrics) -> None:
+    body, content_type = metrics.exposition()
+    assert b'semrouter_memory_build_info{version="' in body
+    assert content_type.startswith("text/plain; version=")

@@ -1,0 +1,159 @@
+"""Our wire-compatible subset against an independent codec that is generated from Envoy's own definitions."""
+
+from typing import Any
+
+import pytest
+from envoy_data_plane.envoy.config.core.v3 import HeaderMap, HeaderValue, Metadata
+from envoy_data_plane.envoy.extensions.filters.http.ext_proc.v3 import ProcessingModeBodySendMode
+from envoy_data_plane.envoy.service.ext_proc.v3 import (
+    HttpBody,
+    HttpHeaders,
+    HttpTrailers,
+    ProcessingRequest,
+    ProcessingResponse,
+    ProtocolConfiguration,
+)
+from envoy_data_plane.google.protobuf import Struct
+
+from semrouter_memory.exchange.events import (
+    BodyMode,
+    Protocol,
+    RequestBody,
+    RequestHeaders,
+    RequestTrailers,
+    ResponseBody,
+    ResponseHeaders,
+    ResponseTrailers,
+    UnknownEvent,
+)
+from semrouter_memory.exchange.replies import Continue, ReplaceBody, Silence, StreamBody
+from semrouter_memory.transport import wire
+
+
+def message(**fields: Any) -> wire.Message:
+    return wire.parse(bytes(ProcessingRequest(**fields)))
+
+
+def header_message(kind: str, *headers: HeaderValue, end_of_stream: bool = False, **fields: Any) -> wire.Message:
+    http = HttpHeaders(headers=HeaderMap(headers=list(headers)), end_of_stream=end_of_stream)
+    return message(**{kind: http}, **fields)
+
+
+def read(reply: bytes) -> ProcessingResponse:
+    return ProcessingResponse.parse(reply)
+
+
+def test_request_headers() -> None:
+    """Raw and plain values, the protocol and the metadata arrive; bytes that are no UTF-8 do no harm."""
+    event = wire.event_from(
+        header_message(
+            "request_headers",
+            HeaderValue(key=":path", raw_value=b"/v1/responses"),
+            HeaderValue(key="X-Plain", value="plain"),
+            HeaderValue(key="x-odd", raw_value=b"\xff"),
+            end_of_stream=True,
+            observability_mode=True,
+            protocol_config=ProtocolConfiguration(
+                request_body_mode=ProcessingModeBodySendMode.BUFFERED,
+                response_body_mode=ProcessingModeBodySendMode.FULL_DUPLEX_STREAMED,
+            ),
+            metadata_context=Metadata(filter_metadata={"ns": Struct.from_dict({"payload": {"sub": "alice", "n": 1.0}})}),
+        )
+    )
+    assert isinstance(event, RequestHeaders)
+    assert event.headers.get(":path") == "/v1/responses"
+    assert event.headers.get("x-plain") == "plain"
+    assert event.headers.get("x-odd") == "\udcff"
+    assert event.end_of_stream
+    assert event.protocol == Protocol(
+        observing=True, request_body=BodyMode.BUFFERED, response_body=BodyMode.FULL_DUPLEX_STREAMED
+    )
+    assert event.metadata == {"ns": {"payload": {"sub": "alice", "n": 1.0}}}
+
+
+def test_an_old_envoy_says_nothing_of_its_protocol() -> None:
+    event = wire.event_from(header_message("request_headers"))
+    assert isinstance(event, RequestHeaders)
+    assert event.protocol == Protocol(observing=False, request_body=None, response_body=None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "event"),
+    [
+        ({"request_body": HttpBody(body=b"a", end_of_stream=True)}, RequestBody(b"a", end_of_stream=True)),
+        ({"response_body": HttpBody(body=b"", end_of_stream=False)}, ResponseBody(b"", end_of_stream=False)),
+        ({"request_trailers": HttpTrailers()}, RequestTrailers()),
+        ({"response_trailers": HttpTrailers()}, ResponseTrailers()),
+        ({}, UnknownEvent()),
+    ],
+)
+def test_other_messages(fields: dict[str, Any], event: object) -> None:
+    assert wire.event_from(message(**fields)) == event
+
+
+def test_response_headers() -> None:
+    event = wire.event_from(header_message("response_headers", HeaderValue(key=":status", raw_value=b"200")))
+    assert isinstance(event, ResponseHeaders)
+    assert event.headers.get(":status") == "200"
+
+
+KINDS = {
+    "request_headers": HttpHeaders(),
+    "request_body": HttpBody(),
+    "request_trailers": HttpTrailers(),
+    "response_headers": HttpHeaders(),
+    "response_body": HttpBody(),
+    "response_trailers": HttpTrailers(),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_answer_has_the_kind_of_the_message(kind: str) -> None:
+    (reply,) = wire.replies_to(message(**{kind: KINDS[kind]}), Continue())
+    answer = read(reply)
+    assert [name for name in KINDS if getattr(answer, name) is not None] == [kind]
+
+
+@pytest.mark.filterwarnings("ignore:HeaderValueOption.append is deprecated:DeprecationWarning")
+def test_a_replaced_body_carries_its_length() -> None:
+    """Envoy answers 500 when content-length does not fit; both ways to say "overwrite" are used."""
+    (reply,) = wire.replies_to(message(request_body=HttpBody(body=b"old")), ReplaceBody("größer".encode()))
+    body = read(reply).request_body
+    assert body is not None
+    common = body.response
+    assert common is not None
+    assert common.body_mutation is not None
+    assert common.header_mutation is not None
+    assert common.body_mutation.body == "größer".encode()
+    (option,) = common.header_mutation.set_headers
+    assert option.header is not None
+    assert (option.header.key, option.header.raw_value) == ("content-length", b"8")
+    assert option.append is False
+    assert option.append_action.name == "OVERWRITE_IF_EXISTS_OR_ADD"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "request_body"])
+def test_a_body_can_only_answer_a_body(kind: str) -> None:
+    assert wire.replies_to(message(**{kind: KINDS[kind]}), ReplaceBody(b"x")) == []
+
+
+@pytest.mark.parametrize(("size", "pieces"), [(0, 1), (1, 1), (65536, 1), (65537, 2), (200_000, 4)])
+def test_a_streamed_body_is_sent_in_pieces(size: int, pieces: int) -> None:
+    data = bytes(index % 251 for index in range(size))
+    replies = wire.replies_to(message(response_body=HttpBody()), StreamBody(data, end_of_stream=True))
+    bodies = [read(reply).response_body for reply in replies]
+    streamed = [body.response.body_mutation.streamed_response for body in bodies]  # type: ignore[union-attr]
+    assert b"".join(piece.body for piece in streamed) == data
+    assert [piece.end_of_stream for piece in streamed] == [False] * (pieces - 1) + [True]
+
+
+def test_a_streamed_body_before_trailers_comes_first() -> None:
+    replies = wire.replies_to(message(request_trailers=HttpTrailers()), StreamBody(b"x", end_of_stream=False))
+    first, last = (read(reply) for reply in replies)
+    assert first.request_body is not None
+    assert last.request_trailers is not None
+
+
+def test_silence_is_no_message() -> None:
+    assert wire.replies_to(message(request_body=HttpBody()), Silence()) == []
+    assert wire.replies_to(message(), Continue()) == []
