@@ -102,6 +102,19 @@ def run_stack(
     asyncio.run(stay(options))
 
 
+@app.command()
+def bench(
+    model: Model = _DEFAULT_MODEL,
+    directory: Directory = Path(".run/bench"),
+    requests: Annotated[int, typer.Option(help="Measured requests for each chain.", min=20)] = 500,
+    memories: Annotated[int, typer.Option(help="How many memories the user has.", min=1)] = 1000,
+) -> None:
+    """Measure what memory adds, as ratios to the floor of the same run (two to three minutes)."""
+    from semrouter_memory.bench.run import bench as measure  # noqa: PLC0415
+
+    asyncio.run(measure(model=model, directory=directory, requests=requests, stored=memories))
+
+
 def main() -> None:
     """Entry point: an expected failure is one clear message and exit status 2, anything else a traceback."""
     try:

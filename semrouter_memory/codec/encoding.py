@@ -1,7 +1,7 @@
 """Content encodings of answers: one stateful decoder for a whole body, fed as the bytes come.
 
-A stream that was cut simply ends; what follows a stream's end is ignored, unless it is a further gzip member. Damaged
-data and output beyond the bound raise `BodyError`.
+A stream that was cut simply ends. What follows the end of a zlib stream is ignored, unless it is a further gzip member;
+the brotli library takes it for damage. Damaged data and output beyond the bound raise `BodyError`.
 """
 
 import zlib
@@ -152,12 +152,10 @@ class _Brotli:
     def decode(self, data: bytes) -> bytes:
         output = b""
         try:
-            while not self._stream.is_finished():
+            while data or not self._stream.can_accept_more_data():
                 # The limit may be exceeded by a part of the decoder's window; the budget is exact.
                 output += self._budget.spend(self._stream.process(data, output_buffer_limit=self._budget.left + 1))
                 data = b""
-                if self._stream.can_accept_more_data():
-                    break
         except brotli.error:
             raise BodyError("the body's compressed data is damaged") from None
         return output

@@ -12,8 +12,8 @@ single: both in one stream.
 from dataclasses import dataclass
 from datetime import datetime
 
-from semrouter_memory.codec.registry import codec_for
 from semrouter_memory.codec.base import Codec, ParsedRequest
+from semrouter_memory.codec.registry import codec_for
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import BodyError
 from semrouter_memory.exchange.answer import AnswerStream, open_answer

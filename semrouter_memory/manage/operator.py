@@ -14,11 +14,14 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from semrouter_memory.config import IdentityConfig, ManagementConfig
+from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.exchange.events import Headers
+from semrouter_memory.exchange.identity import authenticated_user
 from semrouter_memory.manage.faults import refuse_unauthenticated
 from semrouter_memory.manage.http import base_app
-from semrouter_memory.manage.routes import Access, router, valid_user
+from semrouter_memory.manage.routes import Access, router
 from semrouter_memory.manage.service import MemoryService
+from semrouter_memory.model import Reason
 
 _ABOUT = (
     """Health and metrics. With an operator's token configured, also the memory routes, for the user in `user_id`."""
@@ -65,14 +68,10 @@ def create_operator_api(
     app = base_app("Memory, operator", _ABOUT, config)
     _add_health(app, readiness, metrics)
     if token is not None:
-
-        def user_of(request: Request) -> str:
-            return valid_user(Headers([(identity.user_header, request.query_params["user_id"])]), identity)
-
         app.state.access = Access(
-            service=service, identity=identity, user_of=user_of, extra_parameters=frozenset({"user_id"})
+            service=service, identity=identity, user_of=_user_named(identity), extra_parameters=frozenset({"user_id"})
         )
-        app.include_router(router, dependencies=[Depends(_operator_check(token)), Depends(_names_user)])
+        app.include_router(router, dependencies=[Depends(_operator_check(token)), Depends(_describe_user_id)])
     return app
 
 
@@ -111,5 +110,16 @@ def _operator_check(token: str) -> Callable[[HTTPAuthorizationCredentials | None
     return check
 
 
-def _names_user(user_id: Annotated[str, Query(min_length=1, description="The user to act for.")]) -> str:
-    return user_id
+def _user_named(identity: IdentityConfig) -> Callable[[Request], str]:
+    def user_of(request: Request) -> str:
+        given = request.query_params.get("user_id", "")
+        user = authenticated_user(Headers([(identity.user_header, given)]), {}, identity)
+        if isinstance(user, Reason):
+            raise InvalidRequestError("say for which user: ?user_id=...", field="user_id")
+        return user
+
+    return user_of
+
+
+def _describe_user_id(user_id: Annotated[str, Query(min_length=1, description="The user to act for.")]) -> None:
+    """Puts the parameter into the description; `_user_named` reads it."""

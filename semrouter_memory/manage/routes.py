@@ -66,26 +66,16 @@ def user_in_header(identity: IdentityConfig) -> Callable[[Request], str]:
     """The user that Envoy's filters authenticated, read as the memory filter reads it."""
 
     def user_of(request: Request) -> str:
-        fields = [
-            (name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in request.headers.raw
-        ]
-        return valid_user(Headers(fields), identity)
+        raw = request.headers.raw
+        fields = [(name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in raw]
+        user = authenticated_user(Headers(fields), {}, identity)
+        if isinstance(user, Reason):
+            raise refuse_unauthenticated("the identity is malformed or given twice", user.value)
+        if not user:
+            raise refuse_unauthenticated("no authenticated user: a filter in front must set one", Reason.NO_IDENTITY)
+        return user
 
     return user_of
-
-
-def valid_user(headers: Headers, identity: IdentityConfig) -> str:
-    """The one user that these headers name.
-
-    Raises:
-        Refusal: nobody, more than one, or an id that cannot be one.
-    """
-    user = authenticated_user(headers, {}, identity)
-    if isinstance(user, Reason):
-        raise refuse_unauthenticated("the identity is malformed or given twice", user.value)
-    if not user:
-        raise refuse_unauthenticated("no authenticated user: a filter in front must set one", "no_identity")
-    return user
 
 
 def _access(request: Request) -> Access:

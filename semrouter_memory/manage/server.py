@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from semrouter_memory.errors import ConfigurationError
 
@@ -46,7 +46,7 @@ class _EmbeddedServer(uvicorn.Server):
         yield
 
 
-async def serve_http(app: FastAPI, listen: str, *, drain_seconds: int = 5) -> HttpServer:
+async def serve_http(app: ASGIApp, listen: str, *, drain_seconds: int = 5) -> HttpServer:
     """Serve at host:port (port 0: any free one) or unix:path.
 
     Returns:

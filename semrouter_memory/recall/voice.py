@@ -17,6 +17,8 @@ def _sub(pattern: str, replacement: str) -> _Sub:
 _I = r"(?<![\w\[(/.<+-])i(?![\w'’\])/=<+-]|\s*[=<+]|\.\w)"
 
 _ENGLISH: tuple[_Sub, ...] = (
+    # Procedures are written without a subject: "To deploy the service: run ...".
+    _sub(rf"\bhow\s+(?:do|did|can|could|should)\s+(?:{_I}|we\b(?!['’]))", "how to"),
     _sub(rf"\bam\s+{_I}|\b(?:are|am)\s+we\b(?!['’])", "is user"),
     _sub(rf"\bdo\s+(?:{_I}|we\b(?!['’]))", "does user"),
     _sub(rf"\bhave\s+(?:{_I}|we\b(?!['’]))", "has user"),

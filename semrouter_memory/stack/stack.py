@@ -103,7 +103,6 @@ class Stack:
     async def start_envoy(self) -> None:
         self._say("starting Envoy")
         options = self._options
-        path = options.directory / "envoy.yaml"
         ports = EnvoyPorts(
             listener=self.port,
             admin=self.admin_port,
@@ -112,12 +111,7 @@ class Stack:
             llm=options.llm,
             llm_key=options.llm_key,
         )
-        path.write_text(envoy_yaml(SHIPPED / options.chain, ports, options.edit_envoy), encoding="utf-8")
-        # base-id: several Envoys on one machine must not share their hot restart memory; drain-time-s: end at once.
-        command = [find_envoy(), "-c", str(path), "--use-dynamic-base-id", "--drain-time-s", "1", "--concurrency", "2"]
-        await self.envoy.start([*command, "--log-level", "warning"])
-        check = f"http://{LOOPBACK}:{self.admin_port}/ready"
-        await self.envoy.ready(lambda: _answers(check), timeout_seconds=_ENVOY_READY_SECONDS)
+        await launch_envoy(self.envoy, options.directory / "envoy.yaml", options.chain, ports, options.edit_envoy)
 
     def _sidecar_config(self) -> dict[str, Any]:
         options = self._options
@@ -133,6 +127,22 @@ class Stack:
             },
         }
         return _merged(own, options.sidecar_config)
+
+
+async def launch_envoy(
+    process: Process,
+    path: Path,
+    chain: str,
+    ports: EnvoyPorts,
+    edit: Callable[[dict[str, Any]], None] | None = None,
+) -> None:
+    """Write the chain's YAML to `path` and start Envoy on it."""
+    path.write_text(envoy_yaml(SHIPPED / chain, ports, edit), encoding="utf-8")
+    # Several Envoys on one machine must not share their hot restart memory.
+    command = [find_envoy(), "-c", str(path), "--use-dynamic-base-id", "--concurrency", "2", "--log-level", "warning"]
+    await process.start(command)
+    check = f"http://{LOOPBACK}:{ports.admin}/ready"
+    await process.ready(lambda: _answers(check), timeout_seconds=_ENVOY_READY_SECONDS)
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

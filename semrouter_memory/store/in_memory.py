@@ -81,10 +81,11 @@ class InMemoryStore:
                 yield row
 
     def _active(self, scope: Scope, reach: Reach, types: frozenset[MemoryType] | None, now: datetime) -> Iterator[Row]:
+        time = schema.microseconds(now)
         for row in self._within(scope, reach):
-            if row["superseded_at"] == schema.NEVER and row["expires_at"] > schema.microseconds(now):
-                if types is None or row["type"] in types:
-                    yield row
+            active = row["superseded_at"] == schema.NEVER and row["expires_at"] > time
+            if active and (types is None or row["type"] in types):
+                yield row
 
 
 def _cosine(one: Vector, other: Vector) -> float:

@@ -6,6 +6,7 @@ removes and that counts within a process too.
 """
 
 import fcntl
+import importlib
 import os
 import warnings
 from pathlib import Path
@@ -95,9 +96,8 @@ def _processes() -> Any:
         with warnings.catch_warnings():
             # Milvus Lite asks setuptools for its own version, which setuptools deplores.
             warnings.simplefilter("ignore")
-            from milvus_lite.server_manager import server_manager_instance  # noqa: PLC0415 - an extra
+            return importlib.import_module("milvus_lite.server_manager").server_manager_instance
     except ImportError:
         raise ConfigurationError(
             "Milvus Lite is not installed: pip install 'semrouter-memory[lite]', or set memory.milvus.uri to a server"
         ) from None
-    return server_manager_instance

@@ -8,6 +8,7 @@ import asyncio
 import heapq
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -157,7 +158,7 @@ class MilvusStore:
         encoded = [schema.row_from(scope, row, dimension=self._target.dimension) for row in rows]
         unique = list({row["id"]: row for row in encoded}.values())
         for batch in _batches(unique, _BATCH):
-            await self._ask("upsert", lambda store, batch=batch: store.upsert(batch))  # type: ignore[misc]
+            await self._ask("upsert", partial(MilvusConnection.upsert, rows=batch))
 
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
         deleted = 0
@@ -171,7 +172,7 @@ class MilvusStore:
 
     async def _delete_rows(self, rows: Sequence[Row]) -> int:
         for batch in _batches([row["id"] for row in rows], _KEYS_BATCH):
-            await self._ask("delete", lambda store, keys=batch: store.delete(keys))  # type: ignore[misc]
+            await self._ask("delete", partial(MilvusConnection.delete, keys=batch))
         return len(rows)
 
     # -- asking --------------------------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 Isolation rests on three things, none of which trusts the database's expression parser:
 
 * Ids that come from outside (user, project, agent, session, memory) are stored percent-encoded, so all that ever stands
-  inside a literal is ASCII without quotes, backslashes, braces or control characters. JSON escapes alone do not do:
-  Milvus Lite does not undo `\\n` and its like, so such an id would be written under one name and asked for under another.
+  inside a literal is ASCII without quotes, backslashes, braces or control characters. JSON's escapes do not
+  suffice: Milvus Lite does not undo the one for a newline and its like, so a row with such an id could not be found.
 * Every expression begins with the owner.
 * The primary key starts with a digest of the owner: one user cannot overwrite or delete another's row by knowing its id.
 """

@@ -57,6 +57,11 @@ class TelemetryObserver:
         _log.warning("Exchange failed, request passes without memory", exc_info=error)
 
     @_never_raising
+    def setting_ignored(self, name: str) -> None:
+        self.metrics.ignored_settings.labels(name).inc()
+        _log.warning("Route setting ignored: its value does not fit", setting=name)
+
+    @_never_raising
     def recall_finished(self, result: RecallResult) -> None:
         self.metrics.recalls.labels(result.reason.value).inc()
         total_ms = self._count_steps(result)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import grpc
 import grpc.aio
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health  # type: ignore[attr-defined]  # not in its stubs
 
 from semrouter_memory.config import ServerConfig
 from semrouter_memory.errors import ConfigurationError
@@ -20,7 +21,7 @@ class ExtProcServer:
 
     def __init__(self, config: ServerConfig, processor: Processor) -> None:
         self._config = config
-        self._health = health.aio.HealthServicer()
+        self._health = health.HealthServicer()
         self._server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", config.max_message_bytes),

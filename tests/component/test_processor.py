@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from semrouter_memory.config import MemoryConfig, ServerConfig
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.exchange.exchange import ExchangeSettings
-from semrouter_memory.model import AppendOutcome, Appended, Reason, RecallRequest, RecallResult, Turn
+from semrouter_memory.model import Appended, AppendOutcome, Reason, RecallRequest, RecallResult, Turn
 from semrouter_memory.transport import wire
 from semrouter_memory.transport.pb import ext_proc_pb2 as pb
 from semrouter_memory.transport.processor import Processor
@@ -94,14 +94,20 @@ def service() -> Service:
 
 
 def headers(kind: str, **fields: str) -> pb.HttpHeaders:
-    values = {":path": "/v1/chat/completions", ":method": "POST", "x-authz-user-id": "alice"} if kind == "request" else {}
-    values |= {":" + name if name in ("path", "status") else name.replace("_", "-"): text for name, text in fields.items()}
+    values = (
+        {":path": "/v1/chat/completions", ":method": "POST", "x-authz-user-id": "alice"} if kind == "request" else {}
+    )
+    values |= {
+        ":" + name if name in ("path", "status") else name.replace("_", "-"): text for name, text in fields.items()
+    }
     return pb.HttpHeaders(
-        headers=pb.HeaderMap(headers=[pb.HeaderValue(key=key, raw_value=value.encode()) for key, value in values.items()])
+        headers=pb.HeaderMap(
+            headers=[pb.HeaderValue(key=key, raw_value=value.encode()) for key, value in values.items()]
+        )
     )
 
 
-def request_side(*, observing: bool, response_mode: int) -> Iterator[pb.ProcessingRequest]:
+def request_side(*, observing: bool, response_mode: pb.ProtocolConfiguration.BodySendMode) -> Iterator[pb.ProcessingRequest]:
     yield pb.ProcessingRequest(
         request_headers=headers("request"),
         observability_mode=observing,

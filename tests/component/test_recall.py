@@ -37,7 +37,7 @@ BUDGET = "User's budget for the Hawaii trip is $10,000"
 FACTS = (
     BUDGET,
     "User is allergic to peanuts",
-    "User lives in Berlin with two flatmates",
+    "User lives in Berlin",
     "User's name is Alice",
     "User works as a nurse at St Mary hospital",
     "User prefers short answers without bullet points",
@@ -71,7 +71,7 @@ def turn_log(tmp_path: Path) -> Iterator[SqliteTurnLog]:
 
 @pytest.fixture
 async def store(embedder: OnnxEmbedder) -> InMemoryStore:
-    store = InMemoryStore()
+    store = InMemoryStore(dimension=embedder.dimension)
     vectors = await embedder.embed_passages(FACTS)
     await store.upsert(
         ALICE,
@@ -123,7 +123,7 @@ def contents(result: RecallResult) -> list[str]:
         ("What's my budget for the trip?", BUDGET),
         ("How much can I spend in Hawaii?", BUDGET),
         ("Am I allergic to anything?", "User is allergic to peanuts"),
-        ("Where do I live?", "User lives in Berlin with two flatmates"),
+        ("Where do I live?", "User lives in Berlin"),
         ("What's my name?", "User's name is Alice"),
         ("How do I deploy payment-service?", "To deploy payment-service: run npm build, then docker push"),
     ],

@@ -97,7 +97,10 @@ def test_a_body_passes_unchanged_when_nothing_is_found(data: bytes, mode: BodyMo
     if mode is BodyMode.BUFFERED:
         assert step(subject, RequestBody(data, end_of_stream=True), "") == Continue()
         return
-    replies = [step(subject, RequestBody(part, end_of_stream=end), "") for part, end in ((data[:cut], False), (data[cut:], True))]
+    replies = [
+        step(subject, RequestBody(part, end_of_stream=end), "")
+        for part, end in ((data[:cut], False), (data[cut:], True))
+    ]
     sent = b"".join(reply.body for reply in replies if isinstance(reply, StreamBody))
     assert sent == data
     assert isinstance(replies[-1], StreamBody)

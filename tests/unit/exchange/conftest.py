@@ -66,4 +66,6 @@ def response_headers(status: str = "200", kind: str = "application/json", *extra
 
 def answer(text: str, **fields: Any) -> ResponseBody:
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-    return ResponseBody(orjson.dumps({"id": "chatcmpl-1", "model": "m", "choices": [choice], **fields}), end_of_stream=True)
+    return ResponseBody(
+        orjson.dumps({"id": "chatcmpl-1", "model": "m", "choices": [choice], **fields}), end_of_stream=True
+    )

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -164,12 +164,11 @@ class House:
 def house() -> House:
     calls: list[str] = []
     store, log = Store(calls), Log(calls)
-    turn_log: TurnLog = log  # type: ignore[assignment] - only the part that deletions touch
     service = MemoryService(
         reader=store,
         writer=store,
         embedder=HashedEmbedder(),
-        turn_log=turn_log,
+        turn_log=cast(TurnLog, log),
         locks=Locks(calls),
         clock=SteppingClock(),
         new_id=iter(f"mem_{number}" for number in range(1, 1000)).__next__,

@@ -104,6 +104,7 @@ def test_a_memory_beyond_the_budget_makes_room_for_a_smaller_one(make_hit: MakeH
     hits = [make_hit("aaaa", 0.9), make_hit("bbbbbbbb", 0.8), make_hit("cc", 0.7)]
 
     assert chosen(hits, cost=lambda hit: len(hit.memory.content), budget=6) == ["aaaa", "cc"]
+    assert chosen(hits, cost=lambda hit: len(hit.memory.content), budget=5) == ["aaaa"]
 
 
 def test_nothing_below_the_cut_is_looked_at(make_hit: MakeHit) -> None:

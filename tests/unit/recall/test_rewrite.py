@@ -64,7 +64,7 @@ def test_one_line_about_the_conversation_is_usable(answer: str, text: str) -> No
         "",
         "  \n ",
         "<think>Hawaii Hawaii Hawaii",
-        "Here is the query:\nmy Hawaii budget",
+        "my Hawaii budget\nThat is what they mean.",
         "I'm sorry, I cannot help with your Hawaii vacation.",
         "抱歉，Hawaii",
         "The weather in Paris is lovely",

@@ -57,6 +57,7 @@ def test_only_the_latest_part_of_a_huge_request_is_read(monkeypatch: pytest.Monk
     monkeypatch.setattr(visible, "MAX_SCANNED_CHARS", 100)
 
     assert not VisibleTexts([BUDGET, "x" * 100]).contain(BUDGET)
+    assert not VisibleTexts([f"{BUDGET} {'x' * 100}"]).contain(BUDGET)
     assert VisibleTexts([BUDGET, "x" * 50]).contain(BUDGET)
 
 

@@ -21,6 +21,8 @@ from semrouter_memory.recall.voice import in_memory_voice, is_personal
         ("which of these is mine?", "which of these is user's?"),
         ("our flat, we rent it, it suits us", "user's flat, user rent it, it suits user"),
         ("Do we have a car?", "does user have a car?"),
+        ("How do I deploy my service?", "how to deploy user's service?"),
+        ("how should we deploy", "how to deploy"),
         ("MY BUDGET", "user's BUDGET"),
         ("我的预算是多少？", "用户的预算是多少？"),
         ("我们家在哪", "用户家在哪"),

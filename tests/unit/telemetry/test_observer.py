@@ -95,6 +95,13 @@ def test_bypassed_and_failed_exchanges(observer: Observer, metrics: Metrics) -> 
     assert value(metrics, "exchanges_failed_total", error="ValueError") == 1
 
 
+def test_a_route_setting_without_effect_is_a_warning(observer: Observer, metrics: Metrics) -> None:
+    with capture_logs() as lines:
+        observer.setting_ignored("x-memory-limit")
+    assert (lines[0]["log_level"], lines[0]["setting"]) == ("warning", "x-memory-limit")
+    assert value(metrics, "ignored_settings_total", setting="x-memory-limit") == 1
+
+
 @pytest.mark.parametrize("outcome", list(AppendOutcome))
 def test_turns_are_counted_by_outcome(observer: Observer, metrics: Metrics, outcome: AppendOutcome) -> None:
     observer.turn_appended(Appended(outcome, "ses_1", "turn_1"))
@@ -109,25 +116,24 @@ def test_dropped_turns_are_a_warning(observer: Observer, metrics: Metrics) -> No
 
 
 @pytest.mark.parametrize(
-    ("report", "level", "event", "outcome"),
+    ("report", "logged", "outcome"),
     [
         (
             replace(REPORT, actions={ReconcileAction.ADD: 2, ReconcileAction.UPDATE: 1, ReconcileAction.SKIP: 4}),
-            "info",
-            "Memory: Stored 3 facts",
+            ("info", "Memory: Stored 3 facts"),
             "stored",
         ),
-        (replace(REPORT, actions={ReconcileAction.SKIP: 4}), "debug", "Nothing to store", "empty"),
-        (replace(REPORT, failure="timeout", dead_lettered=3), "warning", "Extraction failed", "failed"),
-        (replace(REPORT, failure="parse"), "warning", "Extraction parse failed", "failed"),
+        (replace(REPORT, actions={ReconcileAction.SKIP: 4}), ("debug", "Nothing to store"), "empty"),
+        (replace(REPORT, failure="timeout", dead_lettered=3), ("warning", "Extraction failed"), "failed"),
+        (replace(REPORT, failure="parse"), ("warning", "Extraction parse failed"), "failed"),
     ],
 )
 def test_how_an_extraction_is_reported(
-    observer: Observer, metrics: Metrics, report: ExtractionReport, level: str, event: str, outcome: str
+    observer: Observer, metrics: Metrics, report: ExtractionReport, logged: tuple[str, str], outcome: str
 ) -> None:
     with capture_logs() as lines:
         observer.extraction_finished(report)
-    assert [(line["log_level"], line["event"]) for line in lines] == [(level, event)]
+    assert [(line["log_level"], line["event"]) for line in lines] == [logged]
     assert value(metrics, "extractions_total", extractor="rules", outcome=outcome) == 1
     assert value(metrics, "extracted_turns_total", extractor="rules") == 3
     assert value(metrics, "dead_letters_total") == report.dead_lettered

@@ -12,6 +12,7 @@ from envoy_data_plane.envoy.service.ext_proc.v3 import (
     ProcessingRequest,
     ProcessingResponse,
     ProtocolConfiguration,
+    StreamedBodyResponse,
 )
 from envoy_data_plane.google.protobuf import Struct
 
@@ -57,7 +58,9 @@ def test_request_headers() -> None:
                 request_body_mode=ProcessingModeBodySendMode.BUFFERED,
                 response_body_mode=ProcessingModeBodySendMode.FULL_DUPLEX_STREAMED,
             ),
-            metadata_context=Metadata(filter_metadata={"ns": Struct.from_dict({"payload": {"sub": "alice", "n": 1.0}})}),
+            metadata_context=Metadata(
+                filter_metadata={"ns": Struct.from_dict({"payload": {"sub": "alice", "n": 1.0}})}
+            ),
         )
     )
     assert isinstance(event, RequestHeaders)
@@ -141,10 +144,19 @@ def test_a_body_can_only_answer_a_body(kind: str) -> None:
 def test_a_streamed_body_is_sent_in_pieces(size: int, pieces: int) -> None:
     data = bytes(index % 251 for index in range(size))
     replies = wire.replies_to(message(response_body=HttpBody()), StreamBody(data, end_of_stream=True))
-    bodies = [read(reply).response_body for reply in replies]
-    streamed = [body.response.body_mutation.streamed_response for body in bodies]  # type: ignore[union-attr]
+    streamed = [streamed_piece(reply) for reply in replies]
     assert b"".join(piece.body for piece in streamed) == data
     assert [piece.end_of_stream for piece in streamed] == [False] * (pieces - 1) + [True]
+
+
+def streamed_piece(reply: bytes) -> StreamedBodyResponse:
+    body = read(reply).response_body
+    assert body is not None
+    assert body.response is not None
+    assert body.response.body_mutation is not None
+    piece = body.response.body_mutation.streamed_response
+    assert piece is not None
+    return piece
 
 
 def test_a_streamed_body_before_trailers_comes_first() -> None:

@@ -1,0 +1,63 @@
+"""A fast LLM server for measuring: canned answers, and streams whose tokens carry the time at which they were sent.
+
+Run as a process of its own (`python -m semrouter_memory.bench.upstream PORT`), so that it shares no event loop with what
+is measured.
+"""
+
+import asyncio
+import re
+import sys
+import time
+
+import uvloop
+
+TOKENS = 40
+TOKEN_PAUSE_SECONDS = 0.005
+
+_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+_ANSWER = (
+    b'{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":'
+    b'{"role":"assistant","content":"Fine."},"finish_reason":"stop"}]}'
+)
+_WHOLE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(_ANSWER), _ANSWER)
+_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+_TOKEN = b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"%d "}}]}\n\n'
+
+
+async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = _LENGTH.search(head)
+            body = await reader.readexactly(int(length[1])) if length else b""
+            if b'"stream":true' in body:
+                await _stream(writer)
+            else:
+                writer.write(_WHOLE)
+            await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()
+
+
+async def _stream(writer: asyncio.StreamWriter) -> None:
+    writer.write(_STREAM)
+    for _ in range(TOKENS):
+        # The monotonic clock is the machine's: the reader, another process, subtracts it from its own.
+        _write_chunk(writer, _TOKEN % time.monotonic_ns())
+        await writer.drain()
+        await asyncio.sleep(TOKEN_PAUSE_SECONDS)
+    _write_chunk(writer, b"data: [DONE]\n\n")
+    writer.write(b"0\r\n\r\n")
+
+
+def _write_chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
+    writer.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+
+async def _main(port: int) -> None:
+    server = await asyncio.start_server(_serve, "127.0.0.1", port)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    uvloop.run(_main(int(sys.argv[1])))

@@ -1,0 +1,638 @@
+"""The management API as its users and operators meet it: real HTTP over the service and a real turn log.
+
+`house` runs both ports; the store can be made to fail.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+import structlog
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as AsgiScope
+
+from semrouter_memory.config import IdentityConfig, ManagementConfig, TelemetryConfig
+from semrouter_memory.embedding.hashed import HashedEmbedder
+from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.manage.http import create_user_api
+from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
+from semrouter_memory.manage.server import serve_http
+from semrouter_memory.manage.service import MemoryService
+from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, SessionHints, Turn
+from semrouter_memory.retain.redact import redact
+from semrouter_memory.sessions.locks import InProcessOwnerLocks
+from semrouter_memory.sessions.sqlite import SqliteTurnLog
+from semrouter_memory.store.in_memory import InMemoryStore
+from semrouter_memory.telemetry import logs
+from semrouter_memory.telemetry.metrics import Metrics
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+TOKEN = "operator-token"
+HOSTILE_IDS = ['alice" or owner != "', "x' OR '1'='1", "user:alice", "alice\\", "ålice", "%61lice", "*"]
+
+
+class SystemClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+class FailingStore(InMemoryStore):
+    """The in-memory store, with calls that can be made to fail as an outage does."""
+
+    failing: frozenset[str] = frozenset()
+
+    async def get(self, scope: Scope, memory_id: str) -> Memory | None:
+        self._fail("get")
+        return await super().get(scope, memory_id)
+
+    async def search(self, *args: Any, **options: Any) -> Any:
+        self._fail("search")
+        return await super().search(*args, **options)
+
+    async def page(self, *args: Any, **options: Any) -> Any:
+        self._fail("page")
+        return await super().page(*args, **options)
+
+    async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
+        self._fail("upsert")
+        await super().upsert(scope, rows)
+
+    async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
+        self._fail("delete")
+        return await super().delete(scope, memory_ids)
+
+    async def delete_all(self, scope: Scope, reach: Reach) -> int:
+        self._fail("delete_all")
+        return await super().delete_all(scope, reach)
+
+    def _fail(self, call: str) -> None:
+        if call in self.failing:
+            raise StoreUnavailableError("away")
+
+
+@dataclass
+class House:
+    store: FailingStore
+    log: SqliteTurnLog
+    embedder: HashedEmbedder
+    url: str
+    operator_url: str
+    ready: dict[str, bool]
+
+    def user(self, name: str | None) -> httpx.AsyncClient:
+        headers = [] if name is None else [(b"x-authz-user-id", name.encode())]
+        return httpx.AsyncClient(base_url=self.url, headers=headers, trust_env=False)
+
+    def operator(self, token: str | None = TOKEN) -> httpx.AsyncClient:
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        return httpx.AsyncClient(base_url=self.operator_url, headers=headers, trust_env=False)
+
+    async def remember(self, user: str, content: str, *, project: str = "", **changes: Any) -> Memory:
+        """Put a memory into the store as the background does."""
+        now = datetime.now(UTC)
+        memory = Memory(
+            id=f"mem_{uuid.uuid4().hex}",
+            scope=Scope(user, project),
+            type=MemoryType.SEMANTIC,
+            content=content,
+            source="conversation",
+            observed_at=now,
+            created_at=now,
+            updated_at=now,
+        )
+        memory = replace(memory, **changes)
+        vector = (await self.embedder.embed_passages([content]))[0]
+        await self.store.upsert(memory.scope, [EmbeddedMemory(memory, vector)])
+        return memory
+
+
+class Switch:
+    """An application that can be exchanged behind a running server."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
+
+
+@dataclass
+class Port:
+    switch: Switch
+    url: str
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def ports() -> AsyncIterator[list[Port]]:
+    """The users' and the operator's; started once, because stopping takes its time."""
+    switches = [Switch(), Switch()]
+    servers = [await serve_http(switch, "127.0.0.1:0") for switch in switches]
+    yield [Port(switch, f"http://127.0.0.1:{server.port}") for switch, server in zip(switches, servers, strict=True)]
+    await asyncio.gather(*(server.stop() for server in servers))
+
+
+@pytest.fixture
+def house(ports: list[Port], tmp_path: Path) -> Iterator[House]:
+    users, operators = ports
+    embedder = HashedEmbedder()
+    store = FailingStore(dimension=embedder.dimension)
+    log = SqliteTurnLog(tmp_path / "turns.db", clock=SystemClock())
+    config, identity = ManagementConfig(max_content_chars=200, max_body_bytes=4096), IdentityConfig()
+    service = MemoryService(
+        reader=store,
+        writer=store,
+        embedder=embedder,
+        turn_log=log,
+        locks=InProcessOwnerLocks(),
+        clock=SystemClock(),
+        new_id=lambda: f"mem_{uuid.uuid4().hex}",
+        redact=redact,
+        content_hash=log.content_hash,
+        config=config,
+    )
+    ready = {"model": True, "store": True}
+    users.switch.app = create_user_api(service, identity=identity, config=config)
+    operators.switch.app = create_operator_api(
+        service,
+        identity=identity,
+        config=config,
+        token=TOKEN,
+        readiness=lambda: Readiness(model_loaded=ready["model"], store_available=ready["store"]),
+        metrics=lambda: Exposition(*Metrics().exposition()),
+    )
+    yield House(store, log, embedder, users.url, operators.url, ready)
+    log.close()
+
+
+def error_of(response: httpx.Response) -> dict[str, Any]:
+    """The error, which has the one shape that errors have."""
+    body = response.json()
+    assert list(body) == ["error"]
+    assert set(body["error"]) == {"message", "type", "param", "code"}
+    error: dict[str, Any] = body["error"]
+    return error
+
+
+# -- what users do -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_memory_from_its_beginning_to_its_end(house: House) -> None:
+    async with house.user("alice") as alice:
+        body = {"content": "User likes green tea", "type": "procedural", "metadata": {"origin": "crm"}}
+        stored = await alice.post("/v1/memory", json=body)
+        assert stored.status_code == 201
+        memory = stored.json()
+        assert memory["user_id"] == "alice"
+        assert memory["source"] == "api"
+        one = f"/v1/memory/{memory['id']}"
+        assert (await alice.get(one)).json() == memory
+
+        changed = (await alice.patch(one, json={"content": "User likes black tea", "importance": 0.9})).json()
+        assert changed["content"] == "User likes black tea"
+        assert (changed["created_at"], changed["metadata"]) == (memory["created_at"], {"origin": "crm"})
+        assert changed["observed_at"] == changed["updated_at"] > memory["updated_at"]
+        found = (await alice.post("/v1/memory/search", json={"query": "black tea", "threshold": 0.3})).json()
+        assert [hit["id"] for hit in found["data"]] == [memory["id"]]
+        assert found["data"][0]["similarity"] == pytest.approx(found["data"][0]["relevance"])
+
+        deleted = await alice.delete(one)
+        assert deleted.json() == {"id": memory["id"], "object": "memory.deleted", "deleted": True}
+        for again in (await alice.get(one), await alice.patch(one, json={"importance": 1}), await alice.delete(one)):
+            assert (again.status_code, error_of(again)["code"]) == (404, "memory_not_found")
+
+
+async def test_listing_by_page_type_and_project(house: House) -> None:
+    for number in range(5):
+        await house.remember("alice", f"fact {number}", created_at=datetime(2026, 1, 1 + number, tzinfo=UTC))
+    await house.remember("alice", "how to deploy", type=MemoryType.PROCEDURAL)
+    await house.remember("alice", "in a project", project="trip", type=MemoryType.EPISODIC)
+    async with house.user("alice") as alice:
+
+        async def contents(**query: Any) -> list[str]:
+            response = await alice.get("/v1/memory", params=query)
+            return [memory["content"] for memory in response.json()["data"]]
+
+        assert await contents(type="procedural") == ["how to deploy"]
+        assert sorted(await contents(type=["procedural", "episodic"])) == ["how to deploy", "in a project"]
+        assert await contents(project_id="trip") == ["in a project"]
+        assert len(await contents(project_id="")) == 6
+        assert len(await contents()) == 7
+        seen, cursor = [], ""
+        while True:
+            page = (await alice.get("/v1/memory", params={"limit": 2, "type": "semantic", "cursor": cursor})).json()
+            seen += [memory["content"] for memory in page["data"]]
+            if (cursor := page["next_cursor"]) is None:
+                break
+        assert seen == [f"fact {number}" for number in reversed(range(5))]
+        assert error_of(await alice.get("/v1/memory", params={"cursor": "made up"}))["code"] == "invalid_value"
+
+
+async def test_searching_by_type_and_project(house: House) -> None:
+    await house.remember("alice", "tea one")
+    await house.remember("alice", "tea two", type=MemoryType.EPISODIC)
+    await house.remember("alice", "tea three", project="trip")
+    async with house.user("alice") as alice:
+
+        async def found(**body: Any) -> set[str]:
+            response = await alice.post("/v1/memory/search", json={"query": "tea", **body})
+            return {hit["content"] for hit in response.json()["data"]}
+
+        assert await found() == {"tea one", "tea two", "tea three"}
+        assert await found(types=["episodic"]) == {"tea two"}
+        assert await found(project_id="trip") == {"tea three"}
+        assert await found(project_id="") == {"tea one", "tea two"}
+        assert len(await found(limit=1)) == 1
+        assert await found(threshold=1.0) == set()
+
+
+async def test_an_export_is_json_by_line(house: House) -> None:
+    await house.remember("alice", "first\nline")
+    await house.remember("bob", "not alice's")
+    async with house.user("alice") as alice:
+        response = await alice.get("/v1/memory/export")
+        assert response.headers["content-type"] == "application/x-ndjson"
+        assert [httpx.Response(200, content=line).json()["content"] for line in response.iter_lines()] == [
+            "first\nline"
+        ]
+        house.store.failing = frozenset({"page"})
+        assert (await alice.get("/v1/memory/export")).status_code == 503
+
+
+# -- isolation ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("intruder", ["bob", *HOSTILE_IDS])
+async def test_another_user_reaches_nothing(house: House, intruder: str) -> None:
+    memory = await house.remember("alice", "User's budget is $10,000")
+    async with house.user(intruder) as bob:
+        one = f"/v1/memory/{memory.id}"
+        for answer in (
+            await bob.get(one),
+            await bob.patch(one, json={"content": "mine"}),
+            await bob.delete(one),
+            await bob.delete("/v1/memory", params={"user_id": "alice"}),
+        ):
+            assert answer.status_code == 404
+        assert (await bob.get("/v1/memory")).json()["data"] == []
+        assert (await bob.post("/v1/memory/search", json={"query": "budget"})).json()["data"] == []
+        deleted = await bob.delete("/v1/memory", params={"user_id": intruder})
+        assert deleted.json()["deleted"] == 0
+    async with house.user("alice") as alice:
+        assert (await alice.get(one)).status_code == 200
+
+
+async def test_nobody_is_nobody(house: House) -> None:
+    await house.remember("alice", "User's budget is $10,000")
+    for name in (None, "", "x" * 257):
+        async with house.user(name) as nobody:
+            for answer in (
+                await nobody.get("/v1/memory"),
+                await nobody.get("/v1/memory/some"),
+                await nobody.post("/v1/memory", json={"content": "x"}),
+                await nobody.post("/v1/memory/search", json={"query": "x"}),
+                await nobody.patch("/v1/memory/some", json={"content": "x"}),
+                await nobody.delete("/v1/memory/some"),
+                await nobody.delete("/v1/memory", params={"user_id": "alice"}),
+                await nobody.get("/v1/memory/export"),
+            ):
+                assert answer.status_code == 401
+                assert error_of(answer)["type"] == "invalid_request_error"
+
+
+async def test_two_identities_are_none(house: House) -> None:
+    headers = [("x-authz-user-id", "alice"), ("x-authz-user-id", "bob")]
+    async with house.user(None) as client:
+        answer = await client.get("/v1/memory", headers=headers)
+    assert (answer.status_code, error_of(answer)["code"]) == (401, "bad_identity")
+
+
+# -- deletion ----------------------------------------------------------------------------------------------------------
+
+
+async def test_deleting_by_user_and_by_project(house: House) -> None:
+    """The three forms of DELETE; each reaches what it names and nothing else."""
+    single = await house.remember("alice", "one")
+    for project in ("trip", "trip", "work", ""):
+        await house.remember("alice", "more", project=project)
+    await house.remember("bob", "bob's", project="trip")
+    async with house.user("alice") as alice, house.user("bob") as bob:
+
+        async def left() -> list[str]:
+            return sorted(memory["project_id"] for memory in (await alice.get("/v1/memory")).json()["data"])
+
+        await alice.delete(f"/v1/memory/{single.id}")
+        assert await left() == ["", "trip", "trip", "work"]
+        answer = await alice.delete("/v1/memory", params={"user_id": "alice", "project_id": "trip"})
+        expected = {"object": "memory.deleted", "user_id": "alice", "project_id": "trip", "deleted": 2}
+        assert answer.json() == expected
+        assert await left() == ["", "work"]
+        answer = await alice.delete("/v1/memory", params={"user_id": "alice"})
+        assert answer.json() == {**expected, "project_id": None}
+        assert await left() == []
+        assert len((await bob.get("/v1/memory")).json()["data"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ("", "user_id"),
+        ("?user_id=", "user_id"),
+        ("?project_id=trip", "user_id"),
+        ("?user_id=alice&project_id=", "project_id"),
+        ("?user_id=alice&projectid=trip", "projectid"),
+        ("?user_id=alice&project_id=a&project_id=b", "project_id"),
+        ("?user_id=alice&user_id=alice", "user_id"),
+    ],
+)
+async def test_a_vague_deletion_deletes_nothing(house: House, query: str, param: str) -> None:
+    memory = await house.remember("alice", "one", project="trip")
+    async with house.user("alice") as alice:
+        answer = await alice.delete(f"/v1/memory{query}")
+        assert (answer.status_code, error_of(answer)["param"]) == (400, param)
+        assert (await alice.get(f"/v1/memory/{memory.id}")).status_code == 200
+
+
+async def test_a_deleted_memory_is_gone_for_every_search_that_begins_later(house: House) -> None:
+    """Under concurrent searches, and with rows that the store still shows because deleting them is late."""
+    memories = [await house.remember("alice", f"tea number {number}") for number in range(20)]
+    gone: set[str] = set()
+    stop = asyncio.Event()
+
+    async def searching() -> int:
+        rounds = 0
+        async with house.user("alice") as alice:
+            while not stop.is_set():
+                before = set(gone)
+                hits = (await alice.post("/v1/memory/search", json={"query": "tea number", "limit": 50})).json()["data"]
+                assert not before & {hit["id"] for hit in hits}
+                rounds += 1
+        return rounds
+
+    searches = [asyncio.create_task(searching()) for _ in range(4)]
+    async with house.user("alice") as alice:
+        for number, memory in enumerate(memories):
+            house.store.failing = frozenset({"delete"} if number % 2 else ())
+            answer = await alice.delete(f"/v1/memory/{memory.id}")
+            assert answer.status_code == (503 if number % 2 else 200)
+            gone.add(memory.id)
+        stop.set()
+        assert sum(await asyncio.gather(*searches)) > 20
+        assert (await alice.get("/v1/memory")).json()["data"] == []
+
+
+async def test_the_turns_a_memory_came_from_go_with_it(house: House) -> None:
+    """So that an extraction that is still waiting cannot bring it back; nor may the same words, said before."""
+    said_at = datetime.now(UTC) - timedelta(seconds=1)
+    turn = Turn(
+        scope=Scope("alice"),
+        hints=SessionHints(explicit="s1"),
+        user_texts=("My budget is $10,000",),
+        assistant_text="Noted.",
+        observed_at=said_at,
+        request_id="r1",
+    )
+    appended = house.log.append(turn, remember=False)
+    memory = await house.remember("alice", "User's budget is $10,000", metadata={"turn_ids": [appended.turn_id]})
+    assert (await house.log.totals()).waiting == 1
+    async with house.user("alice") as alice:
+        await alice.delete(f"/v1/memory/{memory.id}")
+    totals = await house.log.totals()
+    assert (totals.waiting, totals.deleted) == (0, 1)
+    deleted = house.log.tombstones(Scope("alice"))
+    assert deleted.forbids(Scope("alice"), "user's budget is  $10,000.", said_at)
+    assert not deleted.forbids(Scope("alice"), "User's budget is $10,000", datetime.now(UTC))
+
+
+async def test_waiting_turns_go_when_everything_goes(house: House) -> None:
+    turn = Turn(
+        scope=Scope("alice"),
+        hints=SessionHints(explicit="s1"),
+        user_texts=("My budget is $10,000",),
+        assistant_text="Noted.",
+        observed_at=datetime.now(UTC),
+        request_id="r1",
+    )
+    house.log.append(turn, remember=False)
+    async with house.user("alice") as alice:
+        await alice.delete("/v1/memory", params={"user_id": "alice"})
+    assert (await house.log.totals()).waiting == 0
+
+
+async def test_a_deletion_without_the_store_says_so_hides_at_once_and_can_be_repeated(house: House) -> None:
+    memory = await house.remember("alice", "User's budget is $10,000")
+    one = f"/v1/memory/{memory.id}"
+    async with house.user("alice") as alice:
+        for failing, path in (("delete", one), ("delete_all", "/v1/memory?user_id=alice")):
+            house.store.failing = frozenset({failing})
+            answer = await alice.delete(path)
+            assert (answer.status_code, error_of(answer)["code"]) == (503, "deletion_unfinished")
+            assert answer.headers["retry-after"] == "5"
+            assert (await alice.get(one)).status_code == 404
+            assert (await alice.get("/v1/memory")).json()["data"] == []
+        house.store.failing = frozenset()
+        assert (await alice.delete(one)).status_code == 200
+        assert await house.store.get(Scope("alice"), memory.id) is None
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/v1/memories", 404, "not_found"),
+        ("GET", "/", 404, "not_found"),
+        ("GET", "/v1/memory/", 404, "not_found"),
+        ("PUT", "/v1/memory", 405, "method_not_allowed"),
+        ("POST", "/v1/memory/some", 405, "method_not_allowed"),
+        ("GET", "/v1/memory?limit=0", 400, "invalid_value"),
+        ("GET", "/v1/memory?limit=201", 400, "invalid_value"),
+        ("GET", "/v1/memory?type=wish", 400, "invalid_value"),
+        ("GET", "/v1/memory?what=ever", 400, "invalid_value"),
+        ("GET", f"/v1/memory?project_id={'x' * 257}", 400, "invalid_value"),
+        ("GET", "/v1/memory/a%00b", 404, "memory_not_found"),
+        ("GET", f"/v1/memory/{'x' * 5000}", 404, "memory_not_found"),
+        ("GET", "/v1/memory/..%2f..", 404, "not_found"),
+    ],
+)
+async def test_requests_that_lead_nowhere(house: House, method: str, path: str, status: int, code: str) -> None:
+    async with house.user("alice") as alice:
+        answer = await alice.request(method, path)
+    assert (answer.status_code, error_of(answer)["code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "param"),
+    [
+        (b"", 400, "invalid_json", None),
+        (b"{", 400, "invalid_json", None),
+        (b"[]", 400, "invalid_json", None),
+        (b"\xff\xfe", 400, "invalid_json", None),
+        (b"[" * 2000, 400, "bad_request", None),
+        (b"{}", 400, "invalid_value", "content"),
+        (b'{"content": "x", "id": "mem_1"}', 400, "invalid_value", "id"),
+        (b'{"content": "x", "project_id": "a\\nb"}', 400, "invalid_value", "project_id"),
+        (b'{"content": "\\ud800"}', 400, "invalid_value", "content"),
+        (b'{"content": "x", "importance": NaN}', 400, "invalid_value", "importance"),
+        (b'{"content": "x", "metadata": {"a": NaN}}', 400, "invalid_value", "metadata"),
+        (b'{"content": "x", "metadata": {"a": "\\ud800"}}', 400, "invalid_value", "metadata"),
+        (b'{"content": "my card is 4111 1111 1111 1111"}', 400, "invalid_value", "content"),
+        (b'{"content": "%s"}' % (b"x" * 201), 400, "invalid_value", "content"),
+        (b'{"content": "%s"}' % (b"x" * 4096), 413, "request_too_large", None),
+    ],
+)
+async def test_bodies_that_are_not_stored(house: House, body: bytes, status: int, code: str, param: str | None) -> None:
+    async with house.user("alice") as alice:
+        answer = await alice.post("/v1/memory", content=body, headers={"content-type": "application/json"})
+        error = error_of(answer)
+        assert (answer.status_code, error["code"], error["param"]) == (status, code, param)
+        assert (await alice.get("/v1/memory")).json()["data"] == []
+
+
+async def test_an_update_must_change_something(house: House) -> None:
+    memory = await house.remember("alice", "one")
+    async with house.user("alice") as alice:
+        assert (await alice.patch(f"/v1/memory/{memory.id}", json={})).status_code == 400
+        assert (await alice.patch(f"/v1/memory/{memory.id}", json={"project_id": "a\nb"})).status_code == 400
+
+
+async def test_a_store_that_is_away_is_503(house: House) -> None:
+    house.store.failing = frozenset({"get", "page", "search", "upsert"})
+    async with house.user("alice") as alice:
+        for answer in (
+            await alice.get("/v1/memory"),
+            await alice.get("/v1/memory/some"),
+            await alice.post("/v1/memory", json={"content": "x"}),
+            await alice.post("/v1/memory/search", json={"query": "x"}),
+        ):
+            assert (answer.status_code, error_of(answer)["code"]) == (503, "store_unavailable")
+
+
+# -- the operator's port -----------------------------------------------------------------------------------------------
+
+
+async def test_an_operator_acts_for_a_user_whom_they_name(house: House) -> None:
+    memory = await house.remember("alice", "User likes tea")
+    async with house.operator() as operator:
+        as_alice, as_bob = {"user_id": "alice"}, {"user_id": "bob"}
+        listed = (await operator.get("/v1/memory", params=as_alice)).json()["data"]
+        assert [row["id"] for row in listed] == [memory.id]
+        assert (await operator.get(f"/v1/memory/{memory.id}", params=as_bob)).status_code == 404
+        stored = await operator.post("/v1/memory", params=as_bob, json={"content": "User likes coffee"})
+        assert stored.json()["user_id"] == "bob"
+        assert (await operator.delete("/v1/memory", params=as_alice)).json()["deleted"] == 1
+        for answer in (
+            await operator.get("/v1/memory"),
+            await operator.get("/v1/memory", headers={"x-authz-user-id": "bob"}),
+            await operator.delete("/v1/memory"),
+        ):
+            assert (answer.status_code, error_of(answer)["param"]) == (400, "user_id")
+
+
+@pytest.mark.parametrize("token", [None, "wrong", f"{TOKEN}x", "ø"])
+async def test_without_the_token_nobody_is_an_operator(house: House, token: str | None) -> None:
+    await house.remember("alice", "User likes tea")
+    async with httpx.AsyncClient(base_url=house.operator_url) as client:
+        headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
+        answer = await client.get("/v1/memory", params={"user_id": "alice"}, headers=headers)
+    assert (answer.status_code, error_of(answer)["code"]) == (401, "bad_operator_token")
+
+
+async def test_the_users_port_knows_no_operator(house: House) -> None:
+    await house.remember("alice", "User likes tea")
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    async with house.user(None) as client:
+        assert (await client.get("/v1/memory?user_id=alice", headers=headers)).status_code in {400, 401}
+        assert (await client.delete("/v1/memory?user_id=alice", headers=headers)).status_code == 401
+        assert (await client.get("/metrics")).status_code == 404
+    async with house.user("bob") as client:
+        assert (await client.get("/v1/memory?user_id=alice", headers=headers)).status_code == 400
+
+
+async def test_health_needs_no_token_and_readiness_needs_the_model_only(house: House) -> None:
+    async with house.operator(token=None) as probe:
+        assert (await probe.get("/healthz")).json() == {"status": "ok"}
+        house.ready["store"] = False
+        answer = await probe.get("/readyz")
+        assert (answer.status_code, answer.json()["store"]) == (200, "unavailable")
+        house.ready["model"] = False
+        answer = await probe.get("/readyz")
+        assert (answer.status_code, answer.json()["status"]) == (503, "not ready")
+        metrics = await probe.get("/metrics")
+        assert metrics.headers["content-type"].startswith("text/plain; version=")
+        assert "semrouter_memory_build_info" in metrics.text
+
+
+# -- the rest ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_description_is_true_to_the_routes(house: House) -> None:
+    async with house.user(None) as client:
+        described = (await client.get("/v1/memory/openapi.json")).json()
+    operations = {(method, path) for path, methods in described["paths"].items() for method in methods}
+    assert operations == {
+        ("get", "/v1/memory"),
+        ("post", "/v1/memory"),
+        ("delete", "/v1/memory"),
+        ("post", "/v1/memory/search"),
+        ("get", "/v1/memory/export"),
+        ("get", "/v1/memory/{memory_id}"),
+        ("patch", "/v1/memory/{memory_id}"),
+        ("delete", "/v1/memory/{memory_id}"),
+    }
+    for path, method in ((path, method) for method, path in operations):
+        operation = described["paths"][path][method]
+        assert operation["summary"]
+        assert "422" not in operation["responses"]
+        assert operation["responses"]["default"]["content"]["application/json"]["schema"]["$ref"].endswith("ErrorJson")
+
+
+async def test_a_shared_secret_keeps_everybody_else_out(house: House) -> None:
+    service: Any = None
+    app = create_user_api(service, identity=IdentityConfig(), config=ManagementConfig(), shared_secret="s3cret")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        for headers in ([], [("x-memory-secret", "wrong")], [("x-memory-secret", "s3cret")] * 2):
+            answer = await client.get("/v1/memory/openapi.json", headers=headers)
+            assert (answer.status_code, error_of(answer)["code"]) == (401, "unauthenticated_proxy")
+        assert (await client.get("/v1/memory/openapi.json", headers={"x-memory-secret": "s3cret"})).is_success
+
+
+@pytest.fixture
+def log_text() -> Iterator[StringIO]:
+    """Everything that the process logs, at the most talkative level."""
+    root, stream = logging.getLogger(), StringIO()
+    handlers, level = root.handlers[:], root.level
+    logs.configure(TelemetryConfig(log_level="DEBUG"), stream=stream)
+    yield stream
+    root.handlers[:], root.level, logging.raiseExceptions = handlers, level, True
+    structlog.reset_defaults()
+
+
+async def test_no_content_reaches_the_log(log_text: StringIO, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even through an error that nobody expected."""
+    canary = "canary-in-a-coal-mine"
+
+    async def explode(*_: Any, **__: Any) -> None:
+        raise RuntimeError(canary)
+
+    async with house.user("alice") as alice:
+        memory = (await alice.post("/v1/memory", json={"content": canary, "metadata": {"a": canary}})).json()
+        await alice.post("/v1/memory/search", json={"query": canary})
+        await alice.patch(f"/v1/memory/{memory['id']}", json={"content": canary, "wrong": canary})
+        await alice.post("/v1/memory", json={"content": f"password: {canary}"})
+        monkeypatch.setattr(house.store, "upsert", explode)
+        failed = await alice.post("/v1/memory", json={"content": canary})
+        await alice.delete(f"/v1/memory/{memory['id']}")
+    assert (failed.status_code, error_of(failed)["code"]) == (500, "internal_error")
+    assert canary not in failed.text
+    assert "Management request failed" in log_text.getvalue()
+    assert canary not in log_text.getvalue()

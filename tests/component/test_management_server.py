@@ -1,0 +1,93 @@
+"""Where the HTTP ports listen."""
+
+import asyncio
+import signal
+import socket
+import stat
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.manage.server import serve_http
+
+
+def greeting(delay: float = 0) -> FastAPI:
+    app = FastAPI()
+
+    @app.get("/")
+    async def hello() -> str:
+        await asyncio.sleep(delay)
+        return "hello"
+
+    return app
+
+
+async def test_port_0_is_a_free_port_and_told() -> None:
+    server = await serve_http(greeting(), "127.0.0.1:0")
+    async with httpx.AsyncClient(trust_env=False) as client:
+        assert (await client.get(f"http://127.0.0.1:{server.port}/")).json() == "hello"
+    await server.stop()
+    await server.stop()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", server.port or 0))
+
+
+async def test_a_running_request_ends_before_the_server_does() -> None:
+    server = await serve_http(greeting(delay=0.3), "127.0.0.1:0")
+    async with httpx.AsyncClient(trust_env=False) as client:
+        request = asyncio.create_task(client.get(f"http://127.0.0.1:{server.port}/"))
+        await asyncio.sleep(0.1)
+        await server.stop()
+        assert (await request).json() == "hello"
+
+
+async def test_a_unix_socket_is_for_owner_and_group_and_is_removed_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "api.sock"
+    server = await serve_http(greeting(), f"unix:{path}")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
+    async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(path))) as client:
+        assert (await client.get("http://localhost/")).json() == "hello"
+    await server.stop()
+    assert not path.exists()
+
+
+async def test_a_socket_that_a_dead_process_left_behind_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "api.sock"
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(path))
+    server = await serve_http(greeting(), f"unix:{path}")
+    await server.stop()
+
+
+async def test_a_taken_place_is_a_clear_message(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    server = await serve_http(greeting(), f"unix:{tmp_path}/api.sock")
+    other = await serve_http(greeting(), "127.0.0.1:0")
+    places = {
+        f"127.0.0.1:{other.port}": "address already in use",
+        f"unix:{tmp_path}/api.sock": "another process answers there",
+        f"unix:{tmp_path}/file": "a file that is no socket",
+        f"unix:{tmp_path}/missing/api.sock": "no such file",
+        f"unix:{tmp_path}/{'x' * 200}": "too long",
+        "127.0.0.1": "host:port or unix:path",
+        ":8081": "host:port or unix:path",
+        "127.0.0.1:99999": "cannot listen at",
+        "no-such-host.invalid:0": "cannot listen at",
+    }
+    for listen, complaint in places.items():
+        with pytest.raises(ConfigurationError, match=complaint):
+            await serve_http(greeting(), listen)
+    await server.stop()
+    await other.stop()
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+async def test_signals_stay_with_the_process() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    server = await serve_http(greeting(), "127.0.0.1:0")
+    await asyncio.sleep(0.05)
+    assert signal.getsignal(signal.SIGTERM) == before
+    await server.stop()

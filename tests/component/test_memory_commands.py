@@ -1,0 +1,174 @@
+"""`semrouter-memory memory ...` against a running API."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from semrouter_memory.cli.memory import memory_app
+from semrouter_memory.config import IdentityConfig, ManagementConfig
+from semrouter_memory.embedding.hashed import HashedEmbedder
+from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError, UnavailableError
+from semrouter_memory.manage.http import create_user_api
+from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
+from semrouter_memory.manage.server import serve_http
+from semrouter_memory.manage.service import MemoryService
+from semrouter_memory.sessions.locks import InProcessOwnerLocks
+from semrouter_memory.sessions.sqlite import SqliteTurnLog
+from semrouter_memory.store.in_memory import InMemoryStore
+
+Run = Callable[..., Awaitable[Result]]
+
+
+class SystemClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+@pytest.fixture
+async def sidecar(tmp_path: Path) -> AsyncIterator[Path]:
+    """Both ports, on Unix sockets in a directory that also holds the operator's token."""
+    embedder, log = HashedEmbedder(), SqliteTurnLog(tmp_path / "turns.db", clock=SystemClock())
+    store = InMemoryStore(dimension=embedder.dimension)
+    config, identity = ManagementConfig(), IdentityConfig()
+    service = MemoryService(
+        reader=store,
+        writer=store,
+        embedder=embedder,
+        turn_log=log,
+        locks=InProcessOwnerLocks(),
+        clock=SystemClock(),
+        new_id=lambda: f"mem_{uuid.uuid4().hex}",
+        redact=str,
+        content_hash=log.content_hash,
+        config=config,
+    )
+    operator_api = create_operator_api(
+        service,
+        identity=identity,
+        config=config,
+        token="operator-token",
+        readiness=lambda: Readiness(model_loaded=True, store_available=True),
+        metrics=lambda: Exposition(b"", "text/plain"),
+    )
+    (tmp_path / "token").write_text("operator-token\n")
+    users = await serve_http(create_user_api(service, identity=identity, config=config), f"unix:{tmp_path}/api.sock")
+    operators = await serve_http(operator_api, f"unix:{tmp_path}/operator.sock")
+    yield tmp_path
+    await asyncio.gather(users.stop(), operators.stop())
+    log.close()
+
+
+@pytest.fixture
+def run(sidecar: Path) -> Run:
+    async def invoke(*arguments: str, user: str = "alice", input: str | None = None) -> Result:  # noqa: A002
+        connection = ["--url", f"unix:{sidecar}/api.sock", "--user", user]
+        return await asyncio.to_thread(CliRunner().invoke, memory_app, [*arguments, *connection], input=input)
+
+    return invoke
+
+
+async def added(run: Run, content: str, *options: str) -> str:
+    result = await run("add", content, *options)
+    assert result.exit_code == 0, result.output
+    memory_id: str = json.loads(result.output)["id"]
+    return memory_id
+
+
+async def test_a_memory_from_its_beginning_to_its_end(run: Run) -> None:
+    options = ("--type", "procedural", "--project", "work", "--importance", "0.9", "--metadata", '{"a": 1}')
+    memory_id = await added(run, "User deploys with make ship", *options)
+    shown = json.loads((await run("get", memory_id)).output)
+    assert (shown["type"], shown["project_id"], shown["importance"]) == ("procedural", "work", 0.9)
+    assert shown["metadata"] == {"a": 1}
+    assert "make ship" in (await run("search", "deploys make", "--threshold", "0.1")).output
+    assert "make ship" in (await run("list", "--type", "procedural", "--project", "work")).output
+    updated = await run("update", memory_id, "--content", "User deploys with make release")
+    assert json.loads(updated.output)["content"] == "User deploys with make release"
+    assert (await run("forget", memory_id)).exit_code == 0
+    assert isinstance((await run("get", memory_id)).exception, NotFoundError)
+
+
+async def test_lists_and_hits_as_json(run: Run) -> None:
+    for number in range(3):
+        await added(run, f"tea {number}")
+    page = await run("list", "--limit", "2")
+    assert "more: --cursor" in page.output
+    listed = json.loads((await run("list", "--json")).output)
+    assert len(listed["data"]) == 3
+    assert len(json.loads((await run("search", "tea", "--json", "--limit", "2")).output)) == 2
+
+
+async def test_an_export_is_a_line_of_json_for_each(run: Run) -> None:
+    for number in range(3):
+        await added(run, f"tea\n{number}")
+    lines = (await run("export")).output.splitlines()
+    assert sorted(json.loads(line)["content"] for line in lines) == ["tea\n0", "tea\n1", "tea\n2"]
+
+
+async def test_forgetting_everything_asks_first(run: Run) -> None:
+    await added(run, "one", "--project", "trip")
+    await added(run, "two")
+    assert (await run("forget-all", input="n\n")).exit_code == 1
+    assert "forgot 1 memories" in (await run("forget-all", "--project", "trip", input="y\n")).output
+    assert "forgot 1 memories" in (await run("forget-all", "--yes")).output
+
+
+async def test_stored_text_cannot_steer_the_terminal(run: Run) -> None:
+    await added(run, "[red]evil\x1b]0;owned\x07")
+    output = (await run("list")).output
+    assert "\x1b" not in output
+    assert "\x07" not in output
+    assert "[red]evil" in output
+
+
+async def test_the_operators_port_is_asked_with_the_token(run: Run, sidecar: Path) -> None:
+    await added(run, "tea")
+    connection = ["--url", f"unix:{sidecar}/operator.sock", "--operator-token-file", str(sidecar / "token")]
+
+    async def operate(*arguments: str) -> Result:
+        return await asyncio.to_thread(CliRunner().invoke, memory_app, [*arguments, *connection])
+
+    assert "tea" in (await operate("list", "--user", "alice")).output
+    assert "tea" not in (await operate("list", "--user", "bob")).output
+    assert "forgot 1" in (await operate("forget-all", "--yes", "--user", "alice")).output
+    assert isinstance((await operate("list")).exception, InvalidRequestError)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        (["get", "mem_unknown"], NotFoundError, "no such memory"),
+        (["add", " "], InvalidRequestError, "blank"),
+        (["add", "x", "--metadata", "[]"], InvalidRequestError, "JSON object"),
+        (["update", "mem_unknown"], InvalidRequestError, "nothing to change"),
+        (["list", "--user", "x" * 300], MemoryServiceError, "not authenticated"),
+        (["list", "--user", ""], InvalidRequestError, "say whose"),
+        (["list", "--url", "unix:/nowhere.sock"], UnavailableError, "nobody answers at unix:/nowhere.sock"),
+        (["list", "--url", "http://127.0.0.1:1"], UnavailableError, "nobody answers"),
+        (["list", "--url", "127.0.0.1:1"], MemoryServiceError, "cannot ask"),
+    ],
+)
+async def test_what_goes_wrong_is_one_clear_message(
+    sidecar: Path, arguments: list[str], kind: type[Exception], message: str
+) -> None:
+    defaults = {"--url": f"unix:{sidecar}/api.sock", "--user": "alice"}
+    for option, value in defaults.items():
+        if option not in arguments:
+            arguments = [*arguments, option, value]
+    result = await asyncio.to_thread(CliRunner().invoke, memory_app, arguments)
+    assert type(result.exception) is kind
+    assert message in str(result.exception)
+
+
+async def test_forgetting_everything_through_envoy_needs_the_users_name(sidecar: Path) -> None:
+    """The key alone does not say whose memories go."""
+    arguments = ["forget-all", "--yes", "--api-key", "k", "--url", f"unix:{sidecar}/api.sock"]
+    result = await asyncio.to_thread(CliRunner().invoke, memory_app, arguments)
+    assert "--user" in str(result.exception)

@@ -1,0 +1,710 @@
+"""What every turn log promises. An adapter joins by a parameter of `turn_log`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from semrouter_memory.model import (
+    AppendOutcome,
+    Claim,
+    Memory,
+    MemoryType,
+    Message,
+    Reach,
+    Role,
+    Scope,
+    SessionHints,
+    Tombstone,
+    ToolUse,
+    Turn,
+)
+from semrouter_memory.sessions.sqlite import SqliteTurnLog
+
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ALICE = Scope("alice")
+BOB = Scope("bob")
+LEASE = timedelta(seconds=60)
+
+HOSTILE = [
+    pytest.param("'; DROP TABLE turns; --", id="sql"),
+    pytest.param("a\x00b", id="nul"),
+    pytest.param("\ud800", id="surrogate"),
+    pytest.param("%_*?", id="wildcards"),
+    pytest.param("x" * 100_000, id="long"),
+    pytest.param("ünï\u202ecode", id="unicode"),
+]
+
+
+@dataclass
+class SteppedClock:
+    moment: datetime = START
+
+    def now(self) -> datetime:
+        return self.moment
+
+    def step(self, seconds: float) -> datetime:
+        self.moment += timedelta(seconds=seconds)
+        return self.moment
+
+
+@pytest.fixture
+def clock() -> SteppedClock:
+    return SteppedClock()
+
+
+@pytest.fixture(params=["sqlite"])
+def turn_log(clock: SteppedClock, tmp_path: Path) -> Iterator[SqliteTurnLog]:
+    log = SqliteTurnLog(tmp_path / "log" / "turns.db", clock=clock, max_turn_chars=1000)
+    yield log
+    log.close()
+
+
+def a_turn(
+    *texts: str,
+    scope: Scope = ALICE,
+    at: datetime = START,
+    answer: str = "fine",
+    history: str = "",
+    before: str = "",
+    conversation: str = "",
+    session: str = "",
+    transcripts: tuple[str, ...] = (),
+    response: str = "",
+    request: str = "",
+    retry: str = "",
+    tools: tuple[ToolUse, ...] = (),
+    complete: bool = True,
+) -> Turn:
+    return Turn(
+        scope=scope,
+        hints=SessionHints(
+            explicit=session, conversation_id=conversation, previous_response_id=before, history_hash=history
+        ),
+        user_texts=texts,
+        assistant_text=answer if complete else "",
+        observed_at=at,
+        request_id=request,
+        retry_of=retry,
+        response_id=response,
+        model="m",
+        transcript_hashes=transcripts,
+        tools=tools,
+        complete=complete,
+    )
+
+
+def accept(log: SqliteTurnLog, turn: Turn, *, remember: bool = False) -> str:
+    """Append a turn that must be accepted; returns its session."""
+    appended = log.append(turn, remember=remember)
+    assert appended.outcome is AppendOutcome.ACCEPTED
+    return appended.session_id
+
+
+def outcome(log: SqliteTurnLog, turn: Turn) -> AppendOutcome:
+    return log.append(turn, remember=False).outcome
+
+
+async def claimed(log: SqliteTurnLog, session: str, scope: Scope = ALICE, *, context: int = 5) -> Claim:
+    claim = await log.claim(scope, session, lease=LEASE, context=context)
+    assert claim is not None
+    return claim
+
+
+async def texts_waiting(log: SqliteTurnLog) -> list[str]:
+    claims = [await claimed(log, pending.session_id, pending.scope) for pending in await log.pending()]
+    return [turn.user_text for claim in claims for turn in claim.turns]
+
+
+async def assert_balanced(log: SqliteTurnLog) -> None:
+    totals = await log.totals()
+    parts = totals.extracted + totals.empty + totals.dead_lettered + totals.deleted + totals.waiting
+    assert totals.accepted == parts
+
+
+class TestSession:
+    def test_conversations_that_begin_alike_stay_apart(self, turn_log: SqliteTurnLog) -> None:
+        first = accept(turn_log, a_turn("hi", transcripts=("h1",)))
+        second = accept(turn_log, a_turn("hi", transcripts=("h1",)))
+        continued = accept(turn_log, a_turn("I like tea", history="h1", transcripts=("h2",)))
+        other = accept(turn_log, a_turn("I like coffee", history="h1", transcripts=("h3",)))
+        assert first != second
+        assert {continued, other} == {first, second}
+        assert accept(turn_log, a_turn("very much", history="h2")) == continued
+        assert accept(turn_log, a_turn("a lot", history="h3")) == other
+
+    def test_a_transcript_continues_its_session_from_any_choice(self, turn_log: SqliteTurnLog) -> None:
+        session = accept(turn_log, a_turn("hi", transcripts=("h1", "h1b")))
+        assert accept(turn_log, a_turn("more", history="h1b", transcripts=("h2",))) == session
+        assert accept(turn_log, a_turn("and more", history="h2")) == session
+
+    def test_an_answer_from_the_middle_branches_within_the_session(self, turn_log: SqliteTurnLog) -> None:
+        session = accept(turn_log, a_turn("hi", transcripts=("h1",)))
+        accept(turn_log, a_turn("more", history="h1", transcripts=("h2",)))
+        assert accept(turn_log, a_turn("something else", history="h1")) == session
+
+    def test_an_edited_history_begins_a_session(self, turn_log: SqliteTurnLog) -> None:
+        session = accept(turn_log, a_turn("hi", transcripts=("h1",)))
+        assert accept(turn_log, a_turn("more", history="edited")) != session
+
+    @pytest.mark.parametrize("hint", ["session", "conversation"])
+    def test_a_name_is_one_session_per_scope(self, turn_log: SqliteTurnLog, hint: str) -> None:
+        def named(text: str, scope: Scope = ALICE) -> str:
+            return accept(turn_log, replace(a_turn(text, scope=scope), hints=_hints(hint, "my holiday")))
+
+        session = named("a")
+        assert named("b") == session
+        assert len({session, named("c", BOB), named("d", Scope("alice", "work"))}) == 3
+        assert "holiday" not in session
+
+    def test_a_header_and_a_conversation_of_one_name_differ(self, turn_log: SqliteTurnLog) -> None:
+        assert accept(turn_log, a_turn("a", session="x")) != accept(turn_log, a_turn("b", conversation="x"))
+
+    def test_the_first_hint_that_is_set_decides(self, turn_log: SqliteTurnLog) -> None:
+        by_header = accept(turn_log, a_turn("a", session="s", response="r", transcripts=("h",)))
+        by_conversation = accept(turn_log, a_turn("b", conversation="c", before="r", history="h"))
+        assert accept(turn_log, a_turn("c", session="s", conversation="c", before="r", history="h")) == by_header
+        assert by_conversation != by_header
+        assert accept(turn_log, a_turn("d", before="r", history="unknown")) == by_header
+
+    def test_a_chain_is_one_session(self, turn_log: SqliteTurnLog) -> None:
+        session = accept(turn_log, a_turn("a", response="r1"))
+        assert accept(turn_log, a_turn("b", before="r1", response="r2")) == session
+        assert accept(turn_log, a_turn("c", before="r2")) == session
+
+    def test_siblings_of_an_unknown_response_meet(self, turn_log: SqliteTurnLog) -> None:
+        session = accept(turn_log, a_turn("a", before="lost", response="r2"))
+        assert accept(turn_log, a_turn("b", before="lost")) == session
+        assert accept(turn_log, a_turn("c", before="r2")) == session
+        assert accept(turn_log, a_turn("d", before="lost", scope=BOB)) != session
+
+    def test_of_turns_that_share_a_response_id_the_newest_counts(self, turn_log: SqliteTurnLog) -> None:
+        accept(turn_log, a_turn("a", response="r"))
+        newest = accept(turn_log, a_turn("b", response="r"))
+        assert accept(turn_log, a_turn("c", before="r")) == newest
+
+    def test_another_owner_finds_nothing(self, turn_log: SqliteTurnLog) -> None:
+        session = accept(turn_log, a_turn("a", response="r", transcripts=("h",)))
+        assert accept(turn_log, a_turn("b", before="r", scope=BOB)) != session
+        assert accept(turn_log, a_turn("c", history="h", scope=BOB)) != session
+
+    def test_another_project_is_another_session(self, turn_log: SqliteTurnLog) -> None:
+        work = Scope("alice", "work")
+        session = accept(turn_log, a_turn("a", response="r", transcripts=("h",)))
+        in_chain = accept(turn_log, a_turn("b", before="r", scope=work))
+        in_transcript = accept(turn_log, a_turn("c", history="h", scope=work))
+        assert session not in {in_chain, in_transcript}
+
+    @pytest.mark.parametrize("value", HOSTILE)
+    async def test_hostile_values_are_only_values(self, turn_log: SqliteTurnLog, value: str) -> None:
+        scope = Scope(value, value, value)
+        accept(turn_log, a_turn("before", scope=BOB))
+        by_all = a_turn(
+            value,
+            scope=scope,
+            answer=value,
+            history=value,
+            before=value,
+            conversation=value,
+            session=value,
+            transcripts=(value,),
+            response=value,
+            request=value,
+            retry=value,
+            tools=(ToolUse(value, value),),
+        )
+        session = accept(turn_log, by_all)
+        assert outcome(turn_log, by_all) is AppendOutcome.DUPLICATE
+        pending = [item for item in await turn_log.pending() if item.session_id == session]
+        assert [item.scope for item in pending] == [scope]
+        claim = await claimed(turn_log, session, scope)
+        assert len(claim.turns) == 1
+        assert claim.turns[0].scope == scope
+        await turn_log.bury(
+            Tombstone(scope=scope, at=START, memory_id=value, content_hash=turn_log.content_hash(value)),
+            turn_ids=[value, claim.turns[0].id],
+        )
+        assert turn_log.tombstones(scope).forbids(scope, value, START)
+        assert await texts_waiting(turn_log) == ["before"]
+        await assert_balanced(turn_log)
+
+    def test_owners_that_differ_in_what_is_no_character_stay_apart(self, turn_log: SqliteTurnLog) -> None:
+        accept(turn_log, a_turn("a", scope=Scope("\ud800"), request="r"))
+        accept(turn_log, a_turn("a", scope=Scope("\ud801"), request="r"))
+        accept(turn_log, a_turn("a", scope=Scope("?"), request="r"))
+
+
+def _hints(hint: str, value: str) -> SessionHints:
+    return SessionHints(explicit=value) if hint == "session" else SessionHints(conversation_id=value)
+
+
+class TestIdempotency:
+    @pytest.mark.parametrize(
+        ("first", "second"),
+        [
+            pytest.param(a_turn("a", request="q"), a_turn("a", request="q", answer="b"), id="request id"),
+            pytest.param(a_turn("a", request="q", retry="k"), a_turn("a", request="p", retry="k"), id="retry key"),
+            pytest.param(a_turn("a", history="h"), a_turn("a", history="h"), id="unknown history"),
+            pytest.param(a_turn("a", before="r"), a_turn("a", before="r"), id="chain"),
+            pytest.param(a_turn("a", session="s"), a_turn("a", session="s"), id="session header"),
+            pytest.param(a_turn("a", conversation="c"), a_turn("a", conversation="c"), id="conversation"),
+            pytest.param(
+                a_turn("a", session="s", history="h", request="q", response="r1"),
+                a_turn("a", session="s", history="h", request="p", response="r2"),
+                id="session header with history, all ids new",
+            ),
+        ],
+    )
+    async def test_the_same_again_is_a_duplicate(self, turn_log: SqliteTurnLog, first: Turn, second: Turn) -> None:
+        # A transcript of which the log knows nothing begins a session each time, unless it is in the log.
+        known = a_turn("0", transcripts=("h",), response="r")
+        accept(turn_log, known)
+        appended = turn_log.append(first, remember=False)
+        again = turn_log.append(second, remember=False)
+        assert again == replace(appended, outcome=AppendOutcome.DUPLICATE)
+        assert (await turn_log.totals()).accepted == 2
+
+    @pytest.mark.parametrize(
+        ("first", "second"),
+        [
+            pytest.param(a_turn("hi"), a_turn("hi"), id="first turns of two conversations"),
+            pytest.param(a_turn("hi", request="1"), a_turn("hi", request="2"), id="the same with request ids"),
+            pytest.param(a_turn("a", request="q"), a_turn("b", request="q"), id="a client's constant request id"),
+            pytest.param(a_turn("a", retry="k"), a_turn("b", retry="k"), id="a client's constant retry key"),
+            pytest.param(a_turn("a", request="q"), a_turn("a", request="q", scope=BOB), id="another owner"),
+            pytest.param(a_turn("a", request="q"), a_turn("a", retry="q"), id="a retry key like a request id"),
+            pytest.param(a_turn("a", "b", request="q"), a_turn("ab", request="q"), id="texts that run together"),
+            pytest.param(a_turn("a", response="r"), a_turn("a", response="r"), id="response id"),
+            pytest.param(
+                a_turn("yes", session="s", history="h1"), a_turn("yes", session="s", history="h2"), id="later: history"
+            ),
+            pytest.param(a_turn("yes", before="r1"), a_turn("yes", before="r2"), id="later: chain"),
+            pytest.param(
+                a_turn("x" * 2000, request="q"), a_turn("x" * 2001, request="q"), id="texts that differ beyond the cut"
+            ),
+        ],
+    )
+    def test_what_is_not_the_same_is_accepted(self, turn_log: SqliteTurnLog, first: Turn, second: Turn) -> None:
+        assert accept(turn_log, first)
+        assert accept(turn_log, second)
+
+    def test_a_statement_can_be_taken_back_and_made_again(self, turn_log: SqliteTurnLog) -> None:
+        """Without a history only the repetition of the newest turn is taken for a retry."""
+        for text in ("My budget is $10", "My budget is $12", "My budget is $10"):
+            accept(turn_log, a_turn(text, session="s"))
+        assert outcome(turn_log, a_turn("My budget is $10", session="s")) is AppendOutcome.DUPLICATE
+
+    async def test_a_server_that_reuses_response_ids_loses_nothing(self, turn_log: SqliteTurnLog) -> None:
+        for number in range(200):
+            accept(turn_log, a_turn(f"turn {number}", request=f"q{number}", response=f"chatcmpl-{number % 7}"))
+        assert (await turn_log.totals()).waiting == 200
+
+    def test_a_regenerated_answer_continues_the_session_too(self, turn_log: SqliteTurnLog) -> None:
+        accept(turn_log, a_turn("hi", transcripts=("h1",)))
+        session = accept(turn_log, a_turn("tell me", history="h1", transcripts=("h2",), response="r2"))
+        again = a_turn("tell me", history="h1", transcripts=("h2b",), response="r2b")
+        assert outcome(turn_log, again) is AppendOutcome.DUPLICATE
+        assert accept(turn_log, a_turn("thanks", history="h2b")) == session
+        assert accept(turn_log, a_turn("thank you", before="r2b")) == session
+
+    def test_a_retried_first_turn_continues_from_the_second_answer(self, turn_log: SqliteTurnLog) -> None:
+        session = accept(turn_log, a_turn("hi", retry="k", transcripts=("h1",)))
+        assert outcome(turn_log, a_turn("hi", retry="k", transcripts=("h1b",))) is AppendOutcome.DUPLICATE
+        assert accept(turn_log, a_turn("more", history="h1b")) == session
+
+
+class TestToolLoopOfAStoredChain:
+    async def test_the_turn_counts_once_with_the_answer(self, turn_log: SqliteTurnLog) -> None:
+        search, book = ToolUse("search", "3 hotels"), ToolUse("book", "done")
+        steps = [
+            a_turn("I need a quiet hotel", response="r1", complete=False),
+            a_turn(before="r1", response="r2", tools=(search,), complete=False),
+            a_turn(before="r2", response="r3", tools=(book,), answer="booked"),
+        ]
+        outcomes = [turn_log.append(step, remember=False) for step in steps]
+        assert [item.outcome for item in outcomes] == ["incomplete", "incomplete", "accepted"]
+        assert len({item.session_id for item in outcomes}) == 1
+        assert (await turn_log.totals()).accepted == 1
+        claim = await claimed(turn_log, outcomes[0].session_id)
+        assert [(turn.user_text, turn.assistant_text, turn.tools) for turn in claim.turns] == [
+            ("I need a quiet hotel", "booked", (search, book))
+        ]
+
+    async def test_a_turn_in_the_middle_waits_for_its_end(self, turn_log: SqliteTurnLog) -> None:
+        accept(turn_log, a_turn("hello", response="r0"))
+        turn_log.append(a_turn("find it", before="r0", response="r1", complete=False), remember=True)
+        assert [(item.waiting, item.remember) for item in await turn_log.pending()] == [(1, False)]
+        accept(turn_log, a_turn(before="r1", response="r2"))
+        assert [(item.waiting, item.remember) for item in await turn_log.pending()] == [(2, True)]
+
+    async def test_history_knows_what_the_user_asked(self, turn_log: SqliteTurnLog) -> None:
+        accept(turn_log, a_turn("hello", answer="hi", response="r0"))
+        turn_log.append(a_turn("find it", before="r0", response="r1", complete=False), remember=False)
+        asked = [Message(Role.USER, "hello"), Message(Role.ASSISTANT, "hi"), Message(Role.USER, "find it")]
+        assert await turn_log.history(ALICE, "r1", limit=10) == asked
+        turn_log.append(a_turn(before="r1", response="r2", complete=False), remember=False)
+        assert await turn_log.history(ALICE, "r2", limit=10) == asked
+
+    async def test_a_step_that_is_tried_twice_finds_the_words(self, turn_log: SqliteTurnLog) -> None:
+        turn_log.append(a_turn("find it", response="r1", complete=False), remember=False)
+        turn_log.append(a_turn(before="r1", response="r2", complete=False), remember=False)
+        turn_log.append(a_turn(before="r1", response="r2b", complete=False), remember=False)
+        accept(turn_log, a_turn(before="r2b", response="r3"))
+        assert outcome(turn_log, a_turn(before="r2b", response="r3b")) is AppendOutcome.DUPLICATE
+        assert await texts_waiting(turn_log) == ["find it"]
+
+    async def test_words_on_the_way_belong_to_the_turn(self, turn_log: SqliteTurnLog) -> None:
+        turn_log.append(a_turn("find it", response="r1", complete=False), remember=False)
+        accept(turn_log, a_turn("quickly", before="r1"))
+        assert await texts_waiting(turn_log) == ["find it\nquickly"]
+
+    async def test_loops_of_a_conversation_are_connected_by_it(self, turn_log: SqliteTurnLog) -> None:
+        for question in ("one", "two"):
+            turn_log.append(a_turn(question, conversation="c", response=question, complete=False), remember=False)
+            accept(turn_log, a_turn(conversation="c"))
+        assert outcome(turn_log, a_turn(conversation="c")) is AppendOutcome.DUPLICATE
+        assert await texts_waiting(turn_log) == ["one", "two"]
+
+    async def test_loops_with_one_request_id_are_not_retries(self, turn_log: SqliteTurnLog) -> None:
+        for question in ("one", "two"):
+            turn_log.append(a_turn(question, response=question, request="q", complete=False), remember=False)
+            accept(turn_log, a_turn(before=question, request="q"))
+        assert sorted(await texts_waiting(turn_log)) == ["one", "two"]
+
+    async def test_the_words_keep_their_time(self, turn_log: SqliteTurnLog) -> None:
+        """A deletion between the words and the answer must find them older than itself."""
+        turn_log.append(a_turn("I live in Rome", response="r1", complete=False), remember=False)
+        session = accept(turn_log, a_turn(before="r1", at=START + timedelta(minutes=5)))
+        assert (await claimed(turn_log, session)).turns[0].observed_at == START
+
+    async def test_another_owner_or_project_takes_nothing_over(self, turn_log: SqliteTurnLog) -> None:
+        turn_log.append(a_turn("secret", response="r1", complete=False), remember=False)
+        accept(turn_log, a_turn(before="r1", scope=BOB))
+        accept(turn_log, a_turn(before="r1", scope=Scope("alice", "work")))
+        assert await texts_waiting(turn_log) == ["", ""]
+
+    async def test_an_end_without_its_beginning_is_accepted(self, turn_log: SqliteTurnLog) -> None:
+        """The chain goes on through it, though nothing was said that could be learned."""
+        session = accept(turn_log, a_turn(before="lost", response="r2"))
+        assert accept(turn_log, a_turn("more", before="r2")) == session
+
+
+class TestHistory:
+    async def test_the_last_messages_of_the_chain_oldest_first(self, turn_log: SqliteTurnLog) -> None:
+        accept(turn_log, a_turn("a", answer="A", response="r1"))
+        accept(turn_log, a_turn("b", "b2", answer="B", before="r1", response="r2"))
+        assert [item.text for item in await turn_log.history(ALICE, "r2", limit=10)] == ["a", "A", "b", "b2", "B"]
+        assert [item.text for item in await turn_log.history(ALICE, "r2", limit=2)] == ["b2", "B"]
+        assert [item.text for item in await turn_log.history(ALICE, "r1", limit=10)] == ["a", "A"]
+        assert await turn_log.history(ALICE, "r2", limit=0) == []
+
+    async def test_a_branch_does_not_see_its_sibling(self, turn_log: SqliteTurnLog) -> None:
+        accept(turn_log, a_turn("a", answer="A", response="r1"))
+        accept(turn_log, a_turn("b", answer="B", before="r1", response="r2"))
+        accept(turn_log, a_turn("c", answer="C", before="r1", response="r3"))
+        assert [item.text for item in await turn_log.history(ALICE, "r3", limit=10)] == ["a", "A", "c", "C"]
+
+    async def test_only_of_the_owner(self, turn_log: SqliteTurnLog) -> None:
+        accept(turn_log, a_turn("a", response="r1"))
+        assert await turn_log.history(BOB, "r1", limit=10) == []
+        assert await turn_log.history(ALICE, "r9", limit=10) == []
+        assert await turn_log.history(ALICE, "", limit=10) == []
+
+
+class TestBounds:
+    async def test_texts_are_cut_at_the_bound(self, turn_log: SqliteTurnLog) -> None:
+        session = accept(turn_log, a_turn("u" * 1001, answer="a" * 1001))
+        (turn,) = (await claimed(turn_log, session)).turns
+        assert (len(turn.user_text), len(turn.assistant_text)) == (1000, 1000)
+
+    async def test_of_many_messages_the_last_are_kept(self, turn_log: SqliteTurnLog) -> None:
+        session = accept(turn_log, a_turn("o" * 600, "m" * 600, "n" * 600))
+        (turn,) = (await claimed(turn_log, session)).turns
+        assert turn.user_text == "m" * 400 + "\n" + "n" * 600
+
+
+class TestPending:
+    async def test_what_triggers_decide_on(self, turn_log: SqliteTurnLog) -> None:
+        later = START + timedelta(minutes=3)
+        first = accept(turn_log, a_turn("a", session="one"))
+        second = accept(turn_log, a_turn("b", session="two", scope=BOB), remember=True)
+        accept(turn_log, a_turn("c", session="one", at=later))
+        claim = await claimed(turn_log, first)
+        await turn_log.mark_rules_done(claim, [claim.turns[0].id])
+        await turn_log.release(claim)
+        one, two = await turn_log.pending()
+        assert (one.scope, one.session_id, one.waiting, one.rules_pending) == (ALICE, first, 2, 1)
+        assert (one.remember, one.last_observed_at, one.not_before) == (False, later, None)
+        assert (two.scope, two.session_id, two.waiting, two.remember) == (BOB, second, 1, True)
+
+    async def test_a_session_under_a_live_lease_is_not_offered(
+        self, turn_log: SqliteTurnLog, clock: SteppedClock
+    ) -> None:
+        session = accept(turn_log, a_turn("a"))
+        await claimed(turn_log, session)
+        assert await turn_log.pending() == []
+        clock.step(LEASE.total_seconds())
+        assert [item.session_id for item in await turn_log.pending()] == [session]
+
+
+class TestClaim:
+    async def test_it_is_exclusive_until_its_lease_ends(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
+        session = accept(turn_log, a_turn("a"))
+        first = await claimed(turn_log, session)
+        clock.step(LEASE.total_seconds() - 1)
+        assert await turn_log.claim(ALICE, session, lease=LEASE, context=0) is None
+        clock.step(1)
+        second = await claimed(turn_log, session)
+        assert second.token != first.token
+        assert second.turns == first.turns
+
+    async def test_a_stale_token_changes_nothing(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
+        session = accept(turn_log, a_turn("a"))
+        stale = await claimed(turn_log, session)
+        clock.step(LEASE.total_seconds())
+        current = await claimed(turn_log, session)
+        turn_id = stale.turns[0].id
+        await turn_log.mark_rules_done(stale, [turn_id])
+        await turn_log.finish(stale, {turn_id: True})
+        assert await turn_log.fail(stale, "late", retry_at=clock.now(), max_attempts=1) == 0
+        await turn_log.release(stale)
+        assert await turn_log.surviving(stale) == frozenset()
+        assert await turn_log.surviving(current) == {turn_id}
+        assert (await turn_log.totals()).waiting == 1
+        assert await turn_log.claim(ALICE, session, lease=LEASE, context=0) is None
+
+    async def test_only_of_the_owner_and_only_what_waits(self, turn_log: SqliteTurnLog) -> None:
+        session = accept(turn_log, a_turn("a"))
+        assert await turn_log.claim(BOB, session, lease=LEASE, context=0) is None
+        assert await turn_log.claim(ALICE, "\ud800", lease=LEASE, context=0) is None
+        claim = await claimed(turn_log, session)
+        await turn_log.finish(claim, {claim.turns[0].id: True})
+        assert await turn_log.claim(ALICE, session, lease=LEASE, context=0) is None
+
+    async def test_turns_come_in_order_with_the_finished_ones_before_them(self, turn_log: SqliteTurnLog) -> None:
+        for number in range(4):
+            session = accept(turn_log, a_turn(f"old {number}", session="s"))
+        claim = await claimed(turn_log, session)
+        await turn_log.finish(claim, {turn.id: number % 2 == 0 for number, turn in enumerate(claim.turns)})
+        for number in range(3):
+            accept(turn_log, a_turn(f"new {number}", session="s"))
+        claim = await claimed(turn_log, session, context=2)
+        assert [turn.user_text for turn in claim.turns] == ["new 0", "new 1", "new 2"]
+        assert [turn.user_text for turn in claim.context] == ["old 2", "old 3"]
+        sequences = [turn.sequence for turn in (*claim.context, *claim.turns)]
+        assert sequences == sorted(set(sequences))
+
+    async def test_finish_ends_what_it_names(self, turn_log: SqliteTurnLog) -> None:
+        for text in ("a", "b", "c"):
+            session = accept(turn_log, a_turn(text, session="s"))
+        claim = await claimed(turn_log, session)
+        await turn_log.finish(claim, {claim.turns[0].id: True, claim.turns[1].id: False, "unknown": True})
+        totals = await turn_log.totals()
+        assert (totals.extracted, totals.empty, totals.waiting) == (1, 1, 1)
+        assert [turn.user_text for turn in (await claimed(turn_log, session)).turns] == ["c"]
+
+    async def test_turns_that_come_during_a_claim_are_not_part_of_it(self, turn_log: SqliteTurnLog) -> None:
+        session = accept(turn_log, a_turn("a", session="s"))
+        claim = await claimed(turn_log, session)
+        late = turn_log.append(a_turn("b", session="s"), remember=False)
+        await turn_log.finish(claim, {claim.turns[0].id: True, late.turn_id: True})
+        assert [turn.user_text for turn in (await claimed(turn_log, session)).turns] == ["b"]
+
+    async def test_failures_back_off_and_end_as_dead_letters(
+        self, turn_log: SqliteTurnLog, clock: SteppedClock
+    ) -> None:
+        session = accept(turn_log, a_turn("a", session="s"))
+        for attempt in (1, 2):
+            claim = await claimed(turn_log, session)
+            assert claim.turns[0].attempts == attempt - 1
+            retry_at = clock.step(10)
+            dead = await turn_log.fail(claim, "timeout", retry_at=retry_at, max_attempts=3)
+            (pending,) = await turn_log.pending()
+            assert (dead, pending.not_before) == (0, retry_at)
+        accept(turn_log, a_turn("b", session="s"))
+        claim = await claimed(turn_log, session)
+        assert await turn_log.fail(claim, "timeout", retry_at=clock.now(), max_attempts=3) == 1
+        claim = await claimed(turn_log, session)
+        assert [(turn.user_text, turn.attempts) for turn in claim.turns] == [("b", 1)]
+        totals = await turn_log.totals()
+        assert (totals.dead_lettered, totals.waiting) == (1, 1)
+
+    async def test_a_turn_after_dead_letters_does_not_wait_for_their_back_off(
+        self, turn_log: SqliteTurnLog, clock: SteppedClock
+    ) -> None:
+        session = accept(turn_log, a_turn("a", session="s"))
+        await turn_log.fail(await claimed(turn_log, session), "timeout", retry_at=clock.now() + LEASE, max_attempts=1)
+        accept(turn_log, a_turn("b", session="s"))
+        assert [item.not_before for item in await turn_log.pending()] == [None]
+
+    async def test_success_ends_the_back_off(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
+        for text in ("a", "b"):
+            session = accept(turn_log, a_turn(text, session="s"))
+        await turn_log.fail(await claimed(turn_log, session), "timeout", retry_at=clock.now() + LEASE, max_attempts=5)
+        claim = await claimed(turn_log, session)
+        await turn_log.finish(claim, {claim.turns[0].id: True})
+        assert [item.not_before for item in await turn_log.pending()] == [None]
+
+
+def a_memory(memory_id: str, *, scope: Scope = ALICE, at: datetime = START) -> Memory:
+    return Memory(
+        id=memory_id,
+        scope=scope,
+        type=MemoryType.SEMANTIC,
+        content="User lives in Berlin",
+        source="conversation",
+        observed_at=at,
+        created_at=at,
+        updated_at=at,
+    )
+
+
+class TestTombstones:
+    async def test_a_memory_and_its_statement_stay_away(self, turn_log: SqliteTurnLog) -> None:
+        deleted_at = START + timedelta(minutes=1)
+        later = deleted_at + timedelta(microseconds=1)
+        content_hash = turn_log.content_hash("User lives in Berlin.")
+        await turn_log.bury(Tombstone(scope=ALICE, at=deleted_at, memory_id="m1", content_hash=content_hash))
+        deleted = turn_log.tombstones(ALICE)
+        assert deleted.covers(a_memory("m1"))
+        assert not deleted.covers(a_memory("m2"))
+        assert deleted.forbids(ALICE, "user  LIVES in Ｂｅｒｌｉｎ!", deleted_at)
+        assert not deleted.forbids(ALICE, "User lives in Berlin", later)
+        assert not deleted.forbids(ALICE, "User lives in Munich", START)
+        assert not deleted.forbids(Scope("alice", "work"), "User lives in Berlin", START)
+        assert not turn_log.tombstones(BOB).covers(a_memory("m1", scope=BOB))
+        assert not turn_log.tombstones(BOB).forbids(BOB, "User lives in Berlin", START)
+
+    @pytest.mark.parametrize(
+        ("reach", "own", "project", "other"),
+        [(Reach.ALL, True, True, True), (Reach.EXACT, False, True, False)],
+    )
+    async def test_a_scope_is_deleted_up_to_that_moment(
+        self, turn_log: SqliteTurnLog, reach: Reach, own: bool, project: bool, other: bool
+    ) -> None:
+        work, home = Scope("alice", "work"), Scope("alice", "home")
+        await turn_log.bury(Tombstone(scope=work, at=START, reach=reach))
+        deleted = turn_log.tombstones(ALICE)
+        for scope, expected in ((ALICE, own), (work, project), (home, other)):
+            assert deleted.covers(a_memory("m", scope=scope)) is expected
+            assert deleted.forbids(scope, "anything", START) is expected
+            assert not deleted.covers(a_memory("m", scope=scope, at=START + timedelta(microseconds=1)))
+        assert not turn_log.tombstones(BOB).covers(a_memory("m", scope=BOB))
+
+    async def test_later_deletions_join_earlier_ones(self, turn_log: SqliteTurnLog) -> None:
+        for memory_id in ("m1", "m2"):
+            await turn_log.bury(Tombstone(scope=ALICE, at=START, memory_id=memory_id))
+            assert turn_log.tombstones(ALICE).covers(a_memory(memory_id))
+        assert turn_log.tombstones(ALICE).covers(a_memory("m1"))
+
+    async def test_what_was_said_before_the_deletion_is_not_written_any_more(self, turn_log: SqliteTurnLog) -> None:
+        await turn_log.bury(Tombstone(scope=Scope("alice", "work"), at=START, reach=Reach.EXACT))
+        work = a_turn("a", scope=Scope("alice", "work"))
+        assert outcome(turn_log, work) is AppendOutcome.FORGOTTEN
+        assert outcome(turn_log, replace(work, complete=False, response_id="r")) is AppendOutcome.FORGOTTEN
+        accept(turn_log, replace(work, observed_at=START + timedelta(microseconds=1)))
+        accept(turn_log, a_turn("a"))
+        accept(turn_log, a_turn("a", scope=Scope("bob", "work")))
+
+    async def test_named_turns_go_with_their_memory(self, turn_log: SqliteTurnLog) -> None:
+        first = turn_log.append(a_turn("a", session="s", response="r"), remember=False)
+        foreign = turn_log.append(a_turn("b", scope=BOB), remember=False)
+        accept(turn_log, a_turn("c", session="s"))
+        claim = await claimed(turn_log, first.session_id)
+        await turn_log.bury(
+            Tombstone(scope=ALICE, at=START, memory_id="m"), turn_ids=[first.turn_id, first.turn_id, foreign.turn_id]
+        )
+        assert await turn_log.surviving(claim) == {claim.turns[1].id}
+        assert await turn_log.history(ALICE, "r", limit=5) == []
+        await turn_log.finish(claim, {turn.id: True for turn in claim.turns})
+        totals = await turn_log.totals()
+        assert (totals.accepted, totals.extracted, totals.deleted, totals.waiting) == (3, 1, 1, 1)
+
+    async def test_a_scope_goes_with_all_that_was_said_in_it(
+        self, turn_log: SqliteTurnLog, clock: SteppedClock
+    ) -> None:
+        session = accept(turn_log, a_turn("a", transcripts=("h",), response="r", request="q"))
+        claim = await claimed(turn_log, session)
+        turn_log.append(a_turn("b", response="r1", complete=False), remember=False)
+        accept(turn_log, a_turn("in a project", scope=Scope("alice", "work")))
+        accept(turn_log, a_turn("foreign", scope=BOB))
+        accept(turn_log, a_turn("said later", at=START + timedelta(seconds=2)))
+        await turn_log.bury(Tombstone(scope=ALICE, at=clock.step(1)))
+        assert await turn_log.surviving(claim) == frozenset()
+        await turn_log.finish(claim, {claim.turns[0].id: True})
+        assert await texts_waiting(turn_log) == ["foreign", "said later"]
+        later = START + timedelta(seconds=3)
+        assert accept(turn_log, a_turn("a", history="h", at=later)) != session
+        assert accept(turn_log, a_turn("a", before="r", request="q", at=later)) != session
+        assert await turn_log.history(ALICE, "r1", limit=5) == []
+        assert (await turn_log.totals()).deleted == 2
+
+    async def test_exact_leaves_other_projects_alone(self, turn_log: SqliteTurnLog) -> None:
+        accept(turn_log, a_turn("own"))
+        accept(turn_log, a_turn("work", scope=Scope("alice", "work")))
+        await turn_log.bury(Tombstone(scope=ALICE, at=START, reach=Reach.EXACT))
+        assert await texts_waiting(turn_log) == ["work"]
+
+    async def test_dead_letters_are_deleted_and_finished_turns_stay_counted(
+        self, turn_log: SqliteTurnLog, clock: SteppedClock
+    ) -> None:
+        for text, dies in (("a", False), ("b", True)):
+            claim = await claimed(turn_log, accept(turn_log, a_turn(text, session=text)))
+            if dies:
+                await turn_log.fail(claim, "error", retry_at=clock.now(), max_attempts=1)
+            else:
+                await turn_log.finish(claim, {claim.turns[0].id: True})
+        await turn_log.bury(Tombstone(scope=ALICE, at=START))
+        totals = await turn_log.totals()
+        assert (totals.accepted, totals.extracted, totals.dead_lettered, totals.deleted) == (2, 1, 0, 1)
+
+
+class TestSweep:
+    async def test_old_finished_turns_go_with_their_traces(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
+        session = accept(turn_log, a_turn("a", transcripts=("h",), response="r", request="q"))
+        claim = await claimed(turn_log, session)
+        await turn_log.finish(claim, {claim.turns[0].id: True})
+        assert await turn_log.sweep(finished_before=clock.now()) == 0
+        assert [item.text for item in await turn_log.history(ALICE, "r", limit=5)] == ["a", "fine"]
+        clock.step(1)
+        assert await turn_log.sweep(finished_before=clock.now()) == 1
+        assert await turn_log.history(ALICE, "r", limit=5) == []
+        assert accept(turn_log, a_turn("b", history="h")) != session
+        assert (await turn_log.totals()).extracted == 1
+        await assert_balanced(turn_log)
+
+    async def test_waiting_and_dead_turns_are_kept(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
+        claim = await claimed(turn_log, accept(turn_log, a_turn("dead", session="s")))
+        await turn_log.fail(claim, "error", retry_at=clock.now(), max_attempts=1)
+        accept(turn_log, a_turn("waiting", session="s"))
+        turn_log.append(a_turn("never completed", response="r", complete=False), remember=False)
+        clock.step(1)
+        assert await turn_log.sweep(finished_before=clock.now()) == 1
+        claim = await claimed(turn_log, claim.session_id)
+        assert [turn.user_text for turn in (*claim.context, *claim.turns)] == ["dead", "waiting"]
+
+    async def test_many_turns_go_in_one_call(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
+        for number in range(450):
+            session = accept(turn_log, a_turn(str(number), session="s"))
+        claim = await claimed(turn_log, session)
+        await turn_log.finish(claim, {turn.id: False for turn in claim.turns})
+        clock.step(1)
+        assert await turn_log.sweep(finished_before=clock.now()) == 450
+
+    async def test_a_tombstone_outlives_the_turns_that_could_run_into_it(
+        self, turn_log: SqliteTurnLog, clock: SteppedClock
+    ) -> None:
+        session = accept(turn_log, a_turn("I live in Berlin"))
+        content_hash = turn_log.content_hash("User lives in Berlin")
+        for scope in (ALICE, BOB):
+            await turn_log.bury(Tombstone(scope=scope, at=START, memory_id="m", content_hash=content_hash))
+        clock.step(1)
+        await turn_log.sweep(finished_before=clock.now())
+        assert turn_log.tombstones(ALICE).forbids(ALICE, "User lives in Berlin", START)
+        assert not turn_log.tombstones(BOB).forbids(BOB, "User lives in Berlin", START)
+        claim = await claimed(turn_log, session)
+        await turn_log.finish(claim, {claim.turns[0].id: False})
+        await turn_log.sweep(finished_before=clock.now())
+        assert not turn_log.tombstones(ALICE).forbids(ALICE, "User lives in Berlin", START)

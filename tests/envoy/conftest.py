@@ -1,0 +1,98 @@
+"""The real Envoy with the shipped YAML, the real sidecar, and a stand-in LLM in the test's process."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import pytest
+import pytest_asyncio
+from openai import AsyncOpenAI
+
+from semrouter_memory.demo.stay import local_llm
+from semrouter_memory.stack.llm import StandInLlm
+from semrouter_memory.stack.stack import Stack, StackOptions
+
+ALICE, BOB = "demo-key-alice", "demo-key-bob"
+_WITHIN_SECONDS = 15
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A running stack, and what its LLM saw."""
+
+    stack: Stack
+    llm: StandInLlm
+
+    @property
+    def url(self) -> str:
+        return self.stack.url
+
+    def sdk(self, key: str = ALICE, **options: Any) -> AsyncOpenAI:
+        return AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, **options)
+
+    def http(self, key: str = ALICE, **options: Any) -> httpx.AsyncClient:
+        headers = {"authorization": f"Bearer {key}", **options.pop("headers", {})}
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=30, **options)
+
+    async def memories(self, key: str = ALICE) -> list[str]:
+        """The contents of the user's memories."""
+        async with self.http(key) as http:
+            answer = (await http.get("/v1/memory", params={"limit": 100})).raise_for_status()
+        return [memory["content"] for memory in answer.json()["data"]]
+
+    async def remembers(self, text: str, key: str = ALICE) -> None:
+        """Wait until a memory contains that text."""
+
+        async def found() -> bool:
+            return any(text in content for content in await self.memories(key))
+
+        await eventually(found, f"nothing remembered of {text!r}")
+
+    async def forget_everything(self) -> None:
+        for key, user in ((ALICE, "alice"), (BOB, "bob")):
+            async with self.http(key) as http:
+                (await http.delete("/v1/memory", params={"user_id": user})).raise_for_status()
+
+    async def metric(self, name: str) -> float:
+        """The sum of a metric over its labels; 0 when it has no sample yet."""
+        async with httpx.AsyncClient() as http:
+            text = (await http.get(f"{self.stack.operator_url}/metrics")).text
+        lines = [line.rsplit(" ", 1) for line in text.splitlines() if line.startswith(name)]
+        return sum(float(value) for sample, value in lines if sample == name or sample.startswith(name + "{"))
+
+
+async def eventually(holds: Callable[[], Awaitable[bool]], otherwise: str, *, seconds: float = _WITHIN_SECONDS) -> None:
+    """Wait for something that happens in the background."""
+    deadline = time.monotonic() + seconds
+    while not await holds():
+        assert time.monotonic() < deadline, otherwise
+        await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def installed(directory: Path, model: Path, **options: Any) -> AsyncIterator[Installation]:
+    """An installation of one's own; `options` are those of `StackOptions`."""
+    async with local_llm(directory) as (llm, url):
+        settings = {"llm": url, **options}
+        async with Stack(StackOptions(directory=directory, model_directory=model, **settings)) as stack:
+            yield Installation(stack, llm)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shared(tmp_path_factory: pytest.TempPathFactory, model_directory: Path) -> AsyncIterator[Installation]:
+    """The default chain, shared by all tests that do not break it."""
+    async with installed(tmp_path_factory.mktemp("two-filter"), model_directory) as installation:
+        yield installation
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def two_filter(shared: Installation) -> Installation:
+    """The default chain, with nothing remembered."""
+    await shared.forget_everything()
+    return shared
