@@ -150,13 +150,7 @@ class App:
             new_id=new_memory_id,
             config=config,
             extraction_batch_size=self._config.memory.extraction_batch_size,
-            wake=lambda key: pool.submit(key),
-        )
-        pool: WorkerPool[SessionKey] = WorkerPool(
-            retainer.process,
-            workers=config.workers,
-            max_queue=config.max_queue,
-            on_error=self._observer.exchange_failed,
+            wake=pool.submit,
         )
         pool.start()
         self._exit.push_async_callback(pool.drain, self._config.server.drain_seconds)
@@ -203,7 +197,7 @@ class App:
     async def _chat_model(self, role: str) -> OpenAIChatModel | None:
         for section in self._config.external_models:
             if section.model_role == role:
-                model = OpenAIChatModel(section, secret(section.api_key, section.api_key_file))
+                model = OpenAIChatModel(section, section.api_key)
                 self._exit.push_async_callback(model.aclose)
                 return model
         return None

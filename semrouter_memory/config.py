@@ -31,7 +31,7 @@ class MilvusConfig(_Section):
 
     address: str | None = Field(None, description="host:port of a Milvus server")
     uri: str | None = Field(None, description="a file (Milvus Lite), http(s)://host:port, or unix:path")
-    collection: str = Field("agentic_memory", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    collection: str = Field("agentic_memory", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="made on first use")
     dimension: int = Field(384, ge=1, le=32768, description="must be the embedding's")
     token: SecretStr | None = Field(None, description="user:password or API key; environment only")
     token_file: Path | None = Field(None, description="file that holds the token")
@@ -42,14 +42,16 @@ class MilvusConfig(_Section):
 class EmbeddingConfig(_Section):
     """The embedding profile. Another model is another profile here, not other code."""
 
-    model: str = "all-MiniLM-L6-v2"
-    dimension: int = Field(384, ge=1)
+    model: str = Field("all-MiniLM-L6-v2", description="name of the profile; part of the collection's fingerprint")
+    dimension: int = Field(384, ge=1, description="what the model gives")
     path: Path | None = Field(
         None, description="directory with model.onnx and tokenizer.json; default <data_dir>/models/<model>"
     )
-    pooling: Literal["mean", "cls"] = "mean"
-    query_prefix: str = ""
-    passage_prefix: str = ""
+    pooling: Literal["mean", "cls"] = Field(
+        "mean", description="how token vectors become one, as the model was trained"
+    )
+    query_prefix: str = Field("", description="put before queries, as the model was trained")
+    passage_prefix: str = Field("", description="put before memories, as the model was trained")
     max_tokens: int = Field(256, ge=8, description="longer texts are cut")
     threads: int = Field(1, ge=1, description="inference threads; 1 is the fastest for short queries")
 
@@ -63,17 +65,21 @@ class IdentityConfig(_Section):
     )
     jwt_claim: str | None = Field(None, description="claim that names the user, for example sub; unset: not used")
     trust_body: bool = Field(default=False, description="development only: take memory_context.user_id for the user")
-    session_header: HeaderName = "x-session-id"
-    opt_out_headers: tuple[HeaderName, ...] = ("x-memory-opt-out",)
+    session_header: HeaderName = Field("x-session-id", description="names a session; without it the transcript does")
+    opt_out_headers: tuple[HeaderName, ...] = Field(
+        ("x-memory-opt-out",), description="any of them set: neither recalled nor stored"
+    )
     max_id_chars: int = Field(256, ge=1, le=512, description="longer ids disable memory for the request")
 
 
 class SignalsConfig(_Section):
     """Headers set by upstream classifiers."""
 
-    fact_header: HeaderName = "x-vsr-fact-check-needed"
-    tool_header: HeaderName = "x-vsr-requires-tool"
-    truthy: tuple[Annotated[str, AfterValidator(str.lower)], ...] = ("true", "1", "yes", "on", "needed", "required")
+    fact_header: HeaderName = Field("x-vsr-fact-check-needed", description="a general-knowledge question")
+    tool_header: HeaderName = Field("x-vsr-requires-tool", description="a tool will give the answer")
+    truthy: tuple[Annotated[str, AfterValidator(str.lower)], ...] = Field(
+        ("true", "1", "yes", "on", "needed", "required"), description="values that mean yes"
+    )
 
 
 class RecallConfig(_Section):
@@ -86,8 +92,8 @@ class RecallConfig(_Section):
     )
     token_budget: int = Field(512, ge=16, description="bound on the injected block, in the embedding model's tokens")
     max_limit: int = Field(50, ge=1, description="bound on retrieval_limit of a request")
-    render: Literal["markdown", "xml"] = "markdown"
-    position: Position = Position.SYSTEM
+    render: Literal["markdown", "xml"] = Field("markdown", description="how memories are written into the request")
+    position: Position = Field(Position.SYSTEM, description="where: the system message, or the last user message's end")
     max_query_chars: int = Field(4000, ge=16, description="longer queries are cut before they are embedded")
 
 
@@ -98,24 +104,26 @@ class RetainConfig(_Section):
     context_turns: int = Field(5, ge=0, description="earlier turns given to the model as context")
     session_idle_seconds: float = Field(300, gt=0, description="a session is at its end when idle for so long")
     turn_retention_days: float = Field(7, gt=0, description="how long the text of finished turns is kept")
-    workers: int = Field(2, ge=1)
+    workers: int = Field(2, ge=1, description="sessions that are extracted at a time")
     max_queue: int = Field(1000, ge=1, description="sessions waiting in the process; more wait in the turn log")
     tick_seconds: float = Field(1.0, gt=0, description="how often triggers are looked at")
-    lease_seconds: float = Field(120, gt=0)
+    lease_seconds: float = Field(120, gt=0, description="how long a worker that died keeps others from its session")
     max_attempts: int = Field(8, ge=1, description="then a turn is dead-lettered")
     retry_seconds: float = Field(5.0, gt=0, description="first back-off; doubled at each failure")
-    retry_max_seconds: float = Field(900, gt=0)
+    retry_max_seconds: float = Field(900, gt=0, description="longest back-off")
     max_turn_chars: int = Field(64_000, ge=256, description="longer messages are cut in the turn log")
 
 
 class MemoryConfig(_Section):
-    enabled: bool = True
-    auto_store: bool = True
-    data_dir: Path = Path("~/.local/share/semrouter-memory")
+    enabled: bool = Field(default=True, description="off: requests pass untouched, but for our own fields")
+    auto_store: bool = Field(default=True, description="off: memories are recalled, nothing new is learned")
+    data_dir: Path = Field(
+        Path("~/.local/share/semrouter-memory"), description="turn log, Milvus Lite, model; readable by its owner only"
+    )
     milvus: MilvusConfig = MilvusConfig()
     embedding: EmbeddingConfig = EmbeddingConfig()
-    default_retrieval_limit: int = Field(5, ge=0)
-    default_similarity_threshold: Percent = 0.6
+    default_retrieval_limit: int = Field(5, ge=0, description="memories for one request at most")
+    default_similarity_threshold: Percent = Field(0.6, description="a memory's relevance must reach it")
     extraction_batch_size: int = Field(10, ge=1, description="a model is asked every so many turns of a session")
     identity: IdentityConfig = IdentityConfig()
     signals: SignalsConfig = SignalsConfig()
@@ -144,8 +152,8 @@ class MemoryConfig(_Section):
 class LlmEndpoint(_Section):
     """Either address and port, or a whole base URL."""
 
-    address: str | None = None
-    port: int | None = Field(None, ge=1, le=65535)
+    address: str | None = Field(None, description="host name")
+    port: int | None = Field(None, ge=1, le=65535, description="with it: http://address:port/v1")
     base_url: str | None = Field(None, description="for example https://api.example.com/v1; wins over address and port")
 
     @model_validator(mode="after")
@@ -162,15 +170,28 @@ class LlmEndpoint(_Section):
 class ExternalModel(_Section):
     """An OpenAI-compatible chat model that takes over one role."""
 
-    llm_provider: str = "vllm"
-    model_role: Literal["memory_rewrite", "memory_extraction"]
+    llm_provider: str = Field("vllm", description="for the reader; every server is spoken to in the OpenAI way")
+    model_role: Literal["memory_rewrite", "memory_extraction"] = Field(description="what it is asked for")
     llm_endpoint: LlmEndpoint
-    llm_model_name: str
-    llm_timeout_seconds: float = Field(30, gt=0)
-    max_tokens: int = Field(500, ge=1)
-    temperature: float = Field(0.1, ge=0, le=2)
-    api_key: SecretStr | None = Field(None, description="environment only")
+    llm_model_name: str = Field(description="as its server calls it")
+    llm_timeout_seconds: float = Field(30, gt=0, description="bound on one call")
+    max_tokens: int = Field(500, ge=1, description="bound on one answer")
+    temperature: float = Field(0.1, ge=0, le=2, description="low, because facts are wanted")
+    api_key_env: str | None = Field(None, description="name of the environment variable that holds the key")
     api_key_file: Path | None = Field(None, description="file that holds the key")
+
+    @property
+    def api_key(self) -> str | None:
+        """The key from where the file says it is.
+
+        Raises:
+            ConfigurationError: the variable is not set, or the file cannot be read.
+        """
+        if self.api_key_env is None:
+            return secret(None, self.api_key_file)
+        if self.api_key_env not in os.environ:
+            raise ConfigurationError(f"the environment variable {self.api_key_env} (api_key_env) is not set")
+        return os.environ[self.api_key_env]
 
 
 class ServerConfig(_Section):
@@ -180,11 +201,11 @@ class ServerConfig(_Section):
     max_message_bytes: int = Field(72 * 1024 * 1024, ge=1024, description="above Envoy's body limit of 64 MiB")
     max_body_bytes: int = Field(64 * 1024 * 1024, ge=1024, description="larger bodies pass without memory")
     max_answer_bytes: int = Field(8 * 1024 * 1024, ge=1024, description="longer answers are not remembered")
-    max_concurrent_streams: int = Field(16_384, ge=1)
+    max_concurrent_streams: int = Field(16_384, ge=1, description="per connection; two per open answer")
     drain_seconds: float = Field(10, ge=0, description="how long running exchanges may end at shutdown")
-    secret_header: HeaderName = "x-memory-secret"  # noqa: S105 - the name of a header
+    secret_header: HeaderName = Field("x-memory-secret", description="gRPC metadata and HTTP header of the secret")
     shared_secret: SecretStr | None = Field(None, description="what Envoy sends in secret_header; environment only")
-    shared_secret_file: Path | None = None
+    shared_secret_file: Path | None = Field(None, description="needed where others than Envoy can connect")
 
 
 class ManagementConfig(_Section):
@@ -193,15 +214,15 @@ class ManagementConfig(_Section):
     listen: str = Field("127.0.0.1:8081", description="host:port or unix:path; Envoy routes /v1/memory here")
     operator_listen: str | None = Field("127.0.0.1:9090", description="/healthz /readyz /metrics, operator's API")
     operator_token: SecretStr | None = Field(None, description="environment only; unset: nobody acts for others")
-    operator_token_file: Path | None = None
+    operator_token_file: Path | None = Field(None, description="file that holds the token")
     max_content_chars: int = Field(8_000, ge=16, description="bound on one memory's text")
     max_metadata_bytes: int = Field(8_192, ge=256, description="bound on what a caller attaches to one memory")
     max_body_bytes: int = Field(1024 * 1024, ge=1024, description="larger requests are refused with 413")
 
 
 class TelemetryConfig(_Section):
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    log_format: Literal["json", "console"] = "json"
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="DEBUG tells each bypass")
+    log_format: Literal["json", "console"] = Field("json", description="to standard error")
 
 
 class Config(BaseSettings):

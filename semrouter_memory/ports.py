@@ -172,6 +172,10 @@ class TurnLog(Protocol):
         """Commit a tombstone and delete the turns it covers: the named ones, or for a scope deletion all of them."""
         ...
 
+    def content_hash(self, content: str) -> str:
+        """What a tombstone carries in place of a deleted statement: equal for the same words, however written."""
+        ...
+
     def tombstones(self, scope: Scope) -> "Tombstones":
         """What was deleted of this owner, for checking reads and writes."""
         ...

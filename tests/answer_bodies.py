@@ -178,6 +178,11 @@ def _chat_sse() -> Iterable[tuple[str, bytes, Answer | None]]:
     yield "damaged event between", role + b"data: {nope\n\n" + words + stop, full
     yield "cut with text", role + words, _answer("Grüezi 🏔 mitenand", complete=False)
     yield "cut within an event", role + words + stop[:-1], _answer("Grüezi 🏔 mitenand", complete=False)
+    yield (
+        "cut in the first choice, the second at its end",
+        chunk(delta(0, content="a"), delta(1, content="b", finish="stop")),
+        _answer("a", "b", complete=False),
+    )
     yield "cut before any text", role, _answer("", complete=False)
     yield "error in mid-stream", role + words + chunk(delta(finish="error"), error={"message": "boom"}) + DONE, None
     yield "error first", b'data: {"error":{"message":"no such model"}}\n\n', None

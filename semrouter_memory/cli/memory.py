@@ -23,6 +23,9 @@ from semrouter_memory.model import Json, MemoryType
 _API = "http://127.0.0.1:8081"
 _OPERATOR_API = "http://127.0.0.1:9090"
 
+_CONTENT_WIDTH = 24
+_PIPE_WIDTH = 240
+
 memory_app = typer.Typer(no_args_is_help=True, help="List, search and change stored memories of a running sidecar.")
 _out = Console(highlight=False)
 _err = Console(stderr=True, highlight=False)
@@ -236,13 +239,15 @@ def _print_json(value: Json) -> None:
 def _print_table(memories: Sequence[dict[str, Json]]) -> None:
     scored = any("relevance" in memory for memory in memories)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in (*(["relevance"] if scored else []), "id", "type", "project", "said", "content"):
-        table.add_column(heading, overflow="fold", no_wrap=heading == "id")
+    for heading in (*(["score"] if scored else []), "id", "type", "project", "said"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("content", overflow="fold", min_width=_CONTENT_WIDTH)
     for memory in memories:
         cells = [memory["id"], memory["type"], memory["project_id"], memory["observed_at"][:10], memory["content"]]
         score = [f"{memory['relevance']:.2f}"] if scored else []
         table.add_row(*score, *(Text(_shown(cell)) for cell in cells))
-    _out.print(table)
+    # A pipe has no width of its own; the 80 columns that are assumed then would cut the ids.
+    Console(highlight=False, width=None if _out.is_terminal else _PIPE_WIDTH).print(table)
 
 
 def _shown(text: str) -> str:

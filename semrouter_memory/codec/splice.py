@@ -28,7 +28,7 @@ backslashes. (`(?<=...)` looks back, the quote itself included.)
 _STRING_REST_EXACT = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 # Bounded, because a long string is found faster by its end alone.
-_STRING = rb'"(?:[^"]{0,1024}+"(?<=[^\\]\\")){0,64}+[^"]{0,1024}+"(?<!\\")'
+_STRING = rb'"(?:[^"]{0,256}+"(?<=[^\\]\\")){0,32}+[^"]{0,256}+"(?<!\\")'
 _PLAIN = rb'[^"\[\]{}]++|' + _STRING
 _DEPTH = 10
 """Containers nested no deeper than this are skipped by the pattern alone."""

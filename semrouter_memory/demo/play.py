@@ -29,7 +29,7 @@ _POLL_SECONDS = 0.1
 TOLD = (
     "Hi! My budget for the Hawaii trip is $10,000. Any first thoughts?",
     "Before we look at restaurants: I'm allergic to peanuts.",
-    "And for work: to deploy the payment-service, run npm build, then docker push, then restart the pod.",
+    "To deploy the payment-service: run npm build, then docker push, then restart the pod.",
 )
 
 
@@ -45,7 +45,7 @@ class Question:
 ASKED = (
     Question("What's my budget for the trip?", "$10,000", "chat completions"),
     Question("Is there any food I'm allergic to?", "peanuts", "chat completions, streamed"),
-    Question("How do I deploy the payment-service?", "docker push", "Responses API"),
+    Question("What are the steps to deploy the payment-service?", "docker push", "Responses API"),
 )
 
 _RECALL_SUM = re.compile(r"^semrouter_memory_recall_seconds_sum (\S+)$", re.MULTILINE)

@@ -6,6 +6,10 @@ from semrouter_memory.errors import BodyError
 from semrouter_memory.exchange.events import Headers
 
 
+_FRAMING = 16
+"""How much larger than its text a stream may be: a token of a few bytes travels in an event of two hundred."""
+
+
 class AnswerStream:
     """A decoder and a reader in a row. Over the bound, or with damaged data, there is no answer."""
 
@@ -34,6 +38,6 @@ def open_answer(codec: Codec, headers: Headers, *, max_bytes: int) -> AnswerStre
     """
     if not (headers.get(":status").startswith("2")):
         return None
-    decoder = decoder_for(headers.get("content-encoding"), max_bytes=max_bytes)
+    decoder = decoder_for(headers.get("content-encoding"), max_bytes=_FRAMING * max_bytes)
     reader = codec.answer_reader(headers.get("content-type"), max_bytes=max_bytes)
     return AnswerStream(decoder, reader) if decoder is not None and reader is not None else None

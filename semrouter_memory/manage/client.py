@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -46,6 +47,8 @@ class MemoryClient:
     def __init__(self, target: Target) -> None:
         self._target = target
         path = target.url.removeprefix(_UNIX).removeprefix("//") if target.url.startswith(_UNIX) else None
+        if path is not None and not Path(path).is_socket():
+            raise _nobody(target.url)
         with _explained(target.url):
             self._http = httpx.Client(
                 base_url="http://localhost" if path else target.url,
@@ -126,13 +129,17 @@ def _explained(url: str) -> Iterator[None]:
     try:
         yield
     except httpx.ConnectError:
-        raise UnavailableError(f"nobody answers at {url}: is the sidecar running, and is this its address?") from None
+        raise _nobody(url) from None
     except httpx.TimeoutException:
         raise UnavailableError(f"{url} did not answer within {_TIMEOUT_SECONDS:.0f} s") from None
     except httpx.RemoteProtocolError:
         raise UnavailableError(f"{url} broke off its answer") from None
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise MemoryServiceError(f"cannot ask {url}: {type(error).__name__}") from None
+
+
+def _nobody(url: str) -> UnavailableError:
+    return UnavailableError(f"nobody answers at {url}: is the sidecar running, and is this its address?")
 
 
 def _refusal(response: httpx.Response) -> MemoryServiceError:

@@ -3,10 +3,10 @@
 import re
 from dataclasses import dataclass, field
 
-from semrouter_memory.retain.rules.lexicon import RELATIONS
+from semrouter_memory.retain.rules.lexicon import RELATIONS, words
 from semrouter_memory.retain.words import plain, tokens
 
-_KIN = RELATIONS | frozenset("grandmother grandfather brother-in-law sister-in-law".split())
+_KIN = RELATIONS | words("grandmother grandfather brother-in-law sister-in-law")
 _KIN_CHINESE = re.compile(
     r"用户的?(妈妈|母亲|爸爸|父亲|爷爷|奶奶|外公|外婆|姥姥|姥爷|哥哥|弟弟|姐姐|妹妹|老婆|妻子|太太|老公|丈夫|女儿|儿子|孩子|女朋友|男朋友|女友|男友|叔叔|阿姨|朋友|同事|狗|猫)"
 )
@@ -15,9 +15,10 @@ _NEGATION = re.compile(
     r"|broke up|ended|left|dropped|avoids?|hates?|dislikes?|detests?|hated|disliked|anymore|any more|any longer|unable|refuses?)\b|不|没|讨厌|停止|取消|再也",
     re.IGNORECASE,
 )
-_NEGATION_TOKENS = frozenset(
-    "not never no cannot can can't don't doesn't didn't isn't aren't won stopp stop quit cancell cancel gave broke brok left dropp hat hate"
-    " dislik detest avoid stand how unabl refus end doe t don doesn didn isn 不 没 再 讨 厌".split()
+_NEGATION_TOKENS = words(
+    "not never no cannot can can't don't doesn't didn't isn't aren't won stopp stop quit cancell cancel gave"
+    " broke brok left dropp hat hate dislik detest avoid stand how unabl refus end doe t don doesn didn isn 不 没"
+    " 再 讨 厌"
 )
 _AVERSION = re.compile(r"\b(?:hates?|dislikes?|detests?|hated|disliked|cannot stand|can't stand)\b|讨厌", re.IGNORECASE)
 _CHANGE = re.compile(
@@ -34,7 +35,9 @@ _COPULAR = re.compile(
     r"^(?:user's|user has an?)\s(?P<key>.+?)\s(?P<verb>is|are|was|were|will be|has been|has|costs?|pays?|moved|goes|went|starts?|ends?|departs?|leaves?|renews?|runs?|turns?|expires?)"
     r"\s(?P<value>.+)$"
 )
-_BEING = frozenset("is are was were moved goes went costs cost".split()) | {"will be", "has been"}
+_COPULAR_CHINESE = re.compile(r"^用户的?(?P<key>[^是为叫，]{0,6})(?:是|为|叫)(?P<value>.+)$")
+_CIRCUMSTANCE = re.compile(r"(?:in|with|from|by|near|for)\b")
+_BEING = words("is are was were moved goes went costs cost") | {"will be", "has been"}
 _NAMING = re.compile(r"\b(?:called|named)\b")
 _HOME = re.compile(
     r"\b(?:lives?|living|resides?|moved|relocated|based)\s(?:now\s|back\s)?(?:with\s(?:[\w']+\s){1,4})?(?:in|to|at|near)\s(?:the\s)?(?P<place>[A-ZÀ-Þ].*)$|(?:住在|搬到了?|搬去了?|定居|家在)(?P<place_cn>.+)$"
@@ -42,13 +45,19 @@ _HOME = re.compile(
 _JOB = re.compile(r"\b(?:works?|working|employed|job is|a job)\b\s(?:now\s)?(?:(?:as|for|at)\b)")
 _ROLE = re.compile(r"\bas\s(?:an?\s|the\s)?(?P<role>.+?)(?:\s(?:at|for|in|with)\s|$)")
 _EMPLOYER = re.compile(r"\b(?:at|for)\s(?P<employer>.+?)(?:\sas\s|$)")
-_DIETS = frozenset("vegetarian vegan pescatarian omnivor omnivore carnivor carnivore flexitarian".split())
+_DIETS = words("vegetarian vegan pescatarian omnivor omnivore carnivor carnivore flexitarian")
 _RELATIONSHIP = re.compile(r"\b(?:single|dating|engaged|married|divorced|separated|widowed|broke up)\b")
-_PREFERENCE = re.compile(r"\bprefers?\s(?P<what>.+?)(?:\s(?:in|on|for|at|when|while|with|during|as)\s(?P<context>.+))?$")
-_RANKED = re.compile(r"\b(?:prefers?|likes?|loves?|enjoys?)\s(?P<first>.+?)\s(?:over|to|more than|better than|rather than)\s(?P<second>.+)$")
+_PREFERENCE = re.compile(
+    r"\bprefers?\s(?P<what>.+?)(?:\s(?:in|on|for|at|when|while|with|during|as)\s(?P<context>.+))?$"
+)
+_RANKED = re.compile(
+    r"\b(?:prefers?|likes?|loves?|enjoys?)\s(?P<first>.+?)\s(?:over|to|more than|better than|rather than)\s(?P<second>.+)$"
+)
 _FROM_TO = re.compile(r"\bfrom\s(?P<old>.+?)\sto\s(?P<new>.+)$")
 _PROCEDURE = re.compile(r"^(?P<goal>[^:：]{3,120}?)\s?[:：]\s?(?P<steps>.+)$")
-_EVENT = re.compile(r"^(?:on\s[\w-]+\s)?user\s(?:\w+ed|ran|went|bought|saw|had|met|won|lost|got|did|flew|drove|took|made|swam|rode|visited)\b")
+_EVENT = re.compile(
+    r"^(?:on\s[\w-]+\s)?user\s(?:\w+ed|ran|went|bought|saw|had|met|won|lost|got|did|flew|drove|took|made|swam|rode|visited)\b"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,12 +135,16 @@ def meaning(content: str, *, procedural: bool = False) -> Meaning:
 
 
 def _attribute(text: str) -> tuple[frozenset[str], str, frozenset[str]]:
+    if found := _COPULAR_CHINESE.match(text):
+        return frozenset(found.group("key")) or frozenset({"name"}), "be", tokens(found.group("value"))
     found = _COPULAR.match(text)
     if not found:
         return frozenset(), "", frozenset()
-    value, verb = found.group("value"), found.group("verb")
+    key, value, verb = found.group("key"), found.group("value"), found.group("verb")
     verb = "name" if _NAMING.search(value) else "be" if verb in _BEING else verb
-    return tokens(found.group("key")), verb, tokens(value)
+    if circumstance := _CIRCUMSTANCE.match(value):
+        verb = f"{verb} {circumstance.group()}"
+    return tokens(key) or frozenset(key.split()), verb, tokens(value)
 
 
 def _subject(text: str) -> frozenset[str]:

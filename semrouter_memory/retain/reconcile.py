@@ -6,25 +6,35 @@ cosine only where they are silent. Newer means said later. In doubt a statement 
 fact that was wrongly superseded is lost.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
-from semrouter_memory.model import Candidate, Hit, Memory, MemoryType, Reconciled, ReconcileAction
+from semrouter_memory.model import Candidate, Hit, Memory, MemoryType, ReconcileAction, Reconciled
 from semrouter_memory.retain.meaning import Meaning, meaning
-from semrouter_memory.retain.rules.lexicon import RELATIONS
+from semrouter_memory.retain.rules.lexicon import RELATIONS, words
 from semrouter_memory.retain.words import tokens, values
 
 PARAPHRASE_SIMILARITY = 0.95
 """From here on two statements with equal names, numbers and negation are one (measured: distinct facts stay below)."""
 SAME_TURN_SIMILARITY = 0.8
 """The same for two statements that were read from one turn."""
+_DIGITS = re.compile(r"(?<![\w.])\d[\d,.:]*(?!\w)")
 _SAME_STEPS = 0.75
 _SAME_CHARACTERS = 0.72
 
-_ONE_AT_A_TIME = frozenset("landlord boss manager wife husband spouse partner girlfriend boyfriend dentist therapist doctor".split())
+_ONLY_ONE = frozenset({"name"}).union(
+    *(tokens(word) for word in ("email", "phone", "address", "username", "nickname", "age"))
+)
+"""Attributes of which there is one, whatever the value looks like."""
+_ONE_AT_A_TIME = words(
+    "landlord boss manager wife husband spouse partner girlfriend boyfriend dentist therapist doctor"
+)
 _MULTIPLE = frozenset().union(
     *(tokens(word) for word in RELATIONS - _ONE_AT_A_TIME),
-    tokens("hobby hobbies allergy interest skill language goal dream project instrument sport medication book song food"),
+    tokens(
+        "hobby hobbies allergy interest skill language goal dream project instrument sport medication book song food"
+    ),
 )
 """Attributes of which a person has several."""
 
@@ -93,7 +103,13 @@ def _related(candidate: Candidate, hit: Hit) -> Relation:
 
 def _by_similarity(relation: Relation, new: Meaning, old: Meaning, near: bool) -> Relation:  # noqa: FBT001 - private
     """Near statements without any difference that counts are paraphrases."""
-    if relation is not Relation.DISTINCT or not near or new.people != old.people or new.negated != old.negated:
+    if (
+        relation is not Relation.DISTINCT
+        or not near
+        or _mostly_han(new)
+        or new.people != old.people
+        or new.negated != old.negated
+    ):
         return relation
     same_values = values(new.words) == values(old.words)
     alike = new.names <= old.names or old.names <= new.names
@@ -126,7 +142,7 @@ def _first(newer: Meaning, older: Meaning, *rules: Callable[[Meaning, Meaning], 
 
 
 def _introduces(newer: Meaning, older: Meaning) -> bool:
-    """"User has a dog" and "User's dog Rex ...": the people are in words of the other."""
+    """As in "User has a dog" and "User's dog Rex ...": the people are in words of the other."""
     return bool(older.people or newer.people) and older.people <= newer.words and newer.people <= older.words
 
 
@@ -138,7 +154,7 @@ def _procedures(newer: Meaning, older: Meaning) -> Relation:
 
 
 def _opposites(newer: Meaning, older: Meaning) -> Relation:
-    """"does not like watching football" denies "likes watching football on TV", not "likes playing football"."""
+    """As in "does not like watching football" denies "likes watching football on TV", not "likes playing football"."""
     negative, positive = (newer, older) if newer.negated else (older, newer)
     denied = negative.words - {"like"} if "like" not in positive.words else negative.words
     if denied and (denied <= positive.words or _status(newer, older)):
@@ -165,7 +181,11 @@ def _by_attribute(newer: Meaning, older: Meaning) -> Relation | None:
         return Relation.REPLACES
     if _another_job(newer, older) or _another_preference(newer, older) or _another_value(newer, older):
         return Relation.REPLACES
-    if newer.replaced and newer.replaced <= older.words and (newer.words - newer.replaced) & (older.words - newer.replaced):
+    if (
+        newer.replaced
+        and newer.replaced <= older.words
+        and (newer.words - newer.replaced) & (older.words - newer.replaced)
+    ):
         return Relation.REPLACES
     return None
 
@@ -179,26 +199,35 @@ def _another_job(newer: Meaning, older: Meaning) -> bool:
         return False
     another_role = bool(newer.role and older.role and not newer.role <= older.role and not older.role <= newer.role)
     another_employer = bool(newer.employer and older.employer and not newer.employer & older.employer)
-    return another_role or (another_employer and not (newer.role and older.role and newer.role == older.role and not newer.changing))
+    return another_role or (
+        another_employer and not (newer.role and older.role and newer.role == older.role and not newer.changing)
+    )
 
 
 def _another_preference(newer: Meaning, older: Meaning) -> bool:
-    """"prefers dark mode" and "prefers light mode", in the same place."""
+    """As in "prefers dark mode" and "prefers light mode", in the same place."""
     new, old = newer.preferred, older.preferred
     return bool(
-        len(new) > 1 and len(old) > 1 and new[-1] == old[-1] and new != old and newer.context == older.context and _same_subject(newer, older)
+        len(new) > 1
+        and len(old) > 1
+        and new[-1] == old[-1]
+        and new != old
+        and newer.context == older.context
+        and _same_subject(newer, older)
     )
 
 
 def _another_value(newer: Meaning, older: Meaning) -> bool:
     """The same key gets another value of the same class."""
-    if older.key & _MULTIPLE or not older.key or older.verb == "name":
+    if (older.key | newer.key) & _MULTIPLE or "name" in {older.verb, newer.verb}:
         return False
     if newer.key == older.key and newer.verb == older.verb:
-        return _same_class(newer, older, newer.value, older.value)
+        return bool(older.key & _ONLY_ONE) or _same_class(newer, older, newer.value, older.value)
+    if newer.key and newer.changing and newer.verb == "be" and not older.key and newer.key <= older.words:
+        return _shared_values(newer.value, older.words)
     if newer.key and newer.key < older.key and newer.changing and newer.verb == older.verb:
         return bool(newer.value) and _shared_values(newer.value, older.value)
-    if newer.changing and older.verb == "be" and older.key <= newer.words:
+    if newer.changing and older.key and older.verb == "be" and older.key <= newer.words:
         return _same_class(newer, older, newer.words - older.key, older.value)
     return False
 
@@ -206,8 +235,6 @@ def _another_value(newer: Meaning, older: Meaning) -> bool:
 def _same_class(newer: Meaning, older: Meaning, new: frozenset[str], old: frozenset[str]) -> bool:
     if _shared_values(new, old):
         return new != old
-    if values(new) and values(old):
-        return False
     named = bool(newer.names and older.names)
     return (named or "favorite" in older.key) and not _included(new, old)
 
@@ -239,8 +266,12 @@ def _han_alike(newer: Meaning, older: Meaning) -> bool:
 
 def _by_slot(newer: Meaning, older: Meaning) -> Relation | None:
     """The same words but for a number, an amount or a weekday."""
+    if newer.event or older.event:
+        return None
+    if _DIGITS.sub("#", newer.plain) == _DIGITS.sub("#", older.plain):
+        return Relation.REPLACES
     ours, theirs = newer.words - older.words, older.words - newer.words
-    if not ours or not theirs or not newer.words & older.words or newer.event or older.event:
+    if not ours or not theirs or not newer.words & older.words:
         return None
     new, old = values(ours), values(theirs)
     only_values = sum(map(len, new.values())) == len(ours) and sum(map(len, old.values())) == len(theirs)

@@ -8,6 +8,8 @@ numbers, dates, prices, hashes and UUIDs are ordinary text and stay. Every patte
 import re
 from collections.abc import Callable
 
+from semrouter_memory.retain.rules.lexicon import words
+
 MARK = "[redacted]"
 """Stands where a secret was. A candidate that contains it is not stored."""
 
@@ -27,12 +29,12 @@ _SHAPES = re.compile(
 _AUTHORIZATION = re.compile(r"\b(bearer|basic)\s+([A-Za-z0-9._~+/-]{12,}=*)", re.IGNORECASE)
 _URL_CREDENTIALS = re.compile(r"(://)[^\s/:@]{1,128}:[^\s/@]{1,128}(@)")
 
-_SECRET_NAME = (
+_NAMED = (
     r"(?:password|passwd|passphrase|passcode|pwd|pass|secret|secret[_-]?key|(?:auth|access|refresh|api|bearer)?[_-]?token"
     r"|api[_-]?key|access[_-]?key|private[_-]?key|client[_-]?secret|credentials?)"
 )
 _ASSIGNMENT = re.compile(
-    rf"(?<![A-Za-z0-9])((?:[A-Za-z0-9]{{1,24}}[_.-]){{0,4}}{_SECRET_NAME}[\"']?\s{{0,3}}(?:=|:=?|=>)\s{{0,3}})"
+    rf"(?<![A-Za-z0-9])((?:[A-Za-z0-9]{{1,24}}[_.-]){{0,4}}{_NAMED}[\"']?\s{{0,3}}(?:=|:=?|=>)\s{{0,3}})"
     r"(\"[^\"\n]{3,}\"|'[^'\n]{3,}'|[^\s\"',;]{4,})",
     re.IGNORECASE,
 )
@@ -41,20 +43,22 @@ _SPOKEN = re.compile(
     r"(?:\s(?:for|of|to|on)\s[^.,;:?!\n]{1,60}?)?\s(?:is|was|=)\s(?:now\s)?[\"'“]?)([^\s\"'”]{3,})",
     re.IGNORECASE,
 )
-_SPOKEN_CHINESE = re.compile(r"((?:密码|口令|验证码|密钥|令牌|PIN码?)\s?(?:是|为|:|：|=)\s?[“\"]?)([!-~]{3,})", re.IGNORECASE)
-_CARD_CODE = re.compile(
-    r"\b((?:cvv2?|cvc2?|card\ssecurity\scode)\W{0,3}(?:is\s|code\s)?)(\d{3,4})\b", re.IGNORECASE
+_SPOKEN_CHINESE = re.compile(
+    r"((?:密码|口令|验证码|密钥|令牌|PIN码?)\s?(?:是|为|:|：|=)\s?[“\"]?)([!-~]{3,})", re.IGNORECASE
 )
-_SOCIAL_SECURITY = re.compile(r"\b((?:ssn|social\ssecurity(?:\snumber)?)\D{0,12})(\d{3}-?\d{2}-?\d{4})\b", re.IGNORECASE)
+_CARD_CODE = re.compile(r"\b((?:cvv2?|cvc2?|card\ssecurity\scode)\W{0,3}(?:is\s|code\s)?)(\d{3,4})\b", re.IGNORECASE)
+_SOCIAL_SECURITY = re.compile(
+    r"\b((?:ssn|social\ssecurity(?:\snumber)?)\D{0,12})(\d{3}-?\d{2}-?\d{4})\b", re.IGNORECASE
+)
 
 _CARD = re.compile(r"(?<![\w.+-])[2-6]\d{3}(?:[ -]?\d){9,15}(?![\w-])")
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b")
 _RANDOM = re.compile(r"(?<![\w/.+=-])[A-Za-z0-9_+=-]{32,}(?![\w/.+=-])")
 
-_NO_SECRET = frozenset(
-    "not wrong weak expired incorrect strong long short secure insecure lost gone changed required missing empty stored"
-    " the a an my too very still always never being no none null true false invalid case hashed encrypted used set"
-    " correct broken rejected denied there here same different easy hard known unknown".split()
+_NO_SECRET = words(
+    "not wrong weak expired incorrect strong long short secure insecure lost gone changed required missing"
+    " empty stored the a an my too very still always never being no none null true false invalid case hashed"
+    " encrypted used set correct broken rejected denied there here same different easy hard known unknown"
 )
 _MIN_RANDOM_DIGITS = 3
 

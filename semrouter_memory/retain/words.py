@@ -8,11 +8,25 @@ that differ in what matters (a name, a number, a relation) should not. Values ca
 import re
 import unicodedata
 
+from semrouter_memory.retain.rules.lexicon import words
+
 _MONTHS = {
     name: number
     for number, names in enumerate(
-        "jan january;feb february;mar march;apr april;may;jun june;jul july;aug august;sep sept september;oct october;nov november"
-        ";dec december".split(";"),
+        [
+            "jan january",
+            "feb february",
+            "mar march",
+            "apr april",
+            "may",
+            "jun june",
+            "jul july",
+            "aug august",
+            "sep sept september",
+            "oct october",
+            "nov november",
+            "dec december",
+        ],
         start=1,
     )
     for name in names.split()
@@ -20,11 +34,15 @@ _MONTHS = {
 _MONTH = r"(?P<month>" + "|".join(sorted(_MONTHS, key=len, reverse=True)) + r")\.?"
 _NUMBER_WORDS = {
     word: str(number)
-    for number, word in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())
+    for number, word in enumerate(
+        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+    )
     if number > 0
 }
 _ISO_DATE = re.compile(r"\b(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)\b")
-_DAY_MONTH = re.compile(rf"\b(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s(?:of\s)?{_MONTH}\b(?:,?\s(?P<year>\d{{4}}))?", re.IGNORECASE)
+_DAY_MONTH = re.compile(
+    rf"\b(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s(?:of\s)?{_MONTH}\b(?:,?\s(?P<year>\d{{4}}))?", re.IGNORECASE
+)
 _MONTH_DAY = re.compile(rf"\b{_MONTH}\s(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\b(?:,?\s(?P<year>\d{{4}}))?", re.IGNORECASE)
 _AMOUNT = r"(?P<amount>\d[\d,]*(?:\.\d+)?)\s?(?P<scale>k|m)?"
 _MONEY = re.compile(
@@ -40,14 +58,15 @@ _NUMBER = re.compile(r"(?<![\w.:])(\d[\d,]*(?:\.\d+)?)(?![\w:]|\.\d)")
 _WORD = re.compile(r"[a-z]+:[\w.:]+|[\w][\w.+#/-]*[\w+#]|\w")
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 
-_LIGHT = frozenset(
-    "a an the of to in on at for with by from as and or that this these those which who whom it its is are was were be been doing"
-    " being am has have had having do does did get gets got getting there their them they he she his her him user users will"
-    " would so up per each via about into than really also some any just very then now currently today again anymore more"
-    " any longer after all new still use uses used using run runs running named name called take takes taking taken place"
-    " pay pays work works working cost costs instead back own been one when where while said keep keeps currently raised"
-    " increased lowered cut changed switched moved changed went goes go going set start started starting learn learned learning"
-    " daily dose every month machine specifically want wants assistant".split()
+_LIGHT = words(
+    "a an the of to in on at for with by from as and or that this these those which who whom it its is are was"
+    " were be been doing being am has have had having do does did get gets got getting there their them they he"
+    " she his her him user users will would so up per each via about into than really also some any just very"
+    " then now currently today again anymore more any longer after all new still use uses used using run runs"
+    " running named name called take takes taking taken place pay pays work works working cost costs instead"
+    " back own been one when where while said keep keeps currently raised increased lowered cut changed"
+    " switched moved changed went goes go going set start started starting learn learned learning daily dose"
+    " every month machine specifically want wants assistant"
 )
 _CANONICAL = {
     form: word

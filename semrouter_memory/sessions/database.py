@@ -55,9 +55,10 @@ class Database:
     def _open(self, path: Path) -> None:
         try:
             alone = self._prepare_files(path)
-            self.local = self._connect(path, _LOCAL_BUSY_SECONDS)
+            # First the one that waits long, for another process may be setting the file up at this moment.
             self.background = self._connect(path, _BACKGROUND_BUSY_SECONDS)
             self.digest_key = self._bring_up_to_date(alone=alone)
+            self.local = self._connect(path, _LOCAL_BUSY_SECONDS)
         except ConfigurationError as error:
             raise ConfigurationError(f"the turn log {path} cannot be used: {error}") from None
         except OSError as error:

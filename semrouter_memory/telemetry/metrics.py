@@ -54,6 +54,7 @@ class Metrics:
         self.candidates = self._counter("extraction_candidates", "Facts that extractors proposed.", "extractor")
         self.actions = self._counter("reconcile_actions", "What became of proposed facts.", "action")
         self.dead_letters = self._counter("dead_letters", "Turns given up after too many failures.")
+        self.work_failures = self._counter("work_failures", "Background work that ended in a bug.", "error")
         # -- the store
         self.store_errors = self._counter("store_errors", "Failed calls of the store.", "operation")
         self.store_available = self._gauge("store_available", "1 while the store answers.")

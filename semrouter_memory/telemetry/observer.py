@@ -103,6 +103,11 @@ class TelemetryObserver:
             _log.debug("Nothing to store", extractor=report.extractor, turns=report.turns, actions=dict(report.actions))
 
     @_never_raising
+    def work_failed(self, error: BaseException) -> None:
+        self.metrics.work_failures.labels(type(error).__name__).inc()
+        _log.error("Background work failed", exc_info=error)
+
+    @_never_raising
     def store_failed(self, operation: str, error: BaseException) -> None:
         self.metrics.store_errors.labels(operation).inc()
         _log.warning("Store call failed", operation=operation, error=type(error).__name__)

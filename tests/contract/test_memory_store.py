@@ -1,5 +1,7 @@
 """What every memory store does: in memory, in Milvus Lite's file, on a Milvus server."""
 
+import asyncio
+import contextlib
 import itertools
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -9,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 import pytest
+import pytest_asyncio
 
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import InvalidRequestError
@@ -19,6 +22,8 @@ from semrouter_memory.store.milvus import MilvusStore
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Store(MemoryReader, MemoryWriter, Protocol):
@@ -69,7 +74,390 @@ HOSTILE = (
 """Ids that are not what they seem; beside them lives the user `victim`."""
 
 
-@pytest.fixture(scope="module")
-async def lite(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Store]:
-    async with _milvus(MilvusConfig(dimension=DIMENSION), tmp_path_factory.mktemp("lite")) as store:
-        yield store
+@contextlib.asynccontextmanager
+async def _milvus(config: MilvusConfig, directory: Path) -> AsyncIterator[Store]:
+    store = MilvusStore(config, data_dir=directory, fingerprint="test", observer=StoreObserver().port())
+    await store.start()
+    yield store
+    await store.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["in_memory", "lite", "server"])
+async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Store]:
+    if request.param == "in_memory":
+        yield InMemoryStore(dimension=DIMENSION)
+        return
+    uri = None
+    if request.param == "server":
+        server: MilvusServer = request.getfixturevalue("milvus_server")
+        uri = server.uri
+    config = MilvusConfig(uri=uri, collection="contract", dimension=DIMENSION, timeout_ms=30_000)
+    async with _milvus(config, tmp_path_factory.mktemp("store")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def user() -> Scope:
+    """One whom no other test knows."""
+    return Scope(f"user-{next(_USERS)}")
+
+
+async def found(store: Store, scope: Scope, *, reach: Reach = Reach.RECALL) -> set[str]:
+    hits = await store.search(scope, vector(0), limit=100, now=NOW, reach=reach, fresh=True)
+    return {hit.memory.content for hit in hits}
+
+
+async def listed(store: Store, scope: Scope, *, reach: Reach = Reach.ALL) -> set[str]:
+    page = await store.page(scope, limit=100, now=NOW, reach=reach)
+    return {one.content for one in page.memories}
+
+
+async def write(store: Store, *memories: Memory) -> None:
+    for one in memories:
+        await store.upsert(one.scope, [embedded(one)])
+
+
+# -- what is written comes back ----------------------------------------------------------------------------------------
+
+
+async def test_a_memory_comes_back_as_it_was_written(store: Store, user: Scope) -> None:
+    """Every field, times to the microsecond, numbers to the bit, metadata as JSON."""
+    scope = replace(user, project_id="hawaii/2026", agent_id="planner")
+    written = Memory(
+        id="mem_whole",
+        scope=scope,
+        type=MemoryType.PROCEDURAL,
+        content='Deploy:\n\t"make release" \\ then \x00 push; 部署 😀 {x} %s',
+        source="conversation",
+        observed_at=NOW - timedelta(days=20_000, microseconds=1),
+        created_at=NOW,
+        updated_at=NOW + timedelta(microseconds=1),
+        session_id="session 1",
+        superseded_at=NOW + timedelta(seconds=5),
+        superseded_by="mem_other",
+        expires_at=NOW + timedelta(days=900_000),
+        importance=0.7,
+        metadata={"turn_ids": ["a", "b"], "n": 2**53 + 1, "x": 0.1, "deep": {"null": None, "yes": True, "é\x00": ""}},
+    )
+    await write(store, written)
+    assert await store.get(user, "mem_whole") == written
+
+
+async def test_what_is_not_set_comes_back_unset(store: Store, user: Scope) -> None:
+    await write(store, memory(user))
+    assert await store.get(user, "mem_1") == memory(user)
+
+
+async def test_content_that_is_no_unicode_text_is_kept_as_far_as_it_is(store: Store, user: Scope) -> None:
+    await write(store, memory(user, content="half \ud83d of it"))
+    one = await store.get(user, "mem_1")
+    assert one is not None
+    assert one.content == "half ? of it"
+
+
+async def test_the_largest_content_is_kept(store: Store, user: Scope) -> None:
+    longest = memory(user, content="é" * 32_767 + "!")
+    await write(store, longest)
+    assert await store.get(user, "mem_1") == longest
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"content": "é" * 32_768}, "content"),
+        ({"metadata": {"x": "y" * 65_536}}, "metadata"),
+        ({"metadata": {"x": object()}}, "metadata"),
+        ({"importance": float("nan")}, "importance"),
+        ({"session_id": "x" * 65_536}, "session_id"),
+        ({"id": "x" * 65_536}, "id"),
+    ],
+)
+async def test_what_cannot_be_held_is_refused_whole(
+    store: Store, user: Scope, change: dict[str, object], field: str
+) -> None:
+    """No row of the call is written, and the message does not repeat the value."""
+    good, bad = memory(user, "mem_good"), replace(memory(user, "mem_bad"), **change)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequestError) as caught:
+        await store.upsert(user, [embedded(good), embedded(bad)])
+    assert caught.value.field == field
+    assert len(str(caught.value)) < 100
+    assert await store.get(user, "mem_good") is None
+
+
+@pytest.mark.parametrize("bad", [np.zeros(DIMENSION + 1, np.float32), np.full(DIMENSION, np.nan, np.float32)])
+async def test_a_vector_that_is_none_of_the_collection_is_refused(store: Store, user: Scope, bad: np.ndarray) -> None:
+    with pytest.raises(InvalidRequestError):
+        await store.upsert(user, [EmbeddedMemory(memory(user), bad)])
+
+
+async def test_writing_again_replaces(store: Store, user: Scope) -> None:
+    """Also within one call, where the last one counts; the old text is not found any more."""
+    await store.upsert(user, [embedded(memory(user, content="old")), embedded(memory(user, content="newer"))])
+    assert await found(store, user) == {"newer"}
+    await store.upsert(user, [embedded(memory(user, content="newest"))])
+    assert await found(store, user) == {"newest"}
+    assert await listed(store, user) == {"newest"}
+
+
+async def test_many_rows_are_written_in_one_call(store: Store, user: Scope) -> None:
+    await store.upsert(user, [embedded(memory(user, f"mem_{n}", content=str(n)), n) for n in range(450)])
+    assert await store.delete_all(user, Reach.ALL) == 450
+
+
+async def test_the_best_come_first_with_their_cosine(store: Store, user: Scope) -> None:
+    await store.upsert(user, [embedded(memory(user, f"mem_{n}"), n) for n in range(30)])
+    hits = await store.search(user, vector(7), limit=5, now=NOW, fresh=True)
+    expected = sorted((float(vector(7) @ vector(n)) for n in range(30)), reverse=True)[:5]
+    assert hits[0].memory.id == "mem_7"
+    assert [hit.similarity for hit in hits] == pytest.approx(expected, abs=1e-5)
+    assert all(hit.relevance == hit.similarity for hit in hits)
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+async def test_a_limit_of_nothing_finds_nothing(store: Store, user: Scope, limit: int) -> None:
+    await write(store, memory(user))
+    assert await store.search(user, vector(0), limit=limit, now=NOW, fresh=True) == []
+    assert (await store.page(user, limit=limit, now=NOW)).memories == ()
+
+
+async def test_every_acknowledged_write_is_seen_by_a_fresh_read(store: Store, user: Scope) -> None:
+    for n in range(5):
+        await store.upsert(user, [embedded(memory(user, f"mem_{n}", content=str(n)))])
+        assert await found(store, user) == {str(m) for m in range(n + 1)}
+        assert await store.get(user, f"mem_{n}") is not None
+
+
+async def test_a_stale_search_comes_to_see_a_write(store: Store, user: Scope) -> None:
+    await write(store, memory(user))
+    for _ in range(100):
+        if hits := await store.search(user, vector(0), limit=5, now=NOW):
+            break
+        await asyncio.sleep(0.1)
+    assert [hit.memory.id for hit in hits] == ["mem_1"]
+
+
+async def test_it_says_that_it_is_available(store: Store) -> None:
+    assert store.available
+
+
+# -- nothing crosses users ---------------------------------------------------------------------------------------------
+
+
+async def test_no_id_opens_another_users_memories(store: Store) -> None:
+    """Every hostile user, and the victim beside them, sees, lists, gets and deletes only what is their own."""
+    users = [Scope(text) for text in (*HOSTILE, "victim")]
+
+    async def write_one(number: int, scope: Scope) -> None:
+        await store.upsert(scope, [embedded(memory(scope, "mem_shared", content=str(number)))])
+
+    async def sees_only_their_own(number: int, scope: Scope) -> None:
+        own = await store.get(scope, "mem_shared")
+        assert own is not None
+        assert (own.content, own.scope) == (str(number), scope)
+        assert await found(store, scope) == {str(number)}
+        assert await listed(store, scope) == {str(number)}
+
+    async def deletes_only_their_own(scope: Scope) -> None:
+        assert await store.delete(scope, ["mem_shared"]) == 1
+        assert await store.delete_all(scope, Reach.ALL) == 0
+
+    await asyncio.gather(*(write_one(number, scope) for number, scope in enumerate(users)))
+    await asyncio.gather(*(sees_only_their_own(number, scope) for number, scope in enumerate(users)))
+    await asyncio.gather(*(deletes_only_their_own(scope) for scope in users[:-1]))
+    await sees_only_their_own(len(users) - 1, users[-1])
+
+
+async def test_no_project_opens_another_project(store: Store, user: Scope) -> None:
+    projects = [replace(user, project_id=text) for text in HOSTILE]
+    for number, scope in enumerate(projects):
+        await store.upsert(user, [embedded(memory(scope, f"mem_{number}", content=str(number)))])
+    seen = await asyncio.gather(*(listed(store, scope, reach=Reach.EXACT) for scope in projects))
+    assert seen == [{str(number)} for number in range(len(projects))]
+    assert len(await listed(store, user)) == len(HOSTILE)
+
+
+async def test_hostile_memory_ids_name_one_memory_each(store: Store, user: Scope) -> None:
+    await store.upsert(user, [embedded(memory(user, text, content=str(n))) for n, text in enumerate(HOSTILE)])
+    got = await asyncio.gather(*(store.get(user, text) for text in HOSTILE))
+    assert [(one.id, one.content) for one in got if one] == [(text, str(n)) for n, text in enumerate(HOSTILE)]
+    assert await store.delete(user, HOSTILE[1:]) == len(HOSTILE) - 1
+    assert await listed(store, user) == {"0"}
+
+
+async def test_users_beyond_any_column_are_still_told_apart(store: Store) -> None:
+    """An owner that does not fit is known by its digest."""
+    one, other = Scope("x" * 70_000), Scope("x" * 70_000 + "!")
+    await write(store, memory(one, content="one"), memory(other, content="other"))
+    assert await found(store, one) == {"one"}
+    assert await found(store, other) == {"other"}
+
+
+async def test_a_memory_of_another_owner_is_not_written(store: Store, user: Scope) -> None:
+    with pytest.raises(InvalidRequestError):
+        await store.upsert(user, [embedded(memory(Scope("victim of a mistake")))])
+
+
+async def test_the_same_id_is_another_memory_for_another_user(store: Store, user: Scope) -> None:
+    """Nobody overwrites or deletes a row by knowing its id."""
+    other = Scope(f"{user.user_id}-other")
+    await write(store, memory(user, content="mine"))
+    await write(store, memory(other, content="theirs"))
+    assert await store.delete(other, ["mem_1"]) == 1
+    assert await listed(store, user) == {"mine"}
+
+
+# -- which of the owner's memories -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("project", "reach", "expected"),
+    [
+        ("", Reach.RECALL, {"own"}),
+        ("a", Reach.RECALL, {"own", "a"}),
+        ("c", Reach.RECALL, {"own"}),
+        ("", Reach.EXACT, {"own"}),
+        ("a", Reach.EXACT, {"a"}),
+        ("", Reach.ALL, {"own", "a", "b"}),
+        ("a", Reach.ALL, {"own", "a", "b"}),
+    ],
+)
+async def test_the_reach_selects_projects(
+    store: Store, user: Scope, project: str, reach: Reach, expected: set[str]
+) -> None:
+    for name in ("", "a", "b"):
+        await write(store, memory(replace(user, project_id=name), f"mem_{name}", content=name or "own"))
+    scope = replace(user, project_id=project)
+    assert await found(store, scope, reach=reach) == expected
+    assert await listed(store, scope, reach=reach) == expected
+
+
+async def test_a_memory_is_got_in_whatever_project_it_is(store: Store, user: Scope) -> None:
+    await write(store, memory(replace(user, project_id="a")))
+    one = await store.get(replace(user, project_id="b"), "mem_1")
+    assert one is not None
+    assert one.scope.project_id == "a"
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [
+        (None, {"semantic", "procedural", "episodic", "reflective"}),
+        (frozenset({MemoryType.EPISODIC}), {"episodic"}),
+        (frozenset({MemoryType.EPISODIC, MemoryType.SEMANTIC}), {"episodic", "semantic"}),
+        (frozenset[MemoryType](), set[str]()),
+    ],
+)
+async def test_types_select(store: Store, user: Scope, types: frozenset[MemoryType] | None, expected: set[str]) -> None:
+    for kind in MemoryType:
+        await write(store, memory(user, f"mem_{kind}", kind=kind, content=kind.value))
+    hits = await store.search(user, vector(0), limit=10, now=NOW, types=types, fresh=True)
+    page = await store.page(user, limit=10, now=NOW, types=types)
+    assert {hit.memory.content for hit in hits} == expected
+    assert {one.content for one in page.memories} == expected
+
+
+async def test_history_and_what_expired_are_only_got_by_id(store: Store, user: Scope) -> None:
+    await write(
+        store,
+        memory(user, "mem_active", content="active", expires_at=NOW + timedelta(microseconds=1)),
+        memory(user, "mem_superseded", content="superseded", superseded_at=NOW + timedelta(days=1)),
+        memory(user, "mem_expired", content="expired", expires_at=NOW),
+    )
+    assert await found(store, user) == {"active"}
+    assert await listed(store, user) == {"active"}
+    assert await store.get(user, "mem_superseded") is not None
+    assert await store.get(user, "mem_expired") is not None
+
+
+# -- deletion ----------------------------------------------------------------------------------------------------------
+
+
+async def test_deleting_counts_what_there_was(store: Store, user: Scope) -> None:
+    await write(store, *(memory(user, f"mem_{n}", content=str(n)) for n in range(3)))
+    assert await store.delete(user, ["mem_0", "mem_0", "mem_none"]) == 1
+    assert await store.delete(user, ["mem_0"]) == 0
+    assert await store.delete(user, []) == 0
+    assert await store.get(user, "mem_0") is None
+    assert await found(store, user) == {"1", "2"}
+    assert await listed(store, user) == {"1", "2"}
+
+
+@pytest.mark.parametrize(
+    ("project", "reach", "count", "left"),
+    [("a", Reach.ALL, 4, set[str]()), ("a", Reach.EXACT, 2, {"own"}), ("", Reach.EXACT, 1, {"a"})],
+)
+async def test_delete_all_deletes_history_too(
+    store: Store, user: Scope, project: str, reach: Reach, count: int, left: set[str]
+) -> None:
+    project_a = replace(user, project_id="a")
+    await write(
+        store,
+        memory(user, "mem_own", content="own"),
+        memory(project_a, "mem_a", content="a"),
+        memory(project_a, "mem_old", content="old", superseded_at=NOW),
+        memory(replace(user, project_id="b"), "mem_b", content="b", superseded_at=NOW),
+    )
+    assert await store.delete_all(replace(user, project_id=project), reach) == count
+    assert await listed(store, user) == left
+    assert (await store.get(user, "mem_old") is None) == (project == "a")
+
+
+async def test_what_was_deleted_can_be_written_anew(store: Store, user: Scope) -> None:
+    await write(store, memory(user, content="first"))
+    await store.delete(user, ["mem_1"])
+    await write(store, memory(user, content="second"))
+    assert await found(store, user) == {"second"}
+
+
+# -- listings ----------------------------------------------------------------------------------------------------------
+
+
+async def test_pages_hold_each_memory_once_newest_first(store: Store, user: Scope) -> None:
+    """Ties are in the order of their ids, descending; the last page has no cursor."""
+    ids = ["a", "b", "B", "é", "z", '"', "mem"]
+    await store.upsert(
+        user,
+        [embedded(memory(user, name, created_at=NOW - timedelta(microseconds=n // 3))) for n, name in enumerate(ids)],
+    )
+    seen, cursor, sizes = list[str](), "", list[int]()
+    while not sizes or cursor:
+        page = await store.page(user, limit=2, cursor=cursor, now=NOW)
+        seen += [one.id for one in page.memories]
+        sizes.append(len(page.memories))
+        cursor = page.cursor
+    assert seen == ["b", "a", "B", "é", "z", '"', "mem"]
+    assert sizes == [2, 2, 2, 1]
+
+
+async def test_a_full_last_page_has_no_cursor(store: Store, user: Scope) -> None:
+    await write(store, memory(user, "a"), memory(user, "b"))
+    assert (await store.page(user, limit=2, now=NOW)).cursor == ""
+
+
+async def test_a_cursor_holds_its_place_when_memories_come_and_go(store: Store, user: Scope) -> None:
+    """Also when the very memory it names is deleted."""
+    for n in range(4):
+        await write(store, memory(user, f"mem_{n}", created_at=NOW - timedelta(seconds=n)))
+    first = await store.page(user, limit=2, now=NOW)
+    await store.delete(user, ["mem_1"])
+    await write(store, memory(user, "mem_new", created_at=NOW + timedelta(seconds=1)))
+    second = await store.page(user, limit=2, cursor=first.cursor, now=NOW)
+    assert [one.id for one in second.memories] == ["mem_2", "mem_3"]
+
+
+@pytest.mark.parametrize("cursor", ["x", "é", "MTIz", "e30=", "MTphOmI", "=", "OTk5OTk5OTk5OTk5OTk5OTk5OTk5OTphYmM="])
+async def test_a_made_up_cursor_is_refused(store: Store, user: Scope, cursor: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        await store.page(user, limit=2, cursor=cursor, now=NOW)
+    assert caught.value.field == "cursor"
+
+
+async def test_pages_reach_beyond_what_milvus_gives_in_one_answer(store: Store, user: Scope) -> None:
+    count = 16_500
+    rows = [embedded(memory(user, f"{n:05}", content="", created_at=NOW + timedelta(seconds=n))) for n in range(count)]
+    await store.upsert(user, rows)
+    first = await store.page(user, limit=count - 10, now=NOW)
+    second = await store.page(user, limit=count, cursor=first.cursor, now=NOW)
+    assert [one.id for one in first.memories] == [f"{n:05}" for n in reversed(range(10, count))]
+    assert [one.id for one in second.memories] == [f"{n:05}" for n in reversed(range(10))]
+    assert second.cursor == ""

@@ -132,6 +132,8 @@ class TestSession:
         other = accept(turn_log, a_turn("I like coffee", history="h1", transcripts=("h3",)))
         assert first != second
         assert {continued, other} == {first, second}
+        third = accept(turn_log, a_turn("hi", transcripts=("h1",)))
+        assert accept(turn_log, a_turn("I like milk", history="h1")) == third
         assert accept(turn_log, a_turn("very much", history="h2")) == continued
         assert accept(turn_log, a_turn("a lot", history="h3")) == other
 
@@ -246,7 +248,7 @@ class TestIdempotency:
         [
             pytest.param(a_turn("a", request="q"), a_turn("a", request="q", answer="b"), id="request id"),
             pytest.param(a_turn("a", request="q", retry="k"), a_turn("a", request="p", retry="k"), id="retry key"),
-            pytest.param(a_turn("a", history="h"), a_turn("a", history="h"), id="unknown history"),
+            pytest.param(a_turn("a", history="h"), a_turn("a", history="h"), id="history"),
             pytest.param(a_turn("a", before="r"), a_turn("a", before="r"), id="chain"),
             pytest.param(a_turn("a", session="s"), a_turn("a", session="s"), id="session header"),
             pytest.param(a_turn("a", conversation="c"), a_turn("a", conversation="c"), id="conversation"),
@@ -258,9 +260,7 @@ class TestIdempotency:
         ],
     )
     async def test_the_same_again_is_a_duplicate(self, turn_log: SqliteTurnLog, first: Turn, second: Turn) -> None:
-        # A transcript of which the log knows nothing begins a session each time, unless it is in the log.
-        known = a_turn("0", transcripts=("h",), response="r")
-        accept(turn_log, known)
+        accept(turn_log, a_turn("what they go on from", transcripts=("h",), response="r"))
         appended = turn_log.append(first, remember=False)
         again = turn_log.append(second, remember=False)
         assert again == replace(appended, outcome=AppendOutcome.DUPLICATE)
@@ -366,6 +366,11 @@ class TestToolLoopOfAStoredChain:
             accept(turn_log, a_turn(conversation="c"))
         assert outcome(turn_log, a_turn(conversation="c")) is AppendOutcome.DUPLICATE
         assert await texts_waiting(turn_log) == ["one", "two"]
+
+    async def test_a_second_attempt_in_a_conversation_does_not_double_the_words(self, turn_log: SqliteTurnLog) -> None:
+        turn_log.append(a_turn("find it", conversation="c", response="r1", complete=False), remember=False)
+        accept(turn_log, a_turn("find it", conversation="c", response="r2"))
+        assert await texts_waiting(turn_log) == ["find it"]
 
     async def test_loops_with_one_request_id_are_not_retries(self, turn_log: SqliteTurnLog) -> None:
         for question in ("one", "two"):

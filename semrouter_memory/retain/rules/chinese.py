@@ -3,18 +3,28 @@
 import re
 from collections.abc import Mapping
 
+from semrouter_memory.retain.rules.lexicon import words
+
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _SENTENCE = re.compile(r"[。！!；;\n]+|(?<=[？?])")
 _CLAUSE = re.compile(r"[，,]+")
-_QUESTION = re.compile(r"[？?]|吗$|呢$|什么|怎么|怎样|为什么|为啥|哪|多少|几[个点岁]|是不是|能不能|可不可以|可以.{0,6}吗|如何|谁")
+_QUESTION = re.compile(
+    r"[？?]|吗$|呢$|什么|怎么|怎样|为什么|为啥|哪|多少|几[个点岁]|是不是|能不能|可不可以|可以.{0,6}吗|如何|谁"
+)
 _UNREAL = re.compile(r"如果|假如|假设|要是|万一|想象|假装|扮演|开玩笑|梦见|但愿|希望你|就好了")
-_REQUEST = re.compile(r"^(?:请|麻烦|帮|给我|替我|告诉我|教我|写|翻译|推荐|列|生成|解释|总结|我想(?:问|知道|了解|请|让你|要你|看看)|我要你|我需要你|我希望你|我想让)")
-_PASSING = re.compile(r"我(?:们)?(?:觉得|认为|感觉|以为|不知道|不确定|不懂|不明白|明白|知道|懂了|看|试|饿|困|累|好累|很累|忙|来|去睡|先|刚才|刚刚试|等|再|说|问|没事|在想|有(?:个|一个|点)?(?:问题|疑问|想法))")
-_LEAD = re.compile(r"^(?:嗯+|好的?|行|哦|啊|对了?|那|其实|另外|还有|顺便(?:说一下|提一下|说)?|不过|而且|因为|所以|但是?|然后|你好|您好|谢谢|哈哈+|唉|最近|目前|现在)[，,、\s]*")
+_REQUEST = re.compile(
+    r"^(?:请|麻烦|帮|给我|替我|告诉我|教我|写|翻译|推荐|列|生成|解释|总结|我想(?:问|知道|了解|请|让你|要你|看看)|我要你|我需要你|我希望你|我想让)"
+)
+_PASSING = re.compile(
+    r"我(?:们)?(?:觉得|认为|感觉|以为|不知道|不确定|不懂|不明白|明白|知道|懂了|看|试|饿|困|累|好累|很累|忙|来|去睡|先|刚才|刚刚试|等|再|说|问|没事|在想|有(?:个|一个|点)?(?:问题|疑问|想法))"
+)
+_LEAD = re.compile(
+    r"^(?:嗯+|好的?|行|哦|啊|对了?|那|其实|另外|还有|顺便(?:说一下|提一下|说)?|不过|而且|因为|所以|但是?|然后|你好|您好|谢谢|哈哈+|唉|最近|目前|现在)[，,、\s]*"
+)
 _TAIL = re.compile(r"(?:哈哈+|呵呵|啦|哦|呀|呢|吧|嘛|[。！!~～…\s])+$")
 
 _KIN = "妈妈?|母亲|爸爸?|父亲|爷爷|奶奶|外公|外婆|姥姥|姥爷|哥哥?|弟弟?|姐姐?|妹妹?|老婆|妻子|太太|老公|丈夫|先生|女儿|儿子|孩子|女朋友|男朋友|女友|男友|叔叔|阿姨|舅舅|姑姑|表[哥弟姐妹]|堂[哥弟姐妹]|同事|朋友|室友|老板|领导|医生|老师|邻居|房东|狗|猫"
-_FEMALE = frozenset("妈 妈妈 母亲 奶奶 外婆 姥姥 姐 姐姐 妹 妹妹 老婆 妻子 太太 女儿 女朋友 女友 阿姨 姑姑".split())
+_FEMALE = words("妈 妈妈 母亲 奶奶 外婆 姥姥 姐 姐姐 妹 妹妹 老婆 妻子 太太 女儿 女朋友 女友 阿姨 姑姑")
 _FULL = {"妈": "妈妈", "爸": "爸爸", "哥": "哥哥", "弟": "弟弟", "姐": "姐姐", "妹": "妹妹"}
 _KIN_SUBJECT = re.compile(rf"^我(?:们)?(?:家)?(?:的)?({_KIN})(?!的)")
 _STATE = re.compile(
@@ -68,7 +78,13 @@ def _statement(unit: str, people: Mapping[str, str], *, trusted: bool) -> str:
     unit = _TAIL.sub("", unit)
     if not re.match(r"我|咱|俺|她|他", unit):
         return unit if trusted and unit and not _QUESTION.search(unit) else ""
-    if _QUESTION.search(unit) or _REQUEST.match(unit) or _PASSING.match(unit) or _BUSY.match(unit) or _NO_TOPIC.match(unit):
+    if (
+        _QUESTION.search(unit)
+        or _REQUEST.match(unit)
+        or _PASSING.match(unit)
+        or _BUSY.match(unit)
+        or _NO_TOPIC.match(unit)
+    ):
         return ""
     if unit[0] in "她他":
         who = people.get(unit[0], "")

@@ -2,7 +2,7 @@
 
 import re
 
-from semrouter_memory.retain.rules.lexicon import ANCHOR, STATIVE
+from semrouter_memory.retain.rules.lexicon import STATIVE
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…])(?<!\b[A-Z]\.)[\"')\]]*\s+|\s*\n\s*|\s*\.\.+\s*|(?<=[!?])(?=[A-Z])|;\s+")
 _TITLES = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|St|vs|etc|e\.g|i\.e|approx|No|Nr|Inc|Ltd|Jr|Sr)\.\s")
@@ -18,9 +18,13 @@ _QUESTION_CLAUSE = re.compile(
     re.IGNORECASE,
 )
 
-_NEW_SUBJECT = r"(?:I|we|my|our|she|he|they|it|call me|(?:prod|production|staging) (?:is|runs))\b(?!\s*[,.)]|\s+(?:self|own)\b)"
+_NEW_SUBJECT = (
+    r"(?:I|we|my|our|she|he|they|it|call me|(?:prod|production|staging) (?:is|runs))\b(?!\s*[,.)]|\s+(?:self|own)\b)"
+)
 _JOIN = re.compile(
-    r"(?:\s*[,:;–—]\s*|\s+-+\s+|\s+)(?:(?:and|but|so|because|since|as|while|although|though|plus|which is why)\s+)?(?=" + _NEW_SUBJECT + r")",
+    r"(?:\s*[,:;–—]\s*|\s+-+\s+|\s+)(?:(?:and|but|so|because|since|as|while|although|though|plus|which is why)\s+)?(?="
+    + _NEW_SUBJECT
+    + r")",
     re.IGNORECASE,
 )
 _HARD_JOIN = re.compile(r"[,:;–—]|\s-+\s|\b(?:and|but|so|because|since|as|while|although|though|plus)\b", re.IGNORECASE)
@@ -73,10 +77,14 @@ def _split_subjects(sentence: str) -> list[str]:
 
 
 def _joined_subjects(parts: list[str]) -> list[str]:
-    """"My sister and I are ..." is one clause."""
+    """As in "My sister and I are ..." is one clause."""
     result: list[str] = []
     for part in parts:
-        if result and _JOINT_SUBJECT.match(result[-1]) and part.lower().startswith(("i are", "i have", "i were", "i live", "i both")):
+        if (
+            result
+            and _JOINT_SUBJECT.match(result[-1])
+            and part.lower().startswith(("i are", "i have", "i were", "i live", "i both"))
+        ):
             result[-1] = f"{result[-1]} and {part}"
         else:
             result.append(part)
@@ -89,8 +97,3 @@ def _split_verbs(clause: str) -> list[str]:
         return [clause]
     first, *others = _SECOND_VERB.split(clause)
     return [first, *(f"{subject.group(1)} {other}" for other in others)]
-
-
-def anchored(text: str) -> bool:
-    """Whether a date, number or weekday ties the statement to the world."""
-    return bool(ANCHOR.search(text))

@@ -8,6 +8,10 @@ _STEPS = r"(?P<steps>\S.{7,})"
 _GOAL = r"(?P<goal>[a-z]+\s[^:,.?!\n]{2,80}?)"
 _NOT_A_GOAL = r"(?!be\b|do\b|sum|clarify|recap|answer|summari|make (?:it|sure)|give you|start with|put it|me\b|my\b|you\b|whom\b|illustrate|repeat|begin\b)"
 
+_DOING = (
+    r"deploy|release|ship|publish|build|back\s?up|restore|restart|start|update|upgrade|install|test|clean|reset|roll back"
+    r"|migrate|prepare|make|cook|bake|brew|water|run|submit|file|onboard|rotate|renew|set up"
+)
 _PATTERNS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -16,9 +20,7 @@ _PATTERNS = tuple(
         rf"\bhow\s+(?:I|we)\s+{_GOAL}(?:\s+so\s+(?:that\s+)?[^:]*)?\s*:\s*{_STEPS}$",
         rf"^(?:when|whenever|every time)\s+(?:I|we)\s+{_GOAL},\s+(?:I|we)\s+(?:first\s+|always\s+|usually\s+)*{_STEPS}$",
         rf"^(?:the way|the steps?)\s+(?:I|we|to)\s+{_GOAL}\s+(?:is|are)\s*:?\s*(?:by\s+|to\s+|that we\s+)?{_STEPS}$",
-        rf"^(?:I|we)\s+(?:always\s+|usually\s+)?(?P<goal>(?:deploy|release|ship|publish|build|back\s?up|restore|restart|start|update|upgrade|install"
-        rf"|test|clean|reset|roll back|migrate|prepare|make|cook|bake|brew|water|run|submit|file|onboard|rotate|renew|set up)\s[^,.:?!\n]{{2,60}}?)"
-        rf"\s+by\s+(?:first\s+)?{_STEPS}$",
+        rf"^(?:I|we)\s+(?:always\s+|usually\s+)?(?P<goal>(?:{_DOING})\s[^,.:?!\n]{{2,60}}?)\s+by\s+(?:first\s+)?{_STEPS}$",
     )
 )
 _PROCESS = re.compile(
@@ -39,12 +41,18 @@ _ALWAYS = re.compile(
     r"|show|explain|format|speak|talk|keep|put|start|end|send|suggest|recommend|ask|address|using|giving|calling|adding|writing)\b.+)$",
     re.IGNORECASE,
 )
-_STANDING_TAIL = re.compile(r"^(?P<wish>(?:answer|reply|respond|use|write|give|call|format|speak|keep|address)\b.{3,}?),?\s+(?:from now on|going forward|in (?:the )?future)\W*$", re.IGNORECASE)
-_NO_WISH = re.compile(r"^(?:I|we|you|it|this|that|there|what|how|can|could|will|would)\b(?!\s+(?:want you to|would like you to))", re.IGNORECASE)
+_STANDING_TAIL = re.compile(
+    r"^(?P<wish>(?:answer|reply|respond|use|write|give|call|format|speak|keep|address)\b.{3,}?),?\s+(?:from now on|going forward|in (?:the )?future)\W*$",
+    re.IGNORECASE,
+)
+_NO_WISH = re.compile(
+    r"^(?:I|we|you|it|this|that|there|what|how|can|could|will|would)\b(?!\s+(?:want you to|would like you to))",
+    re.IGNORECASE,
+)
 
 
 def procedure(sentence: str) -> str:
-    """"To <goal>: <steps>" when the sentence tells how the user does something, else ""."""
+    """The how-to in a sentence as "To <goal>: <steps>", "" when it tells none."""
     sentence = expand(sentence).strip(" .!")
     if process := _PROCESS.match(sentence):
         return f"User's {process.group('what')}: {_steps(process)}"
@@ -58,12 +66,14 @@ def procedure(sentence: str) -> str:
 
 
 def standing_instruction(sentence: str) -> str:
-    """"User wants the assistant to ..." for what shall hold from now on, else ""."""
+    """What shall hold from now on, as "User wants the assistant to ...", else ""."""
     found = _STANDING.match(sentence) or _ALWAYS.match(sentence) or _STANDING_TAIL.match(sentence)
     if not found or sentence.endswith("?"):
         return ""
     wish = expand(found.group("wish")).strip(" .!,")
-    wish = re.sub(r"^(?:please|pls|I (?:want|would like|need) you to|you (?:should|must|can))\s+", "", wish, flags=re.IGNORECASE)
+    wish = re.sub(
+        r"^(?:please|pls|I (?:want|would like|need) you to|you (?:should|must|can))\s+", "", wish, flags=re.IGNORECASE
+    )
     wish = re.sub(r",?\s+(?:please|pls|thanks|thx|thank you)\b", "", wish, flags=re.IGNORECASE)
     if _NO_WISH.match(wish):
         return ""
@@ -82,7 +92,7 @@ def _of_the_user(text: str) -> str:
 
 
 def _imperative(goal: str) -> str:
-    """"deploy the payment-service" without its article, so that one goal has one name."""
+    """A goal without its article, so that one goal has one name."""
     return re.sub(r"^(\S+)\s+(?:the|our|my)\s+", r"\1 ", goal.strip())
 
 

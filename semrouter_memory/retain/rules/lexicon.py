@@ -3,23 +3,24 @@
 import re
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
+    """The words of a list, as a set."""
     return frozenset(text.split())
 
 
-FEMALE = _words(
+FEMALE = words(
     "mother mom mum mama mommy mummy sister daughter wife girlfriend aunt auntie grandmother grandma granny nan niece"
     " stepmother stepsister stepdaughter godmother mother-in-law sister-in-law daughter-in-law ex-wife fiancee fiancée"
     " landlady granddaughter"
 )
-MALE = _words(
+MALE = words(
     "father dad papa daddy brother son husband boyfriend uncle grandfather grandpa granddad nephew stepfather"
     " stepbrother stepson godfather father-in-law brother-in-law son-in-law ex-husband fiance fiancé grandson"
 )
 RELATIONS = (
     FEMALE
     | MALE
-    | _words(
+    | words(
         "parent parents kid kids child children baby twin twins sibling siblings cousin spouse partner friend friends"
         " roommate flatmate neighbour neighbor boss manager colleague coworker co-worker team teammate doctor doc"
         " dentist therapist gp teacher tutor coach trainer landlord lawyer accountant dog cat puppy kitten horse"
@@ -28,10 +29,10 @@ RELATIONS = (
 )
 """People and animals a user speaks of as "my ..."; what they do is worth remembering as the user's world."""
 
-REPORTERS = _words("doctor doc gp dentist therapist physio vet teacher lawyer accountant")
+REPORTERS = words("doctor doc gp dentist therapist physio vet teacher lawyer accountant")
 """People whose "told me I have ..." is a fact about the user."""
 
-STATIVE = _words(
+STATIVE = words(
     "live work prefer like love hate dislike enjoy adore avoid own use drive speak study play teach eat drink smoke"
     " commute volunteer cycle swim earn weigh wear collect grow breed suffer manage lead belong practise practice"
     " raise train pay rent bake coach reside support follow attend detest sing dance garden knit paint"
@@ -39,18 +40,18 @@ STATIVE = _words(
 )
 """Verbs whose simple present says how things are."""
 
-HABITUAL = _words(
+HABITUAL = words(
     "run cook travel fly take keep go walk ride get wake read watch write listen meet visit save start finish call meditate spend"
     " do make buy see"
 )
 """Verbs whose simple present says it only with a sign of habit, a place or a time."""
 
-EVENT_PAST = _words(
+EVENT_PAST = words(
     "moved married adopted graduated grew retired quit divorced emigrated immigrated relocated converted"
 )
 """Past events that change a life: remembered as they are."""
 
-PAST = EVENT_PAST | _words(
+PAST = EVENT_PAST | words(
     "was were had went got bought made ran took saw left found lost won met became began broke chose came did drove ate"
     " flew gave kept paid sold sent slept spent taught wore built caught hurt cut put signed started stopped finished"
     " booked switched joined passed failed cancelled canceled visited worked lived studied learned learnt used planted"
@@ -60,7 +61,7 @@ PAST = EVENT_PAST | _words(
 )
 """Past tense forms; only with a place, a name, a number or a date are they worth remembering."""
 
-THIRD = _words(
+THIRD = words(
     "is are was were has have lives live works work costs cost ends starts begins departs leaves arrives runs uses weighs"
     " plays likes loves hates prefers studies teaches speaks goes go expires renews pays earns measures turns comes"
     " drives eats needs opens closes meets moved does doesn't don't can can't cannot isn't aren't hasn't gets owns"
@@ -68,13 +69,13 @@ THIRD = _words(
 )
 """Finite verbs that may follow "my ..."."""
 
-SAYING = _words(
+SAYING = words(
     "says say said told tells thinks think thought asked asks wants wanted sent wrote believes keeps suggested"
     " recommends recommended swears claims insists"
 )
 """What others say or think is not the user's statement."""
 
-NO_TOPIC = _words(
+NO_TOPIC = words(
     "question questions problem problems issue issues point guess code script function output error errors query"
     " understanding opinion idea ideas bad apologies mistake text essay prompt message request file files df dataframe"
     " test tests build endpoint answer thought thoughts assumption concern advice suggestion sentence paragraph regex"
@@ -83,7 +84,7 @@ NO_TOPIC = _words(
 )
 """Heads of "my ..." that belong to the conversation or to the task at hand."""
 
-PASSING = _words(
+PASSING = words(
     "sorry sure back done here there glad happy afraid wondering thinking trying looking asking fine good ok okay"
     " hungry starving tired exhausted sleepy bored sad angry upset mad stuck lost confused ready worried nervous excited"
     " curious certain aware serious kidding joking able unable grateful thankful impressed surprised shocked"
@@ -95,7 +96,7 @@ PASSING = _words(
 )
 """After "I am": how it is just now, or politeness."""
 
-LASTING = _words(
+LASTING = words(
     "vegetarian vegan pescatarian gluten-free lactose-intolerant lactose allergic diabetic pregnant married single"
     " divorced engaged retired unemployed self-employed freelance colour-blind color-blind colourblind colorblind"
     " left-handed right-handed dyslexic deaf blind asthmatic coeliac celiac autistic bilingual fluent responsible born"
@@ -106,7 +107,7 @@ LASTING = _words(
 )
 """After "I am": what stays so."""
 
-UNDER_WAY = _words(
+UNDER_WAY = words(
     "planning learning studying training working moving living dating expecting saving organising organizing building"
     " renovating recovering raising teaching preparing hosting running flying travelling traveling visiting restoring"
     " launching hiring migrating retiring majoring volunteering managing leading attending starting switching"
@@ -114,13 +115,13 @@ UNDER_WAY = _words(
 )
 """Progressive forms that tell of weeks rather than minutes."""
 
-PLANNED = _words(
+PLANNED = words(
     "learn visit buy move become travel lose run retire study live start build go quit adopt sell finish open marry"
     " renovate teach join apply climb hike train pass publish launch migrate switch save cycle read take"
 )
 """Verbs of plans that outlive a conversation."""
 
-CANNOT = _words("eat drink stand swim drive tolerate afford hear ride cook digest smoke sleep speak read tell take bear")
+CANNOT = words("eat drink stand swim drive tolerate afford hear ride cook digest smoke sleep speak read tell take bear")
 """After "I cannot": inability or aversion rather than trouble with the task at hand."""
 
 _MONTHS = (
@@ -157,4 +158,12 @@ TAIL = re.compile(
     r"|you know|if that helps|if it helps|if it matters|just so you know|xd|:\)|:-\)|;\)|:\(|:d))+\W*$|[\s.;,!…:]+$",
     re.IGNORECASE,
 )
-LAUGHTER = re.compile(r"\b(?:lol|lmao|rofl|haha+|hehe+|jk|just kidding|kidding|in my dreams|not really)\b|😂|🤣|😜|😉|\s/s\b", re.I)
+LAUGHTER = re.compile(
+    r"\b(?:lol|lmao|rofl|haha+|hehe+|jk|just kidding|kidding|in my dreams|not really)\b|😂|🤣|😜|😉|\s/s\b",
+    re.IGNORECASE,
+)
+
+
+def anchored(text: str) -> bool:
+    """Whether a date, number, weekday or name ties a statement to the world."""
+    return bool(ANCHOR.search(text) or NAME.search(" " + text))

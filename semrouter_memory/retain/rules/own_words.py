@@ -12,7 +12,9 @@ MAX_OWN_PARAGRAPH_CHARS = 800
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`", re.DOTALL)
 _MARKUP = re.compile(r"<!--.*?(?:-->|\Z)|<(\w+)[^>]*>.*?</\1>", re.DOTALL)
-_QUOTED_LINE = re.compile(r"^\s*(?:>|\||#include|import |from \w+ import|def |class |\$ |\{|\}|At line|Traceback).*$", re.MULTILINE)
+_QUOTED_LINE = re.compile(
+    r"^\s*(?:>|\||#include|import |from \w+ import|def |class |\$ |\{|\}|At line|Traceback).*$", re.MULTILINE
+)
 _LONG_QUOTE = re.compile(
     r"\"[^\"]*(?:\"|\Z)|“[^”]*(?:”|\Z)|«[^»]*(?:»|\Z)|「[^」]*(?:」|\Z)|『[^』]*(?:』|\Z)|(?<![\w'])'(?!\s)[^'\n]*(?:'\w[^'\n]*)*'(?!\w)"
 )

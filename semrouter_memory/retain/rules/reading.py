@@ -6,6 +6,7 @@ from semrouter_memory.model import Candidate, LoggedTurn, MemoryType
 from semrouter_memory.retain.redact import is_redacted
 from semrouter_memory.retain.rules import chinese, clauses, english, howto, remember
 from semrouter_memory.retain.rules import lexicon as lex
+from semrouter_memory.retain.rules.mentions import introduced
 from semrouter_memory.retain.rules.own_words import closes_fiction, opens_fiction, own_words
 from semrouter_memory.retain.rules.statement import Scene, Statement
 from semrouter_memory.retain.rules.voice import expand
@@ -88,7 +89,7 @@ def _read_english(sentence: str, people: dict[str, str], *, trusted: bool) -> It
     found = 0
     for clause in clauses.clauses(stated):
         content = english.statement(clause, people, trusted=trusted)
-        people.update(english.introduced(clause))
+        people.update(introduced(clause))
         if content and not (joking and content.startswith(("User is a", "User is the", "User has"))):
             found += 1
             yield Statement(content)

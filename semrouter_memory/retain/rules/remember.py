@@ -9,8 +9,12 @@ _ASKS = re.compile(
     r"\s*(?::|,|\bthat\b|(?=\b(?:my|our|I|I'm|I've|we|we're|the|to always|to never|never|always)\b))\s*:?\s*(?P<what>\S.*)$",
     re.IGNORECASE,
 )
-_ASKS_CHINESE = re.compile(r"^(?:请|麻烦|你?要|帮我)*(?:记住|记得|记一下|记下来?|别忘了?|不要忘记)(?:一下|哦|了)?[，,：:\s]*(?P<what>\S.*)$")
-_FOR_REFERENCE = re.compile(r"^(?:for (?:future reference|the record|next time|your memory))\s*[,:]\s*(?P<what>\S.*)$", re.IGNORECASE)
+_ASKS_CHINESE = re.compile(
+    r"^(?:请|麻烦|你?要|帮我)*(?:记住|记得|记一下|记下来?|别忘了?|不要忘记)(?:一下|哦|了)?[，,：:\s]*(?P<what>\S.*)$"
+)
+_FOR_REFERENCE = re.compile(
+    r"^(?:for (?:future reference|the record|next time|your memory))\s*[,:]\s*(?P<what>\S.*)$", re.IGNORECASE
+)
 
 
 def wish(sentence: str) -> str:

@@ -2,7 +2,7 @@
 
 import re
 
-from semrouter_memory.retain.rules.lexicon import PAST
+from semrouter_memory.retain.rules.lexicon import PAST, words
 
 _EXPANSIONS = tuple(
     (re.compile(pattern, re.IGNORECASE), replacement)
@@ -25,15 +25,16 @@ _EXPANSIONS = tuple(
         (r"\bi\b", "I"),
     )
 )
-_UNCHANGED = frozenset("can cannot will would should could must might may shall ought did had was were got".split())
+_UNCHANGED = words("can cannot will would should could must might may shall ought did had was were got")
 _IRREGULAR = {"am": "is", "are": "is", "were": "was", "have": "has", "do": "does", "go": "goes", "'m": "is"}
-_ADVERBS = frozenset(
-    "always never usually really just also only often still now actually currently mostly rarely hardly sometimes"
-    " generally already mainly recently finally personally absolutely strongly typically normally probably both all"
-    " regularly mostly occasionally definitely truly honestly basically even seriously strictly exclusively primarily"
-    " frequently originally officially almost seldom once ever partially fully permanently temporarily".split()
+_ADVERBS = words(
+    "always never usually really just also only often still now actually currently mostly rarely hardly"
+    " sometimes generally already mainly recently finally personally absolutely strongly typically normally"
+    " probably both all regularly mostly occasionally definitely truly honestly basically even seriously"
+    " strictly exclusively primarily frequently originally officially almost seldom once ever partially fully"
+    " permanently temporarily"
 )
-_FILLERS = frozenset("really just actually basically honestly definitely truly personally absolutely".split())
+_FILLERS = words("really just actually basically honestly definitely truly personally absolutely")
 _SIBILANT = ("s", "x", "z", "ch", "sh", "o")
 _SUBJECT = re.compile(r"\b(I|[Ww]e)\b((?:\s+[\w'-]+){1,4})")
 _PRONOUNS = (
@@ -91,7 +92,7 @@ def _third_person_subject(match: re.Match[str]) -> str:
 
 
 def _after_auxiliary(adverbs: list[str], rest: list[str]) -> tuple[list[str], list[str]]:
-    """"also am" reads "is also": an adverb stands after a form of be."""
+    """As in "also am" reads "is also": an adverb stands after a form of be."""
     if adverbs and rest[0].lower() in {"am", "are"}:
         return [], [rest[0], *adverbs, *rest[1:]]
     return adverbs, rest

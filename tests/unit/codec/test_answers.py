@@ -98,6 +98,13 @@ def test_stream_over_the_bound_has_no_answer(path: str, body: bytes) -> None:
     assert answer_reader.finish() is None
 
 
+def test_an_item_that_is_announced_again_counts_once() -> None:
+    event = typed("response.output_item.done", output_index=0, item={"type": "shell_call"})
+    answer = read(RESPONSES, SSE, event * 50, max_bytes=300)
+    assert answer is not None
+    assert answer.calls == ("shell",)
+
+
 @pytest.mark.parametrize("value", [None, 1, True, "x", [], {}, [None, 1, "x", []], {"index": "x", "delta": []}])
 @pytest.mark.parametrize("field", ["id", "model", "choices", "output", "status", "response", "item", "delta", "type"])
 def test_odd_shapes_are_no_error(field: str, value: object) -> None:

@@ -99,18 +99,31 @@ def test_further_gzip_members_belong_to_the_body() -> None:
     assert decoded_bytewise("gzip", data) == b"one two"
 
 
-@pytest.mark.parametrize("coding", ["gzip", "deflate", "br"])
-def test_flushed_pieces_come_at_once(coding: str) -> None:
+def _zlib_flushes(wbits: int, events: list[bytes]) -> list[bytes]:
+    stream = zlib.compressobj(wbits=wbits)
+    return [stream.compress(event) + stream.flush(zlib.Z_SYNC_FLUSH) for event in events]
+
+
+def _brotli_flushes(events: list[bytes]) -> list[bytes]:
+    stream = brotli.Compressor()
+    return [stream.process(event) + stream.flush() for event in events]
+
+
+_EVENTS = [b"data: a\n\n", b"data: b\n\n", b"data: [DONE]\n\n"]
+
+
+@pytest.mark.parametrize(
+    ("coding", "flushes"),
+    [
+        ("gzip", _zlib_flushes(31, _EVENTS)),
+        ("deflate", _zlib_flushes(zlib.MAX_WBITS, _EVENTS)),
+        ("br", _brotli_flushes(_EVENTS)),
+    ],
+)
+def test_flushed_pieces_come_at_once(coding: str, flushes: list[bytes]) -> None:
     """A server that flushes after each event is read event by event."""
-    wbits = 31 if coding == "gzip" else zlib.MAX_WBITS
-    stream = brotli.Compressor() if coding == "br" else zlib.compressobj(wbits=wbits)
     one = decoder(coding)
-    for event in (b"data: a\n\n", b"data: b\n\n"):
-        if coding == "br":
-            data = stream.process(event) + stream.flush()
-        else:
-            data = stream.compress(event) + stream.flush(zlib.Z_SYNC_FLUSH)
-        assert one.decode(data) == event
+    assert [one.decode(piece) for piece in flushes] == _EVENTS
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "gzip, br"])

@@ -162,6 +162,13 @@ def test_failed_store_calls_are_counted_by_operation(observer: Observer, metrics
     assert CANARY not in str(lines)
 
 
+def test_a_bug_in_background_work_is_an_error(observer: Observer, metrics: Metrics) -> None:
+    with capture_logs() as lines:
+        observer.work_failed(ValueError(CANARY))
+    assert (lines[0]["log_level"], lines[0]["event"]) == ("error", "Background work failed")
+    assert value(metrics, "work_failures_total", error="ValueError") == 1
+
+
 def test_the_queue_is_a_gauge(observer: Observer, metrics: Metrics) -> None:
     observer.work_queued(depth=7, oldest_seconds=1.5)
     assert value(metrics, "queue_depth") == 7

@@ -1,0 +1,79 @@
+"""`semrouter-memory config ...`: check a file, print the reference."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import typer
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from semrouter_memory.config import Config, ExternalModel, load
+
+config_app = typer.Typer(help="The configuration file.", no_args_is_help=True)
+
+
+@config_app.command()
+def check(file: Annotated[Path, typer.Argument(help="The YAML file.")]) -> None:
+    """Load a file with the environment on top of it and say whether it fits; exit status 2 when it does not."""
+    load(file)
+    typer.echo(f"{file} fits")
+
+
+@config_app.command()
+def reference() -> None:
+    """Print every key with its type, default and meaning, as Markdown."""
+    typer.echo(reference_markdown())
+
+
+def reference_markdown() -> str:
+    """The configuration reference: one table row for each key."""
+    rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    rows += [_row(path, field) for path, field in _leaves(Config, "")]
+    rows += [_row(path, field) for path, field in _leaves(ExternalModel, "external_models[].")]
+    return "\n".join(rows)
+
+
+def _leaves(section: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
+    for name, field in section.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from _leaves(inner, f"{prefix}{name}.")
+        elif name != "external_models":
+            yield prefix + name, field
+
+
+def _row(path: str, field: FieldInfo) -> str:
+    default = "required" if field.is_required() else f"`{_value(field.default)}`"
+    return f"| `{path}` | {_type(field.annotation)} | {default} | {field.description or ''} |"
+
+
+def _value(default: Any) -> str:
+    if isinstance(default, tuple):
+        return "[" + ", ".join(map(str, default)) + "]"
+    if isinstance(default, bool):
+        return str(default).lower()
+    return "unset" if default is None else f'"{default}"' if default == "" else str(default)
+
+
+def _type(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type(arguments[0])
+    if origin is Literal:
+        return ", ".join(str(value) for value in arguments)
+    if origin in (Union, UnionType):
+        return _type(next(part for part in arguments if part is not type(None)))
+    if origin is tuple:
+        return f"list of {_type(arguments[0])}"
+    if annotation is SecretStr:
+        return "secret"
+    if annotation is Path:
+        return "path"
+    members = getattr(annotation, "__members__", None)
+    if members is not None:
+        return ", ".join(str(member) for member in members.values())
+    return {"str": "text", "bool": "switch", "int": "integer", "float": "number"}.get(
+        annotation.__name__, annotation.__name__
+    )

@@ -1,0 +1,193 @@
+"""Whether a predicate of "I" or "we" says something lasting. Contractions are written out, the verb is in the base form."""
+
+import re
+
+from semrouter_memory.retain.rules import lexicon as lex
+
+_UNREAL = re.compile(
+    r"\b(?:if|wish|would|could|should|might|whether|unless|hypothetically|dream(?:t|ed|ing)?)\b", re.IGNORECASE
+)
+_WOULD_SAY = re.compile(
+    r"^would (?:rather|prefer|pay|love to (?:visit|learn|move|live|travel)|like to (?:visit|learn|move|become|travel|retire))\b",
+    re.IGNORECASE,
+)
+_TODAYS_TROUBLE = re.compile(
+    r"\b(?:errors?|bugs?|exceptions?|crash\w*|stack ?trace|traceback|warnings?|vulnerabilit\w+|npm|pip|stuck|line \d+|localhost)\b",
+    re.IGNORECASE,
+)
+_ANAPHORIC = re.compile(
+    r"^(?:\w+\s+){1,2}?(?:it|that|this|these|those|them|your|you|u|what|how|one of (?:those|these|them)"
+    r"|the (?:first|second|third|last|idea|tone|way|one|other|same|above|following|output|result|error|code)\w*)\b"
+    r"|^(?:do|did|have done|cannot|will do|do not do) (?:it|this|that|so)\b|^\w+ (?:something|anything|nothing|some help|help)\b",
+    re.IGNORECASE,
+)
+_A_THING_AT_HAND = re.compile(
+    r"^have (?:not )?(?:got )?(?:(?:a|an|some|no|any|the|one|two|another|few|many|several|following|little|quick|small|bit of a|more|"
+    r"hard|stupid|simple|strange|weird|bad|good|great|python|pandas|sql|json|csv)\s+)*"
+    r"(?:question|problem|issue|doubt|idea|clue|request|feeling|time|trouble|error|bug|look|to\b|task|df|dataframe|list|"
+    r"string|array|table|function|code|file|script|class|json|csv|column|regex|query|concern|thing|thought|nothing|fun|"
+    r"following|matrix|variable|dataset|data|log|exception|component|loop|text|dictionary|dict|object|suspicion|point|luck|screenshot"
+    r"|it|that|this|here|mind|plan|day|one)s?\b",
+    re.IGNORECASE,
+)
+_NAMED_PLACE = re.compile(
+    r"^(?:in|from|at|near|based in|originally from)\s+(?:the\s+)?([A-ZÀ-Þ][\w'’-]+|[a-z]+ [A-Z]\w+)"
+)
+_NUMBERED_AGE = re.compile(r"^(?:almost |nearly |turning )?\d{1,3}(?:\s+years?\s+old)?(?:\s+and\b.*|\s*,.*)?$")
+_ARTICLE = re.compile(
+    r"^(?:an?|the|one of|part of|in charge of|allergic|originally)\s+(?!bit\b|little\b|tad\b|lot\b|few\b|huge fan of (?:it|that|this)|fan of (?:it|that|this)|same|first to|one who|idiot|mess|wreck)"
+)
+_FEAR = re.compile(
+    r"^(?:scared|afraid|terrified|fond|proud owner|good|bad|terrible|great) (?:of|at) (?!it|that|this|you)\w"
+)
+_REGIME = re.compile(
+    r"^(?:on|off)\s+(?:(?:a|an|the)\s+)?[\w-]+(?:\s+[\w-]+)?\s*(?:diet|medication|meds|pill|\d+)|^on (?:call|[A-Z]\w+|parental|maternity|sick leave|insulin|metformin|statins)"
+)
+_INTEREST = re.compile(
+    r"^(?:really |very |also )?(?:into|interested in|passionate about|responsible for|used to|new to|obsessed with)\s+(?!this|that|it|the\b|seeing|knowing|hearing|your)\w"
+)
+_LIMIT = re.compile(
+    r"^(?:at (?:least|most)|under|over|max(?:imum)?|no more than|less than|more than|between|up to|only)\s+[\w€$£¥]*\d",
+    re.IGNORECASE,
+)
+_SOFTENERS = lex.words("not really even usually ever")
+_VAGUE = lex.words("time to you it that any much the a")
+_ABILITIES = lex.words("speak play swim drive cook sail ski read ride dance sing program code")
+_GOING = re.compile(
+    r"^(?:go|going|travel|travelling|traveling|fly|flying|move|moving|visit|visiting)\b(?: to)?\s+(?:the\s+|see\s+)?[A-ZÀ-Þ]"
+)
+
+
+def lasts(adverbs: list[str], rest: list[str], *, trusted: bool) -> bool:
+    """Whether what "I" do or am is worth remembering."""
+    predicate = " ".join(rest)
+    if anaphoric(predicate) or (_TODAYS_TROUBLE.search(predicate) and not trusted):
+        return False
+    if unreal(predicate):
+        return bool(_WOULD_SAY.match(predicate))
+    if trusted:
+        return True
+    habitual = any(word.lower() in {"always", "never", "usually", "only", "mostly", "rarely"} for word in adverbs)
+    return _predicate_lasts(rest, predicate, habitual=habitual)
+
+
+def _predicate_lasts(rest: list[str], predicate: str, *, habitual: bool) -> bool:
+    verb, after = rest[0].lower(), predicate.partition(" ")[2]
+    if verb in {"am", "are", "was", "were"}:
+        return _being(after) if verb in {"am", "are"} else _has_been(after)
+    if verb == "have":
+        return _having(predicate, after)
+    if verb == "cannot" or predicate.startswith(("do not ", "will not ")):
+        return _negated(verb, after)
+    if verb == "can":
+        return after.split()[0].lower() in _ABILITIES if after else False
+    if verb in {"want", "need", "plan", "hope", "intend", "aim", "will", "must"}:
+        return _planned(verb, after)
+    if verb in lex.STATIVE or verb in lex.EVENT_PAST:
+        return bool(after)
+    if verb in lex.HABITUAL:
+        return habitual or bool(lex.HABIT.search(after)) or lex.anchored(after)
+    return (verb in lex.PAST and (habitual or lex.anchored(after))) or predicate.startswith(
+        ("used to ", "got married", "had surgery", "gave up")
+    )
+
+
+def _being(after: str) -> bool:
+    """What may follow "I am"."""
+    after = re.sub(r"^(?:not|also|now|still|currently|originally|just|only|already|a proud|actually)\s+", "", after)
+    word = after.split()[0].strip(",.").lower() if after else ""
+    if any(pattern.match(after) for pattern in (_NAMED_PLACE, _NUMBERED_AGE, _ARTICLE, _FEAR, _REGIME, _INTEREST)):
+        return True
+    if word in lex.LASTING:
+        return True
+    if word in {"going", "thinking", "looking", "trying"}:
+        return _intending(after)
+    if word in lex.UNDER_WAY or (word.endswith("ing") and word not in lex.PASSING and lex.anchored(after)):
+        return not re.match(
+            r"\w+ (?:a|an|the|this|some) (?:error|issue|problem|bug|weird|strange)|\w+ (?:it|this|that)\b|getting (?:the|an?|some) ",
+            after,
+        )
+    return after[:1].isupper() and word not in lex.PASSING
+
+
+def _intending(after: str) -> bool:
+    """As in "thinking of going to the Azores", "going to move", "looking to buy a house"."""
+    if re.match(
+        r"looking for (?:(?:a|an|some|new|another|part-time|full-time|bigger|better)\s)*(?:job|work|flat|apartment|house|home|room|position|school)\b",
+        after,
+    ):
+        return True
+    verb = re.match(
+        r"^(?:going|trying|looking) to (\w+)|^(?:thinking) (?:of|about) (\w+ing)|^going on (?:a|an)?", after
+    )
+    if not verb:
+        return bool(_GOING.match(after)) or (
+            after.startswith("going to ") and bool(re.match(r"going to (?:the |a )?[A-Z]", after))
+        )
+    word = verb.group(1) or verb.group(2) or "go"
+    planned = word in lex.PLANNED or word in lex.UNDER_WAY or word == "going" or _stem(word) in lex.PLANNED
+    return planned and not re.match(r"^\w+ \w+ \w+ (?:it|this|that)\b", after)
+
+
+def _stem(participle: str) -> str:
+    stem = participle.removesuffix("ing")
+    return next((verb for verb in (stem, stem + "e", stem[:-1]) if verb in lex.PLANNED), stem)
+
+
+def _has_been(after: str) -> bool:
+    return bool(re.match(r"(?:born|raised|diagnosed|promoted|hired|adopted|laid off|fired|named)\b", after)) or (
+        bool(re.match(r"(?:an?|in|at) ", after)) and lex.anchored(after)
+    )
+
+
+def _having(predicate: str, after: str) -> bool:
+    """As in "I have two cats", "I have lived here since 2019", not "I have a question"."""
+    if _A_THING_AT_HAND.match(predicate):
+        return False
+    words = after.split()
+    if len(words) > 1 and words[0].lower() in {"been", "never", "always", "just", "already", "not", "recently"}:
+        words = words[1:]
+    verb = words[0].lower() if words else ""
+    if verb == "got":
+        return True
+    if verb in lex.PAST or verb.endswith(("ed", "ing")):
+        return verb in lex.EVENT_PAST or verb == "lived" or lex.anchored(after) or after.startswith("been diagnosed")
+    return bool(words)
+
+
+def _negated(verb: str, after: str) -> bool:
+    """As in "do not eat meat", "cannot swim"; "cannot find the file" is today's trouble."""
+    words = [word.strip(",.").lower() for word in after.split() if word.lower() not in _SOFTENERS]
+    if not words:
+        return False
+    if verb == "cannot":
+        return words[0] in lex.CANNOT and "it" not in words[1:2]
+    if words[0] in lex.STATIVE:
+        return True
+    if words[0] == "have":
+        return len(words) > 1 and not _A_THING_AT_HAND.match(" ".join(words))
+    return words[0] in {"want", "do"} and len(words) > 1 and (words[1] not in _VAGUE or lex.anchored(after))
+
+
+def _planned(verb: str, after: str) -> bool:
+    if verb == "want" and _LIMIT.match(after):
+        return True
+    goal = re.match(r"^to\s+(\w+)", after) or (re.match(r"^(?:be )?(\w+)", after) if verb in {"will", "must"} else None)
+    if not goal:
+        return False
+    word = goal.group(1).lower()
+    if verb in {"need", "must", "will"}:
+        return lex.anchored(after) and word in (
+            lex.PLANNED | {"be", "pick", "attend", "pay", "meet", "submit", "leave", "renew", "turn", "have"}
+        )
+    return word in lex.PLANNED and not re.search(r"\b(?:this|that|it)\b$", after)
+
+
+def unreal(text: str) -> bool:
+    """Conditions, wishes and what might be."""
+    return bool(_UNREAL.search(text))
+
+
+def anaphoric(predicate: str) -> bool:
+    """Speaks of "it" or "that one": says nothing outside of its conversation."""
+    return bool(_ANAPHORIC.match(predicate))

@@ -1,0 +1,189 @@
+"""A Milvus server that is away, hangs, dies and comes back, under a store that lives through it."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from semrouter_memory.config import MilvusConfig
+from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.model import Hit, Reach, Scope
+from semrouter_memory.store.link import PATIENCE, PROBE_SECONDS
+from semrouter_memory.store.milvus import MilvusStore
+from tests.memories import DIMENSION, NOW, embedded, memory, vector
+from tests.milvus_server import MilvusServer
+from tests.store_observer import StoreObserver
+
+ALICE = Scope("alice")
+DEADLINE_SECONDS = 0.05
+"""What recall gives a search."""
+
+
+@pytest.fixture(scope="module")
+def own_server(new_milvus_server: Callable[[], MilvusServer]) -> Iterator[MilvusServer]:
+    """Not the shared one: it is stopped and killed. Not started yet."""
+    server = new_milvus_server()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def observer() -> StoreObserver:
+    return StoreObserver()
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    server: MilvusServer, observer: StoreObserver, *, timeout_ms: int = 5_000
+) -> AsyncIterator[MilvusStore]:
+    config = MilvusConfig(
+        address=f"127.0.0.1:{server.port}", dimension=DIMENSION, reconnect_seconds=0.3, timeout_ms=timeout_ms
+    )
+    store = MilvusStore(config, data_dir=Path("/nowhere"), fingerprint="test", observer=observer.port())
+    await store.start()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def becomes(store: MilvusStore, *, available: bool, within: float) -> None:
+    async with asyncio.timeout(within):
+        while store.available is not available:
+            await asyncio.sleep(0.02)
+
+
+async def recalled(store: MilvusStore) -> list[Hit]:
+    """A search under recall's deadline."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        return await store.search(ALICE, vector(0), limit=5, now=NOW)
+
+
+async def test_a_server_that_starts_late_is_found(own_server: MilvusServer, observer: StoreObserver) -> None:
+    """Starting without it is no error; calls fail at once until it is there, and nothing is restarted."""
+    began = time.monotonic()
+    async with opened(own_server, observer) as store:
+        assert time.monotonic() - began < 2
+        assert not store.available
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailableError):
+            await store.get(ALICE, "mem_1")
+        with pytest.raises(StoreUnavailableError):
+            await store.upsert(ALICE, [embedded(memory(ALICE))])
+        assert time.monotonic() - began < 0.02
+        await asyncio.to_thread(own_server.start)
+        await becomes(store, available=True, within=30)
+        await store.upsert(ALICE, [embedded(memory(ALICE))])
+        assert await store.get(ALICE, "mem_1") == memory(ALICE)
+    assert [available for available, _ in observer.states] == [False, True]
+
+
+async def test_a_server_that_hangs_costs_no_one_more_than_their_deadline(
+    own_server: MilvusServer, observer: StoreObserver
+) -> None:
+    """The event loop runs on, the store soon fails fast, no task stays behind, and it all comes back by itself."""
+    async with opened(own_server, observer) as store:
+        before = len(asyncio.all_tasks())
+        own_server.pause()
+        try:
+            for _ in range(PATIENCE):
+                began = time.monotonic()
+                with pytest.raises(TimeoutError):
+                    await recalled(store)
+                assert time.monotonic() - began < DEADLINE_SECONDS + 0.05
+            ticks = asyncio.create_task(longest_tick())
+            await becomes(store, available=False, within=PROBE_SECONDS + 1)
+            began = time.monotonic()
+            for _ in range(200):
+                with pytest.raises(StoreUnavailableError):
+                    await recalled(store)
+            assert time.monotonic() - began < 0.2
+            ticks.cancel()
+            assert await ticks < 0.2
+            assert len(asyncio.all_tasks()) <= before + 3
+        finally:
+            own_server.resume()
+        await becomes(store, available=True, within=15)
+        assert await store.get(ALICE, "mem_1") == memory(ALICE)
+    assert "no answer" in observer.states[1][1]
+
+
+async def test_background_calls_end_in_their_time_when_the_server_hangs(
+    own_server: MilvusServer, observer: StoreObserver
+) -> None:
+    async with opened(own_server, observer, timeout_ms=300) as store:
+        own_server.pause()
+        try:
+            began = time.monotonic()
+            results = await asyncio.gather(
+                store.get(ALICE, "mem_1"),
+                store.page(ALICE, limit=5, now=NOW),
+                store.upsert(ALICE, [embedded(memory(ALICE))]),
+                store.delete_all(ALICE, Reach.ALL),
+                return_exceptions=True,
+            )
+            assert time.monotonic() - began < 1
+        finally:
+            own_server.resume()
+        assert [type(result) for result in results] == [StoreUnavailableError] * 4
+        await becomes(store, available=True, within=15)
+    assert {operation for operation, _ in observer.failures} == {"query", "upsert"}
+
+
+async def test_a_store_starts_beside_a_server_that_hangs(own_server: MilvusServer, observer: StoreObserver) -> None:
+    own_server.pause()
+    try:
+        began = time.monotonic()
+        async with opened(own_server, observer) as store:
+            assert time.monotonic() - began < 7
+            assert not store.available
+            own_server.resume()
+            await becomes(store, available=True, within=15)
+    finally:
+        own_server.resume()
+
+
+async def test_a_server_that_dies_and_is_started_again_is_found(
+    own_server: MilvusServer, observer: StoreObserver
+) -> None:
+    """What was written before is still there; callers meanwhile hear only that the store is unavailable."""
+    async with opened(own_server, observer) as store:
+        await store.upsert(ALICE, [embedded(memory(ALICE, "mem_2"))])
+        own_server.kill()
+        for _ in range(20):
+            with pytest.raises((StoreUnavailableError, TimeoutError)):
+                await recalled(store)
+        await becomes(store, available=False, within=PROBE_SECONDS + 1)
+        await asyncio.to_thread(own_server.start)
+        await becomes(store, available=True, within=60)
+        assert await store.get(ALICE, "mem_2") == memory(ALICE, "mem_2")
+    assert [available for available, _ in observer.states] == [True, False, True]
+
+
+async def test_closing_does_not_wait_for_a_server_that_hangs(own_server: MilvusServer, observer: StoreObserver) -> None:
+    async with opened(own_server, observer) as store:
+        own_server.pause()
+        try:
+            search = asyncio.create_task(store.search(ALICE, vector(0), limit=5, now=NOW))
+            await asyncio.sleep(0.05)
+            began = time.monotonic()
+            await store.close()
+            assert time.monotonic() - began < 2
+            with pytest.raises(StoreUnavailableError):
+                await search
+        finally:
+            own_server.resume()
+
+
+async def longest_tick() -> float:
+    """How long the event loop was ever busy, in seconds, until cancelled."""
+    longest = 0.0
+    with contextlib.suppress(asyncio.CancelledError):
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - began)
+    return longest

@@ -1,0 +1,281 @@
+"""Understanding chat completion requests."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN, BodySettings, ParsedRequest
+from semrouter_memory.codec.chat import ChatCodec
+from semrouter_memory.errors import BodyError
+from semrouter_memory.model import Message, Role, ToolUse
+
+BLOCK = f"{BLOCK_OPEN}\n* a fact\n{BLOCK_CLOSE}"
+
+
+def user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def assistant(content: Any = None, **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **more}
+
+
+def calling(*calls: tuple[str, str], content: Any = None) -> dict[str, Any]:
+    made = [{"id": call_id, "type": "function", "function": {"name": name}} for call_id, name in calls]
+    return assistant(content, tool_calls=made)
+
+
+def result(call_id: str, content: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def said(text: str) -> Message:
+    return Message(Role.USER, text)
+
+
+def answered(text: str) -> Message:
+    return Message(Role.ASSISTANT, text)
+
+
+def parse(*messages: Any, **body: Any) -> ParsedRequest:
+    return ChatCodec().parse(orjson.dumps({"model": "m1", "messages": messages, **body}))
+
+
+@pytest.mark.parametrize(
+    ("messages", "history", "turn"),
+    [
+        pytest.param([], (), (), id="none"),
+        pytest.param([user("Hi")], (), ("Hi",), id="first message"),
+        pytest.param([{"role": "system", "content": "S"}, user("Hi")], (), ("Hi",), id="system is none of it"),
+        pytest.param([{"role": "developer", "content": "S"}, user("Hi")], (), ("Hi",), id="nor is developer"),
+        pytest.param([user("A"), assistant("B"), user("C")], (said("A"), answered("B")), ("C",), id="after one answer"),
+        pytest.param([user("A"), user("B")], (), ("A", "B"), id="two messages in a turn"),
+        pytest.param(
+            [user("A"), assistant("B"), user("C"), {"role": "system", "content": "S"}, user("D")],
+            (said("A"), answered("B")),
+            ("C", "D"),
+            id="a system message in between",
+        ),
+        pytest.param(
+            [user("A"), calling(("1", "f"), content="Looking."), result("1", "R"), assistant("B"), user("C")],
+            (said("A"), answered("B")),
+            ("C",),
+            id="tool calls of an earlier turn are no answer",
+        ),
+        pytest.param(
+            [user("A"), calling(("1", "f")), result("1", "R"), user("B")],
+            (),
+            ("A", "B"),
+            id="interrupted tool loop",
+        ),
+        pytest.param([user("A"), assistant("B", tool_calls=[])], (), ("A",), id="the answer's beginning is given"),
+        pytest.param(
+            [user("A"), assistant("B", tool_calls=None), user("C")],
+            (said("A"), answered("B")),
+            ("C",),
+            id="no tool calls after all",
+        ),
+        pytest.param(
+            [user("A"), assistant(None, refusal="No."), user("B")], (said("A"),), ("B",), id="a refusal has no text"
+        ),
+        pytest.param(
+            [user("A"), assistant("B"), assistant("C"), user("D")],
+            (said("A"), answered("B\nC")),
+            ("D",),
+            id="an answer in two messages",
+        ),
+        pytest.param(
+            [user(f"A\n\n{BLOCK}"), assistant(f"<think>hm</think>B {BLOCK}"), user(f"{BLOCK}C")],
+            (said("A"), answered("B")),
+            ("C",),
+            id="our block and reasoning are taken out",
+        ),
+        pytest.param([user(f"A{BLOCK}"), user(BLOCK), user(" ")], (), ("A",), id="messages without text do not count"),
+    ],
+)
+def test_history_and_turn(messages: list[Any], history: tuple[Message, ...], turn: tuple[str, ...]) -> None:
+    parsed = parse(*messages)
+    assert (parsed.history, parsed.turn_texts) == (history, turn)
+    assert parsed.query == (turn[-1] if turn else "")
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("Hi", "Hi"),
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "a\nb"),
+        ([{"type": "input_text", "text": "a"}, {"type": "output_text", "text": "b"}], "a\nb"),
+        (
+            [{"type": "image_url", "image_url": {"url": "data:x"}}, {"type": "text", "text": "What is it?"}],
+            "What is it?",
+        ),
+        ([{"type": "input_audio", "input_audio": {}}, {"type": "file", "file": {}, "text": "no"}], ""),
+        ([{"type": "refusal", "refusal": "no"}], ""),
+        (["a", "b"], "a\nb"),
+        ([{"type": "text", "text": None}, {"type": "text"}, {"type": ["text"], "text": "x"}, None, 7, []], ""),
+        (None, ""),
+        (7, ""),
+        ({"type": "text", "text": "a"}, ""),
+    ],
+)
+def test_text_of_content(content: Any, text: str) -> None:
+    assert parse(user(content)).query == text
+
+
+def test_tools_of_the_turn_with_their_results() -> None:
+    parsed = parse(
+        user("earlier"),
+        calling(("0", "old")),
+        result("0", "R"),
+        assistant("done"),
+        user("now"),
+        calling(("1", "weather"), ("2", "time")),
+        result("2", [{"type": "text", "text": "noon"}]),
+        result("1", "sunny " * 100),
+        calling(("3", "pending")),
+        result("unknown", "R"),
+    )
+    assert parsed.tools == (
+        ToolUse("weather", ("sunny " * 100)[:200]),
+        ToolUse("time", "noon"),
+        ToolUse("pending"),
+    )
+    assert parsed.in_tool_loop
+    assert parsed.turn_texts == ("now",)
+
+
+def test_a_call_id_that_returns_belongs_to_the_latest_call() -> None:
+    parsed = parse(user("A"), calling(("0", "f")), result("0", "one"), calling(("0", "g")), result("0", "two"))
+    assert parsed.tools == (ToolUse("f", "one"), ToolUse("g", "two"))
+
+
+def test_older_function_calls() -> None:
+    call = assistant(None, function_call={"name": "f", "arguments": "{}"})
+    parsed = parse(user("A"), call, {"role": "function", "name": "f", "content": "R"})
+    assert parsed.tools == (ToolUse("f", "R"),)
+    assert parsed.in_tool_loop
+
+
+def test_calls_of_odd_shape_are_calls_all_the_same() -> None:
+    parsed = parse(user("A"), assistant("B", tool_calls=[{"id": 7, "function": "f"}, None]), user("C"))
+    assert (parsed.history, parsed.tools) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("messages", "loop"),
+    [
+        ([], False),
+        ([user("A")], False),
+        ([user("A"), assistant("B")], False),
+        ([user("A"), calling(("1", "f"))], True),
+        ([user("A"), calling(("1", "f")), result("1", "R")], True),
+        ([user("A"), calling(("1", "f")), result("1", "R"), {"role": "system", "content": "S"}], True),
+        ([user("A"), calling(("1", "f")), result("1", "R"), user("B")], False),
+        ([result("1", "R")], True),
+    ],
+)
+def test_in_tool_loop(messages: list[Any], loop: bool) -> None:
+    assert parse(*messages).in_tool_loop is loop
+
+
+def test_every_text_is_visible() -> None:
+    parsed = parse(
+        {"role": "system", "content": "S"},
+        user([{"type": "text", "text": "A"}, {"type": "image_url"}]),
+        calling(("1", "f"), content="Looking."),
+        result("1", "R"),
+        {"role": "critic", "content": "C"},
+    )
+    assert parsed.visible == ("S", "A", "Looking.", "R", "C")
+
+
+def test_model_and_stream() -> None:
+    parsed = parse(stream=True)
+    assert (parsed.model, parsed.stream) == ("m1", True)
+    parsed = parse(model=["m"], stream="yes")
+    assert (parsed.model, parsed.stream) == ("", False)
+
+
+def test_a_chat_is_not_stored_by_the_server() -> None:
+    parsed = parse(previous_response_id="x", conversation="y", store=True)
+    assert (parsed.stored_by_server, parsed.previous_response_id, parsed.conversation_id) == (False, "", "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings"),
+    [
+        ({}, BodySettings()),
+        ({"memory_config": None}, BodySettings(present=True)),
+        (
+            {
+                "memory_config": {
+                    "enabled": False,
+                    "auto_store": True,
+                    "memory_types": ["semantic", 7],
+                    "retrieval_limit": 3,
+                    "similarity_threshold": 1,
+                    "other": "x",
+                },
+                "memory_context": {"user_id": "alice", "project_id": "p"},
+            },
+            BodySettings(
+                enabled=False,
+                auto_store=True,
+                memory_types=("semantic",),
+                retrieval_limit=3,
+                similarity_threshold=1.0,
+                user_id="alice",
+                project_id="p",
+                present=True,
+            ),
+        ),
+        (
+            {
+                "memory_config": {
+                    "enabled": "false",
+                    "auto_store": 0,
+                    "memory_types": "semantic",
+                    "retrieval_limit": True,
+                    "similarity_threshold": False,
+                },
+                "memory_context": {"user_id": 7, "project_id": None},
+            },
+            BodySettings(present=True),
+        ),
+        ({"memory_config": [], "memory_context": "alice"}, BodySettings(present=True)),
+    ],
+)
+def test_our_settings(fields: dict[str, Any], settings: BodySettings) -> None:
+    """Values of the wrong type are as good as absent."""
+    assert parse(**fields).settings == settings
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"{",
+        b"hello",
+        b"[]",
+        b'"text"',
+        b"null",
+        b'\xef\xbb\xbf{"messages":[]}',
+        b'{"messages":"Hi"}',
+        b'{"messages":null}',
+        b'{"messages":{}}',
+        b'{"messages":[]}\xff',
+        b'{"a":"\xff"}',
+        rb'{"a":"\ud800"}',
+        b"[" * 2000 + b"]" * 2000,
+    ],
+)
+def test_other_bodies_are_a_body_error(raw: bytes) -> None:
+    with pytest.raises(BodyError) as caught:
+        ChatCodec().parse(raw)
+    assert "Hi" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_missing_messages_are_none() -> None:
+    assert ChatCodec().parse(b" {} ").visible == ()

@@ -1,0 +1,85 @@
+"""What a local installation changes in the shipped Envoy configuration: addresses, and nothing else."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.stack.envoy import SHIPPED, EnvoyPorts, envoy_yaml, route_named
+
+CHAINS = sorted(SHIPPED.glob("*.yaml"))
+
+
+def ports(**changes: Any) -> EnvoyPorts:
+    known = {
+        "listener": 1,
+        "admin": 2,
+        "memory_sidecar": "127.0.0.1:3",
+        "memory_api": 4,
+        "llm": "http://127.0.0.1:5/v1",
+    }
+    return EnvoyPorts(**{**known, **changes})
+
+
+def configured(chain: Path = SHIPPED / "two-filter.yaml", **changes: Any) -> Any:
+    return yaml.safe_load(envoy_yaml(chain, ports(**changes)))
+
+
+def without_addresses(config: Any) -> Any:
+    if isinstance(config, dict):
+        return {key: without_addresses(value) for key, value in config.items() if key != "socket_address"}
+    return [without_addresses(item) for item in config] if isinstance(config, list) else config
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda path: path.name)
+def test_only_addresses_change(chain: Path) -> None:
+    assert without_addresses(configured(chain)) == without_addresses(yaml.safe_load(chain.read_text()))
+
+
+def cluster(config: Any, name: str) -> Any:
+    return next(known for known in config["static_resources"]["clusters"] if known["name"] == name)
+
+
+def endpoint(config: Any, name: str) -> Any:
+    return cluster(config, name)["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]
+
+
+def test_a_unix_socket_becomes_a_pipe() -> None:
+    assert endpoint(configured(memory_sidecar="unix:/run/x.sock"), "memory_sidecar") == {
+        "pipe": {"path": "/run/x.sock"}
+    }
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "port", "tls"),
+    [
+        ("http://127.0.0.1:8000/v1", "127.0.0.1", 8000, False),
+        ("http://llm/v1", "llm", 80, False),
+        ("https://api.example.com/v1/", "api.example.com", 443, True),
+    ],
+)
+def test_the_llm_server(url: str, address: str, port: int, *, tls: bool) -> None:
+    config = configured(llm=url)
+    assert endpoint(config, "llm")["socket_address"] == {"address": address, "port_value": port}
+    assert ("transport_socket" in cluster(config, "llm")) is tls
+
+
+def test_a_path_prefix_and_a_key_are_added_on_the_way() -> None:
+    config = configured(llm="https://api.example.com/openai/v1", llm_key="sk")
+    route = route_named(config["static_resources"]["listeners"][0], "llm")
+    assert route["route"]["regex_rewrite"]["substitution"] == "/openai"
+    assert route["route"]["host_rewrite_literal"] == "api.example.com"
+    assert route["request_headers_to_add"][0]["header"] == {"key": "authorization", "value": "Bearer sk"}
+
+
+@pytest.mark.parametrize("url", ["", "host:8000", "ftp://x", "/v1"])
+def test_a_malformed_url_is_named(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="LLM_BASE_URL"):
+        configured(llm=url)
+
+
+def test_outside_a_checkout_the_message_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="run this from a checkout"):
+        configured(tmp_path / "two-filter.yaml")

@@ -1,0 +1,133 @@
+"""The configuration file: what loads, what wins, and what is said of mistakes."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from semrouter_memory.cli.config import reference_markdown
+from semrouter_memory.config import load, secret
+from semrouter_memory.errors import ConfigurationError
+
+BLUEPRINT = """
+memory:
+  enabled: true
+  auto_store: true
+  milvus: {address: "milvus:19530", collection: "agentic_memory", dimension: 384}
+  embedding: {model: "all-MiniLM-L6-v2", dimension: 384}
+  default_retrieval_limit: 5
+  default_similarity_threshold: 0.6
+  extraction_batch_size: 10
+external_models:
+  - {llm_provider: "vllm", model_role: "memory_rewrite", llm_endpoint: {address: "qwen", port: 8000},
+     llm_model_name: "qwen3", llm_timeout_seconds: 30, max_tokens: 100, temperature: 0.1}
+  - {llm_provider: "vllm", model_role: "memory_extraction", llm_endpoint: {address: "qwen", port: 8000},
+     llm_model_name: "qwen3", llm_timeout_seconds: 30, max_tokens: 500, temperature: 0.1}
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> "Writer":
+    return Writer(tmp_path / "config.yaml")
+
+
+class Writer:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self, text: str) -> Path:
+        self.path.write_text(text, encoding="utf-8")
+        return self.path
+
+
+def test_the_documented_file_loads_unchanged(write: Writer) -> None:
+    config = load(write(BLUEPRINT))
+    assert config.memory.milvus.address == "milvus:19530"
+    assert [model.model_role for model in config.external_models] == ["memory_rewrite", "memory_extraction"]
+    assert config.external_models[0].llm_endpoint.url == "http://qwen:8000/v1"
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "memory: {}"])
+def test_every_key_has_a_default(write: Writer, text: str) -> None:
+    assert load(write(text)) == load()
+
+
+def test_the_environment_wins(write: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMROUTER_MEMORY__MEMORY__MILVUS__COLLECTION", "other")
+    monkeypatch.setenv("SEMROUTER_MEMORY__MEMORY__MILVUS__TOKEN", "root:secret")
+    milvus = load(write(BLUEPRINT)).memory.milvus
+    assert (milvus.collection, milvus.address) == ("other", "milvus:19530")
+    assert milvus.token == SecretStr("root:secret")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("memory: {milvus: {adress: x}}", r"memory\.milvus\.adress: unknown key"),
+        ("memery: {}", r"memery: unknown key"),
+        ("memory: {default_retrieval_limit: -1}", r"memory\.default_retrieval_limit: Input should be greater"),
+        ("memory: {default_similarity_threshold: 1.5}", r"memory\.default_similarity_threshold: "),
+        ("memory: {milvus: {dimension: 768}}", r"memory\.milvus\.dimension is 768 but .* set both"),
+        ("memory: {recall: {position: top}}", r"memory\.recall\.position: Input should be 'system' or 'user_tail'"),
+        ("memory: {milvus: {token: x}}", r"memory\.milvus\.token: secrets .* SEMROUTER_MEMORY__MEMORY__MILVUS__TOKEN"),
+        ("[1, 2]", r"must hold a mapping"),
+        ("memory: {", r"is not YAML"),
+        (
+            "external_models: [{model_role: memory_rewrite, llm_model_name: m, llm_endpoint: {}}]",
+            r"external_models\.0\.llm_endpoint: needs base_url, or address and port",
+        ),
+        (BLUEPRINT.replace("memory_extraction", "memory_rewrite"), r"two models have the role memory_rewrite"),
+    ],
+)
+def test_a_mistake_is_named_with_its_path(write: Writer, text: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        load(write(text))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"cannot read the configuration .*nothing\.yaml: No such file"):
+        load(tmp_path / "nothing.yaml")
+
+
+def test_a_mistyped_variable_is_no_silent_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMROUTER_MEMORY__MEMERY__ENABLED", "false")
+    with pytest.raises(ConfigurationError, match="no section 'memery'"):
+        load()
+
+
+def test_secrets_come_from_the_environment_or_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("from-file\n")
+    assert secret(None, None) is None
+    assert secret(None, file) == "from-file"
+    assert secret(SecretStr("from-environment"), file) == "from-environment"
+    file.write_text(" \n")
+    with pytest.raises(ConfigurationError, match="is empty"):
+        secret(None, file)
+    with pytest.raises(ConfigurationError, match="cannot read the secret file"):
+        secret(None, tmp_path / "missing")
+
+
+def test_a_models_key_comes_from_where_the_file_says(write: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    (model,) = load(
+        write(
+            "external_models: [{model_role: memory_rewrite, llm_model_name: m, llm_endpoint: {base_url: 'http://x/v1'},"
+            " api_key_env: MY_KEY}]"
+        )
+    ).external_models
+    with pytest.raises(ConfigurationError, match="MY_KEY"):
+        _ = model.api_key
+    monkeypatch.setenv("MY_KEY", "k")
+    assert model.api_key == "k"
+
+
+def test_the_readme_has_the_current_reference() -> None:
+    """Regenerate with `semrouter-memory config reference`."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    assert reference_markdown() in readme
+
+
+def test_every_key_is_explained() -> None:
+    rows = [line for line in reference_markdown().splitlines()[2:] if re.search(r"\|\s*\|$", line)]
+    assert rows == []
