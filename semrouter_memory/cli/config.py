@@ -74,6 +74,5 @@ def _type(annotation: Any) -> str:
     members = getattr(annotation, "__members__", None)
     if members is not None:
         return ", ".join(str(member) for member in members.values())
-    return {"str": "text", "bool": "switch", "int": "integer", "float": "number"}.get(
-        annotation.__name__, annotation.__name__
-    )
+    name: str = annotation.__name__
+    return {"str": "text", "bool": "switch", "int": "integer", "float": "number"}.get(name, name)

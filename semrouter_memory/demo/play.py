@@ -102,7 +102,7 @@ class Demo:
         who = "alice" if key == ALICE else "bob"
         self._line(who, f"{question.text}  [{question.how}]")
         for line in block.splitlines():
-            self._console.print(f"    [cyan]+ {escape(line)}[/]", highlight=False)
+            self._console.print(f"    [cyan]+ {escape(line)}[/]", highlight=False, soft_wrap=True)
         self._line("model", answer)
         self._console.print(f"    [dim]memory took {spent:.1f} ms[/]", highlight=False)
         if expect_memory and question.expected not in answer:
@@ -176,7 +176,7 @@ class Demo:
         self._console.print(f"\n[bold]{text}[/]")
 
     def _line(self, who: str, text: str) -> None:
-        self._console.print(f"  [yellow]{who:>5}[/]  {escape(text)}", highlight=False)
+        self._console.print(f"  [yellow]{who:>5}[/]  {escape(text)}", highlight=False, soft_wrap=True)
 
 
 async def play(*, model: Path, port: int, directory: Path) -> bool:

@@ -3,7 +3,8 @@
 import re
 from dataclasses import dataclass, field
 
-from semrouter_memory.retain.rules.lexicon import RELATIONS, words
+from semrouter_memory.retain.rules.lexicon import RELATIONS
+from semrouter_memory.retain.wordlist import words
 from semrouter_memory.retain.words import plain, tokens
 
 _KIN = RELATIONS | words("grandmother grandfather brother-in-law sister-in-law")

@@ -12,7 +12,8 @@ from enum import StrEnum
 
 from semrouter_memory.model import Candidate, Hit, Memory, MemoryType, ReconcileAction, Reconciled
 from semrouter_memory.retain.meaning import Meaning, meaning
-from semrouter_memory.retain.rules.lexicon import RELATIONS, words
+from semrouter_memory.retain.rules.lexicon import RELATIONS
+from semrouter_memory.retain.wordlist import words
 from semrouter_memory.retain.words import tokens, values
 
 PARAPHRASE_SIMILARITY = 0.95

@@ -8,7 +8,7 @@ numbers, dates, prices, hashes and UUIDs are ordinary text and stay. Every patte
 import re
 from collections.abc import Callable
 
-from semrouter_memory.retain.rules.lexicon import words
+from semrouter_memory.retain.wordlist import words
 
 MARK = "[redacted]"
 """Stands where a secret was. A candidate that contains it is not stored."""

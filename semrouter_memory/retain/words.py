@@ -8,7 +8,7 @@ that differ in what matters (a name, a number, a relation) should not. Values ca
 import re
 import unicodedata
 
-from semrouter_memory.retain.rules.lexicon import words
+from semrouter_memory.retain.wordlist import words
 
 _MONTHS = {
     name: number

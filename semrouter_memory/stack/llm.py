@@ -232,9 +232,11 @@ class _ResponsesAnswer:
         yield event("response.output_item.added", output_index=0, item=item)
         if not self._tool:
             place = {"item_id": item["id"], "output_index": 0, "content_index": 0}
+            yield event("response.content_part.added", **place, part=_part(""))
             for word in _words(self._text):
                 yield event("response.output_text.delta", **place, delta=word, logprobs=[])
             yield event("response.output_text.done", **place, text=self._text, logprobs=[])
+            yield event("response.content_part.done", **place, part=_part(self._text))
         yield event("response.output_item.done", output_index=0, item=self._item("completed"))
         yield event("response.completed", response=self._response("completed", [self._item("completed")]))
 
@@ -242,8 +244,7 @@ class _ResponsesAnswer:
         if self._tool:
             call = _tool_call(self._tool)["function"]
             return {"type": "function_call", "id": "fc_1", "call_id": "call_1", "status": status, **call}
-        part = {"type": "output_text", "text": self._text, "annotations": []}
-        content = [part] if status == "completed" else []
+        content = [_part(self._text)] if status == "completed" else []
         return {"type": "message", "id": "msg_1", "role": "assistant", "status": status, "content": content}
 
     def _response(self, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
@@ -268,6 +269,10 @@ class _ResponsesAnswer:
                 "total_tokens": 2,
             },
         }
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
 def _offered_tool(body: Mapping[str, Any], messages: list[Any]) -> str:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from semrouter_memory.retain.rules.lexicon import words
+from semrouter_memory.retain.wordlist import words
 
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _SENTENCE = re.compile(r"[。！!；;\n]+|(?<=[？?])")

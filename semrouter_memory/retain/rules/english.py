@@ -102,9 +102,9 @@ def _possession(words: list[str], *, trusted: bool) -> bool:
     if trusted:
         return True
     head = re.split(r"\s(?:for|of|in|at|on|with|from|to)\s", " ".join(subject))[0].split()[-1].lower()
-    if head in lex.NO_TOPIC or _TROUBLE.match(after):
-        return False
     related = any(_singular(word) in lex.RELATIONS for word in subject)
+    if head in lex.NO_TOPIC or _TROUBLE.match(after) or (related and verb in {"is", "are"} and _in_passing(after)):
+        return False
     if verb in lex.THIRD:
         return (
             related

@@ -2,11 +2,7 @@
 
 import re
 
-
-def words(text: str) -> frozenset[str]:
-    """The words of a list, as a set."""
-    return frozenset(text.split())
-
+from semrouter_memory.retain.wordlist import words
 
 FEMALE = words(
     "mother mom mum mama mommy mummy sister daughter wife girlfriend aunt auntie grandmother grandma granny nan niece"

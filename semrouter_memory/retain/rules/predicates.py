@@ -3,6 +3,7 @@
 import re
 
 from semrouter_memory.retain.rules import lexicon as lex
+from semrouter_memory.retain.wordlist import words
 
 _UNREAL = re.compile(
     r"\b(?:if|wish|would|could|should|might|whether|unless|hypothetically|dream(?:t|ed|ing)?)\b", re.IGNORECASE
@@ -41,7 +42,7 @@ _FEAR = re.compile(
     r"^(?:scared|afraid|terrified|fond|proud owner|good|bad|terrible|great) (?:of|at) (?!it|that|this|you)\w"
 )
 _REGIME = re.compile(
-    r"^(?:on|off)\s+(?:(?:a|an|the)\s+)?[\w-]+(?:\s+[\w-]+)?\s*(?:diet|medication|meds|pill|\d+)|^on (?:call|[A-Z]\w+|parental|maternity|sick leave|insulin|metformin|statins)"
+    r"^(?:on|off)\s+(?:(?:a|an|the)\s+)?[\w-]+(?:\s+[\w-]+)?\s*(?:diet|medication|meds|pill|(?<!page )(?<!step )(?<!line )(?<!chapter )(?<!level )(?<!day )\d+)|^on (?:call|[A-Z]\w+|parental|maternity|sick leave|insulin|metformin|statins)"
 )
 _INTEREST = re.compile(
     r"^(?:really |very |also )?(?:into|interested in|passionate about|responsible for|used to|new to|obsessed with)\s+(?!this|that|it|the\b|seeing|knowing|hearing|your)\w"
@@ -50,9 +51,14 @@ _LIMIT = re.compile(
     r"^(?:at (?:least|most)|under|over|max(?:imum)?|no more than|less than|more than|between|up to|only)\s+[\w€$£¥]*\d",
     re.IGNORECASE,
 )
-_SOFTENERS = lex.words("not really even usually ever")
-_VAGUE = lex.words("time to you it that any much the a")
-_ABILITIES = lex.words("speak play swim drive cook sail ski read ride dance sing program code")
+_OWN_BUSINESS = re.compile(
+    r"^run (?:an?|my|our) (?:[\w-]+ ){0,3}?(?:business|company|shop|store|bakery|cafe|café|restaurant|farm|studio|agency|start-?up|club"
+    r"|practice|clinic|school|blog|newsletter|podcast|channel|team|bar|salon|gym|hotel|charity|workshop|kindergarten)\b",
+    re.IGNORECASE,
+)
+_SOFTENERS = words("not really even usually ever")
+_VAGUE = words("time to you it that any much the a")
+_ABILITIES = words("speak play swim drive cook sail ski read ride dance sing program code")
 _GOING = re.compile(
     r"^(?:go|going|travel|travelling|traveling|fly|flying|move|moving|visit|visiting)\b(?: to)?\s+(?:the\s+|see\s+)?[A-ZÀ-Þ]"
 )
@@ -86,9 +92,9 @@ def _predicate_lasts(rest: list[str], predicate: str, *, habitual: bool) -> bool
     if verb in lex.STATIVE or verb in lex.EVENT_PAST:
         return bool(after)
     if verb in lex.HABITUAL:
-        return habitual or bool(lex.HABIT.search(after)) or lex.anchored(after)
+        return habitual or bool(_OWN_BUSINESS.match(predicate)) or bool(lex.HABIT.search(after)) or lex.anchored(after)
     return (verb in lex.PAST and (habitual or lex.anchored(after))) or predicate.startswith(
-        ("used to ", "got married", "had surgery", "gave up")
+        ("used to ", "got married", "had surgery", "gave up", "stopped drinking", "stopped smoking", "stopped eating")
     )
 
 
@@ -157,22 +163,24 @@ def _having(predicate: str, after: str) -> bool:
 
 def _negated(verb: str, after: str) -> bool:
     """As in "do not eat meat", "cannot swim"; "cannot find the file" is today's trouble."""
-    words = [word.strip(",.").lower() for word in after.split() if word.lower() not in _SOFTENERS]
-    if not words:
+    rest = [word.strip(",.").lower() for word in after.split() if word.lower() not in _SOFTENERS]
+    if not rest:
         return False
     if verb == "cannot":
-        return words[0] in lex.CANNOT and "it" not in words[1:2]
-    if words[0] in lex.STATIVE:
+        return rest[0] in lex.CANNOT and "it" not in rest[1:2]
+    if rest[0] in lex.STATIVE:
         return True
-    if words[0] == "have":
-        return len(words) > 1 and not _A_THING_AT_HAND.match(" ".join(words))
-    return words[0] in {"want", "do"} and len(words) > 1 and (words[1] not in _VAGUE or lex.anchored(after))
+    if rest[0] == "have":
+        return len(rest) > 1 and not _A_THING_AT_HAND.match(" ".join(rest))
+    return rest[0] in {"want", "do"} and len(rest) > 1 and (rest[1] not in _VAGUE or lex.anchored(after))
 
 
 def _planned(verb: str, after: str) -> bool:
     if verb == "want" and _LIMIT.match(after):
         return True
-    goal = re.match(r"^to\s+(\w+)", after) or (re.match(r"^(?:be )?(\w+)", after) if verb in {"will", "must"} else None)
+    goal = re.match(r"^to\s+(\w+)", after) or (
+        re.match(r"^(?!be (?:there|back|here|right|late))(\w+)", after) if verb in {"will", "must"} else None
+    )
     if not goal:
         return False
     word = goal.group(1).lower()

@@ -12,6 +12,9 @@ _ASKS = re.compile(
 _ASKS_CHINESE = re.compile(
     r"^(?:请|麻烦|你?要|帮我)*(?:记住|记得|记一下|记下来?|别忘了?|不要忘记)(?:一下|哦|了)?[，,：:\s]*(?P<what>\S.*)$"
 )
+_ASKS_POLITELY = re.compile(
+    r"^(?:can|could|will|would) you (?:please )?(?:remember|note|keep in mind) that\b", re.IGNORECASE
+)
 _FOR_REFERENCE = re.compile(
     r"^(?:for (?:future reference|the record|next time|your memory))\s*[,:]\s*(?P<what>\S.*)$", re.IGNORECASE
 )
@@ -19,9 +22,9 @@ _FOR_REFERENCE = re.compile(
 
 def wish(sentence: str) -> str:
     """What the user asks to have remembered, "" when they ask no such thing."""
-    if sentence.rstrip().endswith(("?", "？")):
+    if sentence.rstrip().endswith(("?", "？")) and not _ASKS_POLITELY.match(sentence.strip()):
         return ""
     for pattern in (_ASKS, _ASKS_CHINESE, _FOR_REFERENCE):
         if found := pattern.match(sentence.strip()):
-            return found.group("what").strip()
+            return found.group("what").strip(" ?")
     return ""

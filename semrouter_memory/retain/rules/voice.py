@@ -2,7 +2,8 @@
 
 import re
 
-from semrouter_memory.retain.rules.lexicon import PAST, words
+from semrouter_memory.retain.rules.lexicon import PAST
+from semrouter_memory.retain.wordlist import words
 
 _EXPANSIONS = tuple(
     (re.compile(pattern, re.IGNORECASE), replacement)
@@ -32,7 +33,7 @@ _ADVERBS = words(
     " sometimes generally already mainly recently finally personally absolutely strongly typically normally"
     " probably both all regularly mostly occasionally definitely truly honestly basically even seriously"
     " strictly exclusively primarily frequently originally officially almost seldom once ever partially fully"
-    " permanently temporarily"
+    " permanently temporarily no longer"
 )
 _FILLERS = words("really just actually basically honestly definitely truly personally absolutely")
 _SIBILANT = ("s", "x", "z", "ch", "sh", "o")
