@@ -27,7 +27,8 @@ $(VENV)/.installed: pyproject.toml
 	@echo "==> creating the environment in $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "==> installing the packages (about a minute the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on --editable '.[dev]'
+	@set -o pipefail; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --editable '.[dev]' \
+	  | sed -u -n 's/^Collecting \([^ ;<>=!~(]*\).*/    \1/p; s/^Installing collected.*/    installing/p'
 	@touch $@
 
 model: $(MODEL)/manifest.json ## build the embedding model's file (once)

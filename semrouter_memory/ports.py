@@ -129,8 +129,8 @@ class TurnLog(Protocol):
     def append(self, turn: Turn, *, remember: bool) -> Appended:
         """Resolve the turn's session, commit it, idempotently. The commit is what "accepted" means.
 
-        Duplicate: the same owner's request id, or the same (session, history hash, user texts), or the same `retry_of`
-        with the same user texts, was accepted before. A duplicate's transcript hashes are still learned, since the
+        Duplicate: the same owner's request id or `retry_of` with the same user texts, or the same (session, history
+        hash or previous response, user texts), was accepted before. A duplicate's transcript hashes are still learned, since the
         client continues from the answer that it got last.
 
         Args:
@@ -181,7 +181,7 @@ class TurnLog(Protocol):
         ...
 
     async def sweep(self, *, finished_before: datetime) -> int:
-        """Drop finished turns and tombstones older than that; returns how many turns went."""
+        """Drop turns that finished before that; returns how many. Tombstones stay."""
         ...
 
     async def totals(self) -> TurnTotals: ...

@@ -25,6 +25,8 @@ class Deletion:
         self._digests = digests
 
     def bury(self, tombstone: Tombstone, turn_ids: Sequence[str]) -> None:
+        if not tombstone.memory_id and tombstone.reach is Reach.ALL:
+            self._drop_covered_tombstones(tombstone)
         self._insert(tombstone)
         self._delete(self._named(tombstone.scope, turn_ids))
         if not tombstone.memory_id:
@@ -38,16 +40,6 @@ class Deletion:
         self._delete(rows)
         return len(rows)
 
-    def sweep_tombstones(self, before: datetime) -> None:
-        """Drop old tombstones, but for those that a turn which is not extracted yet may still run into."""
-        self._connection.execute(
-            """DELETE FROM tombstones WHERE at < ? AND NOT EXISTS (
-                   SELECT 1 FROM sessions JOIN turns ON turns.session = sessions.key
-                   WHERE sessions.user_id = tombstones.user_id AND turns.state IN (?, ?)
-                   AND turns.observed_at <= tombstones.at)""",
-            (micros(before), TurnState.WAITING, TurnState.INCOMPLETE),
-        )
-
     def _insert(self, tombstone: Tombstone) -> None:
         self._connection.execute(
             """INSERT INTO tombstones (user_id, project_id, memory_id, content_hash, reach, at)
@@ -60,6 +52,14 @@ class Deletion:
                 tombstone.reach,
                 micros(tombstone.at),
             ),
+        )
+
+    def _drop_covered_tombstones(self, tombstone: Tombstone) -> None:
+        """A deletion of everything says what the owner's earlier ones said. Nothing else ends a tombstone: a store that
+        was away when it was written may still hold the row, for as long as nobody repeats the deletion."""
+        self._connection.execute(
+            "DELETE FROM tombstones WHERE user_id = ? AND at <= ?",
+            (pack(tombstone.scope.user_id), micros(tombstone.at)),
         )
 
     def _named(self, scope: Scope, turn_ids: Sequence[str]) -> list[Row]:

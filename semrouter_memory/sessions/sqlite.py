@@ -133,7 +133,6 @@ class SqliteTurnLog:
             swept += batch
             if batch < SWEEP_BATCH:
                 break
-        await self._writing("sweep", partial(self._deletion.sweep_tombstones, finished_before))
         if swept:
             await asyncio.wrap_future(self._submit(self._database.erase))
         return swept

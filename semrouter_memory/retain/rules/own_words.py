@@ -10,6 +10,9 @@ import re
 MAX_OWN_PARAGRAPH_CHARS = 800
 """A longer paragraph is taken for pasted material: few people type that much in one go."""
 
+MAX_READ_CHARS = 16_000
+"""What stands further behind is not read."""
+
 _CODE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`", re.DOTALL)
 _MARKUP = re.compile(r"<!--.*?(?:-->|\Z)|<(\w+)[^>]*>.*?</\1>", re.DOTALL)
 _QUOTED_LINE = re.compile(
@@ -80,7 +83,7 @@ def closes_fiction(text: str) -> bool:
 
 def own_words(text: str) -> str:
     """The part of a message in which the user speaks as themselves, about what is."""
-    text = _CODE.sub(" ", text)
+    text = _CODE.sub(" ", _lines(text[:MAX_READ_CHARS]))
     text = _MARKUP.sub(" ", text)
     text = _LONG_QUOTE.sub(_short_quote, text)
     text = _QUOTED_LINE.sub("", text)
@@ -88,6 +91,11 @@ def own_words(text: str) -> str:
     for start in (_LETTER, _WORK, _HANDED_OVER, _WORK_CHINESE, _FICTION, _INVENTION, _SUPPOSITION):
         text = _before(start, text)
     return "\n".join(paragraph for paragraph in text.split("\n") if len(paragraph) <= MAX_OWN_PARAGRAPH_CHARS)
+
+
+def _lines(text: str) -> str:
+    """Without empty lines and runs of blanks, on which the patterns would dwell."""
+    return "\n".join(line for line in (" ".join(line.split()) for line in text.splitlines()) if line)
 
 
 def _short_quote(match: re.Match[str]) -> str:

@@ -1,0 +1,125 @@
+"""No token waits: a streamed answer passes piece by piece, as the server sends it, through either chain."""
+
+import asyncio
+import gzip
+import statistics
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from .client import APIS, CHAT, RESPONSES, asking, behaving, gaps, streamed, streamed_without_envoy, streaming
+from .conftest import ALICE, Installation, eventually, installed
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+DELAY_MS = 40
+WORDS = "What a model says comes word by word, and each of them is on its way."
+STREAMS = 200
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def single(tmp_path_factory: pytest.TempPathFactory, model_directory: Path) -> AsyncIterator[Installation]:
+    directory = tmp_path_factory.mktemp("single-filter")
+    async with installed(directory, model_directory, chain="single-filter.yaml") as installation:
+        yield installation
+
+
+@pytest.fixture(params=["two-filter", "single-filter"])
+def chain(request: pytest.FixtureRequest, shared: Installation, single: Installation) -> Installation:
+    return shared if request.param == "two-filter" else single
+
+
+@pytest.mark.parametrize("path", APIS)
+async def test_each_piece_passes_by_itself_and_at_once(chain: Installation, path: str) -> None:
+    """The same pieces as without Envoy, each when it was sent: none waits for another."""
+    how = {"text": WORDS, "delay_ms": DELAY_MS}
+    pieces = await streamed(chain, path, "Tell me something", **how)
+    assert [piece.data for piece in pieces] == await streamed_without_envoy(chain, path, "Tell me something", **how)
+    assert len(pieces) > len(WORDS.split())
+    assert 0.5 < statistics.median(gaps(pieces)) * 1000 / DELAY_MS < 1.5
+
+
+@pytest.mark.parametrize("path", APIS)
+async def test_the_first_token_arrives_before_the_last_is_sent(chain: Installation, path: str) -> None:
+    delay = 0.2
+    async with streaming(chain, path, "Tell me something", text="one two three", delay_ms=delay * 1000) as pieces:
+        seen = [piece async for piece in pieces]
+    first = next(piece for piece in seen if b"one" in piece.data)
+    assert seen[-1].at - first.at > 3 * delay
+
+
+@pytest.mark.parametrize("path", APIS)
+async def test_frames_split_anywhere_arrive_as_they_were_sent(chain: Installation, path: str) -> None:
+    how = {"text": "née, 日本", "split": 37, "delay_ms": 10}
+    pieces = await streamed(chain, path, "Tell me something", **how)
+    assert [piece.data for piece in pieces] == await streamed_without_envoy(chain, path, "Tell me something", **how)
+
+
+@pytest.mark.parametrize("path", APIS)
+async def test_a_gzip_stream_stays_one(chain: Installation, path: str) -> None:
+    """Nothing is unpacked on its way, and what is inside is remembered all the same."""
+    before = await chain.metric("semrouter_memory_turns_total")
+    how = {"text": WORDS, "split": 50, "encoding": "gzip", "delay_ms": 5}
+    packed = b"".join([piece.data for piece in await streamed(chain, path, "Tell me something", **how)])
+    assert packed == b"".join(await streamed_without_envoy(chain, path, "Tell me something", **how))
+    assert WORDS.split()[-1].encode() in gzip.decompress(packed)
+
+    async def one_more() -> bool:
+        return await chain.metric("semrouter_memory_turns_total") == before + 1
+
+    await eventually(one_more, "the gzip stream was not a turn")
+
+
+async def test_a_stream_that_the_server_cuts_is_cut_for_the_client(chain: Installation) -> None:
+    pieces = await streamed(chain, CHAT, "Tell me something", text=WORDS, cut=4, delay_ms=DELAY_MS)
+    assert len(pieces) == 4
+
+
+async def test_many_streams_at_a_time(chain: Installation) -> None:
+    """Each of them gets its own answer, whole."""
+    unlimited = httpx.Limits(max_connections=None)
+    async with chain.http(limits=unlimited) as http:
+
+        async def one(number: int) -> bytes:
+            path = APIS[number % 2]
+            how = {"text": f"answer {number} of many, in some words", "delay_ms": 20, "response_id": f"id-{number}"}
+            body = asking(path, f"Question {number}", stream=True)
+            async with http.stream("POST", path, content=body, headers=behaving(how)) as answer:
+                return await answer.aread()
+
+        answers = await asyncio.gather(*map(one, range(STREAMS)))
+    for number, answer in enumerate(answers):
+        frames = answer.decode().rstrip().split("\n\n")
+        assert f"id-{number}" in frames[0]
+        assert ("[DONE]" if number % 2 == 0 else "response.completed") in frames[-1]
+        assert f'"{number}"' in answer.decode() or f'" {number}"' in answer.decode()
+        assert " words" in answer.decode()
+
+
+async def test_a_client_that_reads_slowly_gets_everything(chain: Installation) -> None:
+    """More than all buffers on the way hold, so that it pushes back up to the server."""
+    text = "word " * 20_000
+    async with streaming(chain, RESPONSES, "Tell me something", text=text) as pieces:
+        await asyncio.sleep(1)
+        whole = b"".join([piece.data async for piece in pieces])
+    assert whole.count(b"response.output_text.delta") >= 20_000
+    assert b"response.completed" in whole[-200_000:]
+
+
+async def test_the_key_decides_whose_stream_it_is(chain: Installation) -> None:
+    """No state leaks between streams that run side by side."""
+    await chain.forget_everything()
+    async with chain.http(ALICE) as http:
+        created = await http.post("/v1/memory", json={"content": "User's favourite number is 41"})
+        created.raise_for_status()
+
+    async def asked(key: str) -> bytes:
+        async with chain.http(key, headers=behaving({"delay_ms": 5})) as http:
+            body = asking(CHAT, "What is my favourite number?", stream=True)
+            return (await http.post(CHAT, content=body)).content
+
+    answers = await asyncio.gather(*(asked(key) for key in (ALICE, "demo-key-bob") * 10))
+    assert [b"41" in answer for answer in answers] == [True, False] * 10
