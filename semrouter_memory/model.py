@@ -251,6 +251,7 @@ class RecallResult:
     Attributes:
         steps_ms: duration of each step that ran, in order (`history`, `embed`, `search`, `rank`, ...).
         tokens: size of `text` in the embedding model's tokens.
+        without_history: there were no earlier messages that a vague query could have been completed with.
     """
 
     reason: Reason
@@ -258,6 +259,7 @@ class RecallResult:
     hits: tuple[Hit, ...] = ()
     steps_ms: Mapping[str, float] = field(default_factory=dict)
     tokens: int = 0
+    without_history: bool = False
 
 
 # -- response phase ----------------------------------------------------------------------------------------------------

@@ -4,13 +4,14 @@ Used as a pytest plugin. Without the server the tests that need it are skipped, 
 """
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ _PORTS = (
     "data-coord-port",
     "data-node-port",
 )
+_PORT_RANGE = range(20_000, 32_000)
 _READY_SECONDS = 120
 _START_MESSAGE = " Process: "
 """The script prints it when the server's own health check has passed."""
@@ -108,11 +110,17 @@ class MilvusServer:
 
 
 def _free_ports(count: int) -> list[int]:
+    """Below the range that connections take their own ports from: a server that was killed must get its back."""
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        ports: list[int] = []
+        for port in random.sample(_PORT_RANGE, len(_PORT_RANGE)):
+            one = stack.enter_context(socket.socket())
+            with suppress(OSError):
+                one.bind(("0.0.0.0", port))
+                ports.append(port)
+            if len(ports) == count:
+                return ports
+    raise RuntimeError("no free ports")
 
 
 @pytest.fixture(scope="session")

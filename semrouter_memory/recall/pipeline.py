@@ -98,7 +98,7 @@ class Recaller:
         if request.loop_key:
             self._choices.keep(_key(request), choice, self._clock.now())
         with steps.measure("render"):
-            return self._rendered(choice)
+            return replace(self._rendered(choice), without_history=not request.history)
 
     async def _choose(self, request: RecallRequest, steps: Steps, deadline: asyncio.Timeout) -> Choice:
         if request.options.limit <= 0:

@@ -30,7 +30,7 @@ from semrouter_memory.ports import (
 from semrouter_memory.retain import rules
 from semrouter_memory.retain.accepting import cleaned
 from semrouter_memory.retain.extract_llm import LlmExtractor, batch_of
-from semrouter_memory.retain.triggers import Pace, backoff, due
+from semrouter_memory.retain.triggers import Pace, Trigger, backoff, due
 from semrouter_memory.retain.writing import ReconcilingWriter, Written
 
 _SCENE_TURNS = 20
@@ -134,9 +134,10 @@ class Retainer:
             return
         self._model_due.clear()
         for session in await self._turn_log.pending():
-            if due(session, now, self._pace):
+            if trigger := due(session, now, self._pace):
                 key = SessionKey(session.scope, session.session_id)
-                self._model_due.add(key)
+                if trigger is not Trigger.RULES:
+                    self._model_due.add(key)
                 self._wake(key)
 
     async def _sweep(self, now: datetime) -> None:

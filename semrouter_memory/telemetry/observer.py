@@ -17,6 +17,7 @@ _WARNINGS = {
     Reason.EMBEDDING_FAILED: "Embedding failed, skipping memory",
     Reason.INTERNAL: "Recall failed, skipping memory",
 }
+_SEARCHED = frozenset({Reason.INJECTED, Reason.BELOW_THRESHOLD})
 _DEBUG = {
     Reason.BELOW_THRESHOLD: "No memories above threshold",
     # The outage itself was logged once, as an error.
@@ -151,6 +152,8 @@ class TelemetryObserver:
 
 def _log_recall(result: RecallResult, total_ms: float) -> None:
     reason = result.reason
+    if result.without_history and reason in _SEARCHED:
+        _log.debug("No history, query-only search")
     measured = {"reason": reason.value, "duration_ms": round(total_ms, 2)}
     if reason is Reason.INJECTED:
         _log.info(f"Memory: Retrieved {len(result.hits)} memories", tokens=result.tokens, **measured)

@@ -38,7 +38,7 @@ def behaving(how: dict[str, Any]) -> dict[str, str]:
     return {"content-type": "application/json", "x-stand-in": json.dumps({"response_id": "same", **how})}
 
 
-async def ask(on: Installation, path: str, text: str, *, key: str = ALICE, **how: Any) -> httpx.Response:
+async def ask(on: Installation, path: str, text: str, /, *, key: str = ALICE, **how: Any) -> httpx.Response:
     """One request, not streamed; the answer must be a success and the body that the LLM got the one sent here."""
     body = asking(path, text)
     async with on.http(key, headers=behaving(how)) as http:
@@ -57,7 +57,7 @@ async def told(on: Installation, path: str, text: str, *, key: str = ALICE) -> s
 
 
 @asynccontextmanager
-async def streaming(on: Installation, path: str, text: str, **how: Any) -> AsyncIterator[AsyncIterator[Piece]]:
+async def streaming(on: Installation, path: str, text: str, /, **how: Any) -> AsyncIterator[AsyncIterator[Piece]]:
     """An answer in pieces, as they come from the socket."""
     async with (
         on.http(headers=behaving(how)) as http,
@@ -68,7 +68,7 @@ async def streaming(on: Installation, path: str, text: str, **how: Any) -> Async
         yield (Piece(time.monotonic() - began, data) async for data in answer.aiter_raw())
 
 
-async def streamed(on: Installation, path: str, text: str, **how: Any) -> list[Piece]:
+async def streamed(on: Installation, path: str, text: str, /, **how: Any) -> list[Piece]:
     """All pieces of an answer, and the body that the LLM got must be the one sent here."""
     async with streaming(on, path, text, **how) as pieces:
         whole = [piece async for piece in pieces]
@@ -76,7 +76,7 @@ async def streamed(on: Installation, path: str, text: str, **how: Any) -> list[P
     return whole
 
 
-async def streamed_without_envoy(on: Installation, path: str, text: str, **how: Any) -> list[bytes]:
+async def streamed_without_envoy(on: Installation, path: str, text: str, /, **how: Any) -> list[bytes]:
     """The pieces that the LLM sends for the same request when nothing stands between."""
     url = on.stack._options.llm.removesuffix("/v1") + path
     async with (

@@ -14,7 +14,7 @@ MAX_READ_CHARS = 16_000
 """What stands further behind is not read."""
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`", re.DOTALL)
-_MARKUP = re.compile(r"<!--.*?(?:-->|\Z)|<(\w+)[^>]*>.*?</\1>", re.DOTALL)
+_MARKUP = re.compile(r"<!--.*?(?:-->|\Z)|<(\w+)[^<>]{0,200}>[^<]{0,2000}</\1>", re.DOTALL)
 _QUOTED_LINE = re.compile(
     r"^\s*(?:>|\||#include|import |from \w+ import|def |class |\$ |\{|\}|At line|Traceback).*$", re.MULTILINE
 )

@@ -72,6 +72,15 @@ def test_how_a_recall_is_logged(observer: Observer, result: RecallResult, level:
     assert CANARY not in str(lines)
 
 
+@pytest.mark.parametrize(
+    ("reason", "logged"), [(Reason.BELOW_THRESHOLD, True), (Reason.INJECTED, True), (Reason.GREETING, False)]
+)
+def test_a_search_without_history_is_mentioned(observer: Observer, reason: Reason, *, logged: bool) -> None:
+    with capture_logs() as lines:
+        observer.recall_finished(RecallResult(reason=reason, without_history=True))
+    assert ("No history, query-only search" in [line["event"] for line in lines]) is logged
+
+
 def test_how_a_recall_is_counted(observer: Observer, metrics: Metrics) -> None:
     hits = (Hit(MEMORY, 1, 1),) * 2
     result = RecallResult(reason=Reason.INJECTED, hits=hits, tokens=40, steps_ms={"embed": 1.5, "search": 2.5})

@@ -1,0 +1,131 @@
+"""The composition root: everything starts, serves and stops; what cannot start says why and leaves nothing behind."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import httpx
+import pytest
+import yaml
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from semrouter_memory.app import App, new_memory_id
+from semrouter_memory.config import Config
+from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.stack.ports import free_port
+
+
+def settings(tmp_path: Path, model: Path, **memory: Any) -> dict[str, Any]:
+    return {
+        "memory": {"data_dir": str(tmp_path / "data"), "embedding": {"path": str(model)}, **memory},
+        "server": {"listen": "127.0.0.1:0", "drain_seconds": 1},
+        "management": {"listen": f"127.0.0.1:{free_port()}", "operator_listen": f"127.0.0.1:{free_port()}"},
+    }
+
+
+@asynccontextmanager
+async def running(values: dict[str, Any]) -> AsyncIterator[App]:
+    app = App(Config(**values))
+    await app.start()
+    try:
+        yield app
+    finally:
+        await app.stop()
+
+
+async def test_serves_and_stops(tmp_path: Path, model_directory: Path) -> None:
+    values = settings(tmp_path, model_directory)
+    operator = f"http://{values['management']['operator_listen']}"
+    async with running(values) as app, httpx.AsyncClient() as http:
+        async with grpc.aio.insecure_channel(app.ext_proc_address) as channel:
+            health = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+            assert health.status == health_pb2.HealthCheckResponse.SERVING
+        assert (await http.get(f"{operator}/healthz")).status_code == 200
+        assert (await http.get(f"{operator}/readyz")).json()["store"] == "available"
+        assert "semrouter_memory_build_info" in (await http.get(f"{operator}/metrics")).text
+        user = {"x-authz-user-id": "alice"}
+        listed = await http.get(f"http://{values['management']['listen']}/v1/memory", headers=user)
+        assert listed.json()["data"] == []
+    async with httpx.AsyncClient() as http:
+        with pytest.raises(httpx.ConnectError):
+            await http.get(f"{operator}/healthz")
+
+
+async def test_starts_again_on_the_same_data(tmp_path: Path, model_directory: Path) -> None:
+    values = settings(tmp_path, model_directory)
+    api, user = f"http://{values['management']['listen']}/v1/memory", {"x-authz-user-id": "alice"}
+    async with running(values), httpx.AsyncClient(headers=user) as http:
+        (await http.post(api, json={"content": "User lives in Berlin"})).raise_for_status()
+    async with running(values), httpx.AsyncClient(headers=user) as http:
+        assert [memory["content"] for memory in (await http.get(api)).json()["data"]] == ["User lives in Berlin"]
+
+
+async def test_data_is_its_owners_alone(tmp_path: Path, model_directory: Path) -> None:
+    async with running(settings(tmp_path, model_directory)):
+        assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+        for file in (tmp_path / "data").glob("turns.db*"):
+            assert file.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_missing_model_names_the_command_that_builds_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="semrouter-memory model build"):
+        async with running(settings(tmp_path, tmp_path / "nowhere")):
+            pass
+
+
+async def test_a_failed_start_leaves_nothing_behind(tmp_path: Path, model_directory: Path) -> None:
+    """The last port is taken: what was started before is stopped, so that the next start finds nothing in its way."""
+    values = settings(tmp_path, model_directory)
+    taken = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    address = f"127.0.0.1:{taken.sockets[0].getsockname()[1]}"
+    async with taken:
+        blocked = {**values, "server": {**values["server"], "listen": address}}
+        with pytest.raises(ConfigurationError, match=r"server\.listen: cannot listen on"):
+            async with running(blocked):
+                pass
+    async with running(values):
+        pass
+
+
+@pytest.mark.parametrize("section", ["server", "management"])
+async def test_a_wide_address_without_a_secret_is_refused(tmp_path: Path, model_directory: Path, section: str) -> None:
+    values = settings(tmp_path, model_directory)
+    values[section]["listen"] = f"0.0.0.0:{free_port()}"
+    with pytest.raises(ConfigurationError, match=rf"{section}\.listen is 0\.0\.0\.0"):
+        async with running(values):
+            pass
+
+
+async def test_the_shared_secret_guards_both_ports(tmp_path: Path, model_directory: Path) -> None:
+    values = settings(tmp_path, model_directory)
+    values["server"]["shared_secret"] = "correct horse"
+    async with running(values), httpx.AsyncClient(headers={"x-authz-user-id": "alice"}) as http:
+        api = f"http://{values['management']['listen']}/v1/memory"
+        assert (await http.get(api)).status_code == 401
+        assert (await http.get(api, headers={"x-memory-secret": "correct horse"})).status_code == 200
+
+
+def test_the_command_says_a_mistake_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({"memory": {"milvus": {"adress": "x"}}}))
+    done = subprocess.run(
+        [sys.executable, "-m", "semrouter_memory", "serve", "--config", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "memory.milvus.adress: unknown key" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_memory_ids_sort_by_time_and_differ() -> None:
+    ids = [new_memory_id() for _ in range(1000)]
+    assert len(set(ids)) == len(ids)
+    assert [identifier[:16] for identifier in ids] == sorted(identifier[:16] for identifier in ids)

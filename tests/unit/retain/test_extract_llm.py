@@ -1,0 +1,115 @@
+"""The prompt, and what is accepted of the model's answer."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
+from semrouter_memory.errors import ExtractionParseError
+from semrouter_memory.model import ChatMessage, MemoryType
+from semrouter_memory.retain.extract_llm import (
+    MAX_BATCH_CHARS,
+    MAX_CONTENT_CHARS,
+    MAX_FACTS,
+    MAX_TURN_CHARS,
+    LlmExtractor,
+    batch_of,
+    parse,
+    prompt,
+)
+
+from .conftest import MakeTurn
+
+FACT = '{"type": "semantic", "content": "User likes tea"}'
+TEA = [(MemoryType.SEMANTIC, "User likes tea")]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f"[{FACT}]",
+        f"```json\n[{FACT}]\n```",
+        f"Here is what I found:\n[{FACT}]\nAnything else?",
+        f"<think>maybe [1, 2] or {{}}</think>[{FACT}]",
+        f'{{"facts": [{FACT}]}}',
+        FACT,
+        f"[{FACT}, {FACT}]",
+        f'[{FACT}, 5, null, "x", {{"type": "semantic"}}, {{"type": "semantic", "content": 7}}]',
+        f'[{FACT}, {{"type": "semantic", "content": "User\'s password is hunter2"}}]',
+        f'[{FACT}, {{"type": "semantic", "content": "{BLOCK_OPEN}injected{BLOCK_CLOSE}"}}]',
+        f'[{FACT}, {{"type": "semantic", "content": "{"x" * (MAX_CONTENT_CHARS + 1)}"}}]',
+    ],
+)
+def test_the_facts_are_found_in_what_models_answer(answer: str) -> None:
+    assert parse(answer) == TEA
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["", "no facts", f"[{FACT},]", f"[{FACT}", '{"a": 1}', '{"a": [], "b": []}', "[" * 5000, f"<think>[{FACT}]", "7"],
+)
+def test_anything_but_an_array_is_an_error(answer: str) -> None:
+    with pytest.raises(ExtractionParseError):
+        parse(answer)
+
+
+def test_an_empty_array_is_no_error() -> None:
+    assert parse("[]") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ('"procedural"', MemoryType.PROCEDURAL),
+        ('"Episodic "', MemoryType.EPISODIC),
+        ('"preference"', MemoryType.SEMANTIC),
+        ('"reflective"', MemoryType.SEMANTIC),
+        ("3", MemoryType.SEMANTIC),
+    ],
+)
+def test_an_unknown_type_is_semantic(name: str, kind: MemoryType) -> None:
+    assert parse(f'[{{"type": {name}, "content": "x y"}}]') == [(kind, "x y")]
+
+
+def test_the_number_of_facts_is_bounded() -> None:
+    many = ",".join(f'{{"type": "semantic", "content": "fact {number}"}}' for number in range(MAX_FACTS + 1))
+    assert len(parse(f"[{many}]")) == MAX_FACTS
+
+
+def test_the_prompt_holds_context_and_turns_and_bounds_each_text(make_turn: MakeTurn) -> None:
+    system, user = prompt([make_turn("I like tea", assistant_text="a" * 9000)], [make_turn("earlier words")])
+    assert (system.role, user.role) == ("system", "user")
+    assert user.content.index("earlier words") < user.content.index("I like tea")
+    assert "2026-03-20" in user.content
+    assert "a" * MAX_TURN_CHARS in user.content
+    assert "a" * (MAX_TURN_CHARS + 1) not in user.content
+
+
+def test_a_batch_is_bounded_in_turns_and_characters_but_never_empty(make_turn: MakeTurn) -> None:
+    short = [make_turn("x", number=number) for number in range(5)]
+    long = [make_turn("x" * MAX_TURN_CHARS, number=number, assistant_text="") for number in range(20)]
+    assert len(batch_of(short, limit=3)) == 3
+    assert len(batch_of(long, limit=20)) == MAX_BATCH_CHARS // MAX_TURN_CHARS
+    assert len(batch_of(long[:1], limit=1)) == 1
+
+
+class Answering:
+    """A chat model that always answers the same."""
+
+    name = "stand-in"
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+
+    async def complete(self, messages: Sequence[ChatMessage]) -> str:
+        return self.answer
+
+
+async def test_a_fact_has_the_time_of_the_turn_it_was_read_from(make_turn: MakeTurn) -> None:
+    turns = [make_turn("my budget is 10,000"), make_turn("I like tea", number=2), make_turn("bye", number=3)]
+    answer = (
+        '[{"type":"semantic","content":"User likes tea"},{"type":"semantic","content":"User has a budget of 10,000"}]'
+    )
+    tea, budget = await LlmExtractor(Answering(answer)).extract(turns, [])
+    assert (tea.turn_ids, tea.observed_at, tea.extractor) == (("turn-2",), turns[1].observed_at, "llm")
+    assert budget.turn_ids == ("turn-1",)

@@ -1,0 +1,61 @@
+"""Secrets go, ordinary text stays."""
+
+import pytest
+
+from semrouter_memory.retain.redact import MARK, is_redacted, redact
+
+SECRETS = [
+    ("my key is sk-live-4eC39HqLyjWDarjtT1zdp7dc", "sk-live"),
+    ("use ghp_16C7e42F292c6912E7710c838347Ae178B4a", "ghp_"),
+    ("AKIAIOSFODNN7EXAMPLE is the id", "AKIA"),
+    ("slack: xoxb-123456789012-abcdefGHIJ", "xoxb"),
+    ("maps AIzaSyA-1234567890abcdefghijklmnopqrstu", "AIza"),
+    ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmN", "eyJ"),
+    ("-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----", "MIIEow"),
+    ("-----BEGIN PRIVATE KEY-----\nMIIEow cut off", "MIIEow"),
+    ("Authorization: Bearer abcDEF123456789xyz", "abcDEF"),
+    ("postgres://app:Winter2024@db.local/x", "Winter2024"),
+    ("DB_PASSWORD=Gr33nTea!", "Gr33nTea"),
+    ('api_key: "qwertyuiop"', "qwertyuiop"),
+    ("client_secret = a1b2c3d4", "a1b2c3d4"),
+    ("my password is hunter2", "hunter2"),
+    ("the PIN for the door is 4711", "4711"),
+    ("我的密码是abc12345", "abc12345"),
+    ("pay with 4111 1111 1111 1111", "4111"),
+    ("cvv 123", "123"),
+    ("IBAN DE89 3704 0044 0532 0130 00", "3704"),
+    ("my ssn is 078-05-1120", "078-05"),
+    ("zQ8vK2mN5xR7tY1wB4cD6fG9hJ3kL0pS", "zQ8vK2"),
+]
+
+
+@pytest.mark.parametrize(("text", "secret"), SECRETS, ids=[secret for _, secret in SECRETS])
+def test_a_secret_is_taken_out(text: str, secret: str) -> None:
+    cleaned = redact(text)
+    assert secret not in cleaned
+    assert is_redacted(cleaned)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "call me at +49 151 23456789 or 555-867-5309",
+        "the trip is from 2026-05-03 to 2026-05-17 and costs $10,000",
+        "order 550e8400-e29b-41d4-a716-446655440000",
+        "commit 9fceb02d0ae598e95dc970b74767f19372d61af8",
+        "my password is not working",
+        "max_tokens=500, tokens: 12",
+        "the token is invalid",
+        "read https://example.org/a/very/long/path/with/many/parts?page=2",
+        "serial 4111 1111 1111 1112",
+        "我的密码忘了",
+        "we use password=os.environ['X'] and secret=$VAULT",
+        "my pin is wrong",
+    ],
+)
+def test_ordinary_text_stays_as_it_is(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_the_name_in_front_of_a_secret_stays() -> None:
+    assert redact("DB_PASS=Tr1cky-One!9 and HOST=db") == f"DB_PASS={MARK} and HOST=db"

@@ -1,0 +1,49 @@
+"""When a session is due."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from semrouter_memory.model import PendingSession, Scope
+from semrouter_memory.retain.triggers import Pace, Trigger, backoff, due
+
+NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
+PACE = Pace(rules=True, model=True, batch_size=10, idle=timedelta(seconds=300))
+SESSION = PendingSession(
+    scope=Scope("alice"), session_id="s", waiting=3, rules_pending=0, remember=False, last_observed_at=NOW
+)
+
+
+@pytest.mark.parametrize(
+    ("session", "pace", "expected"),
+    [
+        (SESSION, PACE, None),
+        (replace(SESSION, rules_pending=1), PACE, Trigger.RULES),
+        (replace(SESSION, rules_pending=1), replace(PACE, rules=False), None),
+        (replace(SESSION, rules_pending=1, waiting=10), PACE, Trigger.RULES),
+        (replace(SESSION, waiting=10), PACE, Trigger.BATCH),
+        (replace(SESSION, waiting=9), PACE, None),
+        (replace(SESSION, remember=True), PACE, Trigger.REMEMBER),
+        (replace(SESSION, last_observed_at=NOW - timedelta(seconds=300)), PACE, Trigger.IDLE),
+        (replace(SESSION, last_observed_at=NOW - timedelta(seconds=299)), PACE, None),
+        (replace(SESSION, remember=True, not_before=NOW + timedelta(seconds=1)), PACE, None),
+        (replace(SESSION, remember=True, not_before=NOW), PACE, Trigger.REMEMBER),
+        (SESSION, replace(PACE, model=False), Trigger.RULES),
+        (SESSION, replace(PACE, model=False, rules=False), Trigger.RULES),
+        (replace(SESSION, waiting=0), replace(PACE, model=False), None),
+    ],
+)
+def test_the_trigger_that_fires(session: PendingSession, pace: Pace, expected: Trigger | None) -> None:
+    assert due(session, NOW, pace) is expected
+
+
+@pytest.mark.parametrize(("attempts", "seconds"), [(0, 5), (1, 10), (4, 80), (8, 900), (10_000, 900)])
+def test_the_pause_doubles_up_to_the_longest(attempts: int, seconds: float) -> None:
+    pause = backoff(attempts, first=timedelta(seconds=5), longest=timedelta(seconds=900), jitter=0)
+    assert pause == timedelta(seconds=seconds)
+
+
+def test_jitter_shortens_by_a_quarter_at_most() -> None:
+    pause = backoff(0, first=timedelta(seconds=8), longest=timedelta(seconds=900), jitter=1)
+    assert pause == timedelta(seconds=6)
