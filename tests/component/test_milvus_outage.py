@@ -52,7 +52,7 @@ async def opened(
 
 async def becomes(store: MilvusStore, *, available: bool, within: float) -> None:
     async with asyncio.timeout(within):
-        while store.available is not available:
+        while store.available is not available:  # noqa: ASYNC110 - the port has no event to wait for
             await asyncio.sleep(0.02)
 
 

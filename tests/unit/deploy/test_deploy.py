@@ -283,7 +283,15 @@ class TestPods:
             assert not {"readinessProbe", "startupProbe"} & set(sidecar), name
             assert sidecar["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "operator"}
             assert {"name": "operator", "containerPort": 9090} in sidecar["ports"]
-        assert FILES.manifests("kubernetes.yaml").the("Service")["spec"]["publishNotReadyAddresses"] is True
+        gateway = FILES.manifests("envoy-gateway.yaml").the("EnvoyProxy")["spec"]["provider"]["kubernetes"]
+        services = [FILES.manifests(name).the("Service") for name in ("kubernetes.yaml", "istio.yaml")]
+        for service in (*services, gateway["envoyService"]["patch"]["value"]):
+            assert service["spec"]["publishNotReadyAddresses"] is True
+
+    def test_run_the_image_of_this_version(self) -> None:
+        project = tomllib.loads((FILES.root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        for name, pod in pods():
+            assert sidecar_of(pod)["image"] == f"{project['name']}:{project['version']}", name
 
     def test_mount_only_volumes_that_they_have(self) -> None:
         for name, pod in pods():
