@@ -23,5 +23,7 @@ def build(
     """Build the quantised ONNX file of all-MiniLM-L6-v2 from its published weights (once, about half a minute)."""
     from semrouter_memory.embedding.build import build_model  # noqa: PLC0415 - onnx takes a second to load
 
-    report = build_model(directory.expanduser(), progress=lambda step: typer.echo(f"    {step}"), source=source, force=force)
+    report = build_model(
+        directory.expanduser(), progress=lambda step: typer.echo(f"    {step}"), source=source, force=force
+    )
     typer.echo(f"    {report}")

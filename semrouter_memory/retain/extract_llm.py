@@ -6,7 +6,7 @@ The model reads user and assistant texts only, never system prompts or tool resu
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.errors import ExtractionParseError
@@ -41,6 +41,7 @@ with their time.
 Answer with a JSON array only, and [] when there is nothing to remember:
 [{"type": "semantic|procedural|episodic", "content": "fact with its context"}]"""
 
+_OPENING = re.compile(r"\[\s*(?=[{\]])|\{\s*(?=\")")
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
@@ -113,22 +114,23 @@ def _array(answer: str) -> list[Json]:
     for text in (answer, *_FENCE.findall(answer)):
         if (found := _as_array(_loaded(text))) is not None:
             return found
-    for found in _embedded(answer):
+    if (found := _embedded(answer)) is not None:
         return found
     raise ExtractionParseError("the model's answer holds no JSON array")
 
 
-def _embedded(answer: str) -> Iterator[list[Json]]:
+def _embedded(answer: str) -> list[Json] | None:
     """The first array, or object with one, that stands in other text."""
-    decoder = json.JSONDecoder()
-    for start in re.finditer(r"\[\s*(?=[{\]])|\{\s*(?=\")", answer):
+    decoder, position = json.JSONDecoder(), 0
+    while start := _OPENING.search(answer, position):
         try:
-            value, _ = decoder.raw_decode(answer, start.start())
+            value, position = decoder.raw_decode(answer, start.start())
         except (ValueError, RecursionError):
             # What begins like the array and is broken must not be read in parts.
-            return
+            return None
         if (found := _as_array(value)) is not None:
-            yield found
+            return found
+    return None
 
 
 def _loaded(text: str) -> Json:

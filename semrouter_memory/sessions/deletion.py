@@ -55,8 +55,11 @@ class Deletion:
         )
 
     def _drop_covered_tombstones(self, tombstone: Tombstone) -> None:
-        """A deletion of everything says what the owner's earlier ones said. Nothing else ends a tombstone: a store that
-        was away when it was written may still hold the row, for as long as nobody repeats the deletion."""
+        """A deletion of everything says what the owner's earlier ones said.
+
+        Nothing else ends a tombstone: a store that was away when it was written may still hold the row, for as long as
+        nobody repeats the deletion.
+        """
         self._connection.execute(
             "DELETE FROM tombstones WHERE user_id = ? AND at <= ?",
             (pack(tombstone.scope.user_id), micros(tombstone.at)),

@@ -107,7 +107,9 @@ def headers(kind: str, **fields: str) -> pb.HttpHeaders:
     )
 
 
-def request_side(*, observing: bool, response_mode: pb.ProtocolConfiguration.BodySendMode) -> Iterator[pb.ProcessingRequest]:
+def request_side(
+    *, observing: bool, response_mode: pb.ProtocolConfiguration.BodySendMode
+) -> Iterator[pb.ProcessingRequest]:
     yield pb.ProcessingRequest(
         request_headers=headers("request"),
         observability_mode=observing,

@@ -1,0 +1,95 @@
+"""Whatever users and models write: reading, redacting and reconciling stay total, bounded and repeatable."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semrouter_memory.errors import ExtractionParseError
+from semrouter_memory.model import Candidate, Hit, Memory, MemoryType, ReconcileAction, Scope
+from semrouter_memory.retain import rules
+from semrouter_memory.retain.extract_llm import parse
+from semrouter_memory.retain.reconcile import reconcile
+from semrouter_memory.retain.redact import redact
+
+NOW = datetime(2026, 3, 20, tzinfo=UTC)
+PIECES = [
+    "I", "my", "we", "am", "'m", "live in", "have", "two cats", "Rome", "and", "but", "she", "my mother", ",", ".", "?", "\n",
+    '"', "'", "```", ">", "remember that", "to deploy", ":", "我", "住在", "北京", "，", "$10,000", "on 3 May", "not", "likes",
+    "User", "User's", "budget", "is", "now", "over", "tea", "lives in", "from", "to", "sk-", "password is", "is", "[", "{", "}", "]",
+]  # fmt: skip
+WORDY = st.lists(st.sampled_from(PIECES), max_size=25).map(" ".join)
+TEXT = WORDY | st.text(max_size=200)
+
+
+@given(TEXT)
+def test_reading_never_fails_and_every_statement_is_bounded(text: str) -> None:
+    statements, _ = rules.read(text)
+    assert all(0 < len(statement.content) <= 500 for statement in statements)
+    assert rules.read(text)[0] == statements
+
+
+@given(TEXT)
+def test_a_wholly_quoted_text_says_nothing(text: str) -> None:
+    quoted = "\n".join("> " + line for line in text.splitlines())
+    assert rules.read(quoted)[0] == ()
+
+
+@given(TEXT)
+def test_redacting_twice_changes_nothing_more(text: str) -> None:
+    once = redact(text)
+    assert redact(once) == once
+
+
+@given(TEXT)
+def test_a_models_answer_is_parsed_or_refused(text: str) -> None:
+    try:
+        facts = parse(text)
+    except ExtractionParseError:
+        return
+    assert all(content for _, content in facts)
+
+
+def candidate(content: str, at: datetime) -> Candidate:
+    return Candidate(type=MemoryType.SEMANTIC, content=content, observed_at=at, extractor="rules")
+
+
+def hit(content: str, at: datetime, similarity: float) -> Hit:
+    memory = Memory(
+        id=content,
+        scope=Scope("alice"),
+        type=MemoryType.SEMANTIC,
+        content=content,
+        source="conversation",
+        observed_at=at,
+        created_at=at,
+        updated_at=at,
+    )
+    return Hit(memory, similarity, similarity)
+
+
+@given(TEXT, st.floats(-1, 1))
+def test_the_same_statement_again_is_skipped(text: str, similarity: float) -> None:
+    assert reconcile(candidate(text, NOW), [hit(text, NOW, similarity)]).action is ReconcileAction.SKIP
+
+
+@given(TEXT, TEXT, st.floats(-1, 1))
+def test_the_older_of_two_never_wins(known: str, new: str, similarity: float) -> None:
+    decision = reconcile(candidate(new, NOW), [hit(known, NOW + timedelta(days=1), similarity)])
+    assert decision.action is not ReconcileAction.UPDATE
+
+
+@given(TEXT, TEXT, st.floats(-1, 1))
+def test_extracting_again_what_was_superseded_changes_nothing(known: str, new: str, similarity: float) -> None:
+    """After a crash between the write and the end of the claim both statements are read again."""
+    later = NOW + timedelta(days=1)
+    if reconcile(candidate(new, later), [hit(known, NOW, similarity)]).action is ReconcileAction.UPDATE:
+        again = reconcile(candidate(known, NOW), [hit(new, later, similarity)])
+        assert again.action is ReconcileAction.SKIP
+
+
+@pytest.mark.parametrize("text", ["I " * 8000, "my " * 8000, "<a>" * 5000, "\n" * 16000, '"' * 16000, "and I " * 3000])
+def test_hostile_texts_are_read_in_reasonable_time(text: str) -> None:
+    rules.read(text)
+    redact(text)
