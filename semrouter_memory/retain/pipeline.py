@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from semrouter_memory.config import RetainConfig
-from semrouter_memory.errors import ChatModelError, ExtractionParseError, StoreUnavailableError, TurnLogError
+from semrouter_memory.errors import (
+    ChatModelError,
+    ExtractionParseError,
+    MemoryServiceError,
+    StoreUnavailableError,
+    TurnLogError,
+)
 from semrouter_memory.model import Appended, AppendOutcome, Candidate, Claim, ExtractionReport, LoggedTurn, Scope, Turn
 from semrouter_memory.ports import (
     ChatModel,
@@ -242,6 +248,8 @@ class Retainer:
         await self._turn_log.release(claim)
 
     async def _fail(self, claim: Claim, error: Exception) -> None:
+        if not isinstance(error, MemoryServiceError):
+            self._observer.work_failed(error)
         retry_at = self._clock.now() + self._pause(max(turn.attempts for turn in claim.turns))
         failure = _failure(error)
         dead = await self._turn_log.fail(claim, failure, retry_at=retry_at, max_attempts=self._config.max_attempts)
@@ -272,6 +280,6 @@ def _failure(error: Exception) -> str:
         case ChatModelError():
             return "model_failed"
         case ExtractionParseError():
-            return "bad_json"
+            return "parse_failed"
         case _:
             return type(error).__name__

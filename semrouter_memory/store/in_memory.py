@@ -7,7 +7,7 @@ from datetime import datetime
 import numpy as np
 
 from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page, Reach, Scope, Vector
-from semrouter_memory.store import schema
+from semrouter_memory.store import listing, schema
 from semrouter_memory.store.schema import Row
 
 
@@ -51,11 +51,11 @@ class InMemoryStore:
         reach: Reach = Reach.ALL,
         now: datetime,
     ) -> Page:
-        after = schema.decode_cursor(cursor) if cursor else None
-        rows = {schema.place_of(row): row for row in self._active(scope, reach, types, now)}
+        after = listing.decode_cursor(cursor) if cursor else None
+        rows = {listing.place_of(row): row for row in self._active(scope, reach, types, now)}
         places = heapq.nlargest(max(limit, 0) + 1, (place for place in rows if after is None or place < after))
         listed = places[: max(limit, 0)]
-        further = schema.encode_cursor(listed[-1]) if listed and len(places) > limit else ""
+        further = listing.encode_cursor(listed[-1]) if listed and len(places) > limit else ""
         return Page(tuple(schema.memory_from(scope, rows[place]) for place in listed), further)
 
     async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:

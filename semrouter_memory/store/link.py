@@ -141,7 +141,10 @@ class Link(Generic[ConnectionT]):
     async def _reopen(self) -> bool:
         try:
             await self._open()
-        except (StoreUnavailableError, ConfigurationError) as error:
+        except StoreUnavailableError:
+            return False
+        except ConfigurationError as error:
+            # The server came back as another one: somebody must act, and may do so there, so go on trying.
             self._announce(available=False, detail=str(error))
             return False
         return True

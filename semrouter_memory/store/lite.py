@@ -8,11 +8,17 @@ removes and that counts within a process too.
 import fcntl
 import importlib
 import os
+import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
+
+_LINGER_SECONDS = 3.0
+"""The process of one who was killed notices that, and ends, within about a second."""
+
+_POLL_SECONDS = 0.1
 
 
 class LiteServer:
@@ -86,9 +92,17 @@ def _refuse_foreign_user(path: Path) -> None:
     Only safe under our own lock: closing a file drops all POSIX locks that this process has on it.
     """
     lite_lock = path.with_name(f".{path.name}.lock")
-    if lite_lock.exists():
+    deadline = time.monotonic() + _LINGER_SECONDS
+    while lite_lock.exists():
         with lite_lock.open("a") as file:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                return
+        time.sleep(_POLL_SECONDS)
 
 
 def _processes() -> Any:

@@ -39,7 +39,7 @@ def locate(config: MilvusConfig, data_dir: Path) -> Server | LiteFile:
     if config.uri.startswith(_SERVER_SCHEMES):
         return Server(config.uri)
     path = re.sub(r"^file:(//(?=/))?", "", config.uri)
-    if "://" in path or not path:
+    if "://" in path or path.startswith("//") or not path:
         raise ConfigurationError("memory.milvus.uri must be a file, http(s)://host:port or unix:path")
     return LiteFile(_accepted_by_lite(Path(path).expanduser()))
 

@@ -16,12 +16,13 @@ from semrouter_memory.config import MilvusConfig, secret
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page, Reach, Scope, Vector
 from semrouter_memory.ports import Observer
-from semrouter_memory.store import schema
+from semrouter_memory.store import listing, schema
 from semrouter_memory.store.connection import WINDOW, ConnectionLostError, MilvusConnection, Target, connect
 from semrouter_memory.store.link import Link
+from semrouter_memory.store.listing import Place
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.location import LiteFile, locate
-from semrouter_memory.store.schema import Place, Row, Selection
+from semrouter_memory.store.schema import Row, Selection
 
 ResultT = TypeVar("ResultT")
 
@@ -122,7 +123,7 @@ class MilvusStore:
 
         That is 60 ms for 20,000 memories on Lite; a server takes 200 ms for a time tick, twice.
         """
-        after = schema.decode_cursor(cursor) if cursor else None
+        after = listing.decode_cursor(cursor) if cursor else None
         if limit < 1 or _nothing(types):
             return Page((), "")
         selection = Selection(
@@ -132,9 +133,9 @@ class MilvusStore:
             types=types,
             created_until=after.created_at if after else None,
         )
-        waiting = (place for row in await self._read_all(selection) if _follows(place := schema.place_of(row), after))
+        waiting = (place for row in await self._read_all(selection) if _follows(place := listing.place_of(row), after))
         places = heapq.nlargest(limit + 1, waiting)
-        further = schema.encode_cursor(places[limit - 1]) if len(places) > limit else ""
+        further = listing.encode_cursor(places[limit - 1]) if len(places) > limit else ""
         return Page(await self._at(scope, places[:limit]), further)
 
     async def _at(self, scope: Scope, places: Sequence[Place]) -> tuple[Memory, ...]:
@@ -199,8 +200,11 @@ class MilvusStore:
             async with asyncio.timeout(self._timeout_seconds):
                 result = await call(connection)
         except asyncio.CancelledError:
-            self._link.unanswered(connection)
-            raise
+            if _is_cancelled():
+                self._link.unanswered(connection)
+                raise
+            # gRPC's way to say that the channel was closed under the call.
+            failure = StoreUnavailableError(f"{operation}: the connection was closed")
         except TimeoutError:
             self._link.doubt(connection)
             failure = StoreUnavailableError(f"{operation}: no answer within {self._timeout_seconds:g} s")
@@ -215,6 +219,11 @@ class MilvusStore:
             return result
         self._observer.store_failed(operation, failure)
         raise failure
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _nothing(types: frozenset[MemoryType] | None) -> bool:

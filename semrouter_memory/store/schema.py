@@ -9,7 +9,6 @@ Isolation rests on three things, none of which trusts the database's expression 
 * The primary key starts with a digest of the owner: one user cannot overwrite or delete another's row by knowing its id.
 """
 
-import base64
 import hashlib
 import json
 import math
@@ -110,7 +109,8 @@ def _owner_digest(scope: Scope) -> str:
     return hashlib.sha256(scope.owner.encode("utf-8", "surrogatepass")).hexdigest()[:_OWNER_DIGEST_CHARS]
 
 
-def _read_id(stored: str) -> str:
+def read_id(stored: str) -> str:
+    """The id that `stored_id` encoded."""
     return unquote(stored, encoding="utf-8", errors="surrogatepass")
 
 
@@ -233,25 +233,25 @@ def row_from(scope: Scope, embedded: EmbeddedMemory, *, dimension: int) -> Row:
 def memory_from(scope: Scope, row: Mapping[str, Any]) -> Memory:
     """The memory in a row that was selected within `scope`'s owner."""
     return Memory(
-        id=_memory_id(row),
-        scope=Scope(scope.user_id, _read_id(row["project_id"]), _read_id(row["agent_id"])),
+        id=memory_id_of(row),
+        scope=Scope(scope.user_id, read_id(row["project_id"]), read_id(row["agent_id"])),
         type=MemoryType(row["type"]),
         content=row["content"],
-        source=_read_id(row["source"]),
+        source=read_id(row["source"]),
         observed_at=time_from(row["observed_at"]),
         created_at=time_from(row["created_at"]),
         updated_at=time_from(row["updated_at"]),
-        session_id=_read_id(row["session_id"]),
+        session_id=read_id(row["session_id"]),
         superseded_at=_optional_time(row["superseded_at"]),
-        superseded_by=_read_id(row["superseded_by"]),
+        superseded_by=read_id(row["superseded_by"]),
         expires_at=_optional_time(row["expires_at"]),
         importance=row["importance"],
         metadata=row["metadata"],
     )
 
 
-def _memory_id(row: Mapping[str, Any]) -> str:
-    return _read_id(row["id"])[_OWNER_DIGEST_CHARS + 1 :]
+def memory_id_of(row: Mapping[str, Any]) -> str:
+    return read_id(row["id"])[_OWNER_DIGEST_CHARS + 1 :]
 
 
 def microseconds(time: datetime) -> int:
@@ -294,41 +294,3 @@ def _json_object(metadata: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidRequestError(f"metadata is longer than {MAX_JSON_BYTES} bytes", field="metadata")
     decoded: dict[str, Any] = orjson.loads(encoded)
     return decoded
-
-
-# -- listings ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """A row's place in a listing: greater ones come first."""
-
-    created_at: int
-    memory_id: str
-
-
-def place_of(row: Mapping[str, Any]) -> Place:
-    return Place(row["created_at"], _memory_id(row))
-
-
-def encode_cursor(place: Place) -> str:
-    """Opaque to who gets it: names the last memory of a page."""
-    return base64.urlsafe_b64encode(f"{place.created_at}:{stored_id(place.memory_id)}".encode()).decode()
-
-
-def decode_cursor(cursor: str) -> Place:
-    """The last place of the page before.
-
-    Raises:
-        InvalidRequestError: not a cursor that a listing gave.
-    """
-    try:
-        created_at, _, memory_id = (
-            base64.b64decode(cursor, altchars=b"-_", validate=True).decode("ascii").partition(":")
-        )
-        place = Place(int(created_at), _read_id(memory_id))
-    except ValueError:
-        place = None
-    if place is None or abs(place.created_at) > NEVER or encode_cursor(place) != cursor:
-        raise InvalidRequestError("the cursor is not one that a listing gave", field="cursor")
-    return place

@@ -1,8 +1,10 @@
 """The chat model client against a real HTTP server that behaves well and badly."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, Self
 
 import pytest
 import uvicorn
@@ -29,8 +31,9 @@ class StandInServer:
         self.requests: list[tuple[dict[str, Any], str]] = []
         routes = [Route("/v1/chat/completions", self.complete, methods=["POST"])]
         self._server = uvicorn.Server(
-            uvicorn.Config(Starlette(routes=routes), host="127.0.0.1", port=0, log_level="error", lifespan="off")
+            uvicorn.Config(Starlette(routes=routes), host="127.0.0.1", port=0, log_level="critical", lifespan="off")
         )
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
 
     async def complete(self, request: Request) -> Response:
         self.requests.append((await request.json(), request.headers["authorization"]))
@@ -50,16 +53,16 @@ class StandInServer:
             "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
         }
 
-    async def __aenter__(self) -> "StandInServer":
-        self._task = asyncio.create_task(self._server.serve())
+    def __enter__(self) -> Self:
+        self._thread.start()
         while not self._server.started:
-            await asyncio.sleep(0.01)
+            time.sleep(0.01)
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.should_exit = True
         self._server.force_exit = True
-        await self._task
+        self._thread.join()
 
     @property
     def port(self) -> int:
@@ -68,8 +71,8 @@ class StandInServer:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[StandInServer]:
-    async with StandInServer() as running:
+def server() -> Iterator[StandInServer]:
+    with StandInServer() as running:
         yield running
 
 

@@ -57,6 +57,7 @@ class Collecting:
         self.appended: list[Appended] = []
         self.dropped: list[str] = []
         self.store_failures = 0
+        self.bugs: list[BaseException] = []
 
     def turn_appended(self, appended: Appended) -> None:
         self.appended.append(appended)
@@ -78,6 +79,11 @@ class Collecting:
 
     def store_state_changed(self, *, available: bool, detail: str) -> None: ...
 
+    def setting_ignored(self, name: str) -> None: ...
+
+    def work_failed(self, error: BaseException) -> None:
+        self.bugs.append(error)
+
     def work_queued(self, *, depth: int, oldest_seconds: float) -> None: ...
 
 
@@ -86,7 +92,7 @@ class BreakableStore(InMemoryStore):
 
     def __init__(self) -> None:
         super().__init__(dimension=384)
-        self.broken = False
+        self.error: Exception | None = None
         self.away = False
         self.fail_after_write: BaseException | None = None
 
@@ -95,8 +101,8 @@ class BreakableStore(InMemoryStore):
         return not self.away
 
     async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
-        if self.broken:
-            raise StoreUnavailableError("gone")
+        if self.error:
+            raise self.error
         await super().upsert(scope, rows)
         if self.fail_after_write:
             error, self.fail_after_write = self.fail_after_write, None
@@ -206,6 +212,10 @@ async def make_bench(tmp_path: Path) -> AsyncIterator[MakeBench]:
         bench.log.close()
 
 
+def _bytes_of(directory: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in directory.iterdir())
+
+
 async def test_a_statement_is_remembered_at_once_without_a_model(make_bench: MakeBench) -> None:
     bench = make_bench()
     appended = bench.say("My budget for the Hawaii trip is $10,000")
@@ -267,7 +277,7 @@ async def test_secrets_reach_neither_the_log_nor_the_memories(make_bench: MakeBe
     bench.say("My api key is sk-abcdefghij1234567890. I live in Bonn.", answer="sk-zyxwvutsrq0987654321")
     await bench.work()
     assert await bench.contents() == ["User lives in Bonn"]
-    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    written = _bytes_of(tmp_path)
     assert b"sk-abc" not in written
     assert b"sk-zyx" not in written
 
@@ -297,10 +307,10 @@ async def test_a_duplicate_wakes_nobody(make_bench: MakeBench) -> None:
 async def test_without_a_store_turns_wait_and_no_attempt_is_counted(make_bench: MakeBench) -> None:
     bench = make_bench(retry_seconds=5)
     bench.say("I live in Bonn")
-    bench.store.broken = True
+    bench.store.error = StoreUnavailableError("gone")
     await bench.work()
     assert bench.observer.store_failures == 1
-    bench.store.broken = False
+    bench.store.error = None
     await bench.tick()
     assert await bench.contents() == []  # the pause is not over
     bench.clock.step(seconds=5)
@@ -336,17 +346,15 @@ async def test_a_crash_after_the_write_loses_no_turn_and_duplicates_no_memory(ma
 async def test_an_error_of_our_own_is_tried_again_and_given_up_in_the_end(make_bench: MakeBench) -> None:
     bench = make_bench(max_attempts=2, retry_seconds=5)
     bench.say("I live in Bonn")
-    bench.store.fail_after_write = ValueError("a bug")
+    bench.store.error = ValueError("a bug")
     await bench.work()
-    assert bench.observer.reports[-1].failure == "ValueError"
-    await bench.tick()
-    assert (await bench.totals()).waiting == 1  # not before the back-off ends
+    await bench.tick()  # the back-off has not ended
+    assert [report.failure for report in bench.observer.reports] == ["ValueError"]
+    assert bench.observer.bugs == [bench.store.error]
     bench.clock.step(seconds=5)
-    bench.store.fail_after_write = ValueError("a bug")
-    bench.say("I like tea", session="other")
-    await bench.work()
     await bench.tick()
-    assert (await bench.totals()).waiting == 0
+    assert bench.observer.reports[-1].dead_lettered == 1
+    assert await bench.totals() == TurnTotals(accepted=1, dead_lettered=1)
 
 
 async def test_the_text_of_finished_turns_is_swept_after_its_time(make_bench: MakeBench) -> None:
@@ -393,6 +401,15 @@ async def test_rules_do_not_wait_for_the_model(make_bench: MakeBench) -> None:
     assert (model.prompts, (await bench.totals()).waiting) == ([], 1)
 
 
+async def test_a_turn_whose_wake_was_lost_is_found_by_the_tick_without_asking_the_model(make_bench: MakeBench) -> None:
+    model = ScriptedModel()
+    bench = make_bench(model)
+    bench.say("I live in Bonn")
+    bench.woken.clear()
+    await bench.tick()
+    assert (await bench.contents(), model.prompts) == (["User lives in Bonn"], [])
+
+
 async def test_a_session_that_falls_idle_is_read_by_the_model(make_bench: MakeBench) -> None:
     model = ScriptedModel()
     bench = make_bench(model, session_idle_seconds=300)
@@ -436,7 +453,7 @@ async def test_earlier_turns_are_given_as_context(make_bench: MakeBench) -> None
 
 
 @pytest.mark.parametrize(
-    ("error", "raw", "failure"), [(ChatModelError("down"), None, "model_failed"), (None, "oops", "bad_json")]
+    ("error", "raw", "failure"), [(ChatModelError("down"), None, "model_failed"), (None, "oops", "parse_failed")]
 )
 async def test_a_failing_model_is_asked_again_later_and_given_up_in_the_end(
     make_bench: MakeBench, error: Exception | None, raw: str | None, failure: str
@@ -519,7 +536,7 @@ async def test_what_was_deleted_after_it_was_said_is_not_written_back(make_bench
     await bench.log.bury(Tombstone(scope=ALICE, at=bench.clock.now(), memory_id="mem_x", content_hash=digest))
     await bench.work()
     assert await bench.contents() == []
-    bench.say("I live in Bonn")
+    bench.say("I live in Bonn", session="after")
     await bench.work()
     assert await bench.contents() == ["User lives in Bonn"]
 

@@ -2,7 +2,7 @@
 
 import re
 
-from semrouter_memory.retain.rules.lexicon import STATIVE
+from semrouter_memory.retain.rules.lexicon import LASTING, STATIVE
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…])(?<!\b[A-Z]\.)[\"')\]]*\s+|\s*\n\s*|\s*\.\.+\s*|(?<=[!?])(?=[A-Z])|;\s+")
 _TITLES = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|St|vs|etc|e\.g|i\.e|approx|No|Nr|Inc|Ltd|Jr|Sr)\.\s")
@@ -32,6 +32,9 @@ _SECOND_VERB = re.compile(
     r",?\s+(?:and|but)\s+(?=(?:(?:also|now|usually|currently|never|always)\s+)?"
     r"(?:cannot|am|have|do not|was|" + "|".join(sorted(STATIVE)) + r")\s+\w)",
     re.IGNORECASE,
+)
+_SECOND_STATE = re.compile(
+    r",?\s+(?:and|but)\s+(?:also\s+)?(?=(?:" + "|".join(sorted(LASTING)) + r")\b)", re.IGNORECASE
 )
 _TO_THE_ASSISTANT = re.compile(
     r",?\s+(?:so|and)\s+(?=(?:please|pls|keep|take|make sure|remember|consider|bear|don't|do not|can you|could you|help|suggest|recommend|give|tell|what|how)\b).*$",
@@ -95,5 +98,14 @@ def _split_verbs(clause: str) -> list[str]:
     subject = _SHARED_VERB.match(clause)
     if not subject:
         return [clause]
-    first, *others = _SECOND_VERB.split(clause)
-    return [first, *(f"{subject.group(1)} {other}" for other in others)]
+    first, *verbs = _SECOND_VERB.split(clause)
+    parts = [first, *(f"{subject.group(1)} {verb}" for verb in verbs)]
+    return [state for part in parts for state in _split_states(part)]
+
+
+def _split_states(clause: str) -> list[str]:
+    """As in "I am vegetarian and allergic to nuts"."""
+    if not clause.startswith(("I am ", "We are ", "we are ")):
+        return [clause]
+    first, *states = _SECOND_STATE.split(clause)
+    return [first, *(f"I am {state}" for state in states)]

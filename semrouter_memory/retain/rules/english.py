@@ -15,6 +15,8 @@ from semrouter_memory.retain.rules.voice import split_adverbs, third_person
 _MAX_SUBJECT_WORDS = 8
 _MAX_WORDS = 60
 _MIN_PREDICATE_WORDS = 2
+_MAX_GERUND_SUBJECT = 4
+"""A finite verb so close behind "learning German" makes it the subject of another sentence."""
 
 _BOTH = re.compile(r"^(?P<other>(?:my|our)\s[^,]{2,40}?)\s+and I\s+(?P<rest>.+)$", re.IGNORECASE)
 _TROUBLE = re.compile(
@@ -31,6 +33,7 @@ _OUR_PLACES = re.compile(
     re.IGNORECASE,
 )
 _SHORT_NAME = re.compile(r"^(?:please |just )?(?:you can )?call me\s+([A-ZÀ-Þ][\w'’-]+(?:\s[A-ZÀ-Þ][\w'’-]+)?)\b")
+_BROKEN_OFF = re.compile(r"\b(?:to|and|the|an?|of|but|or|with|the user's|because|than)\W*$", re.IGNORECASE)
 _ELIDED = re.compile(r"^(?P<verb>[a-z]+)\s+\S", re.IGNORECASE)
 _RESCHEDULED = re.compile(
     r"^it\s+(?P<rest>(?:is|was|has been|got)\s+(?:now\s+)?(?:moved|rescheduled|postponed|cancelled|canceled|changed|pushed|on|at)\b.*)$",
@@ -57,7 +60,7 @@ def statement(clause: str, people: Mapping[str, str], *, trusted: bool = False) 
             return ""
         clause = reported.group("what")
     found = _about(clause, people, trusted=trusted)
-    return _finish(found) if found else ""
+    return _finish(found) if found and not _BROKEN_OFF.search(found) else ""
 
 
 def as_it_is(sentence: str) -> str:
@@ -151,7 +154,7 @@ def _elided(clause: str) -> str:
         return ""
     if verb in lex.PAST - {"read", "put", "cut", "set", "saw", "was", "were", "had", "made", "left", "born"}:
         return third_person(f"I {verb} {after}") if lex.anchored(after) else ""
-    if verb in lex.UNDER_WAY and not _finite(after.split()[0]):
+    if verb in lex.UNDER_WAY and not any(map(_finite, after.split()[:_MAX_GERUND_SUBJECT])):
         return third_person(f"I am {verb} {after}")
     return ""
 

@@ -18,7 +18,7 @@ _PATTERNS = tuple(
         rf"^to\s+{_NOT_A_GOAL}{_GOAL}\s*:\s*{_STEPS}$",
         rf"^to\s+{_NOT_A_GOAL}{_GOAL},\s+(?:I|we)\s+(?:first\s+|always\s+|usually\s+|have to\s+|need to\s+|must\s+)?{_STEPS}$",
         rf"\bhow\s+(?:I|we)\s+{_GOAL}(?:\s+so\s+(?:that\s+)?[^:]*)?\s*:\s*{_STEPS}$",
-        rf"^(?:when|whenever|every time)\s+(?:I|we)\s+{_GOAL},\s+(?:I|we)\s+(?:first\s+|always\s+|usually\s+)*{_STEPS}$",
+        rf"^(?:when|whenever|every time)\s+(?:I|we)\s+(?P<goal>(?:{_DOING})\s[^:,.?!\n]{{2,80}}?),\s+(?:I|we)\s+(?:first\s+|always\s+|usually\s+)*{_STEPS}$",
         rf"^(?:the way|the steps?)\s+(?:I|we|to)\s+{_GOAL}\s+(?:is|are)\s*:?\s*(?:by\s+|to\s+|that we\s+)?{_STEPS}$",
         rf"^(?:I|we)\s+(?:always\s+|usually\s+)?(?P<goal>(?:{_DOING})\s[^,.:?!\n]{{2,60}}?)\s+by\s+(?:first\s+)?{_STEPS}$",
     )

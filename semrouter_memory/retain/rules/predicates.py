@@ -56,6 +56,8 @@ _OWN_BUSINESS = re.compile(
     r"|practice|clinic|school|blog|newsletter|podcast|channel|team|bar|salon|gym|hotel|charity|workshop|kindergarten)\b",
     re.IGNORECASE,
 )
+_BETWEEN_US = re.compile(r"\b(?:you|your|yours|each other|one another)\b", re.IGNORECASE)
+"""Said to or about the one who is spoken to."""
 _SOFTENERS = words("not really even usually ever")
 _VAGUE = words("time to you it that any much the a")
 _ABILITIES = words("speak play swim drive cook sail ski read ride dance sing program code")
@@ -73,6 +75,8 @@ def lasts(adverbs: list[str], rest: list[str], *, trusted: bool) -> bool:
         return bool(_WOULD_SAY.match(predicate))
     if trusted:
         return True
+    if _BETWEEN_US.search(predicate) or "all" in adverbs:
+        return False
     habitual = any(word.lower() in {"always", "never", "usually", "only", "mostly", "rarely"} for word in adverbs)
     return _predicate_lasts(rest, predicate, habitual=habitual)
 

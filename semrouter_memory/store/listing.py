@@ -1,0 +1,44 @@
+"""Where a listing stands: newest first, and the cursor that names the place where the next page begins. Pure."""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.store.schema import NEVER, memory_id_of, read_id, stored_id
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A row's place in a listing: greater ones come first."""
+
+    created_at: int
+    memory_id: str
+
+
+def place_of(row: Mapping[str, Any]) -> Place:
+    return Place(row["created_at"], memory_id_of(row))
+
+
+def encode_cursor(place: Place) -> str:
+    """Opaque to who gets it: names the last memory of a page."""
+    return base64.urlsafe_b64encode(f"{place.created_at}:{stored_id(place.memory_id)}".encode()).decode()
+
+
+def decode_cursor(cursor: str) -> Place:
+    """The last place of the page before.
+
+    Raises:
+        InvalidRequestError: not a cursor that a listing gave.
+    """
+    try:
+        created_at, _, memory_id = (
+            base64.b64decode(cursor, altchars=b"-_", validate=True).decode("ascii").partition(":")
+        )
+        place = Place(int(created_at), read_id(memory_id))
+    except ValueError:
+        place = None
+    if place is None or abs(place.created_at) > NEVER or encode_cursor(place) != cursor:
+        raise InvalidRequestError("the cursor is not one that a listing gave", field="cursor")
+    return place

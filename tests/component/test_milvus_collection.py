@@ -1,0 +1,203 @@
+"""What is found at start: another embedding's collection, another process's file, the memories of the run before."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from pymilvus import AsyncMilvusClient, DataType, MilvusClient
+
+from semrouter_memory.config import MilvusConfig
+from semrouter_memory.errors import ConfigurationError, SchemaMismatchError, StoreUnavailableError
+from semrouter_memory.model import Reach, Scope
+from semrouter_memory.store.milvus import MilvusStore
+from tests.memories import DIMENSION, NOW, embedded, memory, vector
+from tests.milvus_server import MilvusServer
+from tests.store_observer import StoreObserver
+
+ALICE = Scope("alice")
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    directory: Path, *, uri: str | None = None, fingerprint: str = "mini", dimension: int = DIMENSION
+) -> AsyncIterator[MilvusStore]:
+    config = MilvusConfig(uri=uri, collection="collection", dimension=dimension, timeout_ms=30_000)
+    store = MilvusStore(config, data_dir=directory, fingerprint=fingerprint, observer=StoreObserver().port())
+    await store.start()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@pytest.fixture(params=["lite", "server"])
+async def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "lite":
+        return str(tmp_path / "milvus.db")
+    server: MilvusServer = request.getfixturevalue("milvus_server")
+    client = AsyncMilvusClient(server.uri, dedicated=True)
+    await client.drop_collection("collection")
+    await client.close()
+    return server.uri
+
+
+async def test_another_embedding_is_refused_even_at_the_same_dimension(uri: str, tmp_path: Path) -> None:
+    """And the message says what to do; afterwards the right embedding still finds everything."""
+    async with opened(tmp_path, uri=uri) as store:
+        await store.upsert(ALICE, [embedded(memory(ALICE))])
+    with pytest.raises(
+        SchemaMismatchError, match="'collection' holds vectors of the embedding mini, configured is bge"
+    ):
+        async with opened(tmp_path, uri=uri, fingerprint="bge"):
+            pass
+    with pytest.raises(SchemaMismatchError, match=r"16 dimensions, the embedding gives 32.*memory\.milvus\.collection"):
+        async with opened(tmp_path, uri=uri, dimension=32):
+            pass
+    async with opened(tmp_path, uri=uri) as store:
+        assert await store.get(ALICE, "mem_1") == memory(ALICE)
+
+
+async def test_a_collection_that_somebody_else_made_is_left_alone(milvus_server: MilvusServer, tmp_path: Path) -> None:
+    client = AsyncMilvusClient(milvus_server.uri, dedicated=True)
+    await client.drop_collection("collection")
+    schema = MilvusClient.create_schema()
+    schema.add_field("pk", DataType.INT64, is_primary=True)
+    schema.add_field("embedding", DataType.FLOAT_VECTOR, dim=DIMENSION)
+    await client.create_collection("collection", schema=schema)
+    await client.close()
+    with pytest.raises(SchemaMismatchError, match="not made by this service"):
+        async with opened(tmp_path, uri=milvus_server.uri):
+            pass
+
+
+async def test_two_processes_that_make_the_collection_at_once_both_get_it(
+    milvus_server: MilvusServer, tmp_path: Path
+) -> None:
+    client = AsyncMilvusClient(milvus_server.uri, dedicated=True)
+    await client.drop_collection("collection")
+    await client.close()
+    async with contextlib.AsyncExitStack() as stack:
+        stores = [stack.enter_async_context(opened(tmp_path, uri=milvus_server.uri)) for _ in range(3)]
+        assert [store.available for store in await asyncio.gather(*stores)] == [True] * 3
+
+
+async def test_a_write_through_one_process_is_read_through_another(milvus_server: MilvusServer, tmp_path: Path) -> None:
+    """At once: replicas of the service share a server."""
+    async with opened(tmp_path, uri=milvus_server.uri) as one, opened(tmp_path, uri=milvus_server.uri) as other:
+        await one.delete_all(ALICE, Reach.ALL)
+        await one.upsert(ALICE, [embedded(memory(ALICE))])
+        assert await other.get(ALICE, "mem_1") == memory(ALICE)
+        assert len(await other.search(ALICE, vector(0), limit=1, now=NOW, fresh=True)) == 1
+        await other.delete(ALICE, ["mem_1"])
+        assert await one.get(ALICE, "mem_1") is None
+
+
+async def test_lite_keeps_memories_over_a_restart(tmp_path: Path) -> None:
+    for n in range(3):
+        async with opened(tmp_path) as store:
+            await store.upsert(ALICE, [embedded(memory(ALICE, f"mem_{n}"), n)])
+            hits = await store.search(ALICE, vector(0), limit=5, now=NOW)
+            assert hits[0].memory.id == "mem_0"
+            assert len(hits) == n + 1
+
+
+async def test_lite_that_dies_is_started_again(tmp_path: Path) -> None:
+    """Its process can be killed under us, by a Ctrl+C that was meant for us alone, or for want of memory."""
+    config = MilvusConfig(dimension=DIMENSION, reconnect_seconds=0.1)
+    store = MilvusStore(config, data_dir=tmp_path, fingerprint="mini", observer=StoreObserver().port())
+    await store.start()
+    await store.upsert(ALICE, [embedded(memory(ALICE))])
+    os.kill(_lite_process(tmp_path), signal.SIGKILL)
+    found = None
+    async with asyncio.timeout(20):
+        while found is None:
+            with contextlib.suppress(StoreUnavailableError):
+                found = await store.get(ALICE, "mem_1")
+            await asyncio.sleep(0.05)
+    await store.close()
+    assert found == memory(ALICE)
+
+
+def _lite_process(directory: Path) -> int:
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if str(directory / "milvus.db").encode() in (process / "cmdline").read_bytes().split(b"\0"):
+                return int(process.name)
+    raise AssertionError("there is no such process")
+
+
+async def test_lite_creates_its_directory_and_shows_nobody_the_file(tmp_path: Path) -> None:
+    async with opened(tmp_path / "new" / "directory"):
+        file = tmp_path / "new" / "directory" / "milvus.db"
+        assert file.stat().st_mode & 0o777 == 0o600
+
+
+async def test_one_lite_file_has_one_user_also_within_a_process(tmp_path: Path) -> None:
+    async with opened(tmp_path) as first:
+        for _ in range(2):
+            with pytest.raises(ConfigurationError, match="belongs to one process"):
+                async with opened(tmp_path):
+                    pass
+        await first.upsert(ALICE, [embedded(memory(ALICE))])
+        assert await first.get(ALICE, "mem_1") is not None
+    async with opened(tmp_path) as second:
+        assert await second.get(ALICE, "mem_1") is not None
+
+
+@pytest.mark.parametrize("by", ["us", "pymilvus"])
+async def test_another_process_with_the_lite_file_is_noticed(tmp_path: Path, by: str) -> None:
+    """Each time it is tried, whichever way that process opened it."""
+    script = _HOLD_AS_WE_DO if by == "us" else _HOLD_WITH_PYMILVUS
+    holder = await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "ignore", "-c", script, str(tmp_path), stdin=-1, stdout=-1
+    )
+    try:
+        assert holder.stdout is not None
+        assert await holder.stdout.readline() == b"held\n"
+        for _ in range(2):
+            with pytest.raises(ConfigurationError, match="belongs to one process"):
+                async with opened(tmp_path):
+                    pass
+    finally:
+        assert (await holder.communicate(b"done\n"))[0] == b"still there\n"
+
+
+_HOLD_AS_WE_DO = """
+import sys
+from pathlib import Path
+from semrouter_memory.store.lite import LiteServer
+server = LiteServer(Path(sys.argv[1], "milvus.db"))
+server.start()
+print("held", flush=True)
+sys.stdin.readline()
+print("still there", flush=True)
+server.stop()
+"""
+
+_HOLD_WITH_PYMILVUS = """
+import sys
+from pymilvus import MilvusClient
+client = MilvusClient(sys.argv[1] + "/milvus.db")
+print("held", flush=True)
+sys.stdin.readline()
+client.list_collections()
+print("still there", flush=True)
+"""
+
+
+async def test_a_file_that_cannot_be_written_is_a_clear_refusal() -> None:
+    with pytest.raises(ConfigurationError, match=r"cannot use /proc/milvus\.db"):
+        async with opened(Path("/proc")):
+            pass
+
+
+async def test_lite_without_its_package_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "milvus_lite.server_manager", None)
+    with pytest.raises(ConfigurationError, match=r"semrouter-memory\[lite\]"):
+        async with opened(tmp_path):
+            pass

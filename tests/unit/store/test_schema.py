@@ -1,0 +1,81 @@
+"""Questions in Milvus's language, and what stands in a row."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from semrouter_memory.model import MemoryType, Reach, Scope
+from semrouter_memory.store import schema
+from semrouter_memory.store.schema import Selection
+from tests.memories import DIMENSION, NOW, embedded, memory
+
+ALICE = Scope("alice", "hawaii")
+DIGEST = "dabd1db8d35ab13106274f61f1bf9778"
+"""The first half of `user:alice`'s SHA-256."""
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        (Selection(scope=ALICE, reach=Reach.ALL), 'owner == "user:alice"'),
+        (Selection(scope=ALICE, reach=Reach.EXACT), 'owner == "user:alice" and project_id == "hawaii"'),
+        (Selection(scope=ALICE, reach=Reach.RECALL), 'owner == "user:alice" and project_id in ["", "hawaii"]'),
+        (Selection(scope=Scope("alice"), reach=Reach.RECALL), 'owner == "user:alice" and project_id == ""'),
+        (
+            Selection(scope=ALICE, reach=Reach.ALL, active_at=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
+            'owner == "user:alice" and superseded_at == 253402300800000000 and expires_at > 1000000',
+        ),
+        (
+            Selection(scope=ALICE, reach=Reach.ALL, types=frozenset({MemoryType.SEMANTIC, MemoryType.EPISODIC})),
+            'owner == "user:alice" and type in ["episodic", "semantic"]',
+        ),
+        (Selection(scope=ALICE, reach=Reach.ALL, created_until=5), 'owner == "user:alice" and created_at <= 5'),
+        (
+            Selection(scope=ALICE, reach=Reach.ALL, ids=["mem_1"]),
+            f'owner == "user:alice" and id == "{DIGEST}:mem_1"',
+        ),
+        (
+            Selection(scope=Scope('" or 1 == 1 or owner == "'), reach=Reach.ALL),
+            'owner == "user:%22 or 1 == 1 or owner == %22"',
+        ),
+    ],
+)
+def test_a_selection_becomes_an_expression(selection: Selection, expected: str) -> None:
+    assert schema.filter_expression(selection) == expected
+
+
+def test_a_bounded_answer_is_continued_after_its_last_key() -> None:
+    expression = schema.filter_expression(Selection(scope=ALICE, reach=Reach.ALL), after_key="k")
+    assert expression == 'owner == "user:alice" and id > "k"'
+
+
+@pytest.mark.parametrize(
+    ("plain", "stored"),
+    [
+        ("alice@example.com", "alice@example.com"),
+        ("auth0|12 3", "auth0|12 3"),
+        ("50%", "50%25"),
+        ("é", "%C3%A9"),
+        ("\n\x00", "%0A%00"),
+        ("\ud800", "%ED%A0%80"),
+        ("x" * 65_535, "x" * 65_535),
+    ],
+)
+def test_usual_ids_are_stored_readably_and_others_safely(plain: str, stored: str) -> None:
+    assert schema.stored_id(plain) == stored
+
+
+def test_an_id_that_does_not_fit_is_known_by_its_digest() -> None:
+    assert schema.stored_id("x" * 65_536).startswith("%sha256%")
+    assert schema.stored_id("x" * 65_536) != schema.stored_id("x" * 65_537)
+
+
+def test_a_row_has_exactly_the_columns_of_the_collection() -> None:
+    row = schema.row_from(ALICE, embedded(memory(ALICE)), dimension=DIMENSION)
+    assert list(row) == [column.name for column in schema.COLUMNS]
+
+
+def test_a_time_in_another_zone_is_the_same_time() -> None:
+    elsewhere = NOW.astimezone(timezone(timedelta(hours=-10)))
+    assert schema.microseconds(elsewhere) == schema.microseconds(NOW)
+    assert schema.time_from(schema.microseconds(elsewhere)).tzinfo is UTC
