@@ -13,7 +13,7 @@ from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 
 _SCOPE = Scope("alice")
-_LIMIT = 25
+_LIMIT = 15
 """As many rows as recall asks for with the default limit."""
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from semrouter_memory.codec.base import transcript_hash
 from semrouter_memory.config import RecallConfig
@@ -29,8 +29,10 @@ _CHAIN_MESSAGES = 4 * HISTORY_MESSAGES
 # A chain that is not at hand within this part of the deadline is done without.
 _CHAIN_SHARE = 0.25
 # More than asked for, so that memories which are visible, said twice or deleted do not starve the result.
-_FETCH_FACTOR = 3
-_FETCH_EXTRA = 10
+_FETCH_FACTOR = 2
+_FETCH_EXTRA = 5
+# An active user's memories come again and again, and tokenising five of them costs as much as ranking all.
+_COUNTED_LINES = 4096
 
 
 class Steps:
@@ -70,6 +72,7 @@ class Recaller:
         self._config = config
         self._rewriter = rewriter
         self._choices = TurnChoices()
+        self._count = lru_cache(_COUNTED_LINES)(embedder.count_tokens)
 
     async def recall(self, request: RecallRequest) -> RecallResult:
         """What to put into the request. Never raises (but for cancellation): a failure is a reason, and no text."""
@@ -180,7 +183,7 @@ class Recaller:
             request.options,
             visible=request.visible,
             is_deleted=_Deletions(self._turn_log, request.scope).cover,
-            cost=lambda hit: self._embedder.count_tokens(line(hit, self._config.render)),
+            cost=self._cost,
             budget=self._config.token_budget - self._frame_tokens,
         )
 
@@ -197,8 +200,11 @@ class Recaller:
 
     def _rendered(self, choice: Choice) -> RecallResult:
         text = render(choice.hits, self._config.render)
-        tokens = self._embedder.count_tokens(text) if text else 0
+        tokens = self._frame_tokens + sum(map(self._cost, choice.hits)) if text else 0
         return RecallResult(reason=choice.reason, text=text, hits=choice.hits, tokens=tokens)
+
+    def _cost(self, hit: Hit) -> int:
+        return self._count(line(hit, self._config.render))
 
     @cached_property
     def _frame_tokens(self) -> int:

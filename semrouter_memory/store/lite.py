@@ -8,6 +8,7 @@ removes and that counts within a process too.
 import fcntl
 import importlib
 import os
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -28,6 +29,8 @@ class LiteServer:
         self._path = path.absolute()
         self._lock: int | None = None
         self._running = False
+        # Who waits for a start may be cancelled; its thread goes on, and a stop must come after it.
+        self._one_at_a_time = threading.Lock()
 
     def start(self) -> str:
         """Start the process, or start it anew; returns its address for pymilvus.
@@ -37,22 +40,24 @@ class LiteServer:
                 cannot be written.
             StoreUnavailableError: the process does not come up.
         """
-        processes = _processes()
-        self._prepare()
-        self._stop_process(processes)
-        uri = processes.start_and_get_uri(str(self._path))
-        if uri is None:
-            raise StoreUnavailableError(f"Milvus Lite did not start on {self._path}: see its message above")
-        self._running = True
-        return str(uri)
+        with self._one_at_a_time:
+            processes = _processes()
+            self._prepare()
+            self._stop_process(processes)
+            uri = processes.start_and_get_uri(str(self._path))
+            if uri is None:
+                raise StoreUnavailableError(f"Milvus Lite did not start on {self._path}: see its message above")
+            self._running = True
+            return str(uri)
 
     def stop(self) -> None:
         """Stop the process and give the file back."""
-        if self._running:
-            self._stop_process(_processes())
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        with self._one_at_a_time:
+            if self._running:
+                self._stop_process(_processes())
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
 
     def _stop_process(self, processes: Any) -> None:
         if self._running:

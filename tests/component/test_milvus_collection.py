@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import sys
+import traceback
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -95,6 +96,31 @@ async def test_a_write_through_one_process_is_read_through_another(milvus_server
         assert len(await other.search(ALICE, vector(0), limit=1, now=NOW, fresh=True)) == 1
         await other.delete(ALICE, ["mem_1"])
         assert await one.get(ALICE, "mem_1") is None
+
+
+async def test_a_collection_that_is_dropped_under_us_is_made_again(
+    milvus_server: MilvusServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """And neither the failure nor anything printed on the way quotes who or what was asked for."""
+    canary = Scope("canary-7f3a")
+    config = MilvusConfig(uri=milvus_server.uri, collection="collection", dimension=DIMENSION, reconnect_seconds=0.1)
+    store = MilvusStore(config, data_dir=tmp_path, fingerprint="mini", observer=StoreObserver().port())
+    await store.start()
+    client = AsyncMilvusClient(milvus_server.uri, dedicated=True)
+    await client.drop_collection("collection")
+    with pytest.raises(StoreUnavailableError) as caught:
+        await store.get(canary, "mem_1")
+    assert "7f3a" not in "".join(traceback.format_exception(caught.value))
+    found = None
+    async with asyncio.timeout(20):
+        while found is None:
+            with contextlib.suppress(StoreUnavailableError):
+                await store.upsert(canary, [embedded(memory(canary))])
+                found = await store.get(canary, "mem_1")
+            await asyncio.sleep(0.05)
+    await client.close()
+    await store.close()
+    assert "7f3a" not in "".join(capfd.readouterr())
 
 
 async def test_lite_keeps_memories_over_a_restart(tmp_path: Path) -> None:

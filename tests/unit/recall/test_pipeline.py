@@ -152,7 +152,7 @@ async def test_the_store_is_asked_for_more_than_is_wanted(world: World) -> None:
     options = RecallOptions(limit=2, threshold=0.6, types=frozenset({MemoryType.SEMANTIC}))
     await world.recaller().recall(replace(REQUEST, options=options))
 
-    assert world.searches == [{"scope": ALICE, "limit": 16, "now": NOW, "types": options.types}]
+    assert world.searches == [{"scope": ALICE, "limit": 9, "now": NOW, "types": options.types}]
 
 
 async def test_nothing_above_the_threshold_is_no_text(world: World) -> None:
@@ -187,7 +187,7 @@ async def test_the_limit_is_bounded(world: World, make_hit: MakeHit) -> None:
     result = await world.recaller(max_limit=3).recall(request)
 
     assert len(result.hits) == 3
-    assert world.searches[0]["limit"] == 19
+    assert world.searches[0]["limit"] == 11
 
 
 async def test_the_block_keeps_within_the_token_budget(world: World, make_hit: MakeHit) -> None:

@@ -1,0 +1,176 @@
+"""What was accepted is extracted, whenever the sidecar ends and starts again; nothing of it twice."""
+
+import asyncio
+import signal
+import sqlite3
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .client import APIS, CHAT, ask, asking, behaving, streamed_without_envoy, streaming
+from .conftest import Installation, eventually, installed
+from .extraction_llm import ExtractionLlm, extracting
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+TOLD = "My budget for the Hawaii trip is $10,000"
+PLACES = ["Berlin", "Lagos", "Quito", "Osaka", "Perth", "Turin", "Accra", "Lyon", "Porto", "Izmir", "Cork", "Graz"]
+
+Install = Callable[..., AbstractAsyncContextManager[Installation]]
+
+
+@pytest.fixture
+def install(tmp_path: Path, model_directory: Path) -> Install:
+    """Starts an installation whose sidecar the test may end and start."""
+    return lambda **options: installed(tmp_path, model_directory, **options)
+
+
+@pytest.fixture
+def turns(tmp_path: Path) -> Callable[[], dict[str, int]]:
+    """The turn log's own account, read beside the running sidecar."""
+
+    def read() -> dict[str, int]:
+        with closing(sqlite3.connect(f"file:{tmp_path}/data/turns.db?mode=ro", uri=True)) as log:
+            names = "accepted", "extracted", "empty", "dead_lettered", "deleted"
+            counted = log.execute(f"SELECT {', '.join(names)} FROM counters").fetchone()
+            waiting = log.execute("SELECT count(*) FROM turns WHERE state = 'waiting'").fetchone()
+        return {**dict(zip(names, counted, strict=True)), "waiting": waiting[0]}
+
+    return read
+
+
+Turns = Callable[[], dict[str, int]]
+
+
+async def accepted(turns: Turns, count: int) -> None:
+    async def enough() -> bool:
+        return turns()["accepted"] >= count
+
+    await eventually(enough, f"fewer than {count} turns were accepted")
+
+
+async def all_ended(turns: Turns) -> None:
+    async def none_waits() -> bool:
+        return turns()["waiting"] == 0
+
+    await eventually(none_waits, "turns wait for ever")
+
+
+async def killed_and_restarted(on: Installation) -> None:
+    await on.stack.sidecar.stop(kill=True)
+    await on.stack.start_sidecar()
+
+
+async def test_a_turn_waiting_for_the_model_survives(install: Install, turns: Turns) -> None:
+    """The model is down when the sidecar is killed, and up after it was started again."""
+    llm = ExtractionLlm()
+    config = extracting(llm, rules=False, max_attempts=1_000)
+    async with install(sidecar_config=config) as on:
+        await ask(on, CHAT, TOLD)
+        await accepted(turns, 1)
+        await killed_and_restarted(on)
+        assert turns()["waiting"] == 1
+        llm.works("User's budget for the Hawaii trip is $10,000")
+        async with llm.listening():
+            await on.remembers("$10,000")
+            await all_ended(turns)
+        await killed_and_restarted(on)
+        assert len(await on.memories()) == 1
+        assert turns() == {
+            "accepted": 1,
+            "extracted": 1,
+            "empty": 0,
+            "dead_lettered": 0,
+            "deleted": 0,
+            "waiting": 0,
+        }
+
+
+async def test_a_turn_in_the_hands_of_a_killed_worker_is_taken_up_again(install: Install, turns: Turns) -> None:
+    """The worker had claimed it and was waiting for the model; its lease must run out or be given up."""
+    llm = ExtractionLlm()
+    llm.hangs = True
+    config = extracting(llm, rules=False, lease_seconds=2)
+    config["external_models"][0]["llm_timeout_seconds"] = 30
+    async with llm.listening(), install(sidecar_config=config) as on:
+        await ask(on, CHAT, TOLD)
+
+        async def asked() -> bool:
+            return bool(llm.asked)
+
+        await eventually(asked, "the model was not asked")
+        await on.stack.sidecar.stop(kill=True)
+        llm.works("User's budget for the Hawaii trip is $10,000")
+        await on.stack.start_sidecar()
+        await on.remembers("$10,000")
+        assert turns()["extracted"] == 1
+
+
+async def test_killed_again_and_again_nothing_is_lost_or_twice(install: Install, turns: Turns) -> None:
+    """Each turn that the log accepted ends once and leaves one memory, wherever the kill hit."""
+    async with install() as on:
+        for number, pause in enumerate((0.0, 0.02, 0.1)):
+            places = PLACES[4 * number : 4 * number + 4]
+            for place in places:
+                await ask(on, CHAT, f"My office in {place} has {40 + number} desks")
+            await asyncio.sleep(pause)
+            await killed_and_restarted(on)
+        await all_ended(turns)
+        counted = turns()
+        memories = await on.memories()
+    assert counted["accepted"] == counted["extracted"] >= len(PLACES) - 3
+    assert len(memories) == len(set(memories)) == counted["extracted"]
+
+
+async def test_a_regular_stop_lets_streams_end(install: Install, turns: Turns) -> None:
+    """Their clients get everything, their turns are kept, and requests that come meanwhile pass."""
+    how: dict[str, Any] = {"text": "a word and a word and a word", "delay_ms": 150}
+    async with install() as on:
+        sent = {path: await streamed_without_envoy(on, path, "hi", **how) for path in APIS}
+        reading = [asyncio.create_task(whole(on, path, f"I live in {place}", how)) for path, place in zip(APIS * 3, PLACES, strict=False)]
+        await asyncio.sleep(0.5)
+        on.stack.sidecar.send(signal.SIGTERM)
+        await asyncio.sleep(0.2)
+        await ask(on, CHAT, "What about zebras?")
+        assert await asyncio.gather(*reading) == [b"".join(sent[path]) for path in APIS * 3]
+        assert await on.stack.sidecar.stop() == 0
+        assert turns()["accepted"] == 6
+        await on.stack.start_sidecar()
+        await all_ended(turns)
+        assert turns()["extracted"] == 6
+
+
+async def whole(on: Installation, path: str, text: str, how: dict[str, Any]) -> bytes:
+    async with streaming(on, path, text, **how) as pieces:
+        return b"".join([piece.data async for piece in pieces])
+
+
+async def test_a_regular_stop_does_not_wait_for_ever(install: Install) -> None:
+    """A stream that outlives the time to drain is left by the sidecar, not by its client."""
+    how = {"text": "a word and " * 10, "delay_ms": 100}
+    async with install(sidecar_config={"server": {"drain_seconds": 0.5}}) as on:
+        reading = asyncio.create_task(whole(on, CHAT, "Hello?", how))
+        await asyncio.sleep(0.5)
+        began = asyncio.get_running_loop().time()
+        assert await on.stack.sidecar.stop() == 0
+        assert asyncio.get_running_loop().time() - began < 2.5
+        assert not reading.done()
+        assert await reading == b"".join(await streamed_without_envoy(on, CHAT, "Hello?", **how))
+
+
+async def test_switched_off_in_the_file(install: Install, turns: Turns) -> None:
+    """Nothing is recalled or learned; our own fields are taken out all the same."""
+    async with install(sidecar_config={"memory": {"enabled": False}}) as on:
+        async with on.http() as http:
+            (await http.post("/v1/memory", json={"content": "User's budget for the trip is $10,000"})).raise_for_status()
+        await ask(on, CHAT, "What's my budget for the trip?")
+        body = asking(CHAT, TOLD)
+        async with on.http(headers=behaving({})) as http:
+            extended = body[:-1] + b', "memory_config": {"enabled": true}}'
+            (await http.post(CHAT, content=extended)).raise_for_status()
+        assert on.llm.last.body == body
+        await on.stack.sidecar.stop()
+        assert turns()["accepted"] == 0

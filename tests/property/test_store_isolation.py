@@ -1,0 +1,46 @@
+"""No two ids, whatever they are made of, open each other's memories in Milvus Lite."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semrouter_memory.config import MilvusConfig
+from semrouter_memory.model import Reach, Scope
+from semrouter_memory.store.milvus import MilvusStore
+from tests.memories import DIMENSION, NOW, embedded, memory, vector
+from tests.store_observer import StoreObserver
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+fragments = st.sampled_from(
+    ['"', "'", "\\", '" or "" == "', " and ", "owner", "user:", "%", "%22", "\n", "\x00", "{", "}", "\ud800", "]", "*"]
+)
+hostile = st.lists(fragments | st.characters(), max_size=8).map("".join)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def store(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[MilvusStore]:
+    opened = MilvusStore(
+        MilvusConfig(dimension=DIMENSION),
+        data_dir=tmp_path_factory.mktemp("lite"),
+        fingerprint="test",
+        observer=StoreObserver().port(),
+    )
+    await opened.start()
+    yield opened
+    await opened.close()
+
+
+@settings(max_examples=60, deadline=None)
+@given(scopes=st.lists(st.builds(Scope, hostile, hostile), min_size=2, max_size=4, unique_by=lambda one: one.user_id))
+async def test_everybody_finds_their_own_and_nothing_else(store: MilvusStore, scopes: list[Scope]) -> None:
+    for number, scope in enumerate(scopes):
+        await store.upsert(scope, [embedded(memory(scope, scope.user_id, content=str(number)))])
+    for number, scope in enumerate(scopes):
+        hits = await store.search(scope, vector(0), limit=10, now=NOW)
+        assert [(hit.memory.content, hit.memory.scope) for hit in hits] == [(str(number), scope)]
+    for scope in scopes:
+        assert await store.delete_all(scope, Reach.ALL) == 1
