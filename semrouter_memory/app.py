@@ -117,7 +117,10 @@ class App:
     async def _connect(self) -> Adapters:
         memory = self._config.memory
         embedder = await asyncio.to_thread(OnnxEmbedder.load, memory.embedding, memory.model_directory)
-        await asyncio.to_thread(memory.directory.mkdir, mode=_DATA_MODE, parents=True, exist_ok=True)
+        try:
+            await asyncio.to_thread(memory.directory.mkdir, mode=_DATA_MODE, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(f"memory.data_dir: cannot make {memory.directory}: {error.strerror}") from None
         clock = SystemClock()
         turn_log = SqliteTurnLog(
             memory.directory / "turns.db", clock=clock, max_turn_chars=memory.retain.max_turn_chars

@@ -25,8 +25,8 @@ app.add_typer(memory_app, name="memory")
 app.add_typer(config_app, name="config")
 
 Model = Annotated[Path, typer.Option(help="Directory with the embedding model's files (see `model build`).")]
-Port = Annotated[int, typer.Option(help="Envoy's port on 127.0.0.1; 0 draws a free one.")]
-Free = Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 draws a free one.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Envoy's port on 127.0.0.1; 0 draws a free one.")]
+Free = Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 draws a free one.")]
 Directory = Annotated[Path, typer.Option(help="Takes data, logs and generated configurations.")]
 
 _DEFAULT_MODEL = Path(".cache/model")

@@ -21,6 +21,7 @@ from semrouter_memory.manage.client import MemoryClient, Target
 from semrouter_memory.model import Json, MemoryType
 
 _API = "http://127.0.0.1:8081"
+_ENVOY = "http://127.0.0.1:10000"
 _OPERATOR_API = "http://127.0.0.1:9090"
 
 _CONTENT_WIDTH = 24
@@ -47,7 +48,8 @@ def _connect(
         str | None,
         typer.Option(
             envvar="SEMROUTER_MEMORY_URL",
-            help=f"http(s)://host:port or unix:path. Default {_API}, with an operator's token {_OPERATOR_API}.",
+            help=f"http(s)://host:port or unix:path. Default {_API}, with an API key {_ENVOY}, with an operator's token"
+            f" {_OPERATOR_API}.",
         ),
     ] = None,
     user: Annotated[
@@ -69,7 +71,7 @@ def _connect(
             url=url or _OPERATOR_API, user=_named(user), headers=headers, parameters={"user_id": _named(user)}
         )
     if api_key is not None:
-        return Target(url=url or _API, user=user or "", headers={"authorization": f"Bearer {api_key}"})
+        return Target(url=url or _ENVOY, user=user or "", headers={"authorization": f"Bearer {api_key}"})
     return Target(url=url or _API, user=_named(user), headers={user_header: _named(user)})
 
 

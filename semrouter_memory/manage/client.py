@@ -73,29 +73,30 @@ class MemoryClient:
         query: dict[str, Any] = {"limit": limit, "cursor": cursor, "type": list(types)}
         if project_id is not None:
             query["project_id"] = project_id
-        return self._object("GET", _PATH, params=query)
+        return self._object("GET", _PATH, holding="data", params=query)
 
     def get(self, memory_id: str) -> dict[str, Json]:
-        return self._object("GET", _one(memory_id))
+        return self._object("GET", _one(memory_id), holding="id")
 
     def search(self, query: str, **options: Json) -> list[dict[str, Json]]:
         """Args: options: of the search route; None leaves one out."""
-        found = self._object("POST", f"{_PATH}/search", json={"query": query, **_given(options)})
+        found = self._object("POST", f"{_PATH}/search", holding="data", json={"query": query, **_given(options)})
         return list(found["data"])
 
     def add(self, content: str, **fields: Json) -> dict[str, Json]:
-        return self._object("POST", _PATH, json={"content": content, **_given(fields)})
+        return self._object("POST", _PATH, holding="id", json={"content": content, **_given(fields)})
 
     def update(self, memory_id: str, **fields: Json) -> dict[str, Json]:
-        return self._object("PATCH", _one(memory_id), json=_given(fields))
+        return self._object("PATCH", _one(memory_id), holding="id", json=_given(fields))
 
     def forget(self, memory_id: str) -> dict[str, Json]:
-        return self._object("DELETE", _one(memory_id))
+        return self._object("DELETE", _one(memory_id), holding="deleted")
 
     def forget_all(self, project_id: str | None = None) -> dict[str, Json]:
         if not self._target.user:
             raise InvalidRequestError("forgetting everything needs to be told whose it is, by name: give --user")
-        return self._object("DELETE", _PATH, params=_given({"user_id": self._target.user, "project_id": project_id}))
+        parameters = _given({"user_id": self._target.user, "project_id": project_id})
+        return self._object("DELETE", _PATH, holding="deleted", params=parameters)
 
     def export(self) -> Iterator[str]:
         """Every memory as a line of JSON."""
@@ -105,13 +106,14 @@ class MemoryClient:
                 raise _refusal(response)
             yield from response.iter_lines()
 
-    def _object(self, method: str, path: str, **request: Any) -> dict[str, Json]:
+    def _object(self, method: str, path: str, *, holding: str, **request: Any) -> dict[str, Json]:
+        """The answer, which must hold that key: an LLM server behind the same address may well answer JSON too."""
         with _explained(self._target.url):
             response = self._http.request(method, path, **request)
         if response.is_error:
             raise _refusal(response)
         answer = _json(response)
-        if answer is None:
+        if answer is None or holding not in answer:
             raise MemoryServiceError(f"{self._target.url} does not answer like the memory API; check --url")
         return answer
 

@@ -1,13 +1,16 @@
 """The shipped Envoy YAML on ports of our choice, and the Envoy process that runs it."""
 
 import shutil
+import ssl
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
+import certifi
 import yaml
 
 from semrouter_memory.errors import ConfigurationError
@@ -90,19 +93,39 @@ def _set_endpoint(cluster: dict[str, Any], address: str) -> None:
     endpoint["address"]["socket_address"] = {"address": host, "port_value": int(port)}
 
 
+def _base_url(text: str) -> SplitResult:
+    url = urlsplit(text)
+    # Reading the port raises as well when it is none.
+    with suppress(ValueError):
+        if url.scheme in ("http", "https") and url.hostname and url.port != 0:
+            return url
+    raise ConfigurationError(f"LLM_BASE_URL {text!r} must look like http://host:8000/v1")
+
+
+def _tls(host: str) -> dict[str, Any]:
+    """TLS to that host. Envoy trusts any certificate unless told whom to trust; the LLM server's key goes there."""
+    authorities = ssl.get_default_verify_paths().cafile or certifi.where()
+    name = {"san_type": "DNS", "matcher": {"exact": host}}
+    return {
+        "name": "envoy.transport_sockets.tls",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+            "sni": host,
+            "common_tls_context": {
+                "validation_context": {
+                    "trusted_ca": {"filename": authorities},
+                    "match_typed_subject_alt_names": [name],
+                }
+            },
+        },
+    }
+
+
 def _set_upstream(listener: dict[str, Any], cluster: dict[str, Any], ports: EnvoyPorts) -> None:
-    url = urlsplit(ports.llm)
-    if url.scheme not in ("http", "https") or not url.hostname:
-        raise ConfigurationError(f"LLM_BASE_URL {ports.llm!r} must look like http://host:8000/v1")
+    url = _base_url(ports.llm)
     _set_endpoint(cluster, f"{url.hostname}:{url.port or (443 if url.scheme == 'https' else 80)}")
     if url.scheme == "https":
-        cluster["transport_socket"] = {
-            "name": "envoy.transport_sockets.tls",
-            "typed_config": {
-                "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
-                "sni": url.hostname,
-            },
-        }
+        cluster["transport_socket"] = _tls(str(url.hostname))
     for name in ("llm", "other"):
         route = route_named(listener, name)
         if url.hostname not in (LOOPBACK, "localhost"):

@@ -137,7 +137,10 @@ async def launch_envoy(
     edit: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:
     """Write the chain's YAML to `path` and start Envoy on it."""
-    path.write_text(envoy_yaml(SHIPPED / chain, ports, edit), encoding="utf-8")
+    text = envoy_yaml(SHIPPED / chain, ports, edit)
+    path.touch(mode=0o600)
+    path.chmod(0o600)  # the LLM server's key is in it
+    path.write_text(text, encoding="utf-8")
     # Several Envoys on one machine must not share their hot restart memory.
     command = [find_envoy(), "-c", str(path), "--use-dynamic-base-id", "--concurrency", "2", "--log-level", "warning"]
     await process.start(command)

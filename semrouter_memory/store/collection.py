@@ -23,7 +23,6 @@ async def prepare(client: Any, name: str, *, dimension: int, fingerprint: str, l
     _check(await client.describe_collection(name), name, dimension=dimension, fingerprint=fingerprint)
     if not await client.list_indexes(name):
         await client.create_index(name, _index(lite=lite))
-    # Milvus Lite forgets with every start what was loaded.
     await client.load_collection(name)
 
 

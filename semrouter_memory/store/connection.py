@@ -39,7 +39,7 @@ WINDOW = 16_384
 
 _LITE_POLL_SECONDS = 0.05
 _MIN_EF = 64
-_FIRST_SOUND_UPSERT = (2, 0)
+_FIRST_SOUND_UPSERT = (2, 4)
 """Up to 2.3.9, upsert puts a row into the partition of another field's hash, where no filter on the key finds it."""
 
 

@@ -45,7 +45,7 @@ class TelemetryObserver:
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
-        self._store_available: bool | None = None
+        self._store_state: tuple[bool, str] | None = None
 
     @_never_raising
     def exchange_bypassed(self, reason: Reason) -> None:
@@ -116,9 +116,10 @@ class TelemetryObserver:
     @_never_raising
     def store_state_changed(self, *, available: bool, detail: str) -> None:
         self.metrics.store_available.set(available)
-        if available == self._store_available:
+        # The same state with another detail is news: a server that came back with a foreign collection stays away.
+        if (available, detail) == self._store_state:
             return
-        self._store_available = available
+        self._store_state = (available, detail)
         if available:
             _log.info("Milvus available, memory enabled", detail=detail)
         else:

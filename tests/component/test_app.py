@@ -56,6 +56,13 @@ async def test_serves_and_stops(tmp_path: Path, model_directory: Path) -> None:
             await http.get(f"{operator}/healthz")
 
 
+async def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path, model_directory: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    values = settings(tmp_path, model_directory, data_dir=str(tmp_path / "file" / "data"))
+    with pytest.raises(ConfigurationError, match=r"memory\.data_dir: .*/file/data: Not a directory"):
+        await App(Config(**values)).start()
+
+
 async def test_starts_again_on_the_same_data(tmp_path: Path, model_directory: Path) -> None:
     values = settings(tmp_path, model_directory)
     api, user = f"http://{values['management']['listen']}/v1/memory", {"x-authz-user-id": "alice"}

@@ -20,6 +20,7 @@ from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.sessions.locks import InProcessOwnerLocks
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
+from semrouter_memory.stack.llm import StandInLlm
 from semrouter_memory.store.in_memory import InMemoryStore
 
 Run = Callable[..., Awaitable[Result]]
@@ -164,6 +165,16 @@ async def test_what_goes_wrong_is_one_clear_message(
     result = await asyncio.to_thread(CliRunner().invoke, memory_app, arguments)
     assert type(result.exception) is kind
     assert message in str(result.exception)
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["get", "x"], ["search", "x"], ["add", "x"], ["forget", "x"]])
+async def test_json_of_another_server_is_no_answer(arguments: list[str]) -> None:
+    """An LLM server behind a mistyped address may answer any path with JSON."""
+    server = await serve_http(StandInLlm().app, "127.0.0.1:0")
+    connection = ["--url", f"http://127.0.0.1:{server.port}", "--user", "alice"]
+    result = await asyncio.to_thread(CliRunner().invoke, memory_app, [*arguments, *connection])
+    await server.stop()
+    assert "does not answer like the memory API" in str(result.exception)
 
 
 async def test_forgetting_everything_through_envoy_needs_the_users_name(sidecar: Path) -> None:

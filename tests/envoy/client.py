@@ -1,5 +1,6 @@
 """A client that looks at bytes and at when they come; an SDK hides both."""
 
+import itertools
 import json
 import time
 from collections.abc import AsyncIterator
@@ -88,4 +89,4 @@ async def streamed_without_envoy(on: Installation, path: str, text: str, /, **ho
 
 def gaps(pieces: list[Piece]) -> list[float]:
     """Seconds from each piece to the next."""
-    return [later.at - earlier.at for earlier, later in zip(pieces, pieces[1:], strict=False)]
+    return [later.at - earlier.at for earlier, later in itertools.pairwise(pieces)]

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from .client import APIS, CHAT, ask, asking, behaving, streamed_without_envoy, streaming
+from .client import APIS, CHAT, ask, asking, behaving, streamed_without_envoy, streaming, told
 from .conftest import Installation, eventually, installed
 from .extraction_llm import ExtractionLlm, extracting
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 TOLD = "My budget for the Hawaii trip is $10,000"
-PLACES = ["Berlin", "Lagos", "Quito", "Osaka", "Perth", "Turin", "Accra", "Lyon", "Porto", "Izmir", "Cork", "Graz"]
+PLACES = ["Berlin", "Lagos", "Quito", "Osaka", "Perth", "Turin", "Accra", "Lyon"]
 
 Install = Callable[..., AbstractAsyncContextManager[Installation]]
 
@@ -112,35 +112,37 @@ async def test_a_turn_in_the_hands_of_a_killed_worker_is_taken_up_again(install:
 async def test_killed_again_and_again_nothing_is_lost_or_twice(install: Install, turns: Turns) -> None:
     """Each turn that the log accepted ends once and leaves one memory, wherever the kill hit."""
     async with install() as on:
-        for number, pause in enumerate((0.0, 0.02, 0.1)):
+        for number, pause in enumerate((0.0, 0.05)):
             places = PLACES[4 * number : 4 * number + 4]
             for place in places:
-                await ask(on, CHAT, f"My office in {place} has {40 + number} desks")
+                await told(on, CHAT, f"My office in {place} has {40 + number} desks")
             await asyncio.sleep(pause)
             await killed_and_restarted(on)
         await all_ended(turns)
         counted = turns()
         memories = await on.memories()
-    assert counted["accepted"] == counted["extracted"] >= len(PLACES) - 3
+    assert counted["accepted"] == counted["extracted"] >= len(PLACES) - 2
     assert len(memories) == len(set(memories)) == counted["extracted"]
 
 
 async def test_a_regular_stop_lets_streams_end(install: Install, turns: Turns) -> None:
     """Their clients get everything, their turns are kept, and requests that come meanwhile pass."""
-    how: dict[str, Any] = {"text": "a word and a word and a word", "delay_ms": 150}
+    how: dict[str, Any] = {"text": "a word and a word", "delay_ms": 100}
+    paths, texts = APIS * 3, [f"I live in {place}" for place in PLACES[:6]]
     async with install() as on:
-        sent = {path: await streamed_without_envoy(on, path, "hi", **how) for path in APIS}
-        reading = [asyncio.create_task(whole(on, path, f"I live in {place}", how)) for path, place in zip(APIS * 3, PLACES, strict=False)]
-        await asyncio.sleep(0.5)
+        expecting = [asyncio.create_task(sent_by_llm(on, path, how)) for path in paths]
+        reading = [asyncio.create_task(whole(on, path, text, how)) for path, text in zip(paths, texts, strict=True)]
+        await asyncio.sleep(0.4)
         on.stack.sidecar.send(signal.SIGTERM)
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.1)
         await ask(on, CHAT, "What about zebras?")
-        assert await asyncio.gather(*reading) == [b"".join(sent[path]) for path in APIS * 3]
+        answers = await asyncio.gather(*reading)
         assert await on.stack.sidecar.stop() == 0
-        assert turns()["accepted"] == 6
+        assert turns()["accepted"] == len(paths)
+        assert answers == await asyncio.gather(*expecting)
         await on.stack.start_sidecar()
         await all_ended(turns)
-        assert turns()["extracted"] == 6
+        assert turns()["extracted"] == len(paths)
 
 
 async def whole(on: Installation, path: str, text: str, how: dict[str, Any]) -> bytes:
@@ -148,24 +150,30 @@ async def whole(on: Installation, path: str, text: str, how: dict[str, Any]) -> 
         return b"".join([piece.data async for piece in pieces])
 
 
+async def sent_by_llm(on: Installation, path: str, how: dict[str, Any]) -> bytes:
+    return b"".join(await streamed_without_envoy(on, path, "", **how))
+
+
 async def test_a_regular_stop_does_not_wait_for_ever(install: Install) -> None:
     """A stream that outlives the time to drain is left by the sidecar, not by its client."""
-    how = {"text": "a word and " * 10, "delay_ms": 100}
-    async with install(sidecar_config={"server": {"drain_seconds": 0.5}}) as on:
+    how = {"text": "a word and " * 6, "delay_ms": 100}
+    async with install(sidecar_config={"server": {"drain_seconds": 0.3}}) as on:
+        expected = asyncio.create_task(sent_by_llm(on, CHAT, how))
         reading = asyncio.create_task(whole(on, CHAT, "Hello?", how))
-        await asyncio.sleep(0.5)
-        began = asyncio.get_running_loop().time()
+        await asyncio.sleep(0.3)
+        on.stack.sidecar.send(signal.SIGTERM)
         assert await on.stack.sidecar.stop() == 0
-        assert asyncio.get_running_loop().time() - began < 2.5
         assert not reading.done()
-        assert await reading == b"".join(await streamed_without_envoy(on, CHAT, "Hello?", **how))
+        assert await reading == await expected
 
 
 async def test_switched_off_in_the_file(install: Install, turns: Turns) -> None:
     """Nothing is recalled or learned; our own fields are taken out all the same."""
     async with install(sidecar_config={"memory": {"enabled": False}}) as on:
         async with on.http() as http:
-            (await http.post("/v1/memory", json={"content": "User's budget for the trip is $10,000"})).raise_for_status()
+            (
+                await http.post("/v1/memory", json={"content": "User's budget for the trip is $10,000"})
+            ).raise_for_status()
         await ask(on, CHAT, "What's my budget for the trip?")
         body = asking(CHAT, TOLD)
         async with on.http(headers=behaving({})) as http:
