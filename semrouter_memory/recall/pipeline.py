@@ -240,9 +240,13 @@ def _asked_in(chain: Sequence[Message], request: RecallRequest) -> RecallRequest
     last = max((at for at, message in enumerate(chain) if message.role is Role.USER), default=None)
     if last is None:
         return request
-    # The body named no turn, so its loop key names none either. This one is that of a first step with this one message.
+    first = max((at + 1 for at in range(last) if chain[at].role is Role.ASSISTANT), default=0)
+    # The body named no turn, so its loop key names none either. This one is that of a first step with these messages.
     return replace(
-        request, query=chain[last].text, history=tuple(chain[:last]), loop_key=transcript_hash(chain[last : last + 1])
+        request,
+        query=chain[last].text,
+        history=tuple(chain[:first]),
+        loop_key=transcript_hash(chain[first : last + 1]),
     )
 
 

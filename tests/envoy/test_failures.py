@@ -1,6 +1,7 @@
 """The sidecar dies, hangs and comes back; meanwhile the client's requests succeed with the bodies they came with."""
 
 import asyncio
+import os
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -160,14 +161,17 @@ async def test_hanging_in_the_middle_of_an_answer_delays_no_piece(two_filter: In
     assert max(gaps(seen)) < DELAY_SECONDS + STALL_SECONDS
 
 
-async def test_a_long_answer_passes_a_hanging_sidecar(two_filter: Installation) -> None:
-    """Copies that nobody reads pile up in Envoy; they do not hold back the answer itself."""
-    choices = 6_000
-    text = "word " * 1_000  # 30 MB
-    async with two_filter.http(headers=behaving({"text": text})) as http, hanging(two_filter):
+async def test_the_longest_bodies_pass_a_hanging_sidecar(two_filter: Installation) -> None:
+    """Copies that nobody reads pile up in Envoy; they hold back neither the request nor the answer."""
+    await two_filter.stack.sidecar.stop()
+    await two_filter.stack.start_sidecar()  # a connection whose window has not grown yet
+    megabytes, choices = 60, 6_000
+    body = asking(CHAT, "Hello?", n=choices, padding="z" * (megabytes << 20))
+    async with two_filter.http(headers=behaving({"text": "word " * 1_000})) as http, hanging(two_filter):
         began = time.monotonic()
-        answer = (await http.post(CHAT, content=asking(CHAT, "Hello?", n=choices))).raise_for_status()
-        assert time.monotonic() - began < MESSAGE_TIMEOUT_SECONDS + 5 * SLACK_SECONDS
+        answer = (await http.post(CHAT, content=body)).raise_for_status()
+        assert time.monotonic() - began < MESSAGE_TIMEOUT_SECONDS + 6 * SLACK_SECONDS
+    assert two_filter.llm.last.body == body
     assert answer.content.count(b'"finish_reason"') == choices
 
 
@@ -183,3 +187,24 @@ async def test_one_filter_hanging_in_the_middle_of_an_answer_costs_one_timeout(
     sent = await streamed_without_envoy(single_filter, path, "Hello?", **LONG)
     assert b"".join(piece.data for piece in seen) == b"".join(sent)
     assert max(gaps(seen)) < MESSAGE_TIMEOUT_SECONDS + SLACK_SECONDS
+
+
+# -- its own parts -----------------------------------------------------------------------------------------------------
+
+
+async def test_milvus_lite_is_started_again_when_it_dies(two_filter: Installation) -> None:
+    """It is a process of its own; whoever kills it costs nobody a request, and nothing remembered."""
+    await remembering(two_filter)
+    for child in children(two_filter.stack.sidecar.pid):
+        os.kill(child, signal.SIGKILL)
+    for path in APIS:
+        await told(two_filter, path, ASKED)
+    await recalls_again(two_filter)
+    assert len(await two_filter.memories()) == 1
+
+
+def children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task").glob("*/children")
+    processes = [int(child) for children in found for child in children.read_text(encoding="ascii").split()]
+    assert processes, "no child process"
+    return processes

@@ -1,6 +1,7 @@
 """A real Milvus server that is not there yet, hangs, dies and comes back, behind the real Envoy."""
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -20,8 +21,8 @@ TOLD = "My budget for the Hawaii trip is $10,000"
 ASKED = "What's my budget for the trip?"
 DEADLINE_SECONDS = 0.05
 """What recall gives itself by default."""
-SLACK_SECONDS = 0.45
-BACK_SECONDS = 40
+SLACK_SECONDS = 0.7
+BACK_SECONDS = 90
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def server(new_milvus_server: Callable[[], MilvusServer]) -> Iterator[MilvusServ
     """Not started yet: the tests start, pause and kill it."""
     server = new_milvus_server()
     yield server
-    server.kill()
+    server.discard()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -101,7 +102,9 @@ async def test_a_server_that_is_killed_and_started_again_is_found(on: Installati
 
 async def working(on: Installation, server: MilvusServer) -> None:
     """The server runs and knows the budget, whatever the tests before did."""
-    if not server.running:
+    with socket.socket() as probe:
+        is_up = probe.connect_ex(("127.0.0.1", server.port)) == 0
+    if not is_up:
         await asyncio.to_thread(server.start)
     await told(on, CHAT, TOLD)
     await recalls(on)

@@ -120,7 +120,7 @@ async def data(tmp_path_factory: pytest.TempPathFactory, model_directory: Path) 
     async with installed(directory, model_directory) as on:
         for path in APIS:
             await told(on, path, f"My API key is {SECRET}. I live in Bergen")
-            await told(on, path, f"My password is {PASSWORD}. I work as a zookeeper")
+            await told(on, path, f"I work as a zookeeper. My password is {PASSWORD}")
         async with on.http() as http:
             await http.post("/v1/memory", json={"content": f"User's API key is {SECRET}"})
         await on.remembers("Bergen")

@@ -398,12 +398,13 @@ async def test_another_turn_is_searched_for_itself(world: World, other: RecallRe
     assert len(world.searches) == 2
 
 
-async def test_a_stored_chains_loop_keeps_the_block_of_its_first_step(world: World) -> None:
+@pytest.mark.parametrize("said", [["What's my budget?"], ["We leave on Friday.", "What's my budget?"]], ids=len)
+async def test_a_stored_chains_loop_keeps_the_block_of_its_first_step(world: World, said: list[str]) -> None:
     """Its later steps carry no user message; the key comes from the chain and is the one of the first step's body."""
-    question = Message(Role.USER, "What's my budget?")
-    world.chain = {"alice r1": [*HAWAII, question]}
+    turn = [Message(Role.USER, text) for text in said]
+    world.chain = {"alice r1": [*HAWAII, *turn]}
     recaller = world.recaller()
-    await recaller.recall(replace(REQUEST, query=question.text, loop_key=transcript_hash([question])))
+    await recaller.recall(replace(REQUEST, query=said[-1], loop_key=transcript_hash(turn)))
     step = replace(REQUEST, query="", previous_response_id="r1", loop_key="of nothing", continues_loop=True)
 
     assert (await recaller.recall(step)).reason is Reason.INJECTED

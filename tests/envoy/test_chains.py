@@ -1,0 +1,235 @@
+"""The same sidecar behind other filter chains: one filter, JWT, and the body modes that other gateways insist on."""
+
+import base64
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from .client import APIS, CHAT, asking, behaving, streamed_without_envoy, streaming, told
+from .conftest import ALICE, BOB, Installation, installed
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+TOLD = "My budget for the Hawaii trip is $10,000"
+ASKED = "What's my budget for the trip?"
+Edit = Callable[[dict[str, Any]], None]
+
+
+def filters(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The HTTP filters' configurations by name, to be changed in place."""
+    manager = config["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
+    return {one["name"]: one["typed_config"] for one in manager["http_filters"]}
+
+
+def full_duplex(config: dict[str, Any]) -> None:
+    """What gateways without BUFFERED offer; it wants trailers to be sent as well."""
+    filters(config)["memory"]["processing_mode"].update(
+        request_body_mode="FULL_DUPLEX_STREAMED",
+        request_trailer_mode="SEND",
+        response_body_mode="FULL_DUPLEX_STREAMED",
+        response_trailer_mode="SEND",
+    )
+
+
+def full_duplex_request(config: dict[str, Any]) -> None:
+    """The same beside an observer: the answer is none of its business."""
+    filters(config)["memory.recall"]["processing_mode"].update(
+        request_body_mode="FULL_DUPLEX_STREAMED", request_trailer_mode="SEND"
+    )
+
+
+def partial(config: dict[str, Any]) -> None:
+    filters(config)["memory.recall"]["processing_mode"].update(request_body_mode="BUFFERED_PARTIAL")
+
+
+CHAINS: dict[str, tuple[str, Edit | None]] = {
+    "one filter": ("single-filter.yaml", None),
+    "one filter, full duplex": ("single-filter.yaml", full_duplex),
+    "two filters, full duplex request": ("two-filter.yaml", full_duplex_request),
+    "two filters, partially buffered request": ("two-filter.yaml", partial),
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session", params=CHAINS)
+async def running(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model_directory: Path
+) -> AsyncIterator[Installation]:
+    chain, edit = CHAINS[request.param]
+    async with installed(
+        tmp_path_factory.mktemp("chain"), model_directory, chain=chain, edit_envoy=edit
+    ) as installation:
+        yield installation
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def on(running: Installation) -> Installation:
+    await running.forget_everything()
+    return running
+
+
+async def post(on: Installation, path: str, body: bytes, **how: Any) -> httpx.Response:
+    async with on.http(headers=behaving(how)) as http:
+        return await http.post(path, content=body)
+
+
+async def said_in_a_stream(on: Installation, path: str, text: str) -> str:
+    async with streaming(on, path, text) as pieces:
+        return b"".join([piece.data async for piece in pieces]).decode()
+
+
+@pytest.mark.parametrize("path", APIS)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_is_told_is_known(on: Installation, path: str, *, stream: bool) -> None:
+    say = said_in_a_stream if stream else told
+    await say(on, path, TOLD)
+    await on.remembers("$10,000")
+    for other in APIS:
+        assert "$10,000" in await told(on, other, ASKED)
+        assert "$10,000" in await said_in_a_stream(on, other, ASKED)
+        assert "$10,000" not in await told(on, other, ASKED, key=BOB)
+    assert len(await on.memories()) == 1
+
+
+@pytest.mark.parametrize("path", APIS)
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_what_needs_no_memory_arrives_as_it_was_sent(on: Installation, path: str, *, chunked: bool) -> None:
+    body = asking(path, "Which stripes does a zebra have?")
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), 7):
+            yield body[start : start + 7]
+
+    async with on.http() as http:
+        (await http.post(path, content=pieces() if chunked else body)).raise_for_status()
+    assert on.llm.last.body == body
+
+
+@pytest.mark.parametrize("path", APIS)
+async def test_our_fields_do_not_reach_the_model(on: Installation, path: str) -> None:
+    body = asking(path, "Which stripes does a zebra have?")
+    (await post(on, path, body[:-1] + b', "memory_config": {"retrieval_limit": 3}}')).raise_for_status()
+    assert on.llm.last.body == body
+
+
+@pytest.mark.parametrize("path", APIS)
+@pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"\xff\xfe\x00", b'{"a": 1}'])
+async def test_what_is_not_ours_arrives_as_it_is(on: Installation, path: str, body: bytes) -> None:
+    assert (await post(on, path, body)).status_code == 400
+    assert on.llm.last.body == body
+
+
+@pytest.mark.parametrize("megabytes", [1, 10])
+async def test_large_bodies_pass(on: Installation, megabytes: int) -> None:
+    body = asking(CHAT, "z" * (megabytes << 20))
+    assert (await post(on, CHAT, body)).status_code == 200
+    assert on.llm.last.body == body
+
+
+async def test_a_large_body_with_memory_in_it(on: Installation) -> None:
+    await told(on, CHAT, TOLD)
+    await on.remembers("$10,000")
+    body = asking(CHAT, ASKED, padding="z" * (3 << 20))
+    assert "$10,000" in (await post(on, CHAT, body)).text
+    assert on.llm.last.json["padding"] == "z" * (3 << 20)
+
+
+@pytest.mark.parametrize("how", [{"status": 429}, {"status": 500}, {"garbage": True}], ids=str)
+async def test_failures_of_the_server_reach_the_client_and_nobodys_memory(
+    on: Installation, how: dict[str, Any]
+) -> None:
+    for path in APIS:
+        answer = await post(on, path, asking(path, "I live in Oslo"), **how)
+        assert answer.status_code == how.get("status", 200)
+        assert ("asked to fail" in answer.text) is ("status" in how)
+    await told(on, CHAT, "I live in Bergen")
+    await on.remembers("Bergen")
+    assert await on.memories() == ["User lives in Bergen"]
+
+
+@pytest.mark.parametrize("path", APIS)
+@pytest.mark.parametrize(
+    "how",
+    [{"split": 3}, {"encoding": "gzip"}, {"encoding": "gzip", "split": 9}, {"text": "word " * 1_000}],
+    ids=", ".join,
+)
+async def test_streams_arrive_as_they_were_sent(on: Installation, path: str, how: dict[str, Any]) -> None:
+    async with streaming(on, path, "Hello?", **how) as pieces:
+        arrived = b"".join([piece.data async for piece in pieces])
+    assert arrived == b"".join(await streamed_without_envoy(on, path, "Hello?", **how))
+
+
+async def test_other_paths_pass(on: Installation) -> None:
+    assert (await post(on, "/v1/embeddings", b"\x00raw")).content == b"\x00raw"
+    async with on.http() as http:
+        assert (await http.get("/v1/models")).status_code == 200
+        assert (await http.get(CHAT)).status_code == 200
+
+
+# -- JWT ---------------------------------------------------------------------------------------------------------------
+
+_KEY = b"a key of thirty-two bytes, or so"
+_ISSUER, _AUDIENCE = "https://idp.example.com", "llm-gateway"
+
+
+def encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def token(user: str, *, key: bytes = _KEY, **claims: Any) -> str:
+    """A JWT as an identity provider signs it."""
+    claims = {"iss": _ISSUER, "aud": _AUDIENCE, "sub": user, "exp": int(time.time()) + 60, **claims}
+    signed = ".".join(encoded(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, claims))
+    return f"{signed}.{encoded(hmac.digest(key, signed.encode(), hashlib.sha256))}"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def jwt_chain(tmp_path_factory: pytest.TempPathFactory, model_directory: Path) -> AsyncIterator[Installation]:
+    directory = tmp_path_factory.mktemp("jwt")
+    keys = directory / "jwks.json"
+    keys.write_text(json.dumps({"keys": [{"kty": "oct", "alg": "HS256", "k": encoded(_KEY)}]}), encoding="utf-8")
+
+    def own_keys(config: dict[str, Any]) -> None:
+        filters(config)["envoy.filters.http.jwt_authn"]["providers"]["users"]["local_jwks"] = {"filename": str(keys)}
+
+    async with installed(directory, model_directory, chain="jwt.yaml", edit_envoy=own_keys) as on:
+        yield on
+
+
+async def test_the_verified_subject_is_the_user(jwt_chain: Installation) -> None:
+    await told(jwt_chain, CHAT, TOLD, key=token("alice"))
+    await jwt_chain.remembers("$10,000", key=token("alice"))
+    assert "$10,000" in await told(jwt_chain, CHAT, ASKED, key=token("alice", jti="another"))
+    assert "$10,000" not in await told(jwt_chain, CHAT, ASKED, key=token("bob"))
+
+
+@pytest.mark.parametrize(
+    "bearer",
+    [
+        ALICE,
+        token("alice", key=b"another key of thirty-two bytes."),
+        token("alice", exp=1),
+        token("alice", iss="https://elsewhere.example.com"),
+        token("alice", aud="another-service"),
+    ],
+    ids=["no token", "signed by another", "expired", "another issuer", "another audience"],
+)
+async def test_who_is_not_verified_does_not_get_in(jwt_chain: Installation, bearer: str) -> None:
+    async with jwt_chain.http(bearer) as http:
+        assert (await http.post(CHAT, content=asking(CHAT, ASKED))).status_code in {401, 403}
+        assert (await http.get("/v1/memory")).status_code in {401, 403}
+
+
+async def test_a_claim_overwrites_a_forged_header(jwt_chain: Installation) -> None:
+    async with jwt_chain.http(token("alice")) as http:
+        (await http.post("/v1/memory", json={"content": "User's budget for the trip is $10,000"})).raise_for_status()
+    async with jwt_chain.http(token("bob"), headers={"x-authz-user-id": "alice"}) as http:
+        assert "$10,000" not in (await http.post(CHAT, content=asking(CHAT, ASKED))).text
+        assert (await http.get("/v1/memory")).json()["data"] == []

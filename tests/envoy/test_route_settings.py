@@ -1,0 +1,120 @@
+"""Settings of a chain (`initial_metadata`) and of a route (`ExtProcPerRoute`): request beats route beats chain beats file."""
+
+import copy
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from .client import CHAT, asking, behaving
+from .conftest import Installation, installed
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PER_ROUTE = "type.googleapis.com/envoy.extensions.filters.http.ext_proc.v3.ExtProcPerRoute"
+FILTERS = ("memory.retain", "memory.recall")
+CHAIN = {"x-memory-position": "user_tail", "x-memory-limit": "2"}
+ROUTES = {
+    "off": {"x-memory-enabled": "false"},
+    "read-only": {"x-memory-auto-store": "false"},
+    "one": {"x-memory-limit": "1"},
+    "strict": {"x-memory-threshold": "0.99"},
+    "how-to": {"x-memory-types": "procedural"},
+    "system": {"x-memory-position": "system"},
+    "mistyped": {"x-memory-limit": "many", "x-memory-types": "facts"},
+}
+FACTS = [
+    ("User's budget for the Hawaii trip is $10,000", "semantic"),
+    ("User's budget for the Japan trip is $7,000", "semantic"),
+    ("User's budget for the Norway trip is $4,000", "semantic"),
+    ("To plan the budget of a trip: add flights and hotels", "procedural"),
+]
+ASKED = "What's my budget for the trip?"
+
+
+def metadata(settings: dict[str, str]) -> list[dict[str, str]]:
+    return [{"key": key, "value": value} for key, value in settings.items()]
+
+
+def with_routes(config: dict[str, Any]) -> None:
+    """A route per entry of ROUTES, chosen by the header x-route, before the shipped one."""
+    manager = config["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
+    for one in manager["http_filters"]:
+        if one["name"] in FILTERS:
+            one["typed_config"]["grpc_service"]["initial_metadata"] = metadata(CHAIN)
+    routes = manager["route_config"]["virtual_hosts"][0]["routes"]
+    shipped = routes[0]
+    for name, settings in ROUTES.items():
+        route = copy.deepcopy(shipped)
+        route["name"] = name
+        route["match"]["headers"].append({"name": "x-route", "string_match": {"exact": name}})
+        overrides = {"@type": PER_ROUTE, "overrides": {"grpc_initial_metadata": metadata(settings)}}
+        route["typed_per_filter_config"] = dict.fromkeys(FILTERS, overrides)
+        routes.insert(0, route)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def on(tmp_path_factory: pytest.TempPathFactory, model_directory: Path) -> AsyncIterator[Installation]:
+    async with installed(tmp_path_factory.mktemp("routes"), model_directory, edit_envoy=with_routes) as installation:
+        async with installation.http() as http:
+            for content, kind in FACTS:
+                (await http.post("/v1/memory", json={"content": content, "type": kind})).raise_for_status()
+        yield installation
+
+
+async def send(on: Installation, route: str, text: str, **memory_config: Any) -> list[dict[str, str]]:
+    """The messages that the LLM got."""
+    body = asking(CHAT, text, **({"memory_config": memory_config} if memory_config else {}))
+    async with on.http(headers={**behaving({}), "x-route": route}) as http:
+        (await http.post(CHAT, content=body)).raise_for_status()
+    messages: list[dict[str, str]] = on.llm.last.json["messages"]
+    return messages
+
+
+async def recalled(on: Installation, route: str, **memory_config: Any) -> list[str]:
+    """Which of the facts were put into the request."""
+    seen = json.dumps(await send(on, route, ASKED, **memory_config))
+    return [content for content, _ in FACTS if content in seen]
+
+
+async def test_the_chains_settings_hold_where_a_route_is_silent(on: Installation) -> None:
+    (message,) = await send(on, "none", ASKED)
+    assert message["content"].startswith(ASKED)
+    assert len(await recalled(on, "none")) == 2
+    assert len(await recalled(on, "strict", similarity_threshold=0.1)) == 2
+
+
+async def test_a_route_beats_the_chain(on: Installation) -> None:
+    assert len(await recalled(on, "one")) == 1
+    assert await recalled(on, "strict") == []
+    assert await recalled(on, "how-to") == [FACTS[3][0]]
+    assert [message["role"] for message in await send(on, "system", ASKED)] == ["system", "user"]
+
+
+async def test_a_request_beats_its_route(on: Installation) -> None:
+    assert len(await recalled(on, "one", retrieval_limit=3)) == 3
+    assert len(await recalled(on, "strict", similarity_threshold=0.3)) == 2
+    assert FACTS[3][0] not in await recalled(on, "how-to", memory_types=["semantic"])
+
+
+async def test_a_switch_that_is_off_anywhere_stays_off(on: Installation) -> None:
+    """Both filters heed it: nothing is read, and nothing is learned."""
+    assert await recalled(on, "off") == []
+    assert await recalled(on, "off", enabled=True) == []
+    assert await recalled(on, "read-only") != []
+    await send(on, "off", "I live in Oslo")
+    await send(on, "read-only", "I live in Lima")
+    await send(on, "read-only", "I live in Rome", auto_store=True)
+    await send(on, "one", "I live in Bergen")
+    await on.remembers("Bergen")
+    assert [content for content in await on.memories() if "lives in" in content] == ["User lives in Bergen"]
+
+
+async def test_a_mistyped_setting_is_counted_and_has_no_effect(on: Installation) -> None:
+    """The file's own value holds: the chain's was replaced by the route's."""
+    before = await on.metric("semrouter_memory_ignored_settings_total")
+    assert len(await recalled(on, "mistyped")) >= 2
+    assert await on.metric("semrouter_memory_ignored_settings_total") >= before + 2

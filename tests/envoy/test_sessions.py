@@ -1,0 +1,172 @@
+"""Which turns are one session, and that a turn is learned from once, however often a client has to send it."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from .client import CHAT
+from .conftest import Installation, eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+NOTED = {"role": "assistant", "content": "Noted."}
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+async def say(on: Installation, *messages: dict[str, Any], **headers: str) -> None:
+    async with on.http(headers=headers) as http:
+        (await http.post(CHAT, json={"model": "m", "messages": messages})).raise_for_status()
+
+
+async def sessions(on: Installation, *words: str) -> list[str]:
+    """The sessions of the memories that contain these words, in their order."""
+    for word in words:
+        await on.remembers(word)
+    async with on.http() as http:
+        data = (await http.get("/v1/memory")).json()["data"]
+    return [memory["session_id"] for word in words for memory in data if word in memory["content"]]
+
+
+async def test_two_conversations_that_begin_alike(two_filter: Installation) -> None:
+    """Each goes on in its own session, for as long as it goes on, in whatever order the two are continued."""
+    for _ in range(2):
+        await say(two_filter, user("hi"))
+    bergen = [user("hi"), NOTED, user("I live in Bergen")]
+    shellfish = [user("hi"), NOTED, user("I'm allergic to shellfish")]
+    await say(two_filter, *bergen)
+    await say(two_filter, *shellfish)
+    await say(two_filter, *shellfish, NOTED, user("My dog is called Rex"))
+    await say(two_filter, *bergen, NOTED, user("My cat is called Tom"))
+    city, allergy, dog, cat = await sessions(two_filter, "Bergen", "shellfish", "Rex", "Tom")
+    assert city == cat
+    assert allergy == dog
+    assert city != allergy
+
+
+async def test_an_edited_history_is_another_session(two_filter: Installation) -> None:
+    await say(two_filter, user("I live in Bergen"))
+    await say(two_filter, user("I live in Bergen"), NOTED, user("My dog is called Rex"))
+    await say(two_filter, user("I live in Bergen!"), NOTED, user("My cat is called Tom"))
+    city, dog, cat = await sessions(two_filter, "Bergen", "Rex", "Tom")
+    assert city == dog != cat
+
+
+async def test_what_clients_change_in_an_answer_makes_no_difference(two_filter: Installation) -> None:
+    """They trim it, drop its reasoning, and send it as parts."""
+    thinking = json.dumps({"reasoning": "A city.", "text": "Lovely.\n"})
+    await say(two_filter, user("I live in Bergen"), **{"x-stand-in": thinking})
+    answer = {"role": "assistant", "content": [{"type": "text", "text": "Lovely."}]}
+    await say(two_filter, user("I live in Bergen "), answer, user("My dog is called Rex"))
+    city, dog = await sessions(two_filter, "Bergen", "Rex")
+    assert city == dog
+
+
+async def test_a_header_names_the_session(two_filter: Installation) -> None:
+    await say(two_filter, user("I live in Bergen"), **{"x-session-id": "one"})
+    await say(two_filter, user("My dog is called Rex"), **{"x-session-id": "one"})
+    await say(two_filter, user("My cat is called Tom"), **{"x-session-id": "two"})
+    city, dog, cat = await sessions(two_filter, "Bergen", "Rex", "Tom")
+    assert city == dog != cat
+
+
+async def test_responses_are_chained_by_their_ids_and_by_conversations(two_filter: Installation) -> None:
+    async with two_filter.sdk() as client:
+        first = await client.responses.create(model="m", input="I live in Bergen")
+        await client.responses.create(model="m", input="My dog is called Rex", previous_response_id=first.id)
+        await client.responses.create(model="m", input="My cat is called Tom", conversation="conv_1")
+        await client.responses.create(model="m", input="I work as a nurse", conversation={"id": "conv_1"})
+        await client.responses.create(model="m", input="I'm allergic to shellfish", store=False)
+    city, dog, cat, work, allergy = await sessions(two_filter, "Bergen", "Rex", "Tom", "nurse", "shellfish")
+    assert city == dog
+    assert cat == work
+    assert len({city, cat, allergy}) == 3
+
+
+async def test_a_vague_question_is_completed_from_the_chain(two_filter: Installation) -> None:
+    """Its body holds nothing but "How much?"."""
+    async with two_filter.http() as http:
+        (await http.post("/v1/memory", json={"content": "User's budget for Hawaii is $10,000"})).raise_for_status()
+    async with two_filter.sdk() as client:
+        alone = await client.responses.create(model="m", input="How much?")
+        assert "$10,000" not in alone.output_text
+        first = await client.responses.create(model="m", input="Help me with planning the Hawaii vacation")
+        second = await client.responses.create(model="m", input="And the hotels?", previous_response_id=first.id)
+        third = await client.responses.create(model="m", input="How much?", previous_response_id=second.id)
+    assert "$10,000" in third.output_text
+
+
+async def accepted(on: Installation) -> float:
+    return await on.metric('semrouter_memory_turns_total{outcome="accepted"}')
+
+
+async def test_a_retry_with_an_idempotency_key_is_one_turn(two_filter: Installation) -> None:
+    before = await accepted(two_filter)
+    for _ in range(3):
+        await say(two_filter, user("I live in Bergen"), **{"idempotency-key": "once"})
+    await say(two_filter, user("My dog is called Rex"), **{"idempotency-key": "twice"})
+    await two_filter.remembers("Bergen")
+    await two_filter.remembers("Rex")
+    assert await accepted(two_filter) == before + 2
+
+
+class _Unlucky(httpx.AsyncHTTPTransport):
+    """The first request fails: at the server, or on the answer's way back."""
+
+    def __init__(self, *, at_the_server: bool) -> None:
+        super().__init__()
+        self._at_the_server = at_the_server
+        self.requests = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests += 1
+        if self.requests > 1:
+            return await super().handle_async_request(request)
+        if self._at_the_server:
+            request.headers["x-stand-in"] = json.dumps({"status": 503})
+            return await super().handle_async_request(request)
+        await (await super().handle_async_request(request)).aread()
+        raise httpx.ReadTimeout("the answer got lost", request=request)
+
+
+@pytest.mark.parametrize("at_the_server", [True, False])
+async def test_the_sdks_own_retry_is_learned_from_once(two_filter: Installation, *, at_the_server: bool) -> None:
+    transport = _Unlucky(at_the_server=at_the_server)
+    async with (
+        httpx.AsyncClient(transport=transport) as http,
+        openai.AsyncOpenAI(
+            base_url=f"{two_filter.url}/v1", api_key="demo-key-alice", max_retries=2, http_client=http
+        ) as client,
+    ):
+        await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "I live in Bergen"}])
+    assert transport.requests == 2
+    await say(two_filter, user("My dog is called Rex"))
+    await two_filter.remembers("Rex")
+    assert sorted(await two_filter.memories()) == ["User lives in Bergen", "User's dog is called Rex"]
+
+
+async def test_a_server_that_uses_its_ids_again_loses_nothing(two_filter: Installation) -> None:
+    """Twenty conversations at a time, all answered under the same two ids."""
+    before = await accepted(two_filter)
+    names = [f"Rex{letter}" for letter in "abcdefghijklmnopqrst"]
+    await asyncio.gather(
+        *(
+            say(
+                two_filter,
+                user(f"My dog {name} is called {name}"),
+                **{"x-stand-in": json.dumps({"response_id": f"chatcmpl-{number % 2}"})},
+            )
+            for number, name in enumerate(names)
+        )
+    )
+
+    async def all_accepted() -> bool:
+        return await accepted(two_filter) == before + len(names)
+
+    await eventually(all_accepted, "turns were lost")
