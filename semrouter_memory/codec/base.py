@@ -124,14 +124,19 @@ class Codec(Protocol):
         ...
 
 
-_BLOCK = re.compile(rf"\s*{re.escape(BLOCK_OPEN)}.*?{re.escape(BLOCK_CLOSE)}", re.DOTALL)
 _THINK = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)\s*", re.DOTALL | re.IGNORECASE)
 _THINK_END = re.compile(r"(?:\A|\n)[ \t]*</think(?:ing)?>[ \t]*(?:\n\s*|\Z)", re.IGNORECASE)
 
 
 def strip_block(text: str) -> str:
     """The text without blocks that we injected (they come back when a client or server repeats what it was given)."""
-    return _BLOCK.sub("", text) if BLOCK_OPEN in text else text
+    kept: list[str] = []
+    at = 0
+    # Searching for the marks is linear in the text, whatever it holds; no pattern with a `.*?` in it is.
+    while (start := text.find(BLOCK_OPEN, at)) >= 0 and (end := text.find(BLOCK_CLOSE, start)) >= 0:
+        kept.append(text[at:start].rstrip())
+        at = end + len(BLOCK_CLOSE)
+    return "".join((*kept, text[at:])) if kept else text
 
 
 def strip_reasoning(text: str) -> str:

@@ -5,7 +5,6 @@ from semrouter_memory.codec.encoding import Decoder, decoder_for
 from semrouter_memory.errors import BodyError
 from semrouter_memory.exchange.events import Headers
 
-
 _FRAMING = 16
 """How much larger than its text a stream may be: a token of a few bytes travels in an event of two hundred."""
 

@@ -236,6 +236,9 @@ class Exchange:
     # -- response ------------------------------------------------------------------------------------------------------
 
     def _response_headers(self, event: ResponseHeaders) -> Step:
+        if self._state is State.REQUEST and self._protocol.observing and self._body:
+            # The request ended with trailers, which the shipped filter does not send.
+            self._body_complete(ended=True)
         if self._state is not State.RESPONSE:
             # An answer before we answered the request (a local reply), or an exchange that is not ours.
             self._refuse(self.refusal or Reason.EARLY_RESPONSE)

@@ -15,7 +15,7 @@ _MAX_TERM_SOURCE_CHARS = 600
 
 # Begins as something that was already being talked about goes on.
 _FOLLOW_UP = re.compile(
-    r"\s*(?:(?:ok(?:ay)?|yes|yeah|yea|yep|no|nah|right|so|then)?[\s,.!]*(?:and|or|what\s+about|how\s+about)\b|那|还有|另外|另一|其他|其它)",
+    r"\s*+(?:(?:ok(?:ay)?|yes|yeah|yea|yep|no|nah|right|so|then)?[\s,.!]*+(?:and|or|what\s+about|how\s+about)\b|那|还有|另外|另一|其他|其它)",
     re.IGNORECASE,
 )
 # Names something by pointing at it.

@@ -11,7 +11,7 @@ import itertools
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -64,9 +64,15 @@ class Seen:
 
 
 class StandInLlm:
-    """The server's state and its ASGI app."""
+    """The server's state and its ASGI app.
+
+    Attributes:
+        requests: the last ones, the newest at the end.
+        failing: how many of the next requests are refused as by a server that is too busy.
+    """
 
     def __init__(self) -> None:
+        self.failing = 0
         self.requests: deque[Seen] = deque(maxlen=_KEPT_REQUESTS)
         self._numbers = itertools.count(1)
         self.app = FastAPI(openapi_url=None)
@@ -112,6 +118,9 @@ class StandInLlm:
         seen = Seen(request.url.path, dict(request.headers), await request.body())
         self.requests.append(seen)
         how = Behaviour(**json.loads(request.headers.get("x-stand-in", "{}")))
+        if self.failing:
+            self.failing -= 1
+            how = replace(how, status=503)
         if how.delay_ms:
             await asyncio.sleep(how.delay_ms / 1000)
         return seen, how

@@ -1,6 +1,7 @@
 """The same sidecar behind other filter chains: one filter, JWT, and the body modes that other gateways insist on."""
 
 import base64
+import gzip
 import hashlib
 import hmac
 import json
@@ -126,6 +127,14 @@ async def test_what_is_not_ours_arrives_as_it_is(on: Installation, path: str, bo
     assert on.llm.last.body == body
 
 
+@pytest.mark.parametrize("path", APIS)
+async def test_an_encoded_request_passes_untouched(on: Installation, path: str) -> None:
+    packed = gzip.compress(asking(path, ASKED))
+    async with on.http(headers={"content-encoding": "gzip"}) as http:
+        await http.post(path, content=packed)
+    assert on.llm.last.body == packed
+
+
 @pytest.mark.parametrize("megabytes", [1, 10])
 async def test_large_bodies_pass(on: Installation, megabytes: int) -> None:
     body = asking(CHAT, "z" * (megabytes << 20))
@@ -146,7 +155,7 @@ async def test_failures_of_the_server_reach_the_client_and_nobodys_memory(
     on: Installation, how: dict[str, Any]
 ) -> None:
     for path in APIS:
-        answer = await post(on, path, asking(path, "I live in Oslo"), **how)
+        answer = await post(on, path, asking(path, "I am allergic to peanuts"), **how)
         assert answer.status_code == how.get("status", 200)
         assert ("asked to fail" in answer.text) is ("status" in how)
     await told(on, CHAT, "I live in Bergen")

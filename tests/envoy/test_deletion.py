@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import httpx
 import pytest
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 TOLD = "My budget for the Hawaii trip is $10,000"
 ASKED = "What's my budget for the Hawaii trip?"
-APOLLO = {"memory_context": {"project_id": "apollo"}}
+APOLLO: Any = {"memory_context": {"project_id": "apollo"}}
 
 Delete = Callable[[Installation], Awaitable[httpx.Response]]
 

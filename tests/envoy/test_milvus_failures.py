@@ -43,6 +43,8 @@ async def on(
     config = {"memory": {"milvus": milvus, "retain": retain}, "telemetry": {"log_level": "DEBUG"}}
     async with installed(tmp_path_factory.mktemp("milvus"), model_directory, sidecar_config=config) as installation:
         yield installation
+        assert await installation.metric("semrouter_memory_exchanges_failed_total") == 0
+        assert await installation.metric("semrouter_memory_work_failures_total") == 0
 
 
 async def recalls(on: Installation) -> None:

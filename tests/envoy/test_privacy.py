@@ -49,7 +49,7 @@ async def say_it_everywhere(on: Installation) -> None:
         async with streaming(on, path, f"hi {CANARY}", text=CANARY) as pieces:
             assert [piece async for piece in pieces]
     async with on.http() as http:
-        for method, path, body in (
+        for method, path, payload in (
             ("POST", "/v1/memory", {"content": f"User's dog is {CANARY}", "metadata": {"dog": CANARY}}),
             ("POST", "/v1/memory", {"content": CANARY, CANARY: CANARY}),
             ("POST", "/v1/memory/search", {"query": CANARY, "types": [CANARY]}),
@@ -59,7 +59,7 @@ async def say_it_everywhere(on: Installation) -> None:
             ("PATCH", f"/v1/memory/{CANARY}", {"content": CANARY}),
             ("DELETE", f"/v1/memory?user_id={CANARY}", None),
         ):
-            await http.request(method, path, json=body)
+            await http.request(method, path, json=payload)
 
 
 async def silent_about_it(on: Installation) -> None:

@@ -105,16 +105,17 @@ async def test_a_switch_that_is_off_anywhere_stays_off(on: Installation) -> None
     assert await recalled(on, "off") == []
     assert await recalled(on, "off", enabled=True) == []
     assert await recalled(on, "read-only") != []
-    await send(on, "off", "I live in Oslo")
-    await send(on, "read-only", "I live in Lima")
-    await send(on, "read-only", "I live in Rome", auto_store=True)
+    # Four things that have nothing to do with each other: one must not replace another.
+    await send(on, "off", "I am allergic to peanuts")
+    await send(on, "read-only", "My dog is called Rex")
+    await send(on, "read-only", "I work as a zookeeper", auto_store=True)
     await send(on, "one", "I live in Bergen")
     await on.remembers("Bergen")
-    assert [content for content in await on.memories() if "lives in" in content] == ["User lives in Bergen"]
+    assert len(await on.memories()) == len(FACTS) + 1
 
 
 async def test_a_mistyped_setting_is_counted_and_has_no_effect(on: Installation) -> None:
     """The file's own value holds: the chain's was replaced by the route's."""
     before = await on.metric("semrouter_memory_ignored_settings_total")
-    assert len(await recalled(on, "mistyped")) >= 2
+    assert len(await recalled(on, "mistyped")) > 2
     assert await on.metric("semrouter_memory_ignored_settings_total") >= before + 2

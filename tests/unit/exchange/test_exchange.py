@@ -316,6 +316,26 @@ class TestRetainFilter:
         assert exchange.finished
         assert exchange.take_turn() is not None
 
+    def test_a_request_that_ends_with_trailers_is_whole(self, make_exchange: MakeExchange) -> None:
+        """The filter skips trailers, so no message says that the body has ended, but the answer that follows it."""
+        exchange = make_exchange()
+        exchange.receive(request_headers(RETAIN))
+        exchange.receive(RequestBody(chat("I live in Berlin"), end_of_stream=False))
+        assert exchange.receive(response_headers()) == Silence()
+        assert exchange.receive(answer("Nice.")) == Silence()
+        turn = exchange.take_turn()
+        assert turn is not None
+        assert turn.user_texts == ("I live in Berlin",)
+
+    def test_an_answer_in_the_middle_of_the_request_is_no_turn(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        exchange.receive(request_headers(RETAIN))
+        exchange.receive(RequestBody(chat("I live in Berlin")[:-5], end_of_stream=False))
+        assert exchange.receive(response_headers()) == Silence()
+        assert exchange.finished
+        assert exchange.refusal is Reason.NOT_JSON
+        assert exchange.take_turn() is None
+
     def test_without_auto_store_nothing_is_kept(self, make_exchange: MakeExchange) -> None:
         exchange = make_exchange({"auto_store": False})
         self.observe(exchange, chat("I live in Berlin"))
