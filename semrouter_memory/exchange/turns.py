@@ -1,5 +1,6 @@
 """What recall is asked for a request, and the turn that a finished exchange becomes. Pure functions."""
 
+import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -41,7 +42,6 @@ def request_facts(headers: Headers, config: IdentityConfig, received_at: datetim
 
 
 def recall_request(scope: Scope, parsed: ParsedRequest, options: RecallOptions, signals: Signals) -> RecallRequest:
-    recent = (*parsed.history[-_LOOP_KEY_HISTORY:], *_user_messages(parsed))
     return RecallRequest(
         scope=scope,
         query=parsed.query,
@@ -50,9 +50,16 @@ def recall_request(scope: Scope, parsed: ParsedRequest, options: RecallOptions, 
         visible=parsed.visible,
         previous_response_id=parsed.previous_response_id,
         signals=signals,
-        loop_key=transcript_hash(recent),
+        loop_key=_loop_key(parsed),
         continues_loop=parsed.in_tool_loop,
     )
+
+
+def _loop_key(parsed: ParsedRequest) -> str:
+    if parsed.conversation_id:
+        # The steps of its loop repeat nothing; but a conversation is in one turn at a time.
+        return hashlib.sha256(b"conversation\0" + parsed.conversation_id.encode("utf-8", "replace")).hexdigest()
+    return transcript_hash((*parsed.history[-_LOOP_KEY_HISTORY:], *_user_messages(parsed)))
 
 
 def turn_of(scope: Scope, facts: RequestFacts, parsed: ParsedRequest, answer: Answer) -> Turn | None:

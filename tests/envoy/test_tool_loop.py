@@ -149,8 +149,14 @@ async def test_a_stored_chain_is_learned_from_once_it_is_answered(two_filter: In
 
 
 async def test_a_loop_in_a_conversation_of_the_server(two_filter: Installation) -> None:
+    """Its steps name neither the question nor the response before."""
+    await remember(two_filter, KNOWN)
+    output: Any = [{"type": "function_call_output", "call_id": "call_1", "output": "rain"}]
     async with two_filter.sdk() as client:
-        await client.responses.create(model="m", input=TOLD, tools=TOOLS, conversation="conv_bergen")
-        output: Any = [{"type": "function_call_output", "call_id": "call_1", "output": "rain"}]
+        await client.responses.create(model="m", input=f"{ASKED} {TOLD}", tools=TOOLS, conversation="conv_bergen")
+        first = two_filter.llm.last.json
+        await remember(two_filter, LATER)
         await client.responses.create(model="m", input=output, tools=TOOLS, conversation="conv_bergen")
+    assert KNOWN in first["instructions"]
+    assert two_filter.llm.last.json["instructions"] == first["instructions"]
     await two_filter.remembers("Bergen")

@@ -11,9 +11,7 @@ from semrouter_memory.stack.envoy import SHIPPED
 
 
 def url(*, user: str | None = None, api_key: str | None = None, token: Path | None = None) -> str:
-    return _connect(
-        url=None, user=user, user_header="x-authz-user-id", api_key=api_key, operator_token_file=token
-    ).url
+    return _connect(url=None, user=user, user_header="x-authz-user-id", api_key=api_key, operator_token_file=token).url
 
 
 @pytest.fixture

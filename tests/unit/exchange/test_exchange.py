@@ -383,6 +383,19 @@ class TestToolLoop:
         data = {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
         return ResponseBody(orjson.dumps(data), end_of_stream=True)
 
+    @pytest.mark.parametrize("conversation", ["conv_1", {"id": "conv_1"}])
+    def test_all_steps_in_a_conversation_of_the_server_carry_its_key(
+        self, make_exchange: MakeExchange, conversation: Any
+    ) -> None:
+        """The later ones hold a tool's result and nothing else."""
+        keys = []
+        for given in ("What's my budget?", [{"type": "function_call_output", "call_id": "c", "output": "sunny"}]):
+            sent = orjson.dumps({"input": given, "conversation": conversation})
+            keys.append(recall_step(make_exchange(), RECALL, sent, path="/v1/responses").request.loop_key)
+        other = orjson.dumps({"input": "What's my budget?", "conversation": "conv_2"})
+        keys.append(recall_step(make_exchange(), RECALL, other, path="/v1/responses").request.loop_key)
+        assert keys[0] == keys[1] != keys[2]
+
     def test_a_tool_call_ends_no_chat_turn(self, make_exchange: MakeExchange) -> None:
         exchange = make_exchange()
         recall_step(exchange, SINGLE, chat("weather?"))

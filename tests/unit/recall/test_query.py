@@ -99,3 +99,10 @@ def test_chinese_terms_are_cut_at_function_words() -> None:
 
 def _numbered(count: int) -> str:
     return " ".join(f"term{at}" for at in range(count))
+
+
+@pytest.mark.timeout(20)
+def test_blank_space_before_a_query_costs_nothing() -> None:
+    """A pattern that may take the same space in two ways would try all of them, while all other requests wait."""
+    assert is_vague(" " * 100_000 + "and that one?")
+    assert is_vague("\n" * 100_000 + "!")

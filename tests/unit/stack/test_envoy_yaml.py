@@ -74,7 +74,9 @@ def test_a_path_prefix_and_a_key_are_added_on_the_way() -> None:
     assert route["request_headers_to_add"][0]["header"] == {"key": "authorization", "value": "Bearer sk"}
 
 
-@pytest.mark.parametrize("url", ["", "host:8000", "ftp://x", "/v1", "http://host:port/v1", "http://host:99999", "http://host:0"])
+@pytest.mark.parametrize(
+    "url", ["", "host:8000", "ftp://x", "/v1", "http://host:port/v1", "http://host:99999", "http://host:0"]
+)
 def test_a_malformed_url_is_named(url: str) -> None:
     with pytest.raises(ConfigurationError, match="LLM_BASE_URL"):
         configured(llm=url)
