@@ -5,6 +5,7 @@ served. Stop: no new streams, let running ones end; no new work, let running wor
 """
 
 import asyncio
+import gc
 import secrets
 import signal
 import time
@@ -101,10 +102,11 @@ class App:
         _require_private_api(config, shared_secret)
         adapters = await self._connect()
         retainer = self._start_workers(adapters, await self._chat_model("memory_extraction"))
-        await self._start_management(adapters, shared_secret)
         server = ExtProcServer(config.server, await self._processor(adapters, retainer, shared_secret))
         self.ext_proc_address = await server.start()
         self._exit.push_async_callback(server.stop)
+        # Last, because /readyz says that everything else is there.
+        await self._start_management(adapters, shared_secret)
         _log.info(
             "Serving",
             version=__version__,
@@ -264,6 +266,9 @@ async def _serve(config: Config) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     app = App(config)
     await app.start()
+    # What is loaded now stays for good: a collection in the middle of a request need not look at it again.
+    gc.collect()
+    gc.freeze()
     try:
         await stop.wait()
         _log.info("Stopping")

@@ -137,7 +137,7 @@ class Recaller:
     # -- search --------------------------------------------------------------------------------------------------------
 
     async def _found(self, request: RecallRequest, steps: Steps, deadline: asyncio.Timeout) -> Sequence[Hit]:
-        query = search_query(request.query, request.history, max_chars=self._config.max_query_chars)
+        query = self._query(request)
         if self._rewriter is None or not self._rewriter.wants(request.query, request.history):
             return await self._search(query, request, steps)
         until = asyncio.get_running_loop().time() + self._config.rewrite_deadline_ms / 1000
@@ -149,6 +149,9 @@ class Recaller:
             return [*plain, *await self._found_rewritten(rewriting, until, request, steps)]
         finally:
             rewriting.cancel()
+
+    def _query(self, request: RecallRequest) -> str:
+        return search_query(request.query, request.history, max_chars=self._config.max_query_chars)
 
     async def _found_rewritten(
         self, rewriting: asyncio.Task[str], until: float, request: RecallRequest, steps: Steps
@@ -181,6 +184,7 @@ class Recaller:
         return choose(
             hits,
             request.options,
+            query=self._query(request),
             visible=request.visible,
             is_deleted=_Deletions(self._turn_log, request.scope).cover,
             cost=self._cost,

@@ -6,6 +6,7 @@ Strategy: cheap tests first. The order is by relevance, ties by id, so that the 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from semrouter_memory.model import Hit, Memory, RecallOptions
+from semrouter_memory.recall.overlap import WordOverlap
 from semrouter_memory.recall.visible import VisibleTexts
 from semrouter_memory.recall.words import words
 
@@ -16,6 +17,7 @@ def choose(
     hits: Iterable[Hit],
     options: RecallOptions,
     *,
+    query: str,
     visible: Sequence[str],
     is_deleted: Callable[[Memory], bool],
     cost: Callable[[Hit], int],
@@ -26,19 +28,23 @@ def choose(
     Args:
         hits: what searches found, in any order; a memory found twice counts with its better score.
         options: limit, threshold (a hit on it is kept) and types.
+        query: what was searched for.
         visible: every text that the model sees anyway.
         is_deleted: whether a memory was deleted, though the store may still show it.
         cost: what rendering a hit takes of the budget. One that no longer fits leaves room for a smaller one.
         budget: bound on the sum of the costs.
     """
     texts = VisibleTexts(visible)
+    overlap = WordOverlap(query)
     said: set[tuple[str, ...]] = set()
     chosen: list[Hit] = []
     for hit in _above_the_cut(hits, options):
         if len(chosen) >= options.limit:
             break
         statement = _statement(hit.memory.content)
-        if statement in said or is_deleted(hit.memory) or texts.contain(hit.memory.content):
+        if statement in said or not overlap.allows(hit.memory.content):
+            continue
+        if is_deleted(hit.memory) or texts.contain(hit.memory.content):
             continue
         if (needed := cost(hit)) > budget:
             continue

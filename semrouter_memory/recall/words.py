@@ -51,7 +51,16 @@ def content_words(text: str) -> list[str]:
     content: list[str] = []
     for word in words(text):
         if CJK.match(word):
-            content += [part for part in _CJK_FUNCTION_WORDS.split(word) if len(part) >= _MIN_CJK_CONTENT]
+            content += [part for part in _runs(word) if len(part) >= _MIN_CJK_CONTENT]
         elif word not in STOP_WORDS:
             content.append(word)
     return content
+
+
+def content_runs(text: str) -> list[str]:
+    """The Chinese runs between function words, single characters included."""
+    return [part for word in words(text) if CJK.match(word) for part in _runs(word)]
+
+
+def _runs(word: str) -> list[str]:
+    return [part for part in _CJK_FUNCTION_WORDS.split(word) if part]

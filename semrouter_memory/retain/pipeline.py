@@ -199,7 +199,8 @@ class Retainer:
         """
         if not self._config.rules:
             return set()
-        found = rules.candidates(claim.turns, claim.context)
+        # In a thread: a long conversation takes a quarter of a second, which recall does not have.
+        found = await asyncio.to_thread(rules.candidates, claim.turns, claim.context)
         new = [turn.id for turn in claim.turns if not turn.rules_done]
         known = {candidate.turn_ids[0] for candidate in found if candidate.turn_ids[0] not in new}
         if not new:

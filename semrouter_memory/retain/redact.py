@@ -40,7 +40,9 @@ _ASSIGNMENT = re.compile(
 )
 _SPOKEN = re.compile(
     r"\b((?:password|passwd|passphrase|passcode|pass\s?code|pwd|pin(?:\s(?:code|number))?|secret\skey|api[\s-]?key|access\stoken)"
-    r"(?:\s(?:for|of|to|on)\s[^.,;:?!\n]{1,60}?)?\s(?:is|was|=)\s(?:now\s)?[\"'“]?)([^\s\"'”]{3,})",
+    r"(?:\s(?:for|of|to|on)\s[^.,;:?!\n]{1,60}?)?\s(?:is|was|=)\s(?:now\s)?[\"'“]?)"
+    # Up to the full stop behind it, so that the next sentence stays one.
+    r"([^\s\"'”]{3,}?)(?=[.,;!?]*(?:[\s\"'”]|\Z))",
     re.IGNORECASE,
 )
 _SPOKEN_CHINESE = re.compile(

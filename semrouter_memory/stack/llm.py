@@ -130,7 +130,7 @@ class StandInLlm:
             return Response(b"<html>not what you asked for", media_type="application/json")
         headers = {"content-encoding": how.encoding} if how.encoding else {}
         if not stream:
-            data = gzip.compress(whole) if how.encoding else whole
+            data = gzip.compress(whole, mtime=0) if how.encoding else whole
             return Response(data, media_type="application/json", headers=headers)
         pieces = _pieces(frames, how)
         return StreamingResponse(_paced(pieces, how), media_type="text/event-stream", headers=headers)
@@ -139,7 +139,7 @@ class StandInLlm:
 def _pieces(frames: Iterator[bytes], how: Behaviour) -> Iterator[bytes]:
     if how.encoding or how.split:
         data = b"".join(frames)
-        data = gzip.compress(data) if how.encoding else data
+        data = gzip.compress(data, mtime=0) if how.encoding else data
         size = how.split or len(data)
         frames = (data[start : start + size] for start in range(0, len(data), size))
     return itertools.islice(frames, how.cut) if how.cut else frames

@@ -38,6 +38,7 @@ WINDOW = 16_384
 """Most rows that Milvus gives in one answer."""
 
 _LITE_POLL_SECONDS = 0.05
+_NEVER_MS = 2**31 - 1
 _MIN_EF = 64
 _FIRST_SOUND_UPSERT = (2, 4)
 """Up to 2.3.9, upsert puts a row into the partition of another field's hash, where no filter on the key finds it."""
@@ -174,10 +175,14 @@ async def connect(target: Target, lite: LiteServer | None) -> MilvusConnection:
 
 async def _open_client(uri: str, token: str, *, patiently: bool) -> Any:
     """Milvus Lite's process listens a moment after it was started: be patient with it."""
+    # It also takes the pings that pymilvus sends while idle for an attack, and closes the connection ("too many pings").
+    grpc_options = {"grpc.keepalive_time_ms": _NEVER_MS} if patiently else {}
     async with _within(CONNECT_SECONDS, "connect"):
         while True:
             with _speaking("connect"):
-                client = AsyncMilvusClient(uri, token=token, dedicated=True, timeout=CONNECT_SECONDS)
+                client = AsyncMilvusClient(
+                    uri, token=token, dedicated=True, timeout=CONNECT_SECONDS, grpc_options=grpc_options
+                )
             try:
                 with _speaking("connect"):
                     # Connecting is lazy: any call does it.

@@ -21,6 +21,9 @@ _LINGER_SECONDS = 3.0
 
 _POLL_SECONDS = 0.1
 
+_NO_LOGS = "3"
+"""Fatal errors only (glog)."""
+
 
 class LiteServer:
     """The process behind one file. Its methods block (about half a second); they are for a thread."""
@@ -44,6 +47,8 @@ class LiteServer:
             processes = _processes()
             self._prepare()
             self._stop_process(processes)
+            # Its logs go to /tmp, readable by everyone, and nothing ever removes them.
+            os.environ.setdefault("GLOG_minloglevel", _NO_LOGS)
             uri = processes.start_and_get_uri(str(self._path))
             if uri is None:
                 raise StoreUnavailableError(f"Milvus Lite did not start on {self._path}: see its message above")

@@ -1,5 +1,6 @@
 """A client that looks at bytes and at when they come; an SDK hides both."""
 
+import asyncio
 import itertools
 import json
 import time
@@ -10,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from .conftest import ALICE, Installation
+from .conftest import ALICE, Installation, eventually
 
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 APIS = (CHAT, RESPONSES)
@@ -85,6 +86,16 @@ async def streamed_without_envoy(on: Installation, path: str, text: str, /, **ho
         http.stream("POST", url, content=asking(path, text, stream=True)) as answer,
     ):
         return [data async for data in answer.aiter_raw()]
+
+
+async def under_way(on: Installation, count: int) -> None:
+    """Wait until the LLM has so many requests, and the sidecar its copies of them."""
+
+    async def arrived() -> bool:
+        return len(on.llm.requests) >= count
+
+    await eventually(arrived, f"fewer than {count} requests came to the LLM")
+    await asyncio.sleep(0.1)
 
 
 def gaps(pieces: list[Piece]) -> list[float]:

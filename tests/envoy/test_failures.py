@@ -12,7 +12,20 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from .client import APIS, CHAT, Piece, ask, asking, behaving, gaps, streamed, streamed_without_envoy, streaming, told
+from .client import (
+    APIS,
+    CHAT,
+    Piece,
+    ask,
+    asking,
+    behaving,
+    gaps,
+    streamed,
+    streamed_without_envoy,
+    streaming,
+    told,
+    under_way,
+)
 from .conftest import Installation, eventually, installed
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -126,8 +139,9 @@ async def test_killed_in_the_middle_of_an_answer(chain: Installation, path: str)
 
 async def test_killed_while_many_streams_run(chain: Installation) -> None:
     paths = APIS * 20
+    chain.llm.requests.clear()
     reading = [asyncio.create_task(streamed(chain, path, "Hello?", **LONG)) for path in paths]
-    await asyncio.sleep(6 * DELAY_SECONDS)
+    await under_way(chain, len(paths) // 2)
     await kill(chain)
     answers = await asyncio.gather(*reading)
     sent = {path: b"".join(await streamed_without_envoy(chain, path, "Hello?", **LONG)) for path in APIS}

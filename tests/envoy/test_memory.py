@@ -103,16 +103,19 @@ async def test_opting_out_is_for_reading_and_writing(two_filter: Installation) -
     async with two_filter.sdk(default_headers={"x-memory-opt-out": "true"}) as client:
         answer = await client.chat.completions.create(model="m", messages=user(ASKED))
         assert "$10,000" not in (answer.choices[0].message.content or "")
-        await client.chat.completions.create(model="m", messages=user("I live in Oslo"))
+        await client.chat.completions.create(model="m", messages=user("My dog is called Rex"))
     async with two_filter.sdk() as client:
         off = {"memory_config": {"enabled": False}}
-        await client.chat.completions.create(model="m", messages=user("I live in Lima"), extra_body=off)
+        await client.chat.completions.create(model="m", messages=user("I am allergic to walnuts"), extra_body=off)
         assert "memory_config" not in two_filter.llm.last.json
         no_store = {"memory_config": {"auto_store": False}}
-        await client.chat.completions.create(model="m", messages=user("I live in Rome"), extra_body=no_store)
+        await client.chat.completions.create(model="m", messages=user("I work as a pilot"), extra_body=no_store)
     await chat(two_filter, ALICE, "I live in Berlin")
     await two_filter.remembers("Berlin")
-    assert not [text for text in await two_filter.memories() if any(city in text for city in ("Oslo", "Lima", "Rome"))]
+    assert sorted(await two_filter.memories()) == [
+        "User lives in Berlin",
+        "User's budget for the Hawaii trip is $10,000",
+    ]
 
 
 async def test_projects_see_their_own_and_the_users(two_filter: Installation) -> None:

@@ -44,7 +44,7 @@ async def test_each_piece_passes_by_itself_and_at_once(chain: Installation, path
 
 @pytest.mark.parametrize("path", APIS)
 async def test_the_first_token_arrives_before_the_last_is_sent(chain: Installation, path: str) -> None:
-    delay = 0.2
+    delay = 0.1
     async with streaming(chain, path, "Tell me something", text="one two three", delay_ms=delay * 1000) as pieces:
         seen = [piece async for piece in pieces]
     first = next(piece for piece in seen if b"one" in piece.data)

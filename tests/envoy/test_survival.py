@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .client import APIS, CHAT, ask, asking, behaving, streamed_without_envoy, streaming, told
+from .client import APIS, CHAT, ask, asking, behaving, streamed_without_envoy, streaming, told, under_way
 from .conftest import Installation, eventually, installed
 from .extraction_llm import ExtractionLlm, extracting
 
@@ -127,12 +127,12 @@ async def test_killed_again_and_again_nothing_is_lost_or_twice(install: Install,
 
 async def test_a_regular_stop_lets_streams_end(install: Install, turns: Turns) -> None:
     """Their clients get everything, their turns are kept, and requests that come meanwhile pass."""
-    how: dict[str, Any] = {"text": "a word and a word", "delay_ms": 100}
+    how: dict[str, Any] = {"text": "a word and a word", "delay_ms": 200}
     paths, texts = APIS * 3, [f"I live in {place}" for place in PLACES[:6]]
     async with install() as on:
         expecting = [asyncio.create_task(sent_by_llm(on, path, how)) for path in paths]
         reading = [asyncio.create_task(whole(on, path, text, how)) for path, text in zip(paths, texts, strict=True)]
-        await asyncio.sleep(0.4)
+        await under_way(on, 2 * len(paths))
         on.stack.sidecar.send(signal.SIGTERM)
         await asyncio.sleep(0.1)
         await ask(on, CHAT, "What about zebras?")
@@ -156,11 +156,11 @@ async def sent_by_llm(on: Installation, path: str, how: dict[str, Any]) -> bytes
 
 async def test_a_regular_stop_does_not_wait_for_ever(install: Install) -> None:
     """A stream that outlives the time to drain is left by the sidecar, not by its client."""
-    how = {"text": "a word and " * 6, "delay_ms": 100}
+    how = {"text": "a word and " * 6, "delay_ms": 200}
     async with install(sidecar_config={"server": {"drain_seconds": 0.3}}) as on:
         expected = asyncio.create_task(sent_by_llm(on, CHAT, how))
         reading = asyncio.create_task(whole(on, CHAT, "Hello?", how))
-        await asyncio.sleep(0.3)
+        await under_way(on, 2)
         on.stack.sidecar.send(signal.SIGTERM)
         assert await on.stack.sidecar.stop() == 0
         assert not reading.done()

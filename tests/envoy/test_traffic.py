@@ -179,8 +179,8 @@ async def test_errors_of_the_server_reach_the_client_as_they_are(two_filter: Ins
 async def test_what_the_server_failed_at_is_not_remembered(two_filter: Installation) -> None:
     body = PATHS["/v1/chat/completions"]
     for how in ({"status": 500}, {"garbage": True}):
-        await post(two_filter, body % b"I live in Oslo", **{"x-stand-in": json.dumps(how)})
-    streamed = (body % b"I live in Oslo").replace(b'"model"', b'"stream": true, "model"')
+        await post(two_filter, body % b"My dog is called Rex", **{"x-stand-in": json.dumps(how)})
+    streamed = (body % b"I am allergic to walnuts").replace(b'"model"', b'"stream": true, "model"')
     await post(two_filter, streamed, **{"x-stand-in": json.dumps({"cut": 1})})
     await post(two_filter, body % b"I live in Bergen")
     await two_filter.remembers("Bergen")
@@ -211,7 +211,7 @@ async def test_answers_in_every_form_become_turns(
 
 
 async def test_a_client_that_goes_away_harms_nobody(two_filter: Installation) -> None:
-    body = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "I live in Oslo"}]})
+    body = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "My dog is called Rex"}]})
     slow = {"x-stand-in": json.dumps({"delay_ms": 200, "text": "word " * 50})}
     async with (
         two_filter.http(headers=slow) as http,

@@ -106,6 +106,7 @@ def test_the_choice_is_an_ordered_bounded_subset(
     chosen = choose(
         found,
         RecallOptions(limit=limit, threshold=threshold),
+        query="",
         visible=visible,
         is_deleted=lambda _: False,
         cost=lambda one: len(one.memory.content),

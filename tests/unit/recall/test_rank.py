@@ -14,6 +14,7 @@ OPTIONS = RecallOptions(limit=5, threshold=0.6)
 
 def chosen(hits: Sequence[Hit], options: RecallOptions = OPTIONS, **changes: Any) -> list[str]:
     arguments: dict[str, Any] = {
+        "query": "budget?",
         "visible": (),
         "is_deleted": lambda memory: False,
         "cost": lambda hit: 1,

@@ -59,3 +59,7 @@ def test_ordinary_text_stays_as_it_is(text: str) -> None:
 
 def test_the_name_in_front_of_a_secret_stays() -> None:
     assert redact("DB_PASS=Tr1cky-One!9 and HOST=db") == f"DB_PASS={MARK} and HOST=db"
+
+
+def test_the_sentence_after_a_spoken_secret_stays_one() -> None:
+    assert redact("My password is Hunter2x9. I work as a nurse") == "My password is [redacted]. I work as a nurse"
