@@ -1,7 +1,9 @@
 """The parts of recall by themselves, without Envoy and gRPC: embedding a query, searching the store."""
 
+import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,35 +19,36 @@ _LIMIT = 15
 """As many rows as recall asks for with the default limit."""
 
 
-async def bare_ms(
-    model: Path, directory: Path, contents: Sequence[str], questions: Sequence[str]
-) -> tuple[list[float], list[float]]:
-    """Milliseconds of each embedding, and of each search among `contents` in Milvus Lite."""
-    embedder = OnnxEmbedder.load(EmbeddingConfig(), model)
-    store = MilvusStore(
-        MilvusConfig(),
-        data_dir=directory,
-        fingerprint=embedder.fingerprint,
-        observer=TelemetryObserver(Metrics()),
-    )
+class BareParts:
+    """An embedder and a store with the memories in it."""
+
+    def __init__(self, embedder: OnnxEmbedder, store: MilvusStore) -> None:
+        self._embedder = embedder
+        self._store = store
+
+    async def ms(self, question: str) -> tuple[float, float]:
+        """Milliseconds of embedding the question, and of searching for it."""
+        started = time.perf_counter()
+        vector = await self._embedder.embed_query(question)
+        embedded = time.perf_counter()
+        await self._store.search(_SCOPE, vector, limit=_LIMIT, now=datetime.now(UTC))
+        return (embedded - started) * 1000, (time.perf_counter() - embedded) * 1000
+
+
+@asynccontextmanager
+async def bare_parts(model: Path, directory: Path, contents: Sequence[str]) -> AsyncIterator[BareParts]:
+    """The parts, with `contents` stored in a Milvus Lite of their own."""
+    embedder = await asyncio.to_thread(OnnxEmbedder.load, EmbeddingConfig(), model)
+    observer = TelemetryObserver(Metrics())
+    store = MilvusStore(MilvusConfig(), data_dir=directory, fingerprint=embedder.fingerprint, observer=observer)
     await store.start()
     try:
         vectors = await embedder.embed_passages(contents)
-        rows = [
-            EmbeddedMemory(_memory(number, text), vector)
-            for number, (text, vector) in enumerate(zip(contents, vectors, strict=True))
-        ]
-        await store.upsert(_SCOPE, rows)
-        embedding, search = [], []
-        for question in questions:
-            started = time.perf_counter()
-            vector = await embedder.embed_query(question)
-            embedded = time.perf_counter()
-            await store.search(_SCOPE, vector, limit=_LIMIT, now=datetime.now(UTC))
-            searched = time.perf_counter()
-            embedding.append((embedded - started) * 1000)
-            search.append((searched - embedded) * 1000)
-        return embedding, search
+        numbered = enumerate(zip(contents, vectors, strict=True))
+        await store.upsert(
+            _SCOPE, [EmbeddedMemory(_memory(number, text), vector) for number, (text, vector) in numbered]
+        )
+        yield BareParts(embedder, store)
     finally:
         await store.close()
 

@@ -1,11 +1,12 @@
 """`semrouter-memory bench`: the same requests through the same Envoy with and without the product."""
 
 import asyncio
+import math
 import shutil
 import statistics
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import httpx
 from rich.console import Console
 from rich.table import Table
 
-from semrouter_memory.bench.bare import bare_ms
+from semrouter_memory.bench.bare import bare_parts
 from semrouter_memory.bench.client import request_ms, token_delays_ms
 from semrouter_memory.bench.upstream import TOKENS
 from semrouter_memory.bench.workload import memories, questions
@@ -23,8 +24,9 @@ from semrouter_memory.stack.ports import LOOPBACK, free_port
 from semrouter_memory.stack.process import Process
 from semrouter_memory.stack.stack import Stack, StackOptions, launch_envoy
 
-_WARM_UP = 50
-_STREAMS = 10
+_TURN = 50
+_WARM_UP = 5
+"""Of each turn: caches hold what ran before."""
 _MODULE = "semrouter_memory.bench"
 
 
@@ -59,48 +61,67 @@ class Figures:
         return self.noop.p50 + self.embedding.p50 + self.search.p50
 
 
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What is measured of one chain: milliseconds of requests, and of tokens on their way."""
+
+    requests: list[float]
+    tokens: list[float]
+
+
 class Bench:
+    """All chains are up at the same time and measured in turn, a few requests each, again and again.
+
+    Strategy: a shared machine is half as fast from one minute to the next. Measured in turn, every figure has its part of
+    the slow and of the fast minutes, and the ratios hold.
+    """
+
     def __init__(self, model: Path, directory: Path, *, requests: int, stored: int, console: Console) -> None:
         self._model = model
         self._directory = directory
-        self._questions = questions(requests + _WARM_UP)
+        self._questions = questions(requests)
         self._contents = list(memories(stored))
         self._console = console
 
     async def run(self) -> Figures:
         port = free_port()
-        async with _running("the upstream", [_MODULE + ".upstream", str(port)], port, self._directory / "upstream.log"):
+        async with AsyncExitStack() as exits:
+            module = [_MODULE + ".upstream", str(port)]
+            await exits.enter_async_context(_running("the upstream", module, port, self._directory / "upstream.log"))
             llm = f"http://{LOOPBACK}:{port}/v1"
-            async with self._envoy_alone(llm) as listener:
-                envoy, envoy_token = await self._measure("Envoy alone", listener)
-            async with self._noop(llm) as listener:
-                noop, noop_token = await self._measure("the same chain with a no-op service", listener)
-            embedding, search = await self._bare()
-            async with self._product(llm) as listener:
-                product, product_token = await self._measure("the product", listener)
+            self._say("starting Envoy alone, with a no-op service, and with the product")
+            chains = {
+                await exits.enter_async_context(self._envoy_alone(llm)): Samples([], []),
+                await exits.enter_async_context(self._noop(llm)): Samples([], []),
+                await exits.enter_async_context(self._product(llm)): Samples([], []),
+            }
+            parts = await exits.enter_async_context(bare_parts(self._model, self._directory / "bare", self._contents))
+            embedding: list[float] = []
+            search: list[float] = []
+            for start in range(0, len(self._questions), _TURN):
+                self._say(f"measuring, {start} of {len(self._questions)} requests")
+                asked = self._questions[start : start + _TURN]
+                await self._take_turns(chains, asked)
+                for question in asked:
+                    embedded, searched = await parts.ms(question)
+                    embedding.append(embedded)
+                    search.append(searched)
+        alone, noop, product = chains.values()
         return Figures(
-            envoy=envoy,
-            noop=noop,
-            embedding=embedding,
-            search=search,
-            product=product,
-            envoy_token=envoy_token,
-            noop_token=noop_token,
-            product_token=product_token,
+            envoy=Measured.of(alone.requests),
+            noop=Measured.of(noop.requests),
+            embedding=Measured.of(embedding),
+            search=Measured.of(search),
+            product=Measured.of(product.requests),
+            envoy_token=Measured.of(alone.tokens),
+            noop_token=Measured.of(noop.tokens),
+            product_token=Measured.of(product.tokens),
         )
 
-    async def _measure(self, what: str, listener: int) -> tuple[Measured, Measured]:
-        self._say(f"measuring {what}")
-        requests = await asyncio.to_thread(request_ms, listener, self._questions, warm_up=_WARM_UP)
-        tokens = await asyncio.to_thread(token_delays_ms, listener, self._questions[:_STREAMS])
-        return Measured.of(requests), Measured.of(tokens)
-
-    async def _bare(self) -> tuple[Measured, Measured]:
-        self._say(f"measuring embedding and search by themselves, {len(self._contents)} memories")
-        directory = self._directory / "bare"
-        directory.mkdir()
-        embedding, search = await bare_ms(self._model, directory, self._contents, self._questions)
-        return Measured.of(embedding[_WARM_UP:]), Measured.of(search[_WARM_UP:])
+    async def _take_turns(self, chains: Mapping[int, Samples], asked: Sequence[str]) -> None:
+        for listener, samples in chains.items():
+            samples.requests.extend(await asyncio.to_thread(request_ms, listener, asked, warm_up=_WARM_UP))
+            samples.tokens.extend(await asyncio.to_thread(token_delays_ms, listener, asked[:1]))
 
     @asynccontextmanager
     async def _envoy_alone(self, llm: str) -> AsyncIterator[int]:
@@ -125,10 +146,11 @@ class Bench:
             memory_api=free_port(),
             llm=llm,
         )
-        process = Process("Envoy", self._directory / "envoy.log")
+        name = "noop" if with_memory else "alone"
+        process = Process("Envoy", self._directory / f"envoy-{name}.log")
         edit = None if with_memory else _without_memory
         try:
-            await launch_envoy(process, self._directory / "envoy.yaml", "two-filter.yaml", ports, edit)
+            await launch_envoy(process, self._directory / f"envoy-{name}.yaml", "two-filter.yaml", ports, edit)
             yield ports.listener
         finally:
             await process.stop()
@@ -187,7 +209,7 @@ async def bench(*, model: Path, directory: Path, requests: int, stored: int) -> 
     directory.mkdir(parents=True)
     figures = await Bench(model, directory, requests=requests, stored=stored, console=console).run()
     console.print(_requests_table(figures, requests=requests, stored=stored))
-    console.print(_tokens_table(figures))
+    console.print(_tokens_table(figures, streams=math.ceil(requests / _TURN)))
 
 
 def _requests_table(figures: Figures, *, requests: int, stored: int) -> Table:
@@ -213,8 +235,8 @@ def _requests_table(figures: Figures, *, requests: int, stored: int) -> Table:
     return table
 
 
-def _tokens_table(figures: Figures) -> Table:
-    table = Table(title=f"Delay of a streamed token, upstream to client: {_STREAMS} streams of {TOKENS} tokens")
+def _tokens_table(figures: Figures, *, streams: int) -> Table:
+    table = Table(title=f"Delay of a streamed token, upstream to client: {streams} streams of {TOKENS} tokens")
     table.add_column("")
     table.add_column("p50 ms", justify="right")
     table.add_column("p95 ms", justify="right")

@@ -113,7 +113,10 @@ def bench(
 ) -> None:
     """Measure what memory adds, as ratios to the floor of the same run (two to three minutes)."""
     from semrouter_memory.bench.run import bench as measure  # noqa: PLC0415
+    from semrouter_memory.config import TelemetryConfig  # noqa: PLC0415
+    from semrouter_memory.telemetry import logs  # noqa: PLC0415
 
+    logs.configure(TelemetryConfig(log_level="WARNING", log_format="console"))
     asyncio.run(measure(model=model, directory=directory, requests=requests, stored=memories))
 
 
