@@ -102,11 +102,11 @@ class App:
         _require_private_api(config, shared_secret)
         adapters = await self._connect()
         retainer = self._start_workers(adapters, await self._chat_model("memory_extraction"))
+        await self._start_management(adapters, shared_secret)
+        # Last, so that it is the first to stop: no new streams come while the rest ends.
         server = ExtProcServer(config.server, await self._processor(adapters, retainer, shared_secret))
         self.ext_proc_address = await server.start()
         self._exit.push_async_callback(server.stop)
-        # Last, because /readyz says that everything else is there.
-        await self._start_management(adapters, shared_secret)
         _log.info(
             "Serving",
             version=__version__,
@@ -235,7 +235,9 @@ class App:
                 identity=config.memory.identity,
                 config=config.management,
                 token=secret(config.management.operator_token, config.management.operator_token_file),
-                readiness=lambda: Readiness(model_loaded=True, store_available=adapters.store.available),
+                readiness=lambda: Readiness(
+                    serving=bool(self.ext_proc_address), store_available=adapters.store.available
+                ),
                 metrics=lambda: Exposition(*self._metrics.exposition()),
             )
             self._exit.push_async_callback((await serve_http(operator, config.management.operator_listen)).stop)

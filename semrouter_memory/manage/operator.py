@@ -33,11 +33,11 @@ class Readiness:
     """What /readyz reports.
 
     Attributes:
-        model_loaded: this alone decides. A store that is away does not: requests pass without memory meanwhile, and
+        serving: the model is loaded and Envoy's port listens; this alone decides. A store that is away does not: requests pass without memory meanwhile, and
             taking the sidecar out of service would bring nothing back.
     """
 
-    model_loaded: bool
+    serving: bool
     store_available: bool
 
 
@@ -83,11 +83,11 @@ def _add_health(app: FastAPI, readiness: Callable[[], Readiness], metrics: Calla
     @app.get("/readyz", summary="The model is loaded", responses={503: {"description": "Not yet"}})
     async def readyz() -> JSONResponse:
         state = readiness()
-        status = HTTPStatus.OK if state.model_loaded else HTTPStatus.SERVICE_UNAVAILABLE
+        status = HTTPStatus.OK if state.serving else HTTPStatus.SERVICE_UNAVAILABLE
         return JSONResponse(
             {
-                "status": "ready" if state.model_loaded else "not ready",
-                "model": "loaded" if state.model_loaded else "loading",
+                "status": "ready" if state.serving else "not ready",
+                "model": "loaded" if state.serving else "loading",
                 "store": "available" if state.store_available else "unavailable",
             },
             status,

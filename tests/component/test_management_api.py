@@ -166,7 +166,7 @@ def house(ports: list[Port], tmp_path: Path) -> Iterator[House]:
         identity=identity,
         config=config,
         token=TOKEN,
-        readiness=lambda: Readiness(model_loaded=ready["model"], store_available=ready["store"]),
+        readiness=lambda: Readiness(serving=ready["model"], store_available=ready["store"]),
         metrics=lambda: Exposition(*Metrics().exposition()),
     )
     yield House(store, log, embedder, users.url, operators.url, ready)

@@ -54,7 +54,7 @@ async def sidecar(tmp_path: Path) -> AsyncIterator[Path]:
         identity=identity,
         config=config,
         token="operator-token",
-        readiness=lambda: Readiness(model_loaded=True, store_available=True),
+        readiness=lambda: Readiness(serving=True, store_available=True),
         metrics=lambda: Exposition(b"", "text/plain"),
     )
     (tmp_path / "token").write_text("operator-token\n")

@@ -134,7 +134,7 @@ async def test_a_regular_stop_lets_streams_end(install: Install, turns: Turns) -
         reading = [asyncio.create_task(whole(on, path, text, how)) for path, text in zip(paths, texts, strict=True)]
         await under_way(on, 2 * len(paths))
         on.stack.sidecar.send(signal.SIGTERM)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.3)
         await ask(on, CHAT, "What about zebras?")
         answers = await asyncio.gather(*reading)
         assert await on.stack.sidecar.stop() == 0
