@@ -37,7 +37,7 @@ from semrouter_memory.telemetry import logs
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 from semrouter_memory.transport.processor import Processor
-from semrouter_memory.transport.server import ExtProcServer, is_local, require_local_or_secret
+from semrouter_memory.transport.server import ExtProcServer, require_local_or_secret
 from semrouter_memory.workers import WorkerPool
 
 _log = structlog.get_logger("semrouter_memory")
@@ -98,8 +98,8 @@ class App:
     async def _start(self) -> None:
         config = self._config
         shared_secret = secret(config.server.shared_secret, config.server.shared_secret_file)
-        require_local_or_secret(config.server, shared_secret)
-        _require_private_api(config, shared_secret)
+        for setting, listen in (("server", config.server.listen), ("management", config.management.listen)):
+            require_local_or_secret(f"{setting}.listen", listen, shared_secret, header=config.server.secret_header)
         adapters = await self._connect()
         retainer = self._start_workers(adapters, await self._chat_model("memory_extraction"))
         await self._start_management(adapters, shared_secret)
@@ -218,7 +218,6 @@ class App:
             clock=adapters.clock,
             new_id=new_memory_id,
             redact=redact,
-            content_hash=adapters.turn_log.content_hash,
             config=config.management,
         )
         users = create_user_api(
@@ -241,14 +240,6 @@ class App:
                 metrics=lambda: Exposition(*self._metrics.exposition()),
             )
             self._exit.push_async_callback((await serve_http(operator, config.management.operator_listen)).stop)
-
-
-def _require_private_api(config: Config, shared_secret: str | None) -> None:
-    if shared_secret is None and not is_local(config.management.listen):
-        raise ConfigurationError(
-            f"management.listen is {config.management.listen}, which others can reach and claim any user's identity:"
-            " listen on a Unix socket or 127.0.0.1, or set a shared secret (see server.shared_secret_file)"
-        )
 
 
 def run(config: Config) -> None:

@@ -71,7 +71,8 @@ class Exchange:
         self._headers = Headers([])
         self._codec: Codec | None = None
         self._user = ""
-        self._body = bytearray()
+        self._chunks: list[bytes] = []
+        self._size = 0
         self._body_ended = False
         self._position = Position.SYSTEM
         self._source: tuple[Scope, RequestFacts, ParsedRequest] | None = None
@@ -158,8 +159,9 @@ class Exchange:
     def _request_body(self, event: RequestBody) -> Step:
         if self._state is not State.REQUEST:
             return StreamBody(event.data, event.end_of_stream) if self._duplex_request else self._go_on()
-        self._body += event.data
-        if len(self._body) > self._settings.max_body_bytes:
+        self._chunks.append(event.data)
+        self._size += len(event.data)
+        if self._size > self._settings.max_body_bytes:
             return self._give_up(Reason.BODY_TOO_LARGE, ended=event.end_of_stream)
         if self._protocol.request_body is BodyMode.BUFFERED or event.end_of_stream:
             return self._body_complete(ended=event.end_of_stream)
@@ -178,7 +180,7 @@ class Exchange:
         self._body_ended = ended
         self._move(Trigger.BODY_COMPLETE)
         try:
-            parsed = self._required_codec.parse(bytes(self._body))
+            parsed = self._required_codec.parse(self._collected())
         except BodyError:
             return self._give_up(Reason.NOT_JSON, ended=ended)
         scope = scope_of(self._user, parsed.settings, self._settings.memory.identity)
@@ -196,7 +198,7 @@ class Exchange:
         if policy.retain and self._handles_response:
             self._source = (scope, request_facts(self._headers, memory.identity, self._received_at), parsed)
         if self._protocol.observing:
-            self._body.clear()
+            self._chunks.clear()
             self._request_answered()
             return Silence()
         return NeedRecall(recall_request(scope, parsed, policy.options, signals(self._headers, memory.signals)))
@@ -214,21 +216,27 @@ class Exchange:
         self._refuse(reason)
         return self._release_body("")
 
+    def _collected(self) -> bytes:
+        """The body so far. What came in one piece, as most bodies do, is never copied."""
+        body = b"".join(self._chunks)
+        self._chunks = [body]
+        return body
+
     def _give_up(self, reason: Reason, *, ended: bool) -> Reply:
         """The body is none that we can read: let it go as it came."""
         self._body_ended = ended
         self._refuse(reason)
-        return self._send(bytes(self._body), changed=False)
+        return self._send(self._collected(), changed=False)
 
     def _release_body(self, block: str) -> Reply:
         if self._protocol.observing:
             return Silence()
-        original = bytes(self._body)
+        original = self._collected()
         body = self._required_codec.rewrite(original, block=block, position=self._position)
         return self._send(body, changed=body != original)
 
     def _send(self, body: bytes, *, changed: bool) -> Reply:
-        self._body.clear()
+        self._chunks.clear()
         if self._duplex_request:
             return StreamBody(body, self._body_ended)
         return ReplaceBody(body) if changed else self._go_on()
@@ -236,7 +244,7 @@ class Exchange:
     # -- response ------------------------------------------------------------------------------------------------------
 
     def _response_headers(self, event: ResponseHeaders) -> Step:
-        if self._state is State.REQUEST and self._protocol.observing and self._body:
+        if self._state is State.REQUEST and self._protocol.observing and self._size:
             # The request ended with trailers, which the shipped filter does not send.
             self._body_complete(ended=True)
         if self._state is not State.RESPONSE:

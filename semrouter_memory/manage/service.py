@@ -6,7 +6,7 @@ read asks the tombstones *after* the store, so that from the moment the tombston
 however late the store catches up.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from semrouter_memory.config import ManagementConfig
@@ -61,7 +61,6 @@ class MemoryService:
 
     Args:
         redact: finds secrets; what it would change is refused.
-        content_hash: the turn log's hash of a statement, which a tombstone carries in place of the statement.
 
     Every method raises `StoreUnavailableError` and `TurnLogError`, and those that embed `EmbeddingError`, when that
     part is away.
@@ -78,7 +77,6 @@ class MemoryService:
         clock: Clock,
         new_id: NewId,
         redact: Redact,
-        content_hash: Callable[[str], str],
         config: ManagementConfig,
     ) -> None:
         self._reader = reader
@@ -89,7 +87,6 @@ class MemoryService:
         self._clock = clock
         self._new_id = new_id
         self._redact = redact
-        self._content_hash = content_hash
         self._config = config
 
     async def page(
@@ -244,7 +241,7 @@ class MemoryService:
             scope=memory.scope,
             at=self._clock.now(),
             memory_id=memory.id,
-            content_hash=self._content_hash(memory.content),
+            content_hash=self._turn_log.content_hash(memory.content),
         )
         await self._turn_log.bury(tombstone, turn_ids=_source_turns(memory))
 

@@ -74,17 +74,21 @@ class ExtProcServer:
         await self._server.stop(self._config.drain_seconds)
 
 
-def require_local_or_secret(config: ServerConfig, secret: str | None) -> None:
-    """Whoever reaches the port can claim any identity, so beyond this machine a secret is needed.
+def require_local_or_secret(setting: str, listen: str, secret: str | None, *, header: str) -> None:
+    """Whoever reaches one of our ports can claim any identity, so beyond this machine a secret is needed.
+
+    Args:
+        setting: the address's name in the configuration.
+        header: where Envoy sends the secret.
 
     Raises:
         ConfigurationError: the address is not a Unix socket or loopback, and there is no shared secret.
     """
-    if secret is None and not is_local(config.listen):
+    if secret is None and not is_local(listen):
         raise ConfigurationError(
-            f"server.listen is {config.listen}, which others can reach and claim any user's identity: listen on a Unix"
-            " socket or 127.0.0.1, or set SEMROUTER_MEMORY__SERVER__SHARED_SECRET (or server.shared_secret_file) and"
-            f" send it from Envoy as gRPC metadata {config.secret_header}"
+            f"{setting} is {listen}, which others can reach and claim any user's identity: listen on a Unix socket or"
+            " 127.0.0.1, or set SEMROUTER_MEMORY__SERVER__SHARED_SECRET (or server.shared_secret_file) and send it from"
+            f" Envoy as {header}"
         )
 
 

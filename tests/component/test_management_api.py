@@ -156,7 +156,6 @@ def house(ports: list[Port], tmp_path: Path) -> Iterator[House]:
         clock=SystemClock(),
         new_id=lambda: f"mem_{uuid.uuid4().hex}",
         redact=redact,
-        content_hash=log.content_hash,
         config=config,
     )
     ready = {"model": True, "store": True}

@@ -46,7 +46,6 @@ async def sidecar(tmp_path: Path) -> AsyncIterator[Path]:
         clock=SystemClock(),
         new_id=lambda: f"mem_{uuid.uuid4().hex}",
         redact=str,
-        content_hash=log.content_hash,
         config=config,
     )
     operator_api = create_operator_api(

@@ -248,12 +248,11 @@ async def test_health_service(service: Service) -> None:
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:50051", "10.0.0.3:1", "[::]:50051", "memory.example.com:50051"])
 def test_a_wide_address_needs_a_secret(listen: str) -> None:
-    config = ServerConfig(listen=listen)
-    with pytest.raises(ConfigurationError, match="SHARED_SECRET"):
-        require_local_or_secret(config, None)
-    require_local_or_secret(config, "secret")
+    with pytest.raises(ConfigurationError, match=r"management\.listen is .*SHARED_SECRET"):
+        require_local_or_secret("management.listen", listen, None, header="x-memory-secret")
+    require_local_or_secret("management.listen", listen, "secret", header="x-memory-secret")
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:1", "[::1]:1", "localhost:1", "unix:/run/x.sock"])
 def test_a_local_address_needs_none(listen: str) -> None:
-    require_local_or_secret(ServerConfig(listen=listen), None)
+    require_local_or_secret("server.listen", listen, None, header="x-memory-secret")

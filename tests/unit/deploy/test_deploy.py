@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.config import load
-from semrouter_memory.transport.server import is_local, require_local_or_secret
+from semrouter_memory.transport.server import require_local_or_secret
 from tests.deploy_files import FILES, Json
 
 _GROUP = 10001
@@ -79,8 +79,8 @@ class TestSettings:
                 for name, value in environment.items():
                     patch.setenv(name, value)
                 config = load(path)
-            require_local_or_secret(config.server, None)
-            assert is_local(config.management.listen)
+            for listen in (config.server.listen, config.management.listen):
+                require_local_or_secret("listen", listen, None, header=config.server.secret_header)
             assert config.memory.milvus.address
 
     def test_the_image_knows_where_data_and_model_are(self, monkeypatch: pytest.MonkeyPatch) -> None:
