@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, Va
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.model import Position
+from semrouter_memory.model import MemoryType, Position
 
 ENV_PREFIX = "SEMROUTER_MEMORY__"
 _ENV_DELIMITER = "__"
@@ -66,6 +66,7 @@ class IdentityConfig(_Section):
     jwt_claim: str | None = Field(None, description="claim that names the user, for example sub; unset: not used")
     trust_body: bool = Field(default=False, description="development only: take memory_context.user_id for the user")
     session_header: HeaderName = Field("x-session-id", description="names a session; without it the transcript does")
+    session_end_header: HeaderName = Field("x-session-end", description="truthy: the session ends with this turn")
     opt_out_headers: tuple[HeaderName, ...] = Field(
         ("x-memory-opt-out",), description="any of them set: neither recalled nor stored"
     )
@@ -112,6 +113,65 @@ class RetainConfig(_Section):
     retry_seconds: float = Field(5.0, gt=0, description="first back-off; doubled at each failure")
     retry_max_seconds: float = Field(900, gt=0, description="longest back-off")
     max_turn_chars: int = Field(64_000, ge=256, description="longer messages are cut in the turn log")
+    episodes: bool = Field(default=True, description="sum a session up in one episodic memory at its end")
+    drift_similarity: Percent = Field(
+        0.2, description="turns less similar than this to the ones before have changed the topic: a model is asked"
+    )
+    breaker_failures: int = Field(
+        3, ge=1, description="failures in a row after which a model is left alone for a while"
+    )
+    breaker_seconds: float = Field(30, gt=0, description="first pause of a model that is left alone; doubled")
+    breaker_max_seconds: float = Field(300, gt=0, description="longest pause of a model that is left alone")
+
+
+class RedisConfig(_Section):
+    """Shares the turn log, session state and locks between replicas; unset: SQLite in the data directory."""
+
+    url: str | None = Field(None, description="redis://host:port/db, rediss:// or unix://path; without a password")
+    username: str | None = Field(None, description="for servers with access control lists")
+    password: SecretStr | None = Field(None, description="environment only")
+    password_file: Path | None = Field(None, description="file that holds the password")
+    prefix: str = Field("srm", pattern=r"^[A-Za-z0-9_-]+$", description="begins every key; one per installation")
+    timeout_ms: int = Field(2_000, ge=1, description="bound on one call")
+    retry_seconds: float = Field(1.0, gt=0, description="first pause before a server that is away is asked again")
+    lock_seconds: float = Field(30, gt=1, description="how long a process that died keeps an owner's lock")
+
+
+class AgeingConfig(_Section):
+    """How memories leave. Off or conservative by default: nothing is lost that nobody asked to lose."""
+
+    ttl_days: dict[MemoryType, Annotated[float, Field(gt=0)]] = Field(
+        default_factory=dict, description="type -> days after which a memory of it expires; types left out never do"
+    )
+    max_memories: int = Field(
+        0, ge=0, description="active memories of one user; above it the lowest-scored leave; 0: no bound"
+    )
+    max_bytes: int = Field(0, ge=0, description="bytes of text of one user's active memories; 0: no bound")
+    sweep_seconds: float = Field(3600, gt=0, description="pause between sweeps, which read the whole collection once")
+    prune: Literal["off", "dry-run", "on"] = Field(
+        "off", description="delete what scores low for long; dry-run reports only"
+    )
+    prune_below: float = Field(0.1, ge=0, le=1, description="score below which a memory is low")
+    prune_after_days: float = Field(180, gt=0, description="how long it must be low, unused and unconfirmed")
+    history_days: float = Field(0, ge=0, description="superseded memories are deleted so long after; 0: kept")
+    consolidate: Literal["off", "on"] = Field(
+        "off", description="merge related memories into one, the originals as history"
+    )
+    consolidate_at: int = Field(200, ge=2, description="active memories of one user from which they are consolidated")
+    usage_seconds: float = Field(10, gt=0, description="how often access counts are written, in one batch")
+    half_life_days: float = Field(90, gt=0, description="age at which a memory's recency has halved, in its score")
+    compact_hours: float = Field(24, ge=0, description="pause between compactions of the files; 0: only on demand")
+
+
+class CompressionConfig(_Section):
+    """Replaces the beginning of a long conversation with a structured state. Off by default."""
+
+    enabled: bool = Field(default=False, description="on: long requests are shortened")
+    min_turns: int = Field(20, ge=6, description="shorter conversations go up whole")
+    raw_turns: int = Field(5, ge=1, description="last turns that always go up as they are")
+    every_turns: int = Field(10, ge=1, description="a model is asked for the state every so many turns")
+    state_tokens: int = Field(250, ge=50, description="bound on the state, in the embedding model's tokens")
+    state_ttl_hours: float = Field(168, gt=0, description="how long an untouched session's state is kept")
 
 
 class MemoryConfig(_Section):
@@ -129,6 +189,9 @@ class MemoryConfig(_Section):
     signals: SignalsConfig = SignalsConfig()
     recall: RecallConfig = RecallConfig()
     retain: RetainConfig = RetainConfig()
+    redis: RedisConfig = RedisConfig()
+    ageing: AgeingConfig = AgeingConfig()
+    compression: CompressionConfig = CompressionConfig()
 
     @model_validator(mode="after")
     def _dimensions_agree(self) -> "MemoryConfig":
@@ -171,7 +234,9 @@ class ExternalModel(_Section):
     """An OpenAI-compatible chat model that takes over one role."""
 
     llm_provider: str = Field("vllm", description="for the reader; every server is spoken to in the OpenAI way")
-    model_role: Literal["memory_rewrite", "memory_extraction"] = Field(description="what it is asked for")
+    model_role: Literal["memory_rewrite", "memory_extraction", "memory_reconcile"] = Field(
+        description="what it is asked for"
+    )
     llm_endpoint: LlmEndpoint
     llm_model_name: str = Field(description="as its server calls it")
     llm_timeout_seconds: float = Field(30, gt=0, description="bound on one call")
@@ -262,7 +327,7 @@ class Config(BaseSettings):
         return env_settings, init_settings
 
 
-_SECRETS = frozenset({"token", "api_key", "shared_secret", "operator_token"})
+_SECRETS = frozenset({"token", "password", "api_key", "shared_secret", "operator_token"})
 
 
 def load(path: Path | None = None) -> Config:

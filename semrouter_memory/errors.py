@@ -43,6 +43,18 @@ class ChatModelError(UnavailableError):
     """The external model failed: connection, timeout, or a status that is not a success."""
 
 
+class CircuitOpenError(ChatModelError):
+    """The external model is known to be away and was not asked; nobody's attempt."""
+
+
+class StateStoreError(UnavailableError):
+    """Session state or usage could not be read or written."""
+
+
+class LockLostError(UnavailableError):
+    """The owner's lock ran out while it was held (a process that stood still); nothing may be written under it."""
+
+
 class ExtractionParseError(MemoryServiceError):
     """The external model answered something that is not the JSON array it was asked for."""
 

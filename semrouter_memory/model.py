@@ -295,6 +295,9 @@ class Turn:
         complete: False when the answer was only tool calls: the turn ends with a later exchange.
         transcript_hashes: chained hashes of the conversation up to and including the answer, one per choice.
         observed_at: when the request arrived.
+        ends_session: the client says that the session is at its end with this turn.
+        items: the turn's whole items as the Responses API spells them, input before output, tool calls included; None
+            where they are not kept (context compression is off, another API, or they held a secret).
     """
 
     scope: Scope
@@ -309,6 +312,18 @@ class Turn:
     transcript_hashes: tuple[str, ...] = ()
     tools: tuple[ToolUse, ...] = ()
     complete: bool = True
+    ends_session: bool = False
+    items: tuple[Json, ...] | None = None
+
+
+class TurnState(StrEnum):
+    WAITING = "waiting"
+    EXTRACTED = "extracted"
+    EMPTY = "empty"
+    DEAD = "dead"
+    """Extraction was given up: a dead letter, until somebody retries or drops it."""
+    INCOMPLETE = "incomplete"
+    """Its answer was only tool calls: not accepted yet, kept aside for the exchange that completes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +335,8 @@ class LoggedTurn:
         sequence: grows with every accepted turn; the order within a session.
         rules_done: the rule extractor has seen it.
         attempts: failed extractions so far.
+        error: a short word for the last failure; never content.
+        items: as in `Turn`.
     """
 
     id: str
@@ -331,8 +348,11 @@ class LoggedTurn:
     observed_at: datetime
     model: str = ""
     tools: tuple[ToolUse, ...] = ()
+    state: TurnState = TurnState.WAITING
     rules_done: bool = False
     attempts: int = 0
+    error: str = ""
+    items: tuple[Json, ...] | None = None
 
 
 class AppendOutcome(StrEnum):
@@ -346,6 +366,8 @@ class AppendOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Appended:
+    """What became of a turn; `session_id` and `turn_id` are "" as long as they are resolved later (a spooled turn)."""
+
     outcome: AppendOutcome
     session_id: str = ""
     turn_id: str = ""
@@ -353,10 +375,12 @@ class Appended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingSession:
-    """A session with turns whose extraction is not finished: what triggers decide on.
+    """A session that is not done with: turns wait, or its end has not been summed up. What triggers decide on.
 
     Attributes:
         waiting: turns not finished yet.
+        unsummarised: accepted turns since the session's last episode.
+        ended: its end was announced (by the client or through the API) and is not summed up yet.
         rules_pending: of these, turns that the rule extractor has not seen.
         remember: one of the waiting turns asks explicitly to remember something.
         last_observed_at: the newest turn's time; the session is idle since then.
@@ -370,16 +394,20 @@ class PendingSession:
     remember: bool
     last_observed_at: datetime
     not_before: datetime | None = None
+    unsummarised: int = 0
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The right to extract a session's waiting turns until the lease ends.
+    """The right to work on a session until the lease ends.
 
     Attributes:
         token: fences: a claim whose token is not the session's current one can finish nothing.
-        turns: the waiting turns, oldest first.
+        turns: the waiting turns, oldest first; none when only the session's end is to be summed up.
         context: finished turns right before them, oldest first.
+        ended: the session's end was announced.
+        unsummarised: accepted turns since the session's last episode.
     """
 
     scope: Scope
@@ -387,6 +415,28 @@ class Claim:
     token: str
     turns: tuple[LoggedTurn, ...]
     context: tuple[LoggedTurn, ...] = ()
+    ended: bool = False
+    unsummarised: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredChain:
+    """The turns behind a stored response, oldest first.
+
+    Attributes:
+        complete: the chain reaches its beginning, and every turn's items are known.
+    """
+
+    turns: tuple[LoggedTurn, ...] = ()
+    complete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How often a memory was put into a request, and when last."""
+
+    access_count: int
+    last_accessed_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,10 @@
 Adapters raise the families of `errors.py` only; foreign exceptions end inside them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Protocol
 
 from semrouter_memory.model import (
@@ -15,6 +16,7 @@ from semrouter_memory.model import (
     EmbeddedMemory,
     ExtractionReport,
     Hit,
+    LoggedTurn,
     Memory,
     MemoryType,
     Message,
@@ -24,9 +26,12 @@ from semrouter_memory.model import (
     Reason,
     RecallResult,
     Scope,
+    StoredChain,
     Tombstone,
     Turn,
+    TurnState,
     TurnTotals,
+    Usage,
     Vector,
 )
 
@@ -103,6 +108,17 @@ class MemoryReader(Protocol):
         """
         ...
 
+    async def predecessors(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
+        """The owner's memories that these superseded (one step back), in whatever project; reads fresh."""
+        ...
+
+    def scan(self) -> AsyncIterator[Sequence[Memory]]:
+        """Every memory of every owner, superseded and expired ones included, in batches and in no order.
+
+        For upkeep only: it reads the whole collection.
+        """
+        ...
+
 
 class MemoryWriter(Protocol):
     """Writes within one owner. Raises `StoreUnavailableError`."""
@@ -119,15 +135,21 @@ class MemoryWriter(Protocol):
         """Delete all of the owner's memories (`ALL`) or those of the scope's project (`EXACT`), history included."""
         ...
 
+    async def compact(self) -> None:
+        """Take what was deleted out of the files too, as far as the store can be told to."""
+        ...
+
 
 class TurnLog(Protocol):
     """Accepted turns, durable, until they are extracted. Raises `TurnLogError`.
 
-    `append` and `tombstones` are synchronous and quick (a local commit, a local read); the rest may take a while.
+    `append` is synchronous and quick (a local commit); the rest may take a while.
     """
 
     def append(self, turn: Turn, *, remember: bool) -> Appended:
-        """Resolve the turn's session, commit it, idempotently. The commit is what "accepted" means.
+        """Commit a turn, idempotently. The commit is what "accepted" means.
+
+        A shared log commits to its local spool; session and repetition are then resolved when the turn is shipped.
 
         Duplicate: the same owner's request id or `retry_of` with the same user texts, or the same (session, history
         hash or previous response, user texts), was accepted before. A duplicate's transcript hashes are still learned, since the
@@ -143,11 +165,37 @@ class TurnLog(Protocol):
         ...
 
     async def pending(self) -> list[PendingSession]:
-        """Sessions with waiting turns that are not under a live lease, longest waiting first."""
+        """Sessions that are not done with and not under a live lease, longest waiting first."""
         ...
 
     async def claim(self, scope: Scope, session_id: str, *, lease: timedelta, context: int) -> Claim | None:
-        """Take the session's waiting turns, or None when another claim is alive or nothing waits."""
+        """Take the session, or None when another claim is alive or there is nothing to do.
+
+        There is something to do while turns wait, or were accepted since the last episode.
+        """
+        ...
+
+    async def session_turns(self, claim: Claim, *, limit: int) -> tuple[LoggedTurn, ...]:
+        """The claimed session's last accepted turns that are still kept, oldest first, whatever their state."""
+        ...
+
+    async def mark_episode(self, claim: Claim, *, through: int) -> None:
+        """The session is summed up to the turn with that sequence number; an announced end is done with."""
+        ...
+
+    async def end_session(self, scope: Scope, session: str) -> PendingSession | None:
+        """Announce a session's end.
+
+        Args:
+            session: what the client calls it (session header, conversation id), or the log's own id.
+
+        Returns:
+            The session, or None when the owner has none of that name.
+        """
+        ...
+
+    async def chain(self, scope: Scope, previous_response_id: str, *, limit: int) -> StoredChain:
+        """The last turns of the chain that ends with that response, items included, incomplete turns too."""
         ...
 
     async def surviving(self, claim: Claim) -> frozenset[str]:
@@ -176,8 +224,8 @@ class TurnLog(Protocol):
         """What a tombstone carries in place of a deleted statement: equal for the same words, however written."""
         ...
 
-    def tombstones(self, scope: Scope) -> "Tombstones":
-        """What was deleted of this owner, for checking reads and writes."""
+    async def tombstones(self, scope: Scope) -> "Tombstones":
+        """What was deleted of this owner, by whatever replica, for checking reads and writes."""
         ...
 
     async def sweep(self, *, finished_before: datetime) -> int:
@@ -186,7 +234,38 @@ class TurnLog(Protocol):
 
     async def totals(self) -> TurnTotals: ...
 
-    def close(self) -> None: ...
+    async def compact(self) -> None:
+        """Take what was deleted out of the log's files too."""
+        ...
+
+    async def backup(self, directory: Path) -> None:
+        """Write a consistent copy of the log's local files into an existing directory, under the same names."""
+        ...
+
+
+class TurnRecords(Protocol):
+    """The turn log as its operator sees it: every owner's turns, one by one. Raises `TurnLogError`."""
+
+    async def list_turns(
+        self, *, scope: Scope | None, states: frozenset[TurnState] | None, limit: int, before: int = 0
+    ) -> list[LoggedTurn]:
+        """Turns, newest first.
+
+        Args:
+            scope: only this user's (in whatever project); None: everybody's.
+            before: only those with a smaller sequence number; 0: from the newest.
+        """
+        ...
+
+    async def get_turn(self, turn_id: str) -> LoggedTurn | None: ...
+
+    async def retry(self, turn_ids: Sequence[str]) -> int:
+        """Let dead letters wait again, with all attempts before them; returns how many. Others are left alone."""
+        ...
+
+    async def drop(self, turn_ids: Sequence[str]) -> int:
+        """Delete dead or waiting turns; they count as deleted. Returns how many."""
+        ...
 
 
 class Tombstones(Protocol):
@@ -201,10 +280,71 @@ class Tombstones(Protocol):
         ...
 
 
-class OwnerLocks(Protocol):
-    def hold(self, scope: Scope) -> AbstractAsyncContextManager[None]:
-        """Serialises every change of one owner's memories: reconcile-and-write, and deletion."""
+class OwnerHold(Protocol):
+    """An owner's lock while it is held."""
+
+    async def confirm(self) -> None:
+        """Make sure that the lock is still held and will be for a write's time; call it right before writing.
+
+        Raises:
+            LockLostError: it is not.
+        """
         ...
+
+
+class OwnerLocks(Protocol):
+    def hold(self, scope: Scope) -> AbstractAsyncContextManager[OwnerHold]:
+        """Serialises every change of one owner's memories, across all replicas: reconcile-and-write, and deletion.
+
+        Raises:
+            LockLostError: the lock cannot be had because what keeps it is away.
+        """
+        ...
+
+
+class StateStore(Protocol):
+    """Small values that end by themselves: sessions' state, memories' usage. Raises `StateStoreError`.
+
+    Nothing here is a truth of its own: what is lost is built again or done without.
+    """
+
+    async def get(self, scope: Scope, key: str) -> bytes | None:
+        """The value of the scope's key (user and project), None when there is none or it has ended."""
+        ...
+
+    async def put(self, scope: Scope, key: str, value: bytes, *, ttl: timedelta) -> None: ...
+
+    async def drop(self, scope: Scope, keys: Sequence[str]) -> None: ...
+
+    async def count_uses(self, scope: Scope, uses: Mapping[str, int], *, at: datetime) -> None:
+        """Add to the access counts of the owner's memories (id -> how often)."""
+        ...
+
+    async def usage(self, scope: Scope, memory_ids: Sequence[str]) -> Mapping[str, Usage]:
+        """What is known of these memories' use; ids without any are left out."""
+        ...
+
+    async def drop_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None: ...
+
+    async def forget(self, scope: Scope, reach: Reach) -> None:
+        """Drop every value of the owner (`ALL`) or of the scope's project (`EXACT`); usage goes with `ALL`."""
+        ...
+
+    async def sweep(self) -> int:
+        """Really delete what has ended; returns how many values."""
+        ...
+
+    async def compact(self) -> None: ...
+
+    async def backup(self, directory: Path) -> None:
+        """Same as `TurnLog.backup`."""
+        ...
+
+
+class UsageNotes(Protocol):
+    """Takes note of what was put into a request. Quick, never raises, writes later."""
+
+    def note(self, memories: Sequence[Memory]) -> None: ...
 
 
 class ChatModel(Protocol):

@@ -106,7 +106,7 @@ class MemoryService:
         page = await self._reader.page(
             scope, limit=limit, cursor=cursor, types=types, reach=reach, now=self._clock.now()
         )
-        deleted = self._turn_log.tombstones(scope)
+        deleted = await self._turn_log.tombstones(scope)
         return Page(tuple(memory for memory in page.memories if not deleted.covers(memory)), page.cursor)
 
     async def export(self, scope: Scope) -> AsyncIterator[Memory]:
@@ -126,7 +126,7 @@ class MemoryService:
             NotFoundError: the owner has no such memory.
         """
         memory = await self._stored(scope, memory_id)
-        if memory is None or self._turn_log.tombstones(scope).covers(memory):
+        if memory is None or (await self._turn_log.tombstones(scope)).covers(memory):
             raise NotFoundError("no such memory")
         return memory
 
@@ -155,7 +155,7 @@ class MemoryService:
         hits = await self._reader.search(
             scope, vector, limit=limit, now=self._clock.now(), types=types, reach=reach, fresh=True
         )
-        deleted = self._turn_log.tombstones(scope)
+        deleted = await self._turn_log.tombstones(scope)
         return [
             hit for hit in hits if not deleted.covers(hit.memory) and (threshold is None or hit.relevance >= threshold)
         ]

@@ -6,7 +6,7 @@ deadline; the plain path starts no task and no thread, because at a millisecond 
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -15,7 +15,7 @@ from semrouter_memory.codec.base import transcript_hash
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import EmbeddingError, StoreUnavailableError
 from semrouter_memory.model import Hit, Memory, Message, Reason, RecallRequest, RecallResult, Role, Scope
-from semrouter_memory.ports import Clock, Embedder, MemoryReader, Observer, Tombstones, TurnLog
+from semrouter_memory.ports import Clock, Embedder, MemoryReader, Observer, TurnLog
 from semrouter_memory.recall.decide import decide
 from semrouter_memory.recall.loops import Choice, TurnChoices, TurnKey
 from semrouter_memory.recall.query import HISTORY_MESSAGES, is_vague, search_query
@@ -95,7 +95,7 @@ class Recaller:
     async def _recalled(self, request: RecallRequest, steps: Steps) -> RecallResult:
         async with asyncio.timeout(self._config.deadline_ms / 1000) as deadline:
             request = await self._with_chain(_bounded(request, self._config), steps)
-            choice = self._choice_before(request)
+            choice = await self._choice_before(request)
             if choice is None:
                 choice = await self._choose(request, steps, deadline)
         if request.loop_key:
@@ -110,8 +110,9 @@ class Recaller:
         if not decision.search:
             return Choice(decision.reason)
         hits = await self._found(request, steps, deadline)
+        deletions = await self._deletions(request.scope, hits)
         with steps.measure("rank"):
-            chosen = self._ranked(hits, request)
+            chosen = self._ranked(hits, request, deletions)
         return Choice(Reason.INJECTED if chosen else Reason.BELOW_THRESHOLD, chosen)
 
     # -- history -------------------------------------------------------------------------------------------------------
@@ -180,26 +181,32 @@ class Recaller:
 
     # -- rank and render -----------------------------------------------------------------------------------------------
 
-    def _ranked(self, hits: Sequence[Hit], request: RecallRequest) -> tuple[Hit, ...]:
+    async def _deletions(self, scope: Scope, hits: Sequence[Hit]) -> Callable[[Memory], bool]:
+        """Whether a memory was deleted. Asked after the store, so that no answer of its is older than a deletion."""
+        return (await self._turn_log.tombstones(scope)).covers if hits else _nothing
+
+    def _ranked(
+        self, hits: Sequence[Hit], request: RecallRequest, is_deleted: Callable[[Memory], bool]
+    ) -> tuple[Hit, ...]:
         return choose(
             hits,
             request.options,
             query=self._query(request),
             visible=request.visible,
-            is_deleted=_Deletions(self._turn_log, request.scope).cover,
+            is_deleted=is_deleted,
             cost=self._cost,
             budget=self._config.token_budget - self._frame_tokens,
         )
 
-    def _choice_before(self, request: RecallRequest) -> Choice | None:
+    async def _choice_before(self, request: RecallRequest) -> Choice | None:
         """The choice of the turn's earlier step, without what was deleted since: the block stays the same in a loop."""
         if not (request.continues_loop and request.loop_key):
             return None
         choice = self._choices.find(_key(request), self._clock.now())
         if choice is None or not choice.hits:
             return choice
-        deletions = _Deletions(self._turn_log, request.scope)
-        left = tuple(hit for hit in choice.hits if not deletions.cover(hit.memory))
+        is_deleted = await self._deletions(request.scope, choice.hits)
+        left = tuple(hit for hit in choice.hits if not is_deleted(hit.memory))
         return Choice(Reason.INJECTED if left else Reason.BELOW_THRESHOLD, left)
 
     def _rendered(self, choice: Choice) -> RecallResult:
@@ -215,19 +222,8 @@ class Recaller:
         return self._embedder.count_tokens(frame(self._config.render))
 
 
-class _Deletions:
-    """The owner's tombstones, read when the first memory is to be shown and not before."""
-
-    def __init__(self, turn_log: TurnLog, scope: Scope) -> None:
-        self._turn_log = turn_log
-        self._scope = scope
-
-    @cached_property
-    def _tombstones(self) -> Tombstones:
-        return self._turn_log.tombstones(self._scope)
-
-    def cover(self, memory: Memory) -> bool:
-        return self._tombstones.covers(memory)
+def _nothing(_: Memory) -> bool:
+    return False
 
 
 def _bounded(request: RecallRequest, config: RecallConfig) -> RecallRequest:

@@ -78,7 +78,7 @@ class ReconcilingWriter:
             written = Written(await self._turn_log.surviving(claim))
             if not written.alive or not needed <= written.alive:
                 return None
-            tombstones = self._turn_log.tombstones(claim.scope)
+            tombstones = await self._turn_log.tombstones(claim.scope)
             for candidate, vector in zip(candidates, vectors, strict=True):
                 await self._take(claim.scope, candidate, vector, tombstones, written)
             return written

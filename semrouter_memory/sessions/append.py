@@ -11,10 +11,9 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from semrouter_memory.model import Appended, AppendOutcome, Reach, Scope, ToolUse, Turn
+from semrouter_memory.model import Appended, AppendOutcome, Reach, Scope, ToolUse, Turn, TurnState
 from semrouter_memory.ports import NewId
 from semrouter_memory.sessions.columns import (
-    TurnState,
     dump_texts,
     dump_tools,
     load_texts,

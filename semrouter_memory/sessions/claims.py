@@ -10,11 +10,10 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from semrouter_memory.model import Claim, LoggedTurn, PendingSession, Scope, TurnTotals
+from semrouter_memory.model import Claim, LoggedTurn, PendingSession, Scope, TurnState, TurnTotals
 from semrouter_memory.ports import NewId
 from semrouter_memory.sessions.columns import (
     LOGGED_TURN,
-    TurnState,
     logged_turn,
     micros,
     moment,

@@ -7,7 +7,6 @@ one to one.
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import Any, TypeAlias
 
 import orjson
@@ -24,15 +23,6 @@ _MICROSECOND = timedelta(microseconds=1)
 _MAX_TOOLS = 64
 _MAX_TOOL_NAME_CHARS = 128
 _MAX_OUTCOME_CHARS = 512
-
-
-class TurnState(StrEnum):
-    WAITING = "waiting"
-    EXTRACTED = "extracted"
-    EMPTY = "empty"
-    DEAD = "dead"
-    INCOMPLETE = "incomplete"
-    """Its answer was only tool calls: not accepted yet, kept aside for the exchange that completes it."""
 
 
 def micros(moment: datetime) -> int:

@@ -9,8 +9,8 @@ import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 
-from semrouter_memory.model import Reach, Scope, Tombstone
-from semrouter_memory.sessions.columns import Row, TurnState, micros, pack
+from semrouter_memory.model import Reach, Scope, Tombstone, TurnState
+from semrouter_memory.sessions.columns import Row, micros, pack
 from semrouter_memory.sessions.digests import Digests
 
 SWEEP_BATCH = 200

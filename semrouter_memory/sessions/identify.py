@@ -19,8 +19,8 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from semrouter_memory.model import Scope, Turn
-from semrouter_memory.sessions.columns import TurnState, pack
+from semrouter_memory.model import Scope, Turn, TurnState
+from semrouter_memory.sessions.columns import pack
 from semrouter_memory.sessions.digests import Digests
 
 _MAX_SHARED_TRANSCRIPTS = 32

@@ -73,7 +73,7 @@ class SqliteTurnLog:
             self._submit(self._database.checkpoint)
         return appended
 
-    def tombstones(self, scope: Scope) -> OwnerTombstones:
+    async def tombstones(self, scope: Scope) -> OwnerTombstones:
         with failing_as_turn_log_error("tombstones"):
             return self._tombstones.of(scope)
 

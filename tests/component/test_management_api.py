@@ -406,7 +406,7 @@ async def test_the_turns_a_memory_came_from_go_with_it(house: House) -> None:
         await alice.delete(f"/v1/memory/{memory.id}")
     totals = await house.log.totals()
     assert (totals.waiting, totals.deleted) == (0, 1)
-    deleted = house.log.tombstones(Scope("alice"))
+    deleted = await house.log.tombstones(Scope("alice"))
     assert deleted.forbids(Scope("alice"), "user's budget is  $10,000.", said_at)
     assert not deleted.forbids(Scope("alice"), "User's budget is $10,000", datetime.now(UTC))
 

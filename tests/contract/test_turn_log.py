@@ -1,15 +1,12 @@
-"""What every turn log promises. An adapter joins by a parameter of `turn_log`."""
+"""What every turn log promises. An adapter joins by a parameter of `turn_log` (conftest)."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 
 from semrouter_memory.model import (
     AppendOutcome,
-    Claim,
     Memory,
     MemoryType,
     Message,
@@ -22,11 +19,19 @@ from semrouter_memory.model import (
     Turn,
 )
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
-
-START = datetime(2026, 3, 1, 12, tzinfo=UTC)
-ALICE = Scope("alice")
-BOB = Scope("bob")
-LEASE = timedelta(seconds=60)
+from tests.contract.turn_logs import (
+    ALICE,
+    BOB,
+    LEASE,
+    START,
+    SteppedClock,
+    a_turn,
+    accept,
+    append,
+    claimed,
+    outcome,
+    texts_waiting,
+)
 
 HOSTILE = [
     pytest.param("'; DROP TABLE turns; --", id="sql"),
@@ -38,86 +43,6 @@ HOSTILE = [
 ]
 
 
-@dataclass
-class SteppedClock:
-    moment: datetime = START
-
-    def now(self) -> datetime:
-        return self.moment
-
-    def step(self, seconds: float) -> datetime:
-        self.moment += timedelta(seconds=seconds)
-        return self.moment
-
-
-@pytest.fixture
-def clock() -> SteppedClock:
-    return SteppedClock()
-
-
-@pytest.fixture(params=["sqlite"])
-def turn_log(clock: SteppedClock, tmp_path: Path) -> Iterator[SqliteTurnLog]:
-    log = SqliteTurnLog(tmp_path / "log" / "turns.db", clock=clock, max_turn_chars=1000)
-    yield log
-    log.close()
-
-
-def a_turn(
-    *texts: str,
-    scope: Scope = ALICE,
-    at: datetime = START,
-    answer: str = "fine",
-    history: str = "",
-    before: str = "",
-    conversation: str = "",
-    session: str = "",
-    transcripts: tuple[str, ...] = (),
-    response: str = "",
-    request: str = "",
-    retry: str = "",
-    tools: tuple[ToolUse, ...] = (),
-    complete: bool = True,
-) -> Turn:
-    return Turn(
-        scope=scope,
-        hints=SessionHints(
-            explicit=session, conversation_id=conversation, previous_response_id=before, history_hash=history
-        ),
-        user_texts=texts,
-        assistant_text=answer if complete else "",
-        observed_at=at,
-        request_id=request,
-        retry_of=retry,
-        response_id=response,
-        model="m",
-        transcript_hashes=transcripts,
-        tools=tools,
-        complete=complete,
-    )
-
-
-def accept(log: SqliteTurnLog, turn: Turn, *, remember: bool = False) -> str:
-    """Append a turn that must be accepted; returns its session."""
-    appended = log.append(turn, remember=remember)
-    assert appended.outcome is AppendOutcome.ACCEPTED
-    return appended.session_id
-
-
-def outcome(log: SqliteTurnLog, turn: Turn) -> AppendOutcome:
-    return log.append(turn, remember=False).outcome
-
-
-async def claimed(log: SqliteTurnLog, session: str, scope: Scope = ALICE, *, context: int = 5) -> Claim:
-    claim = await log.claim(scope, session, lease=LEASE, context=context)
-    assert claim is not None
-    return claim
-
-
-async def texts_waiting(log: SqliteTurnLog) -> list[str]:
-    claims = [await claimed(log, pending.session_id, pending.scope) for pending in await log.pending()]
-    return [turn.user_text for claim in claims for turn in claim.turns]
-
-
 async def assert_balanced(log: SqliteTurnLog) -> None:
     totals = await log.totals()
     parts = totals.extracted + totals.empty + totals.dead_lettered + totals.deleted + totals.waiting
@@ -125,84 +50,84 @@ async def assert_balanced(log: SqliteTurnLog) -> None:
 
 
 class TestSession:
-    def test_conversations_that_begin_alike_stay_apart(self, turn_log: SqliteTurnLog) -> None:
-        first = accept(turn_log, a_turn("hi", transcripts=("h1",)))
-        second = accept(turn_log, a_turn("hi", transcripts=("h1",)))
-        continued = accept(turn_log, a_turn("I like tea", history="h1", transcripts=("h2",)))
-        other = accept(turn_log, a_turn("I like coffee", history="h1", transcripts=("h3",)))
+    async def test_conversations_that_begin_alike_stay_apart(self, turn_log: SqliteTurnLog) -> None:
+        first = await accept(turn_log, a_turn("hi", transcripts=("h1",)))
+        second = await accept(turn_log, a_turn("hi", transcripts=("h1",)))
+        continued = await accept(turn_log, a_turn("I like tea", history="h1", transcripts=("h2",)))
+        other = await accept(turn_log, a_turn("I like coffee", history="h1", transcripts=("h3",)))
         assert first != second
         assert {continued, other} == {first, second}
-        third = accept(turn_log, a_turn("hi", transcripts=("h1",)))
-        assert accept(turn_log, a_turn("I like milk", history="h1")) == third
-        assert accept(turn_log, a_turn("very much", history="h2")) == continued
-        assert accept(turn_log, a_turn("a lot", history="h3")) == other
+        third = await accept(turn_log, a_turn("hi", transcripts=("h1",)))
+        assert await accept(turn_log, a_turn("I like milk", history="h1")) == third
+        assert await accept(turn_log, a_turn("very much", history="h2")) == continued
+        assert await accept(turn_log, a_turn("a lot", history="h3")) == other
 
-    def test_a_transcript_continues_its_session_from_any_choice(self, turn_log: SqliteTurnLog) -> None:
-        session = accept(turn_log, a_turn("hi", transcripts=("h1", "h1b")))
-        assert accept(turn_log, a_turn("more", history="h1b", transcripts=("h2",))) == session
-        assert accept(turn_log, a_turn("and more", history="h2")) == session
+    async def test_a_transcript_continues_its_session_from_any_choice(self, turn_log: SqliteTurnLog) -> None:
+        session = await accept(turn_log, a_turn("hi", transcripts=("h1", "h1b")))
+        assert await accept(turn_log, a_turn("more", history="h1b", transcripts=("h2",))) == session
+        assert await accept(turn_log, a_turn("and more", history="h2")) == session
 
-    def test_an_answer_from_the_middle_branches_within_the_session(self, turn_log: SqliteTurnLog) -> None:
-        session = accept(turn_log, a_turn("hi", transcripts=("h1",)))
-        accept(turn_log, a_turn("more", history="h1", transcripts=("h2",)))
-        assert accept(turn_log, a_turn("something else", history="h1")) == session
+    async def test_an_answer_from_the_middle_branches_within_the_session(self, turn_log: SqliteTurnLog) -> None:
+        session = await accept(turn_log, a_turn("hi", transcripts=("h1",)))
+        await accept(turn_log, a_turn("more", history="h1", transcripts=("h2",)))
+        assert await accept(turn_log, a_turn("something else", history="h1")) == session
 
-    def test_an_edited_history_begins_a_session(self, turn_log: SqliteTurnLog) -> None:
-        session = accept(turn_log, a_turn("hi", transcripts=("h1",)))
-        assert accept(turn_log, a_turn("more", history="edited")) != session
+    async def test_an_edited_history_begins_a_session(self, turn_log: SqliteTurnLog) -> None:
+        session = await accept(turn_log, a_turn("hi", transcripts=("h1",)))
+        assert await accept(turn_log, a_turn("more", history="edited")) != session
 
     @pytest.mark.parametrize("hint", ["session", "conversation"])
-    def test_a_name_is_one_session_per_scope(self, turn_log: SqliteTurnLog, hint: str) -> None:
-        def named(text: str, scope: Scope = ALICE) -> str:
-            return accept(turn_log, replace(a_turn(text, scope=scope), hints=_hints(hint, "my holiday")))
+    async def test_a_name_is_one_session_per_scope(self, turn_log: SqliteTurnLog, hint: str) -> None:
+        async def named(text: str, scope: Scope = ALICE) -> str:
+            return await accept(turn_log, replace(a_turn(text, scope=scope), hints=_hints(hint, "my holiday")))
 
-        session = named("a")
-        assert named("b") == session
-        assert len({session, named("c", BOB), named("d", Scope("alice", "work"))}) == 3
+        session = await named("a")
+        assert await named("b") == session
+        assert len({session, await named("c", BOB), await named("d", Scope("alice", "work"))}) == 3
         assert "holiday" not in session
 
-    def test_a_header_and_a_conversation_of_one_name_differ(self, turn_log: SqliteTurnLog) -> None:
-        assert accept(turn_log, a_turn("a", session="x")) != accept(turn_log, a_turn("b", conversation="x"))
+    async def test_a_header_and_a_conversation_of_one_name_differ(self, turn_log: SqliteTurnLog) -> None:
+        assert await accept(turn_log, a_turn("a", session="x")) != await accept(turn_log, a_turn("b", conversation="x"))
 
-    def test_the_first_hint_that_is_set_decides(self, turn_log: SqliteTurnLog) -> None:
-        by_header = accept(turn_log, a_turn("a", session="s", response="r", transcripts=("h",)))
-        by_conversation = accept(turn_log, a_turn("b", conversation="c", before="r", history="h"))
-        assert accept(turn_log, a_turn("c", session="s", conversation="c", before="r", history="h")) == by_header
+    async def test_the_first_hint_that_is_set_decides(self, turn_log: SqliteTurnLog) -> None:
+        by_header = await accept(turn_log, a_turn("a", session="s", response="r", transcripts=("h",)))
+        by_conversation = await accept(turn_log, a_turn("b", conversation="c", before="r", history="h"))
+        assert await accept(turn_log, a_turn("c", session="s", conversation="c", before="r", history="h")) == by_header
         assert by_conversation != by_header
-        assert accept(turn_log, a_turn("d", before="r", history="unknown")) == by_header
+        assert await accept(turn_log, a_turn("d", before="r", history="unknown")) == by_header
 
-    def test_a_chain_is_one_session(self, turn_log: SqliteTurnLog) -> None:
-        session = accept(turn_log, a_turn("a", response="r1"))
-        assert accept(turn_log, a_turn("b", before="r1", response="r2")) == session
-        assert accept(turn_log, a_turn("c", before="r2")) == session
+    async def test_a_chain_is_one_session(self, turn_log: SqliteTurnLog) -> None:
+        session = await accept(turn_log, a_turn("a", response="r1"))
+        assert await accept(turn_log, a_turn("b", before="r1", response="r2")) == session
+        assert await accept(turn_log, a_turn("c", before="r2")) == session
 
-    def test_siblings_of_an_unknown_response_meet(self, turn_log: SqliteTurnLog) -> None:
-        session = accept(turn_log, a_turn("a", before="lost", response="r2"))
-        assert accept(turn_log, a_turn("b", before="lost")) == session
-        assert accept(turn_log, a_turn("c", before="r2")) == session
-        assert accept(turn_log, a_turn("d", before="lost", scope=BOB)) != session
+    async def test_siblings_of_an_unknown_response_meet(self, turn_log: SqliteTurnLog) -> None:
+        session = await accept(turn_log, a_turn("a", before="lost", response="r2"))
+        assert await accept(turn_log, a_turn("b", before="lost")) == session
+        assert await accept(turn_log, a_turn("c", before="r2")) == session
+        assert await accept(turn_log, a_turn("d", before="lost", scope=BOB)) != session
 
-    def test_of_turns_that_share_a_response_id_the_newest_counts(self, turn_log: SqliteTurnLog) -> None:
-        accept(turn_log, a_turn("a", response="r"))
-        newest = accept(turn_log, a_turn("b", response="r"))
-        assert accept(turn_log, a_turn("c", before="r")) == newest
+    async def test_of_turns_that_share_a_response_id_the_newest_counts(self, turn_log: SqliteTurnLog) -> None:
+        await accept(turn_log, a_turn("a", response="r"))
+        newest = await accept(turn_log, a_turn("b", response="r"))
+        assert await accept(turn_log, a_turn("c", before="r")) == newest
 
-    def test_another_owner_finds_nothing(self, turn_log: SqliteTurnLog) -> None:
-        session = accept(turn_log, a_turn("a", response="r", transcripts=("h",)))
-        assert accept(turn_log, a_turn("b", before="r", scope=BOB)) != session
-        assert accept(turn_log, a_turn("c", history="h", scope=BOB)) != session
+    async def test_another_owner_finds_nothing(self, turn_log: SqliteTurnLog) -> None:
+        session = await accept(turn_log, a_turn("a", response="r", transcripts=("h",)))
+        assert await accept(turn_log, a_turn("b", before="r", scope=BOB)) != session
+        assert await accept(turn_log, a_turn("c", history="h", scope=BOB)) != session
 
-    def test_another_project_is_another_session(self, turn_log: SqliteTurnLog) -> None:
+    async def test_another_project_is_another_session(self, turn_log: SqliteTurnLog) -> None:
         work = Scope("alice", "work")
-        session = accept(turn_log, a_turn("a", response="r", transcripts=("h",)))
-        in_chain = accept(turn_log, a_turn("b", before="r", scope=work))
-        in_transcript = accept(turn_log, a_turn("c", history="h", scope=work))
+        session = await accept(turn_log, a_turn("a", response="r", transcripts=("h",)))
+        in_chain = await accept(turn_log, a_turn("b", before="r", scope=work))
+        in_transcript = await accept(turn_log, a_turn("c", history="h", scope=work))
         assert session not in {in_chain, in_transcript}
 
     @pytest.mark.parametrize("value", HOSTILE)
     async def test_hostile_values_are_only_values(self, turn_log: SqliteTurnLog, value: str) -> None:
         scope = Scope(value, value, value)
-        accept(turn_log, a_turn("before", scope=BOB))
+        await accept(turn_log, a_turn("before", scope=BOB))
         by_all = a_turn(
             value,
             scope=scope,
@@ -217,8 +142,8 @@ class TestSession:
             retry=value,
             tools=(ToolUse(value, value),),
         )
-        session = accept(turn_log, by_all)
-        assert outcome(turn_log, by_all) is AppendOutcome.DUPLICATE
+        session = await accept(turn_log, by_all)
+        assert await outcome(turn_log, by_all) is AppendOutcome.DUPLICATE
         pending = [item for item in await turn_log.pending() if item.session_id == session]
         assert [item.scope for item in pending] == [scope]
         claim = await claimed(turn_log, session, scope)
@@ -228,14 +153,14 @@ class TestSession:
             Tombstone(scope=scope, at=START, memory_id=value, content_hash=turn_log.content_hash(value)),
             turn_ids=[value, claim.turns[0].id],
         )
-        assert turn_log.tombstones(scope).forbids(scope, value, START)
+        assert (await turn_log.tombstones(scope)).forbids(scope, value, START)
         assert await texts_waiting(turn_log) == ["before"]
         await assert_balanced(turn_log)
 
-    def test_owners_that_differ_in_what_is_no_character_stay_apart(self, turn_log: SqliteTurnLog) -> None:
-        accept(turn_log, a_turn("a", scope=Scope("\ud800"), request="r"))
-        accept(turn_log, a_turn("a", scope=Scope("\ud801"), request="r"))
-        accept(turn_log, a_turn("a", scope=Scope("?"), request="r"))
+    async def test_owners_that_differ_in_what_is_no_character_stay_apart(self, turn_log: SqliteTurnLog) -> None:
+        await accept(turn_log, a_turn("a", scope=Scope("\ud800"), request="r"))
+        await accept(turn_log, a_turn("a", scope=Scope("\ud801"), request="r"))
+        await accept(turn_log, a_turn("a", scope=Scope("?"), request="r"))
 
 
 def _hints(hint: str, value: str) -> SessionHints:
@@ -260,9 +185,9 @@ class TestIdempotency:
         ],
     )
     async def test_the_same_again_is_a_duplicate(self, turn_log: SqliteTurnLog, first: Turn, second: Turn) -> None:
-        accept(turn_log, a_turn("what they go on from", transcripts=("h",), response="r"))
-        appended = turn_log.append(first, remember=False)
-        again = turn_log.append(second, remember=False)
+        await accept(turn_log, a_turn("what they go on from", transcripts=("h",), response="r"))
+        appended = await append(turn_log, first)
+        again = await append(turn_log, second)
         assert again == replace(appended, outcome=AppendOutcome.DUPLICATE)
         assert (await turn_log.totals()).accepted == 2
 
@@ -286,33 +211,33 @@ class TestIdempotency:
             ),
         ],
     )
-    def test_what_is_not_the_same_is_accepted(self, turn_log: SqliteTurnLog, first: Turn, second: Turn) -> None:
-        assert accept(turn_log, first)
-        assert accept(turn_log, second)
+    async def test_what_is_not_the_same_is_accepted(self, turn_log: SqliteTurnLog, first: Turn, second: Turn) -> None:
+        assert await accept(turn_log, first)
+        assert await accept(turn_log, second)
 
-    def test_a_statement_can_be_taken_back_and_made_again(self, turn_log: SqliteTurnLog) -> None:
+    async def test_a_statement_can_be_taken_back_and_made_again(self, turn_log: SqliteTurnLog) -> None:
         """Without a history only the repetition of the newest turn is taken for a retry."""
         for text in ("My budget is $10", "My budget is $12", "My budget is $10"):
-            accept(turn_log, a_turn(text, session="s"))
-        assert outcome(turn_log, a_turn("My budget is $10", session="s")) is AppendOutcome.DUPLICATE
+            await accept(turn_log, a_turn(text, session="s"))
+        assert await outcome(turn_log, a_turn("My budget is $10", session="s")) is AppendOutcome.DUPLICATE
 
     async def test_a_server_that_reuses_response_ids_loses_nothing(self, turn_log: SqliteTurnLog) -> None:
         for number in range(200):
-            accept(turn_log, a_turn(f"turn {number}", request=f"q{number}", response=f"chatcmpl-{number % 7}"))
+            await accept(turn_log, a_turn(f"turn {number}", request=f"q{number}", response=f"chatcmpl-{number % 7}"))
         assert (await turn_log.totals()).waiting == 200
 
-    def test_a_regenerated_answer_continues_the_session_too(self, turn_log: SqliteTurnLog) -> None:
-        accept(turn_log, a_turn("hi", transcripts=("h1",)))
-        session = accept(turn_log, a_turn("tell me", history="h1", transcripts=("h2",), response="r2"))
+    async def test_a_regenerated_answer_continues_the_session_too(self, turn_log: SqliteTurnLog) -> None:
+        await accept(turn_log, a_turn("hi", transcripts=("h1",)))
+        session = await accept(turn_log, a_turn("tell me", history="h1", transcripts=("h2",), response="r2"))
         again = a_turn("tell me", history="h1", transcripts=("h2b",), response="r2b")
-        assert outcome(turn_log, again) is AppendOutcome.DUPLICATE
-        assert accept(turn_log, a_turn("thanks", history="h2b")) == session
-        assert accept(turn_log, a_turn("thank you", before="r2b")) == session
+        assert await outcome(turn_log, again) is AppendOutcome.DUPLICATE
+        assert await accept(turn_log, a_turn("thanks", history="h2b")) == session
+        assert await accept(turn_log, a_turn("thank you", before="r2b")) == session
 
-    def test_a_retried_first_turn_continues_from_the_second_answer(self, turn_log: SqliteTurnLog) -> None:
-        session = accept(turn_log, a_turn("hi", retry="k", transcripts=("h1",)))
-        assert outcome(turn_log, a_turn("hi", retry="k", transcripts=("h1b",))) is AppendOutcome.DUPLICATE
-        assert accept(turn_log, a_turn("more", history="h1b")) == session
+    async def test_a_retried_first_turn_continues_from_the_second_answer(self, turn_log: SqliteTurnLog) -> None:
+        session = await accept(turn_log, a_turn("hi", retry="k", transcripts=("h1",)))
+        assert await outcome(turn_log, a_turn("hi", retry="k", transcripts=("h1b",))) is AppendOutcome.DUPLICATE
+        assert await accept(turn_log, a_turn("more", history="h1b")) == session
 
 
 class TestToolLoopOfAStoredChain:
@@ -323,7 +248,7 @@ class TestToolLoopOfAStoredChain:
             a_turn(before="r1", response="r2", tools=(search,), complete=False),
             a_turn(before="r2", response="r3", tools=(book,), answer="booked"),
         ]
-        outcomes = [turn_log.append(step, remember=False) for step in steps]
+        outcomes = [(await append(turn_log, step)) for step in steps]
         assert [item.outcome for item in outcomes] == ["incomplete", "incomplete", "accepted"]
         assert len({item.session_id for item in outcomes}) == 1
         assert (await turn_log.totals()).accepted == 1
@@ -333,86 +258,86 @@ class TestToolLoopOfAStoredChain:
         ]
 
     async def test_a_turn_in_the_middle_waits_for_its_end(self, turn_log: SqliteTurnLog) -> None:
-        accept(turn_log, a_turn("hello", response="r0"))
-        turn_log.append(a_turn("find it", before="r0", response="r1", complete=False), remember=True)
+        await accept(turn_log, a_turn("hello", response="r0"))
+        (await append(turn_log, a_turn("find it", before="r0", response="r1", complete=False), remember=True))
         assert [(item.waiting, item.remember) for item in await turn_log.pending()] == [(1, False)]
-        accept(turn_log, a_turn(before="r1", response="r2"))
+        await accept(turn_log, a_turn(before="r1", response="r2"))
         assert [(item.waiting, item.remember) for item in await turn_log.pending()] == [(2, True)]
 
     async def test_history_knows_what_the_user_asked(self, turn_log: SqliteTurnLog) -> None:
-        accept(turn_log, a_turn("hello", answer="hi", response="r0"))
-        turn_log.append(a_turn("find it", before="r0", response="r1", complete=False), remember=False)
+        await accept(turn_log, a_turn("hello", answer="hi", response="r0"))
+        (await append(turn_log, a_turn("find it", before="r0", response="r1", complete=False)))
         asked = [Message(Role.USER, "hello"), Message(Role.ASSISTANT, "hi"), Message(Role.USER, "find it")]
         assert await turn_log.history(ALICE, "r1", limit=10) == asked
-        turn_log.append(a_turn(before="r1", response="r2", complete=False), remember=False)
+        (await append(turn_log, a_turn(before="r1", response="r2", complete=False)))
         assert await turn_log.history(ALICE, "r2", limit=10) == asked
 
     async def test_a_step_that_is_tried_twice_finds_the_words(self, turn_log: SqliteTurnLog) -> None:
-        turn_log.append(a_turn("find it", response="r1", complete=False), remember=False)
-        turn_log.append(a_turn(before="r1", response="r2", complete=False), remember=False)
-        turn_log.append(a_turn(before="r1", response="r2b", complete=False), remember=False)
-        accept(turn_log, a_turn(before="r2b", response="r3"))
-        assert outcome(turn_log, a_turn(before="r2b", response="r3b")) is AppendOutcome.DUPLICATE
+        (await append(turn_log, a_turn("find it", response="r1", complete=False)))
+        (await append(turn_log, a_turn(before="r1", response="r2", complete=False)))
+        (await append(turn_log, a_turn(before="r1", response="r2b", complete=False)))
+        await accept(turn_log, a_turn(before="r2b", response="r3"))
+        assert await outcome(turn_log, a_turn(before="r2b", response="r3b")) is AppendOutcome.DUPLICATE
         assert await texts_waiting(turn_log) == ["find it"]
 
     async def test_words_on_the_way_belong_to_the_turn(self, turn_log: SqliteTurnLog) -> None:
-        turn_log.append(a_turn("find it", response="r1", complete=False), remember=False)
-        accept(turn_log, a_turn("quickly", before="r1"))
+        (await append(turn_log, a_turn("find it", response="r1", complete=False)))
+        await accept(turn_log, a_turn("quickly", before="r1"))
         assert await texts_waiting(turn_log) == ["find it\nquickly"]
 
     async def test_loops_of_a_conversation_are_connected_by_it(self, turn_log: SqliteTurnLog) -> None:
         for question in ("one", "two"):
-            turn_log.append(a_turn(question, conversation="c", response=question, complete=False), remember=False)
-            accept(turn_log, a_turn(conversation="c"))
-        assert outcome(turn_log, a_turn(conversation="c")) is AppendOutcome.DUPLICATE
+            (await append(turn_log, a_turn(question, conversation="c", response=question, complete=False)))
+            await accept(turn_log, a_turn(conversation="c"))
+        assert await outcome(turn_log, a_turn(conversation="c")) is AppendOutcome.DUPLICATE
         assert await texts_waiting(turn_log) == ["one", "two"]
 
     async def test_a_second_attempt_in_a_conversation_does_not_double_the_words(self, turn_log: SqliteTurnLog) -> None:
-        turn_log.append(a_turn("find it", conversation="c", response="r1", complete=False), remember=False)
-        accept(turn_log, a_turn("find it", conversation="c", response="r2"))
+        (await append(turn_log, a_turn("find it", conversation="c", response="r1", complete=False)))
+        await accept(turn_log, a_turn("find it", conversation="c", response="r2"))
         assert await texts_waiting(turn_log) == ["find it"]
 
     async def test_loops_with_one_request_id_are_not_retries(self, turn_log: SqliteTurnLog) -> None:
         for question in ("one", "two"):
-            turn_log.append(a_turn(question, response=question, request="q", complete=False), remember=False)
-            accept(turn_log, a_turn(before=question, request="q"))
+            (await append(turn_log, a_turn(question, response=question, request="q", complete=False)))
+            await accept(turn_log, a_turn(before=question, request="q"))
         assert sorted(await texts_waiting(turn_log)) == ["one", "two"]
 
     async def test_the_words_keep_their_time(self, turn_log: SqliteTurnLog) -> None:
         """A deletion between the words and the answer must find them older than itself."""
-        turn_log.append(a_turn("I live in Rome", response="r1", complete=False), remember=False)
-        session = accept(turn_log, a_turn(before="r1", at=START + timedelta(minutes=5)))
+        (await append(turn_log, a_turn("I live in Rome", response="r1", complete=False)))
+        session = await accept(turn_log, a_turn(before="r1", at=START + timedelta(minutes=5)))
         assert (await claimed(turn_log, session)).turns[0].observed_at == START
 
     async def test_another_owner_or_project_takes_nothing_over(self, turn_log: SqliteTurnLog) -> None:
-        turn_log.append(a_turn("secret", response="r1", complete=False), remember=False)
-        accept(turn_log, a_turn(before="r1", scope=BOB))
-        accept(turn_log, a_turn(before="r1", scope=Scope("alice", "work")))
+        (await append(turn_log, a_turn("secret", response="r1", complete=False)))
+        await accept(turn_log, a_turn(before="r1", scope=BOB))
+        await accept(turn_log, a_turn(before="r1", scope=Scope("alice", "work")))
         assert await texts_waiting(turn_log) == ["", ""]
 
     async def test_an_end_without_its_beginning_is_accepted(self, turn_log: SqliteTurnLog) -> None:
         """The chain goes on through it, though nothing was said that could be learned."""
-        session = accept(turn_log, a_turn(before="lost", response="r2"))
-        assert accept(turn_log, a_turn("more", before="r2")) == session
+        session = await accept(turn_log, a_turn(before="lost", response="r2"))
+        assert await accept(turn_log, a_turn("more", before="r2")) == session
 
 
 class TestHistory:
     async def test_the_last_messages_of_the_chain_oldest_first(self, turn_log: SqliteTurnLog) -> None:
-        accept(turn_log, a_turn("a", answer="A", response="r1"))
-        accept(turn_log, a_turn("b", "b2", answer="B", before="r1", response="r2"))
+        await accept(turn_log, a_turn("a", answer="A", response="r1"))
+        await accept(turn_log, a_turn("b", "b2", answer="B", before="r1", response="r2"))
         assert [item.text for item in await turn_log.history(ALICE, "r2", limit=10)] == ["a", "A", "b", "b2", "B"]
         assert [item.text for item in await turn_log.history(ALICE, "r2", limit=2)] == ["b2", "B"]
         assert [item.text for item in await turn_log.history(ALICE, "r1", limit=10)] == ["a", "A"]
         assert await turn_log.history(ALICE, "r2", limit=0) == []
 
     async def test_a_branch_does_not_see_its_sibling(self, turn_log: SqliteTurnLog) -> None:
-        accept(turn_log, a_turn("a", answer="A", response="r1"))
-        accept(turn_log, a_turn("b", answer="B", before="r1", response="r2"))
-        accept(turn_log, a_turn("c", answer="C", before="r1", response="r3"))
+        await accept(turn_log, a_turn("a", answer="A", response="r1"))
+        await accept(turn_log, a_turn("b", answer="B", before="r1", response="r2"))
+        await accept(turn_log, a_turn("c", answer="C", before="r1", response="r3"))
         assert [item.text for item in await turn_log.history(ALICE, "r3", limit=10)] == ["a", "A", "c", "C"]
 
     async def test_only_of_the_owner(self, turn_log: SqliteTurnLog) -> None:
-        accept(turn_log, a_turn("a", response="r1"))
+        await accept(turn_log, a_turn("a", response="r1"))
         assert await turn_log.history(BOB, "r1", limit=10) == []
         assert await turn_log.history(ALICE, "r9", limit=10) == []
         assert await turn_log.history(ALICE, "", limit=10) == []
@@ -420,12 +345,12 @@ class TestHistory:
 
 class TestBounds:
     async def test_texts_are_cut_at_the_bound(self, turn_log: SqliteTurnLog) -> None:
-        session = accept(turn_log, a_turn("u" * 1001, answer="a" * 1001))
+        session = await accept(turn_log, a_turn("u" * 1001, answer="a" * 1001))
         (turn,) = (await claimed(turn_log, session)).turns
         assert (len(turn.user_text), len(turn.assistant_text)) == (1000, 1000)
 
     async def test_of_many_messages_the_last_are_kept(self, turn_log: SqliteTurnLog) -> None:
-        session = accept(turn_log, a_turn("o" * 600, "m" * 600, "n" * 600))
+        session = await accept(turn_log, a_turn("o" * 600, "m" * 600, "n" * 600))
         (turn,) = (await claimed(turn_log, session)).turns
         assert turn.user_text == "m" * 400 + "\n" + "n" * 600
 
@@ -433,9 +358,9 @@ class TestBounds:
 class TestPending:
     async def test_what_triggers_decide_on(self, turn_log: SqliteTurnLog) -> None:
         later = START + timedelta(minutes=3)
-        first = accept(turn_log, a_turn("a", session="one"))
-        second = accept(turn_log, a_turn("b", session="two", scope=BOB), remember=True)
-        accept(turn_log, a_turn("c", session="one", at=later))
+        first = await accept(turn_log, a_turn("a", session="one"))
+        second = await accept(turn_log, a_turn("b", session="two", scope=BOB), remember=True)
+        await accept(turn_log, a_turn("c", session="one", at=later))
         claim = await claimed(turn_log, first)
         await turn_log.mark_rules_done(claim, [claim.turns[0].id])
         await turn_log.release(claim)
@@ -447,7 +372,7 @@ class TestPending:
     async def test_a_session_under_a_live_lease_is_not_offered(
         self, turn_log: SqliteTurnLog, clock: SteppedClock
     ) -> None:
-        session = accept(turn_log, a_turn("a"))
+        session = await accept(turn_log, a_turn("a"))
         await claimed(turn_log, session)
         assert await turn_log.pending() == []
         clock.step(LEASE.total_seconds())
@@ -456,7 +381,7 @@ class TestPending:
 
 class TestClaim:
     async def test_it_is_exclusive_until_its_lease_ends(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
-        session = accept(turn_log, a_turn("a"))
+        session = await accept(turn_log, a_turn("a"))
         first = await claimed(turn_log, session)
         clock.step(LEASE.total_seconds() - 1)
         assert await turn_log.claim(ALICE, session, lease=LEASE, context=0) is None
@@ -466,7 +391,7 @@ class TestClaim:
         assert second.turns == first.turns
 
     async def test_a_stale_token_changes_nothing(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
-        session = accept(turn_log, a_turn("a"))
+        session = await accept(turn_log, a_turn("a"))
         stale = await claimed(turn_log, session)
         clock.step(LEASE.total_seconds())
         current = await claimed(turn_log, session)
@@ -481,7 +406,7 @@ class TestClaim:
         assert await turn_log.claim(ALICE, session, lease=LEASE, context=0) is None
 
     async def test_only_of_the_owner_and_only_what_waits(self, turn_log: SqliteTurnLog) -> None:
-        session = accept(turn_log, a_turn("a"))
+        session = await accept(turn_log, a_turn("a"))
         assert await turn_log.claim(BOB, session, lease=LEASE, context=0) is None
         assert await turn_log.claim(ALICE, "\ud800", lease=LEASE, context=0) is None
         claim = await claimed(turn_log, session)
@@ -490,11 +415,11 @@ class TestClaim:
 
     async def test_turns_come_in_order_with_the_finished_ones_before_them(self, turn_log: SqliteTurnLog) -> None:
         for number in range(4):
-            session = accept(turn_log, a_turn(f"old {number}", session="s"))
+            session = await accept(turn_log, a_turn(f"old {number}", session="s"))
         claim = await claimed(turn_log, session)
         await turn_log.finish(claim, {turn.id: number % 2 == 0 for number, turn in enumerate(claim.turns)})
         for number in range(3):
-            accept(turn_log, a_turn(f"new {number}", session="s"))
+            await accept(turn_log, a_turn(f"new {number}", session="s"))
         claim = await claimed(turn_log, session, context=2)
         assert [turn.user_text for turn in claim.turns] == ["new 0", "new 1", "new 2"]
         assert [turn.user_text for turn in claim.context] == ["old 2", "old 3"]
@@ -503,7 +428,7 @@ class TestClaim:
 
     async def test_finish_ends_what_it_names(self, turn_log: SqliteTurnLog) -> None:
         for text in ("a", "b", "c"):
-            session = accept(turn_log, a_turn(text, session="s"))
+            session = await accept(turn_log, a_turn(text, session="s"))
         claim = await claimed(turn_log, session)
         await turn_log.finish(claim, {claim.turns[0].id: True, claim.turns[1].id: False, "unknown": True})
         totals = await turn_log.totals()
@@ -511,16 +436,16 @@ class TestClaim:
         assert [turn.user_text for turn in (await claimed(turn_log, session)).turns] == ["c"]
 
     async def test_turns_that_come_during_a_claim_are_not_part_of_it(self, turn_log: SqliteTurnLog) -> None:
-        session = accept(turn_log, a_turn("a", session="s"))
+        session = await accept(turn_log, a_turn("a", session="s"))
         claim = await claimed(turn_log, session)
-        late = turn_log.append(a_turn("b", session="s"), remember=False)
+        late = await append(turn_log, a_turn("b", session="s"))
         await turn_log.finish(claim, {claim.turns[0].id: True, late.turn_id: True})
         assert [turn.user_text for turn in (await claimed(turn_log, session)).turns] == ["b"]
 
     async def test_failures_back_off_and_end_as_dead_letters(
         self, turn_log: SqliteTurnLog, clock: SteppedClock
     ) -> None:
-        session = accept(turn_log, a_turn("a", session="s"))
+        session = await accept(turn_log, a_turn("a", session="s"))
         for attempt in (1, 2):
             claim = await claimed(turn_log, session)
             assert claim.turns[0].attempts == attempt - 1
@@ -528,7 +453,7 @@ class TestClaim:
             dead = await turn_log.fail(claim, "timeout", retry_at=retry_at, max_attempts=3)
             (pending,) = await turn_log.pending()
             assert (dead, pending.not_before) == (0, retry_at)
-        accept(turn_log, a_turn("b", session="s"))
+        await accept(turn_log, a_turn("b", session="s"))
         claim = await claimed(turn_log, session)
         assert await turn_log.fail(claim, "timeout", retry_at=clock.now(), max_attempts=3) == 1
         claim = await claimed(turn_log, session)
@@ -539,14 +464,14 @@ class TestClaim:
     async def test_a_turn_after_dead_letters_does_not_wait_for_their_back_off(
         self, turn_log: SqliteTurnLog, clock: SteppedClock
     ) -> None:
-        session = accept(turn_log, a_turn("a", session="s"))
+        session = await accept(turn_log, a_turn("a", session="s"))
         await turn_log.fail(await claimed(turn_log, session), "timeout", retry_at=clock.now() + LEASE, max_attempts=1)
-        accept(turn_log, a_turn("b", session="s"))
+        await accept(turn_log, a_turn("b", session="s"))
         assert [item.not_before for item in await turn_log.pending()] == [None]
 
     async def test_success_ends_the_back_off(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
         for text in ("a", "b"):
-            session = accept(turn_log, a_turn(text, session="s"))
+            session = await accept(turn_log, a_turn(text, session="s"))
         await turn_log.fail(await claimed(turn_log, session), "timeout", retry_at=clock.now() + LEASE, max_attempts=5)
         claim = await claimed(turn_log, session)
         await turn_log.finish(claim, {claim.turns[0].id: True})
@@ -572,15 +497,15 @@ class TestTombstones:
         later = deleted_at + timedelta(microseconds=1)
         content_hash = turn_log.content_hash("User lives in Berlin.")
         await turn_log.bury(Tombstone(scope=ALICE, at=deleted_at, memory_id="m1", content_hash=content_hash))
-        deleted = turn_log.tombstones(ALICE)
+        deleted = await turn_log.tombstones(ALICE)
         assert deleted.covers(a_memory("m1"))
         assert not deleted.covers(a_memory("m2"))
         assert deleted.forbids(ALICE, "user  LIVES in Ｂｅｒｌｉｎ!", deleted_at)
         assert not deleted.forbids(ALICE, "User lives in Berlin", later)
         assert not deleted.forbids(ALICE, "User lives in Munich", START)
         assert not deleted.forbids(Scope("alice", "work"), "User lives in Berlin", START)
-        assert not turn_log.tombstones(BOB).covers(a_memory("m1", scope=BOB))
-        assert not turn_log.tombstones(BOB).forbids(BOB, "User lives in Berlin", START)
+        assert not (await turn_log.tombstones(BOB)).covers(a_memory("m1", scope=BOB))
+        assert not (await turn_log.tombstones(BOB)).forbids(BOB, "User lives in Berlin", START)
 
     @pytest.mark.parametrize(
         ("reach", "own", "project", "other"),
@@ -591,32 +516,32 @@ class TestTombstones:
     ) -> None:
         work, home = Scope("alice", "work"), Scope("alice", "home")
         await turn_log.bury(Tombstone(scope=work, at=START, reach=reach))
-        deleted = turn_log.tombstones(ALICE)
+        deleted = await turn_log.tombstones(ALICE)
         for scope, expected in ((ALICE, own), (work, project), (home, other)):
             assert deleted.covers(a_memory("m", scope=scope)) is expected
             assert deleted.forbids(scope, "anything", START) is expected
             assert not deleted.covers(a_memory("m", scope=scope, at=START + timedelta(microseconds=1)))
-        assert not turn_log.tombstones(BOB).covers(a_memory("m", scope=BOB))
+        assert not (await turn_log.tombstones(BOB)).covers(a_memory("m", scope=BOB))
 
     async def test_later_deletions_join_earlier_ones(self, turn_log: SqliteTurnLog) -> None:
         for memory_id in ("m1", "m2"):
             await turn_log.bury(Tombstone(scope=ALICE, at=START, memory_id=memory_id))
-            assert turn_log.tombstones(ALICE).covers(a_memory(memory_id))
-        assert turn_log.tombstones(ALICE).covers(a_memory("m1"))
+            assert (await turn_log.tombstones(ALICE)).covers(a_memory(memory_id))
+        assert (await turn_log.tombstones(ALICE)).covers(a_memory("m1"))
 
     async def test_what_was_said_before_the_deletion_is_not_written_any_more(self, turn_log: SqliteTurnLog) -> None:
         await turn_log.bury(Tombstone(scope=Scope("alice", "work"), at=START, reach=Reach.EXACT))
         work = a_turn("a", scope=Scope("alice", "work"))
-        assert outcome(turn_log, work) is AppendOutcome.FORGOTTEN
-        assert outcome(turn_log, replace(work, complete=False, response_id="r")) is AppendOutcome.FORGOTTEN
-        accept(turn_log, replace(work, observed_at=START + timedelta(microseconds=1)))
-        accept(turn_log, a_turn("a"))
-        accept(turn_log, a_turn("a", scope=Scope("bob", "work")))
+        assert await outcome(turn_log, work) is AppendOutcome.FORGOTTEN
+        assert await outcome(turn_log, replace(work, complete=False, response_id="r")) is AppendOutcome.FORGOTTEN
+        await accept(turn_log, replace(work, observed_at=START + timedelta(microseconds=1)))
+        await accept(turn_log, a_turn("a"))
+        await accept(turn_log, a_turn("a", scope=Scope("bob", "work")))
 
     async def test_named_turns_go_with_their_memory(self, turn_log: SqliteTurnLog) -> None:
-        first = turn_log.append(a_turn("a", session="s", response="r"), remember=False)
-        foreign = turn_log.append(a_turn("b", scope=BOB), remember=False)
-        accept(turn_log, a_turn("c", session="s"))
+        first = await append(turn_log, a_turn("a", session="s", response="r"))
+        foreign = await append(turn_log, a_turn("b", scope=BOB))
+        await accept(turn_log, a_turn("c", session="s"))
         claim = await claimed(turn_log, first.session_id)
         await turn_log.bury(
             Tombstone(scope=ALICE, at=START, memory_id="m"), turn_ids=[first.turn_id, first.turn_id, foreign.turn_id]
@@ -630,25 +555,25 @@ class TestTombstones:
     async def test_a_scope_goes_with_all_that_was_said_in_it(
         self, turn_log: SqliteTurnLog, clock: SteppedClock
     ) -> None:
-        session = accept(turn_log, a_turn("a", transcripts=("h",), response="r", request="q"))
+        session = await accept(turn_log, a_turn("a", transcripts=("h",), response="r", request="q"))
         claim = await claimed(turn_log, session)
-        turn_log.append(a_turn("b", response="r1", complete=False), remember=False)
-        accept(turn_log, a_turn("in a project", scope=Scope("alice", "work")))
-        accept(turn_log, a_turn("foreign", scope=BOB))
-        accept(turn_log, a_turn("said later", at=START + timedelta(seconds=2)))
+        (await append(turn_log, a_turn("b", response="r1", complete=False)))
+        await accept(turn_log, a_turn("in a project", scope=Scope("alice", "work")))
+        await accept(turn_log, a_turn("foreign", scope=BOB))
+        await accept(turn_log, a_turn("said later", at=START + timedelta(seconds=2)))
         await turn_log.bury(Tombstone(scope=ALICE, at=clock.step(1)))
         assert await turn_log.surviving(claim) == frozenset()
         await turn_log.finish(claim, {claim.turns[0].id: True})
         assert await texts_waiting(turn_log) == ["foreign", "said later"]
         later = START + timedelta(seconds=3)
-        assert accept(turn_log, a_turn("a", history="h", at=later)) != session
-        assert accept(turn_log, a_turn("a", before="r", request="q", at=later)) != session
+        assert await accept(turn_log, a_turn("a", history="h", at=later)) != session
+        assert await accept(turn_log, a_turn("a", before="r", request="q", at=later)) != session
         assert await turn_log.history(ALICE, "r1", limit=5) == []
         assert (await turn_log.totals()).deleted == 2
 
     async def test_exact_leaves_other_projects_alone(self, turn_log: SqliteTurnLog) -> None:
-        accept(turn_log, a_turn("own"))
-        accept(turn_log, a_turn("work", scope=Scope("alice", "work")))
+        await accept(turn_log, a_turn("own"))
+        await accept(turn_log, a_turn("work", scope=Scope("alice", "work")))
         await turn_log.bury(Tombstone(scope=ALICE, at=START, reach=Reach.EXACT))
         assert await texts_waiting(turn_log) == ["work"]
 
@@ -656,7 +581,7 @@ class TestTombstones:
         self, turn_log: SqliteTurnLog, clock: SteppedClock
     ) -> None:
         for text, dies in (("a", False), ("b", True)):
-            claim = await claimed(turn_log, accept(turn_log, a_turn(text, session=text)))
+            claim = await claimed(turn_log, await accept(turn_log, a_turn(text, session=text)))
             if dies:
                 await turn_log.fail(claim, "error", retry_at=clock.now(), max_attempts=1)
             else:
@@ -668,7 +593,7 @@ class TestTombstones:
 
 class TestSweep:
     async def test_old_finished_turns_go_with_their_traces(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
-        session = accept(turn_log, a_turn("a", transcripts=("h",), response="r", request="q"))
+        session = await accept(turn_log, a_turn("a", transcripts=("h",), response="r", request="q"))
         claim = await claimed(turn_log, session)
         await turn_log.finish(claim, {claim.turns[0].id: True})
         assert await turn_log.sweep(finished_before=clock.now()) == 0
@@ -676,15 +601,15 @@ class TestSweep:
         clock.step(1)
         assert await turn_log.sweep(finished_before=clock.now()) == 1
         assert await turn_log.history(ALICE, "r", limit=5) == []
-        assert accept(turn_log, a_turn("b", history="h")) != session
+        assert await accept(turn_log, a_turn("b", history="h")) != session
         assert (await turn_log.totals()).extracted == 1
         await assert_balanced(turn_log)
 
     async def test_waiting_and_dead_turns_are_kept(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
-        claim = await claimed(turn_log, accept(turn_log, a_turn("dead", session="s")))
+        claim = await claimed(turn_log, await accept(turn_log, a_turn("dead", session="s")))
         await turn_log.fail(claim, "error", retry_at=clock.now(), max_attempts=1)
-        accept(turn_log, a_turn("waiting", session="s"))
-        turn_log.append(a_turn("never completed", response="r", complete=False), remember=False)
+        await accept(turn_log, a_turn("waiting", session="s"))
+        (await append(turn_log, a_turn("never completed", response="r", complete=False)))
         clock.step(1)
         assert await turn_log.sweep(finished_before=clock.now()) == 1
         claim = await claimed(turn_log, claim.session_id)
@@ -692,7 +617,7 @@ class TestSweep:
 
     async def test_many_turns_go_in_one_call(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
         for number in range(450):
-            session = accept(turn_log, a_turn(str(number), session="s"))
+            session = await accept(turn_log, a_turn(str(number), session="s"))
         claim = await claimed(turn_log, session)
         await turn_log.finish(claim, {turn.id: False for turn in claim.turns})
         clock.step(1)
@@ -704,8 +629,8 @@ class TestSweep:
         await turn_log.bury(Tombstone(scope=ALICE, at=START, memory_id="m", content_hash=content_hash))
         clock.step(1)
         await turn_log.sweep(finished_before=clock.now())
-        assert turn_log.tombstones(ALICE).covers(a_memory("m"))
-        assert turn_log.tombstones(ALICE).forbids(ALICE, "User lives in Berlin", START)
+        assert (await turn_log.tombstones(ALICE)).covers(a_memory("m"))
+        assert (await turn_log.tombstones(ALICE)).forbids(ALICE, "User lives in Berlin", START)
 
     async def test_a_deletion_of_everything_covers_the_earlier_ones(
         self, turn_log: SqliteTurnLog, clock: SteppedClock
@@ -715,5 +640,5 @@ class TestSweep:
             await turn_log.bury(Tombstone(scope=scope, at=START, memory_id="m"))
         later = clock.step(1)
         await turn_log.bury(Tombstone(scope=ALICE, at=later))
-        assert turn_log.tombstones(ALICE).covers(a_memory("m"))
-        assert turn_log.tombstones(BOB).covers(a_memory("m", scope=BOB))
+        assert (await turn_log.tombstones(ALICE)).covers(a_memory("m"))
+        assert (await turn_log.tombstones(BOB)).covers(a_memory("m", scope=BOB))

@@ -179,7 +179,7 @@ class TestFailure:
             with pytest.raises(TurnLogError):
                 await call
         with pytest.raises(TurnLogError):
-            log.tombstones(ALICE)
+            await log.tombstones(ALICE)
 
     async def test_a_closed_log_is_an_error(self, path: Path, said: Said) -> None:
         log = SqliteTurnLog(path, clock=_Clock())
@@ -201,7 +201,7 @@ class TestRestart:
         assert log.append(said("a"), remember=False).turn_id == first.turn_id
         assert log.append(said("b"), remember=False).session_id == first.session_id
         assert log.content_hash("User is shy") == content_hash
-        assert log.tombstones(ALICE).covers(_memory("m"))
+        assert (await log.tombstones(ALICE)).covers(_memory("m"))
         claim = await claim_only_session(log)
         assert [turn.user_text for turn in claim.turns] == ["a", "b"]
         assert (await log.totals()).waiting == 2
@@ -258,9 +258,9 @@ class TestProcesses:
     async def test_a_deletion_by_another_process_counts_at_once(self, path: Path, open_log: OpenLog) -> None:
         first, second = open_log(path), open_log(path)
         await first.bury(Tombstone(scope=ALICE, at=NOW, memory_id="m1"))
-        assert second.tombstones(ALICE).covers(_memory("m1"))
+        assert (await second.tombstones(ALICE)).covers(_memory("m1"))
         await first.bury(Tombstone(scope=ALICE, at=NOW, memory_id="m2"))
-        assert second.tombstones(ALICE).covers(_memory("m2"))
+        assert (await second.tombstones(ALICE)).covers(_memory("m2"))
 
 
 class TestThread:

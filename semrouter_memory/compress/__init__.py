@@ -1,0 +1,1 @@
+"""Context compression: a structured state in place of the beginning of a long conversation."""

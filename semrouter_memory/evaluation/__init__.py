@@ -1,0 +1,1 @@
+"""Measures the product on files of cases: `semrouter-memory eval`."""
