@@ -45,7 +45,7 @@ def _leaves(section: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldI
 
 
 def _row(path: str, field: FieldInfo) -> str:
-    default = "required" if field.is_required() else f"`{_value(field.default)}`"
+    default = "required" if field.is_required() else f"`{_value(field.get_default(call_default_factory=True))}`"
     return f"| `{path}` | {_type(field.annotation)} | {default} | {field.description or ''} |"
 
 
@@ -67,6 +67,8 @@ def _type(annotation: Any) -> str:
         return _type(next(part for part in arguments if part is not type(None)))
     if origin is tuple:
         return f"list of {_type(arguments[0])}"
+    if origin is dict:
+        return f"mapping of {_type(arguments[0])} to {_type(arguments[1])}"
     if annotation is SecretStr:
         return "secret"
     if annotation is Path:

@@ -123,7 +123,7 @@ class Log:
     def content_hash(self, content: str) -> str:
         return f"hash of {len(content)}"
 
-    def tombstones(self, scope: Scope) -> Tombstones:
+    async def tombstones(self, scope: Scope) -> Tombstones:
         self.calls.append("tombstones")
         return Buried([stone for stone in self.buried if stone.scope.owner == scope.owner])
 

@@ -89,7 +89,7 @@ class World:
         await self._happens("history")
         return self.chain.get(f"{scope.user_id} {previous_response_id}", [])[-limit:]
 
-    def tombstones(self, scope: Scope) -> Any:
+    async def tombstones(self, scope: Scope) -> Any:
         if "tombstones" in self.error:
             raise self.error["tombstones"]
         return SimpleNamespace(covers=lambda memory: memory.id in self.deleted)
