@@ -336,6 +336,7 @@ class LoggedTurn:
         rules_done: the rule extractor has seen it.
         attempts: failed extractions so far.
         error: a short word for the last failure; never content.
+        transcript_hashes: as in `Turn`, those of repetitions included.
         items: as in `Turn`.
     """
 
@@ -352,6 +353,7 @@ class LoggedTurn:
     rules_done: bool = False
     attempts: int = 0
     error: str = ""
+    transcript_hashes: tuple[str, ...] = ()
     items: tuple[Json, ...] | None = None
 
 

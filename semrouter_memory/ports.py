@@ -11,6 +11,7 @@ from typing import Protocol
 
 from semrouter_memory.model import (
     Appended,
+    Candidate,
     ChatMessage,
     Claim,
     EmbeddedMemory,
@@ -308,8 +309,8 @@ class StateStore(Protocol):
     Nothing here is a truth of its own: what is lost is built again or done without.
     """
 
-    async def get(self, scope: Scope, key: str) -> bytes | None:
-        """The value of the scope's key (user and project), None when there is none or it has ended."""
+    async def get(self, scope: Scope, keys: Sequence[str]) -> Mapping[str, bytes]:
+        """The values of the scope's keys (user and project); keys without one, or whose value has ended, are left out."""
         ...
 
     async def put(self, scope: Scope, key: str, value: bytes, *, ttl: timedelta) -> None: ...
@@ -338,6 +339,14 @@ class StateStore(Protocol):
 
     async def backup(self, directory: Path) -> None:
         """Same as `TurnLog.backup`."""
+        ...
+
+
+class SessionStateBuilder(Protocol):
+    """Keeps what a long conversation can be shortened with. Never raises; what it cannot build is done without."""
+
+    async def turns_read(self, claim: Claim, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]) -> None:
+        """Turns of a claim were read by an extractor, and this was found in them; the claim is still held."""
         ...
 
 

@@ -9,6 +9,7 @@ import typer
 
 from semrouter_memory import __version__
 from semrouter_memory.cli.config import config_app
+from semrouter_memory.cli.eval import eval_app
 from semrouter_memory.cli.memory import memory_app
 from semrouter_memory.cli.model import model_app
 from semrouter_memory.errors import MemoryServiceError
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.add_typer(model_app, name="model")
 app.add_typer(memory_app, name="memory")
 app.add_typer(config_app, name="config")
+app.add_typer(eval_app, name="eval")
 
 Model = Annotated[Path, typer.Option(help="Directory with the embedding model's files (see `model build`).")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Envoy's port on 127.0.0.1; 0 draws a free one.")]

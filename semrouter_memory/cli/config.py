@@ -59,22 +59,23 @@ def _value(default: Any) -> str:
 
 def _type(annotation: Any) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is None:
+        return _plain_type(annotation)
     if origin is Annotated:
         return _type(arguments[0])
     if origin is Literal:
         return ", ".join(str(value) for value in arguments)
-    if origin in (Union, UnionType):
-        return _type(next(part for part in arguments if part is not type(None)))
     if origin is tuple:
         return f"list of {_type(arguments[0])}"
     if origin is dict:
         return f"mapping of {_type(arguments[0])} to {_type(arguments[1])}"
-    if annotation is SecretStr:
-        return "secret"
-    if annotation is Path:
-        return "path"
+    assert origin in (Union, UnionType), f"a setting's type that the reference cannot describe: {annotation}"
+    return _type(next(part for part in arguments if part is not type(None)))
+
+
+def _plain_type(annotation: Any) -> str:
     members = getattr(annotation, "__members__", None)
     if members is not None:
         return ", ".join(str(member) for member in members.values())
-    name: str = annotation.__name__
-    return {"str": "text", "bool": "switch", "int": "integer", "float": "number"}.get(name, name)
+    names = {SecretStr: "secret", Path: "path", str: "text", bool: "switch", int: "integer", float: "number"}
+    return names[annotation]
