@@ -32,8 +32,8 @@ def image_environment() -> dict[str, str]:
 
 def pods() -> Iterator[tuple[str, Json]]:
     """Every pod that has our sidecar: file and pod specification."""
-    for name in ("kubernetes.yaml", "istio.yaml"):
-        yield name, FILES.manifests(name).the("Deployment")["spec"]["template"]["spec"]
+    yield "kubernetes.yaml", gateway()["template"]["spec"]
+    yield "istio.yaml", FILES.manifests("istio.yaml").the("Deployment")["spec"]["template"]["spec"]
     kubernetes = FILES.manifests("envoy-gateway.yaml").the("EnvoyProxy")["spec"]["provider"]["kubernetes"]
     deployment = kubernetes["envoyDeployment"]
     yield (
@@ -44,6 +44,12 @@ def pods() -> Iterator[tuple[str, Json]]:
             "containers": [{"name": "envoy", **deployment["container"]}],
         },
     )
+
+
+def gateway() -> Json:
+    """Kubernetes's set of Envoy and sidecar."""
+    specification: Json = FILES.manifests("kubernetes.yaml").the("StatefulSet", "llm-gateway")["spec"]
+    return specification
 
 
 def sidecar_of(pod: Json) -> Json:
@@ -214,7 +220,11 @@ class TestCompose:
             for name, service in compose["services"].items()
             for other, condition in service.get("depends_on", {}).items()
         }
-        assert waits == {("envoy", "memory"): "service_started", ("memory", "milvus"): "service_started"}
+        assert waits == {
+            ("envoy", "memory"): "service_started",
+            ("memory", "milvus"): "service_started",
+            ("memory", "redis"): "service_started",
+        }
 
     def test_every_part_has_a_health_check(self, compose: Json) -> None:
         """The sidecar's is in its image."""
@@ -265,7 +275,10 @@ class TestPods:
             assert "data" not in theirs
 
     def test_the_turn_log_outlives_the_pod_and_has_one_owner(self) -> None:
+        """Where it is not shared."""
         for name, pod in pods():
+            if name == "kubernetes.yaml":
+                continue
             manifests = FILES.manifests(name)
             volumes = {volume["name"]: volume for volume in pod["volumes"]}
             claim = manifests.the("PersistentVolumeClaim", volumes["data"]["persistentVolumeClaim"]["claimName"])
@@ -284,7 +297,10 @@ class TestPods:
             assert sidecar["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "operator"}
             assert {"name": "operator", "containerPort": 9090} in sidecar["ports"]
         gateway = FILES.manifests("envoy-gateway.yaml").the("EnvoyProxy")["spec"]["provider"]["kubernetes"]
-        services = [FILES.manifests(name).the("Service") for name in ("kubernetes.yaml", "istio.yaml")]
+        services = [
+            FILES.manifests(name).the("Service", name_of)
+            for name, name_of in (("kubernetes.yaml", "llm-gateway"), ("istio.yaml", None))
+        ]
         for service in (*services, gateway["envoyService"]["patch"]["value"]):
             assert service["spec"]["publishNotReadyAddresses"] is True
 
@@ -296,6 +312,8 @@ class TestPods:
     def test_mount_only_volumes_that_they_have(self) -> None:
         for name, pod in pods():
             declared = {volume["name"] for volume in pod["volumes"]}
+            if name == "kubernetes.yaml":
+                declared.add(gateway()["volumeClaimTemplates"][0]["metadata"]["name"])
             for container in (*pod["initContainers"], *pod["containers"]):
                 assert set(mounts(container)) <= declared, name
 
@@ -307,7 +325,7 @@ class TestKubernetes:
         for names in (*generated.values(), kustomization["resources"]):
             for name in names:
                 assert (FILES.deploy / name).is_file(), name
-        pod = FILES.manifests("kubernetes.yaml").the("Deployment")["spec"]["template"]["spec"]
+        pod = gateway()["template"]["spec"]
         used = {volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume}
         assert used == set(generated)
 
@@ -320,10 +338,10 @@ class TestKubernetes:
 
     def test_the_service_and_the_policy_lead_to_the_pod(self) -> None:
         manifests = FILES.manifests("kubernetes.yaml")
-        labels = manifests.the("Deployment")["spec"]["template"]["metadata"]["labels"]
-        assert manifests.the("Deployment")["spec"]["selector"]["matchLabels"] == labels
-        assert manifests.the("Service")["spec"]["selector"] == labels
-        policy = manifests.the("NetworkPolicy")["spec"]
+        labels = gateway()["template"]["metadata"]["labels"]
+        assert gateway()["selector"]["matchLabels"] == labels
+        assert manifests.the("Service", "llm-gateway")["spec"]["selector"] == labels
+        policy = manifests.the("NetworkPolicy", "llm-gateway")["spec"]
         assert policy["podSelector"]["matchLabels"] == labels
         clients, monitoring = policy["ingress"]
         assert clients == {"ports": [{"port": "http"}]}
@@ -331,10 +349,32 @@ class TestKubernetes:
         assert monitoring["from"]
 
     def test_its_envoy_is_the_one_of_the_compose_file(self) -> None:
-        (envoy,) = FILES.manifests("kubernetes.yaml").the("Deployment")["spec"]["template"]["spec"]["containers"]
+        (envoy,) = gateway()["template"]["spec"]["containers"]
         compose = FILES.yaml("compose.yaml")["services"]["envoy"]
         assert (envoy["image"], envoy["args"]) == (compose["image"], compose["command"])
 
 
 def test_the_licence_is_the_published_text() -> None:
     assert hashlib.sha256((FILES.root / "LICENSE").read_bytes()).hexdigest() == _APACHE_2
+
+    def test_replicas_share_redis_and_keep_a_volume_each(self) -> None:
+        manifests = FILES.manifests("kubernetes.yaml")
+        (claim,) = gateway()["volumeClaimTemplates"]
+        assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
+        environment = {entry["name"]: entry["value"] for entry in sidecar_of(gateway()["template"]["spec"])["env"]}
+        url = environment["SEMROUTER_MEMORY__MEMORY__REDIS__URL"]
+        service = manifests.the("Service", "redis")
+        assert url == f"redis://{service['metadata']['name']}:{service['spec']['ports'][0]['port']}/0"
+
+    def test_redis_keeps_what_it_has_and_lets_the_sidecars_in(self) -> None:
+        manifests = FILES.manifests("kubernetes.yaml")
+        redis = manifests.the("StatefulSet", "redis")["spec"]
+        (container,) = redis["template"]["spec"]["containers"]
+        arguments = dict(zip(container["args"][1::2], container["args"][2::2], strict=True))
+        assert arguments["--appendonly"] == "yes"
+        assert arguments["--maxmemory-policy"] == "noeviction"
+        assert (
+            arguments["--dir"] == mounts(container)[redis["volumeClaimTemplates"][0]["metadata"]["name"]]["mountPath"]
+        )
+        (rule,) = manifests.the("NetworkPolicy", "redis")["spec"]["ingress"]
+        assert rule["from"] == [{"podSelector": {"matchLabels": gateway()["template"]["metadata"]["labels"]}}]
