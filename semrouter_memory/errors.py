@@ -63,6 +63,11 @@ class TurnLogError(MemoryServiceError):
     """The turn log could not be read or written (disk full, file damaged)."""
 
 
+# Whoever measures must act: a file of cases is not what the command reads.
+class CaseFileError(MemoryServiceError):
+    """A file of evaluation cases cannot be read, or a line of it does not fit; the message names file and line."""
+
+
 # The caller of the management API must act; the message is shown to them.
 class InvalidRequestError(MemoryServiceError):
     """A management request that cannot be carried out as it was asked.

@@ -357,6 +357,8 @@ class TestKubernetes:
 def test_the_licence_is_the_published_text() -> None:
     assert hashlib.sha256((FILES.root / "LICENSE").read_bytes()).hexdigest() == _APACHE_2
 
+
+class TestReplicas:
     def test_replicas_share_redis_and_keep_a_volume_each(self) -> None:
         manifests = FILES.manifests("kubernetes.yaml")
         (claim,) = gateway()["volumeClaimTemplates"]
