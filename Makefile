@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MODEL := .cache/model
+REDIS := .cache/redis
 # Settings of demo and run: Envoy's port, and a real LLM server behind it (make run LLM_BASE_URL=http://host:8000/v1).
 PORT ?= 10000
 LLM_BASE_URL ?=
@@ -14,7 +15,7 @@ PYTEST_ARGS ?=
 
 export LLM_BASE_URL LLM_API_KEY
 
-.PHONY: help setup model demo run test check format proto bench image clean
+.PHONY: help setup model redis demo run test check format proto bench image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -43,7 +44,33 @@ demo: setup model ## play a conversation that is remembered, through the real En
 run: setup model ## the same installation, staying up; prints curl lines to try
 	@$(BIN)/semrouter-memory run --port $(PORT) --model $(MODEL)
 
-test: setup model ## all test suites, with the real Envoy and the real Milvus
+redis: ## find a redis-server for the tests, else unpack Debian's packages (once, without root)
+	@command -v redis-server >/dev/null || $(MAKE) --no-print-directory $(REDIS)/redis-server
+
+# The packages of redis-server and of the libraries it may need, but for the C library, which must be the system's own.
+# Where the system has no package lists, or old ones, they are fetched into a directory of ours.
+REDIS_PACKAGES = redis-server redis-tools $$(apt-cache $$lists depends --recurse --no-recommends --no-suggests --no-conflicts \
+  --no-breaks --no-replaces --no-enhances redis-tools | grep -E '^lib[a-z0-9.+-]+$$' | grep -Ev '^libc6|^libperl|^libpam' | sort -u)
+
+$(REDIS)/redis-server:
+	@command -v apt-get >/dev/null || { echo "no redis-server on the PATH, and no apt-get to fetch one: install redis-server (5 or newer)"; exit 1; }
+	@echo "==> unpacking redis-server (once, cached in $(REDIS))"
+	@mkdir -p $(REDIS)/apt/lists/partial $(REDIS)/apt/cache/archives/partial $(REDIS)/packages
+	@cd $(REDIS)/packages && own="-o Dir::State::Lists=$(CURDIR)/$(REDIS)/apt/lists -o Dir::Cache=$(CURDIR)/$(REDIS)/apt/cache" \
+	  && { lists=; apt-get -q -q download $(REDIS_PACKAGES) 2>/dev/null; } \
+	  || { lists=$$own; apt-get $$own -q -q -o Debug::NoLocking=1 update && apt-get $$own -q -q download $(REDIS_PACKAGES); } \
+	  || { [ "$$(id -u)" = 0 ] && apt-get -q -q update && apt-get -q -q install -y --no-install-recommends redis-server; } \
+	  || { echo "redis-server could neither be downloaded nor installed: install it by hand (apt-get install redis-server)"; exit 1; }
+	@for package in $(REDIS)/packages/*.deb; do [ ! -e "$$package" ] || dpkg -x "$$package" $(REDIS)/root || exit 1; done
+	@rm -rf $(REDIS)/packages $(REDIS)/apt
+	@if [ -e $(REDIS)/root ]; then \
+	  libraries=$$(find $(CURDIR)/$(REDIS)/root -name '*.so.*' -printf '%h\n' | sort -u | paste -s -d :); \
+	  server=$(CURDIR)/$(REDIS)/root/usr/bin/redis-server; \
+	else libraries=; server=$$(command -v redis-server); fi; \
+	printf '#!/bin/bash\nLD_LIBRARY_PATH=%s exec %s "$$@"\n' "$$libraries" "$$server" > $@.new
+	@chmod +x $@.new && $@.new --version && mv $@.new $@
+
+test: setup model redis ## all test suites, with the real Envoy, the real Milvus and the real Redis
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 check: setup ## format, lint, types, import contracts, generated code

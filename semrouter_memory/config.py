@@ -141,26 +141,26 @@ class AgeingConfig(_Section):
     """How memories leave. Off or conservative by default: nothing is lost that nobody asked to lose."""
 
     ttl_days: dict[MemoryType, Annotated[float, Field(gt=0)]] = Field(
-        default_factory=dict, description="type -> days after which a memory of it expires; types left out never do"
+        default_factory=dict, description="type -> days after it was last said that a memory expires; else never"
     )
     max_memories: int = Field(
-        0, ge=0, description="active memories of one user; above it the lowest-scored leave; 0: no bound"
+        0, ge=0, description="of one user, history included, which leaves first, then the lowest-scored; 0: no bound"
     )
-    max_bytes: int = Field(0, ge=0, description="bytes of text of one user's active memories; 0: no bound")
-    sweep_seconds: float = Field(3600, gt=0, description="pause between sweeps, which read the whole collection once")
+    max_bytes: int = Field(0, ge=0, description="bytes of text of one user's memories, as max_memories; 0: no bound")
+    sweep_seconds: float = Field(3600, gt=0, description="pause between sweeps, each reads all memories")
     prune: Literal["off", "dry-run", "on"] = Field(
-        "off", description="delete what scores low for long; dry-run reports only"
+        "off", description="delete what scores low for long, for good; dry-run reports only"
     )
     prune_below: float = Field(0.1, ge=0, le=1, description="score below which a memory is low")
-    prune_after_days: float = Field(180, gt=0, description="how long it must be low, unused and unconfirmed")
-    history_days: float = Field(0, ge=0, description="superseded memories are deleted so long after; 0: kept")
+    prune_after_days: float = Field(180, gt=0, description="so long unused, unconfirmed, and uses counted")
+    history_days: float = Field(0, ge=0, description="superseded memories are deleted for good so long after; 0: kept")
     consolidate: Literal["off", "on"] = Field(
-        "off", description="merge related memories into one, the originals as history"
+        "off", description="merge related memories, the originals as history; may ask memory_extraction"
     )
     consolidate_at: int = Field(200, ge=2, description="active memories of one user from which they are consolidated")
-    usage_seconds: float = Field(10, gt=0, description="how often access counts are written, in one batch")
+    usage_seconds: float = Field(10, gt=0, description="how often access counts are written; a kill loses the last")
     half_life_days: float = Field(90, gt=0, description="age at which a memory's recency has halved, in its score")
-    compact_hours: float = Field(24, ge=0, description="pause between compactions of the files; 0: only on demand")
+    compact_hours: float = Field(24, ge=0, description="pause between compactions, which rewrite files; 0: on demand")
 
 
 class CompressionConfig(_Section):
@@ -283,6 +283,8 @@ class ManagementConfig(_Section):
     max_content_chars: int = Field(8_000, ge=16, description="bound on one memory's text")
     max_metadata_bytes: int = Field(8_192, ge=256, description="bound on what a caller attaches to one memory")
     max_body_bytes: int = Field(1024 * 1024, ge=1024, description="larger requests are refused with 413")
+    max_import_bytes: int = Field(64 * 1024 * 1024, ge=1024, description="the same, of an import")
+    max_import_lines: int = Field(10_000, ge=1, description="memories in one import; a file may be sent in parts")
 
 
 class TelemetryConfig(_Section):
@@ -313,6 +315,18 @@ class Config(BaseSettings):
         for role in roles:
             if roles.count(role) > 1:
                 raise ValueError(f"external_models: two models have the role {role}; keep one")
+        return self
+
+    @model_validator(mode="after")
+    def _a_model_that_is_away_costs_no_turn(self) -> "Config":
+        retain = self.memory.retain
+        asked = any(model.model_role == "memory_extraction" for model in self.external_models)
+        if asked and retain.breaker_failures >= retain.max_attempts:
+            raise ValueError(
+                f"memory.retain.breaker_failures is {retain.breaker_failures} but memory.retain.max_attempts is"
+                f" {retain.max_attempts}: turns would be given up before a model that is away is left alone; set the"
+                " former below the latter"
+            )
         return self
 
     @classmethod

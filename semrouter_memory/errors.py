@@ -44,7 +44,15 @@ class ChatModelError(UnavailableError):
 
 
 class CircuitOpenError(ChatModelError):
-    """The external model is known to be away and was not asked; nobody's attempt."""
+    """The external model is known to be away: it was not asked, or only to see whether it is back; nobody's attempt.
+
+    Attributes:
+        wait_seconds: how long asking again makes no sense.
+    """
+
+    def __init__(self, message: str, *, wait_seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.wait_seconds = wait_seconds
 
 
 class StateStoreError(UnavailableError):
@@ -82,4 +90,12 @@ class InvalidRequestError(MemoryServiceError):
 
 
 class NotFoundError(MemoryServiceError):
-    """There is no such memory among those the caller may see."""
+    """There is no such memory among those the caller may see.
+
+    Attributes:
+        kind: what there is none of: `memory`, `session` or `turn`.
+    """
+
+    def __init__(self, message: str, *, kind: str = "memory") -> None:
+        super().__init__(message)
+        self.kind = kind

@@ -112,6 +112,16 @@ class Memory:
     importance: float = 0.5
     metadata: Mapping[str, Json] = field(default_factory=dict)
 
+    @property
+    def asserted_at(self) -> datetime:
+        """When somebody last wanted it to be known: said, or imported later. What was deleted after that stays deleted."""
+        imported = self.metadata.get("imported_at")
+        try:
+            return max(self.observed_at, datetime.fromisoformat(imported)) if imported else self.observed_at
+        except (TypeError, ValueError):
+            # Not ours: a caller's own metadata from before the name was reserved.
+            return self.observed_at
+
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedMemory:
@@ -145,7 +155,13 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """Something an extractor found worth remembering, before it is reconciled with what is known."""
+    """Something an extractor found worth remembering, before it is reconciled with what is known.
+
+    Attributes:
+        extractor: what found it: `rules` or `llm`.
+        model: what answered the user in that turn.
+        extraction_model: what read the turn, where that was a model.
+    """
 
     type: MemoryType
     content: str
@@ -154,6 +170,7 @@ class Candidate:
     session_id: str = ""
     turn_ids: tuple[str, ...] = ()
     model: str = ""
+    extraction_model: str = ""
 
 
 # -- request phase -----------------------------------------------------------------------------------------------------
@@ -183,6 +200,69 @@ class RecallOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PastTurn:
+    """An answered turn of the conversation that a request repeats.
+
+    Attributes:
+        number: how many turns the conversation had with it; earlier ones that cannot be told apart from it belong to it.
+        messages: how many of the request's `history` there are up to its end.
+        places: positions of its messages in the request's array. System and developer messages belong to no turn.
+        texts: positions of its texts in `visible`.
+        chars: characters of its texts.
+        transcript_hash: of the conversation up to its end; "" where nobody asked for it.
+    """
+
+    number: int
+    messages: int
+    places: tuple[int, ...]
+    texts: tuple[int, ...]
+    chars: int = 0
+    transcript_hash: str = ""
+
+
+class CompressionReason(StrEnum):
+    """Why a conversation was shortened or not. Also the metric's label."""
+
+    COMPRESSED = "compressed"
+    REBUILT = "rebuilt"
+    """A stored chain that was compressed before and has no state now: its whole history comes from the log."""
+    NO_STATE = "no_state"
+    """No state covers a beginning of this very conversation."""
+    TOO_SHORT = "too_short"
+    CHAIN_INCOMPLETE = "chain_incomplete"
+    """Not every item of the stored chain is known."""
+    CHAIN_LOST = "chain_lost"
+    """Same, and it was compressed before: the server goes on from what it was sent then."""
+    NOT_MARKED = "not_marked"
+    """The note that the chain is compressed could not be written."""
+    TIMEOUT = "timeout"
+    UNAVAILABLE = "unavailable"
+    INTERNAL = "internal_error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compression:
+    """What becomes of a conversation's beginning. Without `text`, `dropped_turns` and `items` it stays as it is.
+
+    Attributes:
+        text: the rendered state, "" for none.
+        dropped_turns: how many turns leave, the first ones.
+        items: what a stored chain is rebuilt from, in place of `previous_response_id`; None: it is not.
+        statements: what `text` says, in the words of memories; they need not be said again.
+        tokens_before: size of the conversation's texts, in the embedding model's tokens. An estimate from characters.
+        tokens_after: the same, of the turns that stay and `text`.
+    """
+
+    reason: CompressionReason
+    text: str = ""
+    dropped_turns: int = 0
+    items: tuple[Json, ...] | None = None
+    statements: tuple[str, ...] = ()
+    tokens_before: int = 0
+    tokens_after: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRequest:
     """All that recall needs to know of a request.
 
@@ -193,6 +273,9 @@ class RecallRequest:
         loop_key: names the user turn: a hash of the conversation up to and including the turn's user messages, so it is
             equal for all steps of an agent's tool loop. Set on every request.
         continues_loop: the last message is a tool result: a later step of the turn that `loop_key` names.
+        compressible: the conversation's beginning may be replaced by a state.
+        turns: the answered turns before this one, oldest first; only those of a compressible request that repeats them.
+        answers_calls: ids of the tool calls that the request itself brings results of.
     """
 
     scope: Scope
@@ -204,6 +287,9 @@ class RecallRequest:
     signals: Signals = Signals()
     loop_key: str = ""
     continues_loop: bool = False
+    compressible: bool = False
+    turns: tuple[PastTurn, ...] = ()
+    answers_calls: frozenset[str] = frozenset()
 
 
 class Reason(StrEnum):
@@ -252,6 +338,7 @@ class RecallResult:
         steps_ms: duration of each step that ran, in order (`history`, `embed`, `search`, `rank`, ...).
         tokens: size of `text` in the embedding model's tokens.
         without_history: there were no earlier messages that a vague query could have been completed with.
+        compression: what becomes of the conversation's beginning; None when that was no question.
     """
 
     reason: Reason
@@ -260,6 +347,7 @@ class RecallResult:
     steps_ms: Mapping[str, float] = field(default_factory=dict)
     tokens: int = 0
     without_history: bool = False
+    compression: Compression | None = None
 
 
 # -- response phase ----------------------------------------------------------------------------------------------------
@@ -474,7 +562,14 @@ class Tombstone:
 class ReconcileAction(StrEnum):
     ADD = "add"
     UPDATE = "update"
+    """Another value: the targets are superseded."""
+    REFINE = "refine"
+    """The same in more detail: the targets are superseded."""
+    RETRACT = "retract"
+    """What the targets say is no longer so: they are superseded."""
     SKIP = "skip"
+    FLAG = "flag"
+    """Contradicts the targets, and nothing tells which holds: both stay, marked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,13 +577,16 @@ class Reconciled:
     """What to do with a candidate, and why.
 
     Attributes:
-        target: the known memory that is superseded (UPDATE) or confirmed (SKIP).
         reason: a short word for the log, for example `same_attribute_new_value`.
+        targets: the known memories that are superseded (UPDATE, REFINE, RETRACT), confirmed (SKIP: one) or contradicted
+            (FLAG). With ADD: history that belongs before a candidate that arrived late.
+        successor: the memory that was said after the candidate and replaced it: the candidate is written as history.
     """
 
     action: ReconcileAction
     reason: str
-    target: Memory | None = None
+    targets: tuple[Memory, ...] = ()
+    successor: Memory | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -505,7 +603,51 @@ class ExtractionReport:
     @property
     def stored(self) -> int:
         """How many memories were written."""
-        return self.actions.get(ReconcileAction.ADD, 0) + self.actions.get(ReconcileAction.UPDATE, 0)
+        return sum(self.actions.get(action, 0) for action in ReconcileAction if action is not ReconcileAction.SKIP)
+
+
+class Leaving(StrEnum):
+    """Why upkeep deletes a memory."""
+
+    EXPIRED = "expired"
+    BURIED = "buried"
+    """It was deleted while the store was away: hidden since, erased now."""
+    HISTORY = "history"
+    """Superseded for longer than history is kept."""
+    ORPHANED = "orphaned"
+    """History of a memory that is gone."""
+    PRUNED = "pruned"
+    """Low for long."""
+    QUOTA = "quota"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepReport:
+    """What upkeep did, or would do: what is logged, counted and shown to the operator.
+
+    Attributes:
+        memories: how many were looked at, of how many `owners`; history included.
+        deleted: reason -> type -> how many.
+        would_delete: the same for what a dry run, or pruning in `dry-run`, leaves alone.
+        would_delete_ids: reason -> ids of those, a bounded number of them.
+        held: low for long by age, but their use has not been counted for long enough to tell.
+        summaries: memories that consolidation wrote, in place of `merged` others.
+        ended: values of the state store that had ended.
+        failures: short names of the parts that were away; what hangs on them was left out.
+    """
+
+    dry_run: bool = False
+    memories: int = 0
+    owners: int = 0
+    deleted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    would_delete: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    would_delete_ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    held: int = 0
+    summaries: int = 0
+    merged: int = 0
+    ended: int = 0
+    failures: tuple[str, ...] = ()
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from semrouter_memory.model import (
     Candidate,
     ChatMessage,
     Claim,
+    Compression,
     EmbeddedMemory,
     ExtractionReport,
     Hit,
@@ -25,6 +26,7 @@ from semrouter_memory.model import (
     PendingSession,
     Reach,
     Reason,
+    RecallRequest,
     RecallResult,
     Scope,
     StoredChain,
@@ -32,6 +34,7 @@ from semrouter_memory.model import (
     Turn,
     TurnState,
     TurnTotals,
+    UpkeepReport,
     Usage,
     Vector,
 )
@@ -100,9 +103,12 @@ class MemoryReader(Protocol):
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.ALL,
-        now: datetime,
+        now: datetime | None,
     ) -> Page:
         """Active memories, newest `created_at` first (ties by id, descending); reads fresh.
+
+        Args:
+            now: None: superseded and expired memories too.
 
         Raises:
             InvalidRequestError: the cursor is not one that a listing gave out.
@@ -350,6 +356,18 @@ class SessionStateBuilder(Protocol):
         ...
 
 
+class ContextCompressor(Protocol):
+    """Says what becomes of a long conversation's beginning. Never raises."""
+
+    async def compress(self, request: RecallRequest, before: Compression | None = None) -> Compression:
+        """The decision for one compressible request.
+
+        Args:
+            before: the decision for an earlier step of the same turn, which a later step keeps to.
+        """
+        ...
+
+
 class UsageNotes(Protocol):
     """Takes note of what was put into a request. Quick, never raises, writes later."""
 
@@ -395,6 +413,20 @@ class Observer(Protocol):
     def store_state_changed(self, *, available: bool, detail: str) -> None: ...
 
     def work_queued(self, *, depth: int, oldest_seconds: float) -> None: ...
+
+    def session_due(self, trigger: str) -> None:
+        """A session's turns are read, or its end is summed up, because of this trigger."""
+        ...
+
+    def episode_finished(self, extractor: str, *, turns: int, written: bool) -> None:
+        """A session's end was summed up; `extractor` "" when there was nothing to sum up."""
+        ...
+
+    def model_state_changed(self, host: str, *, available: bool, detail: str) -> None:
+        """A circuit opened or closed; `detail` is a status or an error's type, never content."""
+        ...
+
+    def upkeep_finished(self, report: UpkeepReport) -> None: ...
 
 
 NewId = Callable[[], str]

@@ -12,6 +12,8 @@ from semrouter_memory.cli.config import config_app
 from semrouter_memory.cli.eval import eval_app
 from semrouter_memory.cli.memory import memory_app
 from semrouter_memory.cli.model import model_app
+from semrouter_memory.cli.turns import turns_app
+from semrouter_memory.cli.upkeep import register as register_upkeep
 from semrouter_memory.errors import MemoryServiceError
 
 app = typer.Typer(
@@ -23,6 +25,7 @@ app = typer.Typer(
 )
 app.add_typer(model_app, name="model")
 app.add_typer(memory_app, name="memory")
+app.add_typer(turns_app, name="turns")
 app.add_typer(config_app, name="config")
 app.add_typer(eval_app, name="eval")
 
@@ -120,6 +123,9 @@ def bench(
 
     logs.configure(TelemetryConfig(log_level="WARNING", log_format="console"))
     asyncio.run(measure(model=model, directory=directory, requests=requests, stored=memories))
+
+
+register_upkeep(app)
 
 
 def main() -> None:

@@ -1,8 +1,80 @@
 """`semrouter-memory eval`: measures the product on files of cases."""
 
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 eval_app = typer.Typer(
     help="Measure the product on your own files of cases (JSON lines); each command's help says what a line holds.",
     no_args_is_help=True,
 )
+
+Files = Annotated[list[Path], typer.Argument(help="Files of cases, one JSON object a line.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", "-c", help="The YAML file of the service; without one, the defaults.")
+]
+ModelDirectory = Annotated[
+    Path | None,
+    typer.Option("--model", help="The embedding model's directory; default: the configured one, else .cache/model."),
+]
+JsonOut = Annotated[Path | None, typer.Option("--json", help="Also write the result to this file.")]
+
+
+@eval_app.command()
+def lifecycle(files: Files, config: ConfigFile = None, model: ModelDirectory = None, json_out: JsonOut = None) -> None:
+    """How well new statements update, refine, retract or repeat what is known.
+
+    A line: {"id", "kind", "candidates": [{"type", "content", "at"}, ...], "active": [...], "superseded": [...],
+    "max_active": N}. The candidates are handed over in this order, for a user of their own; "at" may be null. In the
+    end each text of "active" must be in exactly one active memory, each of "superseded" in exactly one that is kept as
+    history, and no more than N may be active. A model with the role memory_reconcile takes part when one is configured.
+    """
+    from semrouter_memory.config import load  # noqa: PLC0415 - the embedder's libraries take a second to load
+    from semrouter_memory.evaluation.lifecycle_run import evaluate  # noqa: PLC0415
+
+    asyncio.run(evaluate(files, config=load(config), model=model, json_out=json_out))
+
+
+@eval_app.command()
+def conversations(
+    files: Files, config: ConfigFile = None, model: ModelDirectory = None, json_out: JsonOut = None
+) -> None:
+    """What is remembered of whole conversations, and what should not have been.
+
+    A line: {"id", "turns": [{"user", "assistant"}, ...], "should_remember": [{"about", "any_of": [...]}],
+    "should_not_remember": [...]}. Each conversation is a session of a user of its own, played turn by turn up to its
+    end. Then each "should_remember" needs a memory that contains one of "any_of", and none may contain a text of
+    "should_not_remember"; case does not count, and superseded memories do not count either. Rules alone extract, and a
+    model with the role memory_extraction too when one is configured.
+    """
+    from semrouter_memory.config import load  # noqa: PLC0415 - the embedder's libraries take a second to load
+    from semrouter_memory.evaluation.conversations_run import evaluate  # noqa: PLC0415
+
+    asyncio.run(evaluate(files, config=load(config), model=model, json_out=json_out))
+
+
+@eval_app.command()
+def compression(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Conversations; without any, made ones are played.")
+    ] = None,
+    turns: Annotated[
+        list[int] | None, typer.Option(min=1, help="Length of a made conversation; may be given several times.")
+    ] = None,
+    config: ConfigFile = None,
+    model: ModelDirectory = None,
+    json_out: JsonOut = None,
+) -> None:
+    """How much a long conversation shrinks with context compression on, and whether what was said is still there.
+
+    Plays every turn as if it came through Envoy, then looks at the next request. A line: {"id", "turns": [{"user",
+    "assistant"}, ...], "should_remember": [{"about", "any_of": ["lower-case text", ...]}, ...]}; "should_remember" may
+    be left out. The made conversations plan a journey and have ten facts planted, which are also asked for. A model with
+    the role memory_extraction takes part when one is configured.
+    """
+    from semrouter_memory.config import load  # noqa: PLC0415 - same
+    from semrouter_memory.evaluation.compression_report import LENGTHS, evaluate  # noqa: PLC0415
+
+    asyncio.run(evaluate(files or [], turns or LENGTHS, config=load(config), model=model, json_out=json_out))

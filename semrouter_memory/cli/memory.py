@@ -5,7 +5,7 @@ It speaks the API instead of opening the store, because a Milvus Lite file belon
 
 import json
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from semrouter_memory.cli.importing import import_file
+from semrouter_memory.cli.output import AsJson, print_json, print_table, shown
 from semrouter_memory.config import secret
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.client import MemoryClient, Target
@@ -25,7 +27,6 @@ _ENVOY = "http://127.0.0.1:10000"
 _OPERATOR_API = "http://127.0.0.1:9090"
 
 _CONTENT_WIDTH = 24
-_PIPE_WIDTH = 240
 
 memory_app = typer.Typer(no_args_is_help=True, help="List, search and change stored memories of a running sidecar.")
 _out = Console(highlight=False)
@@ -36,7 +37,7 @@ Types = Annotated[list[MemoryType] | None, typer.Option("--type", help="Only thi
 Project = Annotated[str | None, typer.Option("--project", help='Its project; "" is the user\'s own space.')]
 Importance = Annotated[float | None, typer.Option(min=0, max=1, help="0 (trivia) to 1 (vital).")]
 Metadata = Annotated[str | None, typer.Option(help="A JSON object to keep beside the statement.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
+Expires = Annotated[str | None, typer.Option(help="From when on it is not recalled: 2027-01-01T00:00:00Z.")]
 MemoryId = Annotated[str, typer.Argument(help="The memory's id.")]
 
 
@@ -118,17 +119,37 @@ def _list(
     """List active memories, newest first."""
     page = client.page(limit=limit, cursor=cursor, types=[kind.value for kind in types or ()], project_id=project)
     if as_json:
-        _print_json(page)
+        print_json(page)
         return
     _print_table(page["data"])
     if page["next_cursor"]:
-        _err.print(f"more: --cursor {_shown(page['next_cursor'])}", markup=False, soft_wrap=True)
+        _err.print(f"more: --cursor {shown(page['next_cursor'])}", markup=False, soft_wrap=True)
 
 
 @_command("get")
 def _get(client: MemoryClient, memory_id: MemoryId) -> None:
     """Show one memory with everything known about it."""
-    _print_json(client.get(memory_id))
+    print_json(client.get(memory_id))
+
+
+@_command("history")
+def _history(client: MemoryClient, memory_id: MemoryId, *, as_json: AsJson = False) -> None:
+    """Show what was said before and after a memory: all that replaced one another, oldest first."""
+    members = client.history(memory_id)
+    if as_json:
+        print_json(members)
+    else:
+        _print_table(members)
+
+
+@_command("end-session")
+def _end_session(
+    client: MemoryClient,
+    session_id: Annotated[str, typer.Argument(help="What the client calls it (x-session-id), or our own id.")],
+) -> None:
+    """Say that a session is at its end: what waits is learned from now, and it is summed up."""
+    ended = client.end_session(session_id)
+    _out.print(f"ended {shown(ended['session_id'])}, {ended['waiting']} turns to learn from", markup=False)
 
 
 @_command("search")
@@ -146,7 +167,7 @@ def _search(
     kinds = [kind.value for kind in types] if types else None
     hits = client.search(query, limit=limit, types=kinds, project_id=project, threshold=threshold)
     if as_json:
-        _print_json(hits)
+        print_json(hits)
     else:
         _print_table(hits)
 
@@ -160,10 +181,11 @@ def _add(
     project: Project = None,
     importance: Importance = None,
     metadata: Metadata = None,
+    expires_at: Expires = None,
 ) -> None:
     """Store a memory."""
     fields = _fields(kind, project, importance, metadata)
-    _print_json(client.add(content, **fields))
+    print_json(client.add(content, expires_at=expires_at, **fields))
 
 
 @_command("update")
@@ -176,17 +198,22 @@ def _update(
     project: Project = None,
     importance: Importance = None,
     metadata: Metadata = None,
+    expires_at: Expires = None,
+    never_expires: Annotated[bool, typer.Option("--never-expires", help="Remove its time of expiry.")] = False,
 ) -> None:
     """Change a memory; what is not given stays as it is."""
-    fields = _fields(kind, project, importance, metadata)
-    _print_json(client.update(memory_id, content=content, **fields))
+    if expires_at and never_expires:
+        raise InvalidRequestError("--expires-at and --never-expires exclude each other")
+    fields = {**_fields(kind, project, importance, metadata), "content": content, "expires_at": expires_at}
+    changes: dict[str, Json] = {name: value for name, value in fields.items() if value is not None}
+    print_json(client.update(memory_id, changes | ({"expires_at": None} if never_expires else {})))
 
 
 @_command("forget")
 def _forget(client: MemoryClient, memory_id: MemoryId) -> None:
     """Delete one memory."""
     client.forget(memory_id)
-    _out.print(f"forgot {_shown(memory_id)}", markup=False)
+    _out.print(f"forgot {shown(memory_id)}", markup=False)
 
 
 @_command("forget-all")
@@ -197,17 +224,48 @@ def _forget_all(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Delete all memories of the user, or those of one project."""
-    what = "everything" if project is None else f"everything in project {_shown(project)}"
+    what = "everything" if project is None else f"everything in project {shown(project)}"
     if not yes:
         typer.confirm(f"Forget {what} that is remembered? This cannot be undone.", abort=True)
     _out.print(f"forgot {client.forget_all(project)['deleted']} memories", markup=False)
 
 
 @_command("export")
-def _export(client: MemoryClient) -> None:
-    """Write every active memory to stdout, one JSON object a line."""
-    for line in client.export():
+def _export(
+    client: MemoryClient,
+    *,
+    history: Annotated[bool, typer.Option(help="Superseded memories too.")] = True,
+) -> None:
+    """Write every memory to stdout, one JSON object a line; `import` reads it."""
+    for line in client.export(history=history):
         typer.echo(line)
+
+
+@_command("import")
+def _import(
+    client: MemoryClient,
+    *,
+    file: Annotated[Path, typer.Argument(help="Lines as `export` writes them; - reads stdin.", allow_dash=True)],
+    from_user: Annotated[
+        str | None, typer.Option(help="Take over lines of this other user, too; all others' are refused.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Store exported memories; exit status 1 when a line was refused.
+
+    Memories that are there already are skipped, so a file may be imported again.
+    One that was deleted comes back.
+    """
+    result = import_file(file, partial(client.import_lines, from_user=from_user), _err)
+    if as_json:
+        print_json(result)
+    else:
+        _out.print(f"{result['imported']} imported, {result['skipped']} skipped, {result['refused']} refused")
+        for error in result["errors"]:
+            where = f" ({error['param']})" if error["param"] else ""
+            _err.print(f"line {error['line']}{where}: {shown(error['message'])}", markup=False, soft_wrap=True)
+    if result["refused"]:
+        raise typer.Exit(1)
 
 
 # -- input and output --------------------------------------------------------------------------------------------------
@@ -234,10 +292,6 @@ def _object(text: str) -> dict[str, Json]:
     return value
 
 
-def _print_json(value: Json) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
 def _print_table(memories: Sequence[dict[str, Json]]) -> None:
     scored = any("relevance" in memory for memory in memories)
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -247,11 +301,5 @@ def _print_table(memories: Sequence[dict[str, Json]]) -> None:
     for memory in memories:
         cells = [memory["id"], memory["type"], memory["project_id"], memory["observed_at"][:10], memory["content"]]
         score = [f"{memory['relevance']:.2f}"] if scored else []
-        table.add_row(*score, *(Text(_shown(cell)) for cell in cells))
-    # A pipe has no width of its own; the 80 columns that are assumed then would cut the ids.
-    Console(highlight=False, width=None if _out.is_terminal else _PIPE_WIDTH).print(table)
-
-
-def _shown(text: str) -> str:
-    """Stored text is hostile: what could steer the terminal is replaced."""
-    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+        table.add_row(*score, *(Text(shown(cell)) for cell in cells))
+    print_table(table)

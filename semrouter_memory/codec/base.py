@@ -8,11 +8,12 @@ unknown fields survive. An answer is read incrementally and never changed.
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, Protocol
 
-from semrouter_memory.model import Message, Position, Role, ToolUse
+from semrouter_memory.model import Json, Message, PastTurn, Position, Role, ToolUse
 
 BLOCK_OPEN = "<!-- semrouter-memory:begin -->"
 BLOCK_CLOSE = "<!-- semrouter-memory:end -->"
@@ -31,6 +32,7 @@ class BodySettings:
     memory_types: tuple[str, ...] | None = None
     retrieval_limit: int | None = None
     similarity_threshold: float | None = None
+    session_end: bool | None = None
     user_id: str | None = None
     project_id: str | None = None
     present: bool = False
@@ -49,6 +51,8 @@ class ParsedRequest:
         visible: every text in the request, system prompt and tool results included.
         stored_by_server: a later request may name this one's answer instead of repeating the conversation (the
             Responses API, unless `store` is false).
+        body: the body as it was parsed, for `Codec.outline`, `Codec.items` and `Codec.rewrite`; None when it is not kept.
+        entries: the codec's own reading of its messages, for `Codec.outline`.
     """
 
     settings: BodySettings
@@ -62,11 +66,27 @@ class ParsedRequest:
     previous_response_id: str = ""
     conversation_id: str = ""
     stored_by_server: bool = False
+    body: Mapping[str, Json] | None = field(default=None, repr=False, compare=False)
+    entries: Sequence[Any] = field(default=(), repr=False, compare=False)
 
     @property
     def query(self) -> str:
         """The last user message of the turn, "" when there is none."""
         return self.turn_texts[-1] if self.turn_texts else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """A request's conversation as an array from which turns can be left out.
+
+    Attributes:
+        turns: the answered turns, oldest first. Between two of them the array can be cut: no tool's result is on one
+            side and its call on the other.
+        answers_calls: ids of the tool calls whose results the request brings.
+    """
+
+    turns: tuple[PastTurn, ...] = ()
+    answers_calls: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +97,7 @@ class Answer:
         texts: the text of each choice, without reasoning; "" for a choice that is only tool calls.
         complete: the answer came to its regular end (`[DONE]`, a finish reason, `response.completed`, a whole JSON).
         calls: names of the tools that the first choice calls; then the turn goes on.
+        items: the answer's items as the Responses API spells them, None when not all of them are known.
     """
 
     texts: tuple[str, ...]
@@ -84,6 +105,7 @@ class Answer:
     response_id: str = ""
     model: str = ""
     calls: tuple[str, ...] = ()
+    items: tuple[Json, ...] | None = field(default=None, repr=False, compare=False)
 
     @property
     def text(self) -> str:
@@ -111,11 +133,36 @@ class Codec(Protocol):
         """Raises `BodyError` when the bytes are not this API's JSON."""
         ...
 
-    def rewrite(self, raw: bytes, *, block: str, position: Position) -> bytes:
+    def outline(self, parsed: ParsedRequest) -> Outline:
+        """What of the conversation could be left out. Needs the codec's entries."""
+        ...
+
+    def items(self, parsed: ParsedRequest) -> tuple[Json, ...] | None:
+        """What the request adds to a stored chain, as items; None when the API has none or the body is silent.
+
+        Needs the parsed body.
+        """
+        ...
+
+    def rewrite(
+        self,
+        raw: bytes,
+        *,
+        block: str,
+        position: Position,
+        parsed: ParsedRequest | None = None,
+        dropped: Collection[int] = (),
+        items: Sequence[Json] | None = None,
+    ) -> bytes:
         """`raw` without our two fields, with `block` inserted ("" = only take our fields out).
 
         Returns `raw` itself when nothing is to change, or when there is no place for the block.
         Only called with bytes that `parse` accepted.
+
+        Args:
+            parsed: what `parse` made of `raw`, to spare parsing it again.
+            dropped: positions of messages to leave out.
+            items: items to put before the request's own, in place of `previous_response_id`.
         """
         ...
 
@@ -123,6 +170,8 @@ class Codec(Protocol):
         """A reader for that content type, None for one that carries no answer."""
         ...
 
+
+_EMPTY = hashlib.sha256().digest()
 
 _THINK = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)\s*", re.DOTALL | re.IGNORECASE)
 _THINK_END = re.compile(r"(?:\A|\n)[ \t]*</think(?:ing)?>[ \t]*(?:\n\s*|\Z)", re.IGNORECASE)
@@ -158,14 +207,30 @@ def transcript_hash(messages: Iterable[Message]) -> str:
     White space at the ends, Unicode composition, reasoning and our own block make no difference, because clients and
     servers drop or add them; messages without text do not count.
     """
-    chain = hashlib.sha256()
+    return continued_hash("", messages)
+
+
+def transcript_hashes(messages: Sequence[Message], lengths: Sequence[int]) -> list[str]:
+    """The transcript hashes of the first so many messages, for each of the lengths, which grow."""
+    chain = [_EMPTY, *_chain(messages[: lengths[-1] if lengths else 0], _EMPTY)]
+    return [chain[length].hex() for length in lengths]
+
+
+def continued_hash(before: str, messages: Iterable[Message]) -> str:
+    """The transcript hash of a conversation whose beginning has the hash `before` ("": none) and goes on with these."""
+    start = bytes.fromhex(before) if before else _EMPTY
+    return reduce(lambda _, after: after, _chain(messages, start), start).hex()
+
+
+def _chain(messages: Iterable[Message], chain: bytes) -> Iterator[bytes]:
+    """The hash after each message."""
     for message in messages:
         text = unicodedata.normalize("NFC", strip_reasoning(strip_block(message.text))).strip()
         if text:
             chain = hashlib.sha256(
-                chain.digest() + message.role.value.encode() + b"\0" + text.encode("utf-8", "replace")
-            )
-    return chain.hexdigest()
+                chain + message.role.value.encode() + b"\0" + text.encode("utf-8", "replace")
+            ).digest()
+        yield chain
 
 
 def history_hash(history: Sequence[Message]) -> str:

@@ -1,18 +1,18 @@
 """Chat completions (`/v1/chat/completions`)."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from semrouter_memory.codec.answers import reader_for
-from semrouter_memory.codec.base import AnswerReader, ParsedRequest
+from semrouter_memory.codec.base import AnswerReader, Outline, ParsedRequest
 from semrouter_memory.codec.chat_answer import ChatStream, chat_answer, tool_calls, tool_name
-from semrouter_memory.codec.conversation import Call, Entry, Kind, converse
-from semrouter_memory.codec.edit import before_elements, encoded, into_message, last, without
-from semrouter_memory.codec.request import OUR_FIELDS, body_settings, has_our_fields, json_object, top_level
-from semrouter_memory.codec.shape import mapping, mappings, string, text_of
-from semrouter_memory.codec.splice import Edit, Span, apply, element
+from semrouter_memory.codec.conversation import Call, Entry, Kind, converse, outline
+from semrouter_memory.codec.edit import before_elements, encoded, into_message, last, without, without_elements
+from semrouter_memory.codec.request import OUR_FIELDS, body_of, body_settings, has_our_fields, json_object, top_level
+from semrouter_memory.codec.shape import mapping, string, text_of
+from semrouter_memory.codec.splice import Edit, Span, apply, element, elements
 from semrouter_memory.errors import BodyError
-from semrouter_memory.model import Position
+from semrouter_memory.model import Json, Position
 
 _KINDS = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "tool": Kind.RESULT, "function": Kind.RESULT}
 _SYSTEM_ROLES = ("system", "developer")
@@ -32,40 +32,64 @@ class ChatCodec:
         messages = body.get("messages", [])
         if not isinstance(messages, list):
             raise BodyError("messages is not a list")
+        entries = list(_entries(messages))
         return ParsedRequest(
             settings=body_settings(body),
             model=string(body.get("model")),
             stream=body.get("stream") is True,
-            **converse(list(_entries(messages)), joint="\n"),
+            body=body,
+            entries=entries,
+            **converse(entries, joint="\n"),
         )
 
-    def rewrite(self, raw: bytes, *, block: str, position: Position) -> bytes:
-        body = json_object(raw)
-        if not block and not has_our_fields(body):
+    def outline(self, parsed: ParsedRequest) -> Outline:
+        return outline(parsed.entries, joint="\n")
+
+    def items(self, parsed: ParsedRequest) -> tuple[Json, ...] | None:  # noqa: ARG002 - this API has none
+        return None
+
+    def rewrite(
+        self,
+        raw: bytes,
+        *,
+        block: str,
+        position: Position,
+        parsed: ParsedRequest | None = None,
+        dropped: Collection[int] = (),
+        items: Sequence[Json] | None = None,  # noqa: ARG002 - a chat completion continues nothing that a server keeps
+    ) -> bytes:
+        body = body_of(raw, parsed)
+        if not block and not dropped and not has_our_fields(body):
             return raw
         found = top_level(raw)
         edits = without(found, OUR_FIELDS)
         messages = last(found, "messages")
-        if block and messages is not None:
-            place = _in_user_tail if position is Position.USER_TAIL else _in_system
-            edits += place(raw, messages.value, body["messages"], block)
-        return apply(raw, edits)
+        if messages is None:
+            return apply(raw, edits)
+        place = _in_user_tail if position is Position.USER_TAIL else _in_system
+        placed = place(raw, messages.value, body["messages"], block) if block else []
+        # Without a place for what stands in for them, the earlier turns stay.
+        if dropped and (placed or not block):
+            placed += without_elements(list(elements(raw, messages.value.start)), dropped)
+        return apply(raw, edits + placed)
 
     def answer_reader(self, content_type: str, *, max_bytes: int) -> AnswerReader | None:
         return reader_for(content_type, chat_answer, ChatStream, max_bytes=max_bytes)
 
 
 def _entries(messages: list[Any]) -> Iterator[Entry]:
-    for message in mappings(messages):
+    for place, message in enumerate(messages):
+        if not isinstance(message, dict):
+            continue
         kind = _KINDS.get(string(message.get("role")), Kind.CONTEXT)
         text = text_of(message.get("content"))
         if kind is Kind.ASSISTANT:
-            yield Entry(kind, text, calls=tuple(_call(call) for call in tool_calls(message)))
+            yield Entry(kind, text, calls=tuple(_call(call) for call in tool_calls(message)), place=place)
         elif kind is Kind.RESULT:
             # The older form, role `function`, refers to its call by name.
-            yield Entry(kind, text, call_id=string(message.get("tool_call_id") or message.get("name")))
+            yield Entry(kind, text, call_id=string(message.get("tool_call_id") or message.get("name")), place=place)
         else:
-            yield Entry(kind, text)
+            yield Entry(kind, text, place=place)
 
 
 def _call(call: dict[str, Any]) -> Call:

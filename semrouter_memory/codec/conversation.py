@@ -5,13 +5,14 @@ entries is an answer unless it calls a tool (then it is a step on the way) or en
 of the answer that the client wants to have continued).
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from enum import Enum, auto
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import NamedTuple, TypedDict
 
-from semrouter_memory.codec.base import strip_block, strip_reasoning
-from semrouter_memory.model import Message, Role, ToolUse
+from semrouter_memory.codec.base import Outline, strip_block, strip_reasoning
+from semrouter_memory.model import Message, PastTurn, Role, ToolUse
 
 _OUTCOME_CHARS = 200
 """How much of a tool's result says how it went."""
@@ -24,6 +25,8 @@ class Kind(Enum):
     ASSISTANT = auto()
     RESULT = auto()
     """What a tool returned."""
+    ATTACHED = auto()
+    """Says nothing in the conversation, but belongs to what was said before it: reasoning, a server's own tools."""
 
 
 class Call(NamedTuple):
@@ -39,12 +42,14 @@ class Entry(NamedTuple):
     Attributes:
         calls: the tools that an assistant entry calls.
         call_id: the call that a result answers.
+        place: position in the request's array; -1 for what is not in it.
     """
 
     kind: Kind
     text: str = ""
     calls: tuple[Call, ...] = ()
     call_id: str = ""
+    place: int = -1
 
 
 class Conversation(TypedDict):
@@ -63,9 +68,7 @@ def converse(entries: Sequence[Entry], *, joint: str) -> Conversation:
     Args:
         joint: what stands between assistant entries of one answer.
     """
-    spoken = (entry for entry in entries if entry.kind is not Kind.CONTEXT)
-    runs = [tuple(run) for _, run in groupby(spoken, key=lambda entry: entry.kind)]
-    answered = max((index + 1 for index, run in enumerate(runs[:-1]) if _is_answer(run)), default=0)
+    runs, answered = _runs(entries)
     turn = [entry for run in runs[answered:] for entry in run]
     return Conversation(
         history=tuple(_messages(runs[:answered], joint)),
@@ -74,6 +77,86 @@ def converse(entries: Sequence[Entry], *, joint: str) -> Conversation:
         in_tool_loop=bool(runs) and not _is_answer(runs[-1]) and runs[-1][0].kind is not Kind.USER,
         visible=tuple(entry.text for entry in entries if entry.text),
     )
+
+
+def outline(entries: Sequence[Entry], *, joint: str) -> Outline:
+    """Where the conversation can be cut. `joint` is the same as for `converse`."""
+    runs, answered = _runs(entries)
+    ends = [
+        index + 1
+        for index, run in enumerate(runs[:answered])
+        if _is_answer(run) and (index + 1 == len(runs) or runs[index + 1][0].kind is Kind.USER)
+    ]
+    turn_of = _turns_of_entries(entries, runs, ends)
+    whole = _cuttable(entries, turn_of, len(ends))
+    lengths = [sum(1 for _ in _messages(runs[start:end], joint)) for start, end in zip([0, *ends], ends, strict=False)]
+    return Outline(
+        turns=tuple(_past_turns(entries, turn_of, whole, list(accumulate(lengths)))),
+        answers_calls=frozenset(entry.call_id for entry in entries if entry.call_id),
+    )
+
+
+def _runs(entries: Sequence[Entry]) -> tuple[list[tuple[Entry, ...]], int]:
+    """The runs of one kind, and how many of them were answered before this turn."""
+    spoken = (entry for entry in entries if entry.kind not in (Kind.CONTEXT, Kind.ATTACHED))
+    runs = [tuple(run) for _, run in groupby(spoken, key=lambda entry: entry.kind)]
+    return runs, max((index + 1 for index, run in enumerate(runs[:-1]) if _is_answer(run)), default=0)
+
+
+def _turns_of_entries(
+    entries: Sequence[Entry], runs: Sequence[Sequence[Entry]], ends: Sequence[int]
+) -> list[int | None]:
+    """The turn that each entry belongs to, numbered from 0; None for what belongs to none."""
+    turns = iter([bisect_right(ends, index) for index, run in enumerate(runs) for _ in run])
+    current = 0
+    belongs: list[int | None] = []
+    for entry in entries:
+        if entry.kind is Kind.CONTEXT:
+            belongs.append(None)
+            continue
+        if entry.kind is not Kind.ATTACHED:
+            current = next(turns)
+        belongs.append(current)
+    return belongs
+
+
+def _cuttable(entries: Sequence[Entry], turn_of: Sequence[int | None], count: int) -> list[bool]:
+    """For each turn whether the conversation can be cut behind it: no call's result comes later."""
+    whole = [True] * count
+    called: dict[str, int] = {}
+    for entry, turn in zip(entries, turn_of, strict=True):
+        if turn is None:
+            continue
+        if (entry.call_id or entry.kind is Kind.RESULT) and entry.call_id in called:
+            start = called[entry.call_id]
+            whole[start:turn] = [False] * (min(turn, count) - start)
+        called.update((call.id, turn) for call in entry.calls)
+    return whole
+
+
+def _past_turns(
+    entries: Sequence[Entry], turn_of: Sequence[int | None], whole: Sequence[bool], messages: Sequence[int]
+) -> Iterable[PastTurn]:
+    """The turns up to each possible cut; what cannot be cut is one turn."""
+    ends = [turn for turn, can_be_cut in enumerate(whole) if can_be_cut]
+    places: list[list[int]] = [[] for _ in ends]
+    texts: list[list[tuple[int, int]]] = [[] for _ in ends]
+    visible = 0
+    for entry, turn in zip(entries, turn_of, strict=True):
+        index = bisect_left(ends, turn) if turn is not None else len(ends)
+        if index < len(ends):
+            places[index].append(entry.place)
+            if entry.text:
+                texts[index].append((visible, len(entry.text)))
+        visible += bool(entry.text)
+    for end, own_places, own_texts in zip(ends, places, texts, strict=True):
+        yield PastTurn(
+            number=end + 1,
+            messages=messages[end],
+            places=tuple(own_places),
+            texts=tuple(at for at, _ in own_texts),
+            chars=sum(size for _, size in own_texts),
+        )
 
 
 def _is_answer(run: Sequence[Entry]) -> bool:

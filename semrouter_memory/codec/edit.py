@@ -79,6 +79,21 @@ def into_value(raw: bytes, value: Span, block: str, *, part_type: str | None = N
             return []
 
 
+def without_elements(spans: Sequence[Span], indexes: Collection[int]) -> list[Edit]:
+    """Take elements out of an array, each with the comma that joined it to one that stays."""
+    edits: list[Edit] = []
+    stays_before = False
+    for index, span in enumerate(spans):
+        if index not in indexes:
+            stays_before = True
+        elif stays_before:
+            edits.append(Edit(spans[index - 1].end, span.end))
+        else:
+            following = spans[index + 1].start if index + 1 < len(spans) else span.end
+            edits.append(Edit(span.start, following))
+    return edits
+
+
 def before_elements(raw: bytes, array: Span, element: bytes) -> Edit:
     """Insert a first element into an array."""
     first = next(elements(raw, array.start), None)

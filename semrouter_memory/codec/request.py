@@ -1,13 +1,15 @@
 """What request bodies of both APIs have in common: being a JSON object, and our own two fields."""
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import orjson
 
-from semrouter_memory.codec.base import BodySettings
+from semrouter_memory.codec.base import BodySettings, ParsedRequest
 from semrouter_memory.codec.shape import mapping
 from semrouter_memory.codec.splice import Member, document, members
 from semrouter_memory.errors import BodyError
+from semrouter_memory.model import Json
 
 _T = TypeVar("_T")
 
@@ -31,12 +33,17 @@ def json_object(raw: bytes) -> dict[str, Any]:
     return body
 
 
+def body_of(raw: bytes, parsed: ParsedRequest | None) -> Mapping[str, Json]:
+    """The body as it was parsed, or parsed again."""
+    return parsed.body if parsed is not None and parsed.body is not None else json_object(raw)
+
+
 def top_level(raw: bytes) -> list[Member]:
     """The members of the body."""
     return list(members(raw, document(raw).start))
 
 
-def has_our_fields(body: dict[str, Any]) -> bool:
+def has_our_fields(body: Mapping[str, Json]) -> bool:
     return any(field in body for field in OUR_FIELDS)
 
 
@@ -49,6 +56,7 @@ def body_settings(body: dict[str, Any]) -> BodySettings:
         memory_types=_strings(config.get("memory_types")),
         retrieval_limit=_of_type(config.get("retrieval_limit"), int),
         similarity_threshold=_number(config.get("similarity_threshold")),
+        session_end=_of_type(config.get("session_end"), bool),
         user_id=_of_type(context.get("user_id"), str),
         project_id=_of_type(context.get("project_id"), str),
         present=has_our_fields(body),

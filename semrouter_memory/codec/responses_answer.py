@@ -29,6 +29,8 @@ def responses_answer(response: dict[str, Any]) -> Answer | None:
         response_id=string(response.get("id")),
         model=string(response.get("model")),
         calls=tuple(call_name(item) for item in items if string(item.get("type")) in CLIENT_CALLS),
+        # A server that leaves the output out of its final object gives an empty list.
+        items=tuple(output) or None,
     )
 
 

@@ -12,7 +12,7 @@ single: both in one stream.
 from dataclasses import dataclass
 from datetime import datetime
 
-from semrouter_memory.codec.base import Codec, ParsedRequest
+from semrouter_memory.codec.base import Codec, Outline, ParsedRequest
 from semrouter_memory.codec.registry import codec_for
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import BodyError
@@ -30,11 +30,19 @@ from semrouter_memory.exchange.events import (
     ResponseTrailers,
 )
 from semrouter_memory.exchange.identity import authenticated_user, scope_of
-from semrouter_memory.exchange.policy import RouteSettings, opted_out, policy_for, signals
+from semrouter_memory.exchange.policy import RouteSettings, ends_session, opted_out, policy_for, signals
 from semrouter_memory.exchange.replies import Continue, NeedRecall, ReplaceBody, Reply, Silence, Step, StreamBody
 from semrouter_memory.exchange.states import State, Trigger, follow
-from semrouter_memory.exchange.turns import RequestFacts, recall_request, request_facts, turn_of
-from semrouter_memory.model import Position, Reason, RecallResult, Scope, Turn
+from semrouter_memory.exchange.turns import (
+    TurnSource,
+    compressible,
+    may_be_compressed,
+    recall_request,
+    request_facts,
+    turn_of,
+    turn_source,
+)
+from semrouter_memory.model import Compression, Json, Position, Reason, RecallResult, Scope, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,9 @@ class Exchange:
         self._size = 0
         self._body_ended = False
         self._position = Position.SYSTEM
-        self._source: tuple[Scope, RequestFacts, ParsedRequest] | None = None
+        self._parsed: ParsedRequest | None = None
+        self._outline = Outline()
+        self._source: TurnSource | None = None
         self._answer: AnswerStream | None = None
         self.refusal: Reason | None = None
 
@@ -99,9 +109,9 @@ class Exchange:
         return self._go_on()
 
     def recalled(self, result: RecallResult) -> Reply:
-        """Continue after `NeedRecall`: put the text into the body."""
+        """Continue after `NeedRecall`: put the text into the body, and take out what it stands for."""
         self._request_answered()
-        return self._release_body(result.text)
+        return self._release_body(result.text, result.compression)
 
     def take_turn(self) -> Turn | None:
         """The turn, once; None before the answer has ended well, and ever after."""
@@ -109,7 +119,7 @@ class Exchange:
             return None
         stream, self._answer = self._answer, None
         answer = stream.finish()
-        return turn_of(*self._source, answer) if answer is not None else None
+        return turn_of(self._source, answer) if answer is not None else None
 
     @property
     def finished(self) -> bool:
@@ -180,7 +190,7 @@ class Exchange:
         self._body_ended = ended
         self._move(Trigger.BODY_COMPLETE)
         try:
-            parsed = self._required_codec.parse(self._collected())
+            self._parsed = parsed = self._required_codec.parse(self._collected())
         except BodyError:
             return self._give_up(Reason.NOT_JSON, ended=ended)
         scope = scope_of(self._user, parsed.settings, self._settings.memory.identity)
@@ -196,12 +206,23 @@ class Exchange:
         if not policy.recall:
             return self._go_without(Reason.OPTED_OUT if opt_out else Reason.DISABLED)
         if policy.retain and self._handles_response:
-            self._source = (scope, request_facts(self._headers, memory.identity, self._received_at), parsed)
+            ending = ends_session(self._headers, parsed.settings, memory.identity, memory.signals)
+            facts = request_facts(self._headers, memory.identity, self._received_at, ends_session=ending)
+            self._source = turn_source(scope, facts, parsed, self._items(parsed))
         if self._protocol.observing:
             self._chunks.clear()
+            self._parsed = None
             self._request_answered()
             return Silence()
-        return NeedRecall(recall_request(scope, parsed, policy.options, signals(self._headers, memory.signals)))
+        request = recall_request(scope, parsed, policy.options, signals(self._headers, memory.signals))
+        if may_be_compressed(parsed, self._items(parsed), memory.compression):
+            self._outline = self._required_codec.outline(parsed)
+            request = compressible(request, parsed, self._outline)
+        return NeedRecall(request)
+
+    def _items(self, parsed: ParsedRequest) -> tuple[Json, ...] | None:
+        on = self._settings.memory.compression.enabled
+        return self._required_codec.items(parsed) if on else None
 
     def _request_answered(self) -> None:
         if self._handles_response and self._source is not None:
@@ -214,7 +235,7 @@ class Exchange:
     def _go_without(self, reason: Reason) -> Reply:
         """No memory for this request; our own fields are taken out all the same."""
         self._refuse(reason)
-        return self._release_body("")
+        return self._release_body("", None)
 
     def _collected(self) -> bytes:
         """The body so far. What came in one piece, as most bodies do, is never copied."""
@@ -228,12 +249,21 @@ class Exchange:
         self._refuse(reason)
         return self._send(self._collected(), changed=False)
 
-    def _release_body(self, block: str) -> Reply:
+    def _release_body(self, block: str, compression: Compression | None) -> Reply:
+        parsed, self._parsed = self._parsed, None
         if self._protocol.observing:
             return Silence()
         original = self._collected()
-        body = self._required_codec.rewrite(original, block=block, position=self._position)
-        return self._send(body, changed=body != original)
+        leaving = self._outline.turns[: compression.dropped_turns] if compression else ()
+        body = self._required_codec.rewrite(
+            original,
+            block=block,
+            position=self._position,
+            parsed=parsed,
+            dropped=frozenset(place for turn in leaving for place in turn.places),
+            items=compression.items if compression else None,
+        )
+        return self._send(body, changed=body is not original and body != original)
 
     def _send(self, body: bytes, *, changed: bool) -> Reply:
         self._chunks.clear()

@@ -91,9 +91,18 @@ def opted_out(headers: Headers, config: IdentityConfig) -> bool:
 def signals(headers: Headers, config: SignalsConfig) -> Signals:
     """What upstream classifiers set."""
     return Signals(
-        is_fact=headers.get(config.fact_header).strip().lower() in config.truthy,
-        requires_tool=headers.get(config.tool_header).strip().lower() in config.truthy,
+        is_fact=_says_yes(headers, config.fact_header, config),
+        requires_tool=_says_yes(headers, config.tool_header, config),
     )
+
+
+def ends_session(headers: Headers, body: BodySettings, identity: IdentityConfig, config: SignalsConfig) -> bool:
+    """Whether the client says that the session is at its end with this turn, in the body or in the header."""
+    return body.session_end is True or _says_yes(headers, identity.session_end_header, config)
+
+
+def _says_yes(headers: Headers, name: str, config: SignalsConfig) -> bool:
+    return headers.get(name).strip().lower() in config.truthy
 
 
 def _limit(value: str | int) -> int:

@@ -1,13 +1,16 @@
 """What recall is asked for a request, and the turn that a finished exchange becomes. Pure functions."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from semrouter_memory.codec.base import Answer, ParsedRequest, history_hash, transcript_hash
-from semrouter_memory.config import IdentityConfig
+import orjson
+
+from semrouter_memory.codec.base import Answer, Outline, ParsedRequest, history_hash, transcript_hash, transcript_hashes
+from semrouter_memory.config import CompressionConfig, IdentityConfig
 from semrouter_memory.exchange.events import Headers
 from semrouter_memory.model import (
+    Json,
     Message,
     RecallOptions,
     RecallRequest,
@@ -17,6 +20,9 @@ from semrouter_memory.model import (
     Signals,
     Turn,
 )
+
+MAX_ITEMS_BYTES = 256 * 1024
+"""Of one turn's items; larger ones (images) are not kept, and their chain is never shortened."""
 
 _LOOP_KEY_HISTORY = 2
 """Messages before the turn that tell two turns with the same words apart: the last exchange is enough."""
@@ -30,14 +36,32 @@ class RequestFacts:
     idempotency_key: str
     session: str
     received_at: datetime
+    ends_session: bool = False
 
 
-def request_facts(headers: Headers, config: IdentityConfig, received_at: datetime) -> RequestFacts:
+@dataclass(frozen=True, slots=True)
+class TurnSource:
+    """A request whose exchange becomes a turn when it ends well.
+
+    Attributes:
+        items: what the request adds to a stored chain; None when they are not kept.
+    """
+
+    scope: Scope
+    facts: RequestFacts
+    parsed: ParsedRequest
+    items: tuple[Json, ...] | None = None
+
+
+def request_facts(
+    headers: Headers, config: IdentityConfig, received_at: datetime, *, ends_session: bool = False
+) -> RequestFacts:
     return RequestFacts(
         request_id=headers.get("x-request-id"),
         idempotency_key=headers.get("idempotency-key"),
         session=headers.get(config.session_header),
         received_at=received_at,
+        ends_session=ends_session,
     )
 
 
@@ -62,7 +86,42 @@ def _loop_key(parsed: ParsedRequest) -> str:
     return transcript_hash((*parsed.history[-_LOOP_KEY_HISTORY:], *_user_messages(parsed)))
 
 
-def turn_of(scope: Scope, facts: RequestFacts, parsed: ParsedRequest, answer: Answer) -> Turn | None:
+def may_be_compressed(parsed: ParsedRequest, items: tuple[Json, ...] | None, config: CompressionConfig) -> bool:
+    """Whether it is worth looking at a request's conversation more closely.
+
+    A `conversation` of the Responses API never is: what is in it is the server's own affair.
+
+    Args:
+        items: what the request adds to a stored chain.
+    """
+    if not config.enabled or parsed.conversation_id:
+        return False
+    if parsed.previous_response_id:
+        return items is not None
+    return sum(message.role is Role.ASSISTANT for message in parsed.history) >= config.min_turns
+
+
+def compressible(request: RecallRequest, parsed: ParsedRequest, outline: Outline) -> RecallRequest:
+    """The request with what compression needs to know of its conversation."""
+    if parsed.previous_response_id:
+        return replace(request, compressible=True, answers_calls=outline.answers_calls)
+    hashes = transcript_hashes(parsed.history, [turn.messages for turn in outline.turns])
+    turns = (replace(turn, transcript_hash=value) for turn, value in zip(outline.turns, hashes, strict=True))
+    return replace(request, compressible=True, turns=tuple(turns))
+
+
+def turn_source(scope: Scope, facts: RequestFacts, parsed: ParsedRequest, items: tuple[Json, ...] | None) -> TurnSource:
+    """What is kept of a request until its answer has come; its body is not.
+
+    Items are kept of stored chains only, and not of a request that brings earlier answers along: one that repeats its
+    conversation each time would be kept again and again.
+    """
+    chained = parsed.stored_by_server and not parsed.conversation_id
+    fresh = all(message.role is not Role.ASSISTANT for message in parsed.history)
+    return TurnSource(scope, facts, replace(parsed, body=None, entries=()), items if chained and fresh else None)
+
+
+def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
     """The turn of an exchange that ended well, None when it is none.
 
     A cut answer is none. An answer of nothing but tool calls is not the turn's end: a chat request will repeat the
@@ -71,6 +130,7 @@ def turn_of(scope: Scope, facts: RequestFacts, parsed: ParsedRequest, answer: An
     """
     if not answer.complete:
         return None
+    scope, facts, parsed = source.scope, source.facts, source.parsed
     chained = bool(parsed.previous_response_id or parsed.conversation_id)
     finished = bool(answer.text) and not answer.calls
     if not finished and not (answer.calls and answer.response_id and parsed.stored_by_server):
@@ -96,7 +156,16 @@ def turn_of(scope: Scope, facts: RequestFacts, parsed: ParsedRequest, answer: An
         transcript_hashes=_transcripts(parsed, answer) if finished and not chained else (),
         tools=parsed.tools,
         complete=finished,
+        ends_session=facts.ends_session,
+        items=_items(source, answer),
     )
+
+
+def _items(source: TurnSource, answer: Answer) -> tuple[Json, ...] | None:
+    if source.items is None or answer.items is None:
+        return None
+    items = (*source.items, *answer.items)
+    return items if len(orjson.dumps(items)) <= MAX_ITEMS_BYTES else None
 
 
 def _transcripts(parsed: ParsedRequest, answer: Answer) -> tuple[str, ...]:

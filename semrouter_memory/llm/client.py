@@ -7,11 +7,16 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessageParam
 
 from semrouter_memory.config import ExternalModel
-from semrouter_memory.errors import ChatModelError
+from semrouter_memory.llm.circuit import CallFailed, Circuit, Verdict
 from semrouter_memory.model import ChatMessage
 
 _MAX_RETRIES = 1
 """For a connection that broke; callers have a back-off of their own."""
+_REFUSALS = frozenset({401, 403, 404})
+"""Wrong key, or wrong path or model name."""
+_OVERLOADS = frozenset({408, 429})
+_SERVER_ERRORS = 500
+_AWAY = (openai.APIConnectionError, TimeoutError, OSError)
 
 
 class OpenAIChatModel:
@@ -19,10 +24,12 @@ class OpenAIChatModel:
 
     Args:
         api_key: None when the server asks for none.
+        circuit: of the model's endpoint.
     """
 
-    def __init__(self, config: ExternalModel, api_key: str | None = None) -> None:
+    def __init__(self, config: ExternalModel, api_key: str | None = None, *, circuit: Circuit) -> None:
         self._config = config
+        self._circuit = circuit
         self._client = AsyncOpenAI(
             api_key=api_key or "none",
             base_url=config.llm_endpoint.url,
@@ -38,10 +45,15 @@ class OpenAIChatModel:
         """The model's answer as it came, reasoning included.
 
         Raises:
+            CircuitOpenError: the model is known to be away, or refuses us.
             ChatModelError: no connection, no answer in time, a status that is no success, or no text in the answer.
         """
+        with self._circuit.call() as probe:
+            return await self._ask(messages, retries=0 if probe else _MAX_RETRIES)
+
+    async def _ask(self, messages: Sequence[ChatMessage], *, retries: int) -> str:
         try:
-            completion = await self._client.chat.completions.create(
+            completion = await self._client.with_options(max_retries=retries).chat.completions.create(
                 model=self._config.llm_model_name,
                 messages=[_parameter(message) for message in messages],
                 max_tokens=self._config.max_tokens,
@@ -49,15 +61,23 @@ class OpenAIChatModel:
             )
             text = completion.choices[0].message.content
         except openai.APIStatusError as error:
-            raise ChatModelError(f"{self.name} answered {error.status_code}") from None
+            raise CallFailed(f"{self.name} answered {error.status_code}", _verdict(error.status_code)) from None
+        except _AWAY as error:
+            raise CallFailed(f"{self.name} failed: {type(error).__name__}", Verdict.AWAY) from None
         except Exception as error:  # noqa: BLE001 - what a foreign server sends fails in many ways; none leaves here
-            raise ChatModelError(f"{self.name} failed: {type(error).__name__}") from None
+            raise CallFailed(f"{self.name} failed: {type(error).__name__}", Verdict.PROMPT) from None
         if not isinstance(text, str) or not text.strip():
-            raise ChatModelError(f"{self.name} answered without text")
+            raise CallFailed(f"{self.name} answered without text", Verdict.PROMPT)
         return text
 
     async def aclose(self) -> None:
         await self._client.close()
+
+
+def _verdict(status: int) -> Verdict:
+    if status in _REFUSALS:
+        return Verdict.REFUSED
+    return Verdict.AWAY if status in _OVERLOADS or status >= _SERVER_ERRORS else Verdict.PROMPT
 
 
 def _parameter(message: ChatMessage) -> ChatCompletionMessageParam:

@@ -9,7 +9,10 @@ from semrouter_memory.model import Json
 Redact = Callable[[str], str]
 """Replaces secrets in a text (keys, card numbers, passwords); returns it unchanged when there are none."""
 
-PROVENANCE = frozenset({"turn_ids", "extractor", "model"})
+IMPORTED_AT = "imported_at"
+"""Metadata: when the memory was imported; what was deleted before that does not cover it."""
+
+PROVENANCE = frozenset({"turn_ids", "extractor", "model", "confirmations", "flagged", "contradicts", IMPORTED_AT})
 """Metadata that the service writes itself. A deletion follows `turn_ids` to the turns that a memory came from."""
 
 _MAX_DEPTH = 16

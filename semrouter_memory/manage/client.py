@@ -17,6 +17,7 @@ from semrouter_memory.model import Json
 
 _UNIX = "unix:"
 _PATH = "/v1/memory"
+_TURNS = "/v1/turns"
 _TIMEOUT_SECONDS = 30.0
 
 
@@ -37,25 +38,29 @@ class Target:
     parameters: Mapping[str, str] = field(default_factory=dict)
 
 
-class MemoryClient:
-    """One method per route; answers are the API's JSON.
+class ApiClient:
+    """Asks one API; answers are its JSON.
 
     Every method raises `UnavailableError` (nobody answers, or not now), `NotFoundError`, `InvalidRequestError`, or
     `MemoryServiceError` for any other refusal; the messages can be shown.
+
+    Args:
+        timeout_seconds: bound on one answer.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, *, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
         self._target = target
+        self._timeout_seconds = timeout_seconds
         path = target.url.removeprefix(_UNIX).removeprefix("//") if target.url.startswith(_UNIX) else None
         if path is not None and not Path(path).is_socket():
             raise _nobody(target.url)
-        with _explained(target.url):
+        with self._explained():
             self._http = httpx.Client(
                 base_url="http://localhost" if path else target.url,
                 transport=httpx.HTTPTransport(uds=path) if path else None,
                 headers=target.headers,
                 params=target.parameters,
-                timeout=_TIMEOUT_SECONDS,
+                timeout=timeout_seconds,
                 trust_env=False,
             )
 
@@ -66,6 +71,67 @@ class MemoryClient:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._http.close()
+
+    def _object(self, method: str, path: str, *, holding: str, **request: Any) -> dict[str, Json]:
+        """The answer, which must hold that key: an LLM server behind the same address may well answer JSON too."""
+        with self._explained():
+            response = self._http.request(method, path, **request)
+        if response.is_error:
+            raise _refusal(response)
+        answer = _json(response)
+        if answer is None or holding not in answer:
+            raise MemoryServiceError(f"{self._target.url} does not answer like the memory API; check --url")
+        return answer
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        url = self._target.url
+        try:
+            yield
+        except httpx.ConnectError:
+            raise _nobody(url) from None
+        except httpx.TimeoutException:
+            raise UnavailableError(f"{url} did not answer within {self._timeout_seconds:.0f} s") from None
+        except httpx.RemoteProtocolError:
+            raise UnavailableError(f"{url} broke off its answer") from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise MemoryServiceError(f"cannot ask {url}: {type(error).__name__}") from None
+
+
+class OperatorClient(ApiClient):
+    """The routes of turns and files, a method for each."""
+
+    def turns(
+        self, *, limit: int, before: int = 0, user: str | None = None, states: Sequence[str] = ()
+    ) -> dict[str, Json]:
+        query = _given({"limit": limit, "before": before, "user_id": user, "state": list(states)})
+        return self._object("GET", _TURNS, holding="data", params=query)
+
+    def turn(self, turn_id: str) -> dict[str, Json]:
+        return self._object("GET", _turn(turn_id), holding="id")
+
+    def retry(self, turn_id: str) -> int:
+        return int(self._object("POST", f"{_turn(turn_id)}/retry", holding="retried")["retried"])
+
+    def retry_all(self, user: str | None = None) -> int:
+        answer = self._object("POST", f"{_TURNS}/retry", holding="retried", params=_given({"user_id": user}))
+        return int(answer["retried"])
+
+    def drop(self, turn_id: str) -> dict[str, Json]:
+        return self._object("DELETE", _turn(turn_id), holding="deleted")
+
+    def totals(self) -> dict[str, Json]:
+        return self._object("GET", f"{_TURNS}/totals", holding="accepted")
+
+    def compact(self) -> list[dict[str, Json]]:
+        return list(self._object("POST", "/v1/compact", holding="data")["data"])
+
+    def backup(self, directory: str) -> list[dict[str, Json]]:
+        return list(self._object("POST", "/v1/backup", holding="data", json={"directory": directory})["data"])
+
+
+class MemoryClient(ApiClient):
+    """The routes of memories, a method for each."""
 
     def page(
         self, *, limit: int, cursor: str = "", types: Sequence[str] = (), project_id: str | None = None
@@ -86,8 +152,8 @@ class MemoryClient:
     def add(self, content: str, **fields: Json) -> dict[str, Json]:
         return self._object("POST", _PATH, holding="id", json={"content": content, **_given(fields)})
 
-    def update(self, memory_id: str, **fields: Json) -> dict[str, Json]:
-        return self._object("PATCH", _one(memory_id), holding="id", json=_given(fields))
+    def update(self, memory_id: str, changes: Mapping[str, Json]) -> dict[str, Json]:
+        return self._object("PATCH", _one(memory_id), holding="id", json=dict(changes))
 
     def forget(self, memory_id: str) -> dict[str, Json]:
         return self._object("DELETE", _one(memory_id), holding="deleted")
@@ -98,46 +164,43 @@ class MemoryClient:
         parameters = _given({"user_id": self._target.user, "project_id": project_id})
         return self._object("DELETE", _PATH, holding="deleted", params=parameters)
 
-    def export(self) -> Iterator[str]:
+    def history(self, memory_id: str) -> list[dict[str, Json]]:
+        return list(self._object("GET", f"{_one(memory_id)}/history", holding="data")["data"])
+
+    def end_session(self, session_id: str) -> dict[str, Json]:
+        return self._object("POST", f"{_PATH}/sessions/{quote(session_id, safe='')}/end", holding="session_id")
+
+    def import_lines(self, lines: bytes, *, from_user: str | None = None) -> dict[str, Json]:
+        """Args: lines: as an export writes them, no more than one request may bring."""
+        return self._object(
+            "POST",
+            f"{_PATH}/import",
+            holding="imported",
+            content=lines,
+            params=_given({"from_user": from_user}),
+            headers={"content-type": "application/x-ndjson"},
+        )
+
+    def export(self, *, history: bool = True) -> Iterator[str]:
         """Every memory as a line of JSON."""
-        with _explained(self._target.url), self._http.stream("GET", f"{_PATH}/export") as response:
+        parameters = {"history": str(history).lower()}
+        with self._explained(), self._http.stream("GET", f"{_PATH}/export", params=parameters) as response:
             if response.status_code != HTTPStatus.OK:
                 response.read()
                 raise _refusal(response)
             yield from response.iter_lines()
-
-    def _object(self, method: str, path: str, *, holding: str, **request: Any) -> dict[str, Json]:
-        """The answer, which must hold that key: an LLM server behind the same address may well answer JSON too."""
-        with _explained(self._target.url):
-            response = self._http.request(method, path, **request)
-        if response.is_error:
-            raise _refusal(response)
-        answer = _json(response)
-        if answer is None or holding not in answer:
-            raise MemoryServiceError(f"{self._target.url} does not answer like the memory API; check --url")
-        return answer
 
 
 def _one(memory_id: str) -> str:
     return f"{_PATH}/{quote(memory_id, safe='')}"
 
 
+def _turn(turn_id: str) -> str:
+    return f"{_TURNS}/{quote(turn_id, safe='')}"
+
+
 def _given(fields: Mapping[str, Json]) -> dict[str, Json]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-@contextmanager
-def _explained(url: str) -> Iterator[None]:
-    try:
-        yield
-    except httpx.ConnectError:
-        raise _nobody(url) from None
-    except httpx.TimeoutException:
-        raise UnavailableError(f"{url} did not answer within {_TIMEOUT_SECONDS:.0f} s") from None
-    except httpx.RemoteProtocolError:
-        raise UnavailableError(f"{url} broke off its answer") from None
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise MemoryServiceError(f"cannot ask {url}: {type(error).__name__}") from None
 
 
 def _nobody(url: str) -> UnavailableError:
@@ -156,8 +219,9 @@ def _refusal(response: httpx.Response) -> MemoryServiceError:
             return UnavailableError(said)
         case HTTPStatus.UNAUTHORIZED:
             return MemoryServiceError(f"not authenticated: {said}")
-        case HTTPStatus.BAD_REQUEST:
-            return InvalidRequestError(said)
+        case HTTPStatus.BAD_REQUEST | HTTPStatus.CONFLICT:
+            param = error.get("param") if isinstance(error, dict) else None
+            return InvalidRequestError(f"{param}: {said}" if param and param not in said else said)
         case _:
             return MemoryServiceError(said)
 

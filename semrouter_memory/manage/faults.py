@@ -3,6 +3,7 @@
 import hmac
 from collections.abc import Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 
 import structlog
 from fastapi import FastAPI, Request
@@ -14,12 +15,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from semrouter_memory.errors import (
     EmbeddingError,
     InvalidRequestError,
+    LockLostError,
     MemoryServiceError,
     NotFoundError,
+    StateStoreError,
     StoreUnavailableError,
     TurnLogError,
 )
-from semrouter_memory.manage.service import DeletionUnfinishedError
+from semrouter_memory.manage.forgetting import DeletionUnfinishedError
+from semrouter_memory.manage.importing import ImportUnfinishedError, TooManyLinesError
+from semrouter_memory.manage.maintenance import MaintenanceError
 
 _log = structlog.get_logger("semrouter_memory.manage")
 
@@ -47,12 +52,16 @@ def error_response(
     return JSONResponse(body, status, headers)
 
 
-def install(app: FastAPI, *, max_body_bytes: int) -> None:
-    """Make every way in which a request of this app can fail end in `error_response`."""
+def install(app: FastAPI, *, max_body_bytes: int, max_bytes_of: Mapping[str, int] = MappingProxyType({})) -> None:
+    """Make every way in which a request of this app can fail end in `error_response`.
+
+    Args:
+        max_bytes_of: path -> its own bound on a body, where it has one.
+    """
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(MemoryServiceError, _on_ours)
-    app.add_middleware(_BodyLimit, max_body_bytes=max_body_bytes)
+    app.add_middleware(_BodyLimit, max_body_bytes=max_body_bytes, max_bytes_of=max_bytes_of)
     app.add_middleware(_Shield)
 
 
@@ -75,26 +84,39 @@ async def _on_validation(_request: Request, error: Exception) -> Response:
     return error_response(HTTPStatus.BAD_REQUEST, f"{param}: {what}", code="invalid_value", param=param)
 
 
+_AWAY: tuple[tuple[type[MemoryServiceError], str, str], ...] = (
+    (
+        DeletionUnfinishedError,
+        "a part is away; what was named is hidden from now on, but only repeating this request erases it, and its history",
+        "deletion_unfinished",
+    ),
+    (ImportUnfinishedError, "", "import_unfinished"),
+    (MaintenanceError, "", "maintenance_failed"),
+    (
+        LockLostError,
+        "this user's memories cannot be locked for a change at the moment; repeat the request",
+        "lock_lost",
+    ),
+    (StateStoreError, "the sessions' state cannot be reached at the moment", "state_unavailable"),
+    (StoreUnavailableError, "the store is away for the moment", "store_unavailable"),
+    (EmbeddingError, "the text could not be embedded", "embedding_unavailable"),
+    (TurnLogError, "the turn log, which knows what was deleted, is not readable", "turn_log_unavailable"),
+)
+"""What may work again later, most special first; without a text of ours the error's own is made to be shown."""
+
+
 async def _on_ours(_request: Request, error: Exception) -> Response:
     match error:
+        case TooManyLinesError():
+            return error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error), code="too_many_lines")
         case InvalidRequestError():
             return error_response(HTTPStatus.BAD_REQUEST, str(error), code="invalid_value", param=error.field)
         case NotFoundError():
-            return error_response(HTTPStatus.NOT_FOUND, "no such memory", code="memory_not_found")
-        case DeletionUnfinishedError():
-            return _unavailable(
-                "the store is away; from now on nothing shows what was to be deleted, but its rows are erased only"
-                " when this request is repeated",
-                "deletion_unfinished",
-            )
-        case StoreUnavailableError():
-            return _unavailable("the store is away for the moment", "store_unavailable")
-        case EmbeddingError():
-            return _unavailable("the text could not be embedded", "embedding_unavailable")
-        case TurnLogError():
-            return _unavailable("the turn log, which knows what was deleted, is not readable", "turn_log_unavailable")
-        case _:
-            raise error
+            return error_response(HTTPStatus.NOT_FOUND, f"no such {error.kind}", code=f"{error.kind}_not_found")
+    for kind, message, code in _AWAY:
+        if isinstance(error, kind):
+            return _unavailable(message or str(error), code)
+    raise error
 
 
 def _unavailable(message: str, code: str) -> JSONResponse:
@@ -134,34 +156,33 @@ class _Shield:
 class _BodyLimit:
     """Refuses bodies beyond the limit, by their stated length or as soon as too much arrived."""
 
-    def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, max_body_bytes: int, max_bytes_of: Mapping[str, int]) -> None:
         self._app = app
         self._max_body_bytes = max_body_bytes
+        self._max_bytes_of = max_bytes_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         received = 0
+        limit = self._max_bytes_of.get(scope.get("path", ""), self._max_body_bytes)
 
         async def receiving() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self._max_body_bytes:
-                raise self._refusal()
+            if received > limit:
+                raise _too_large(limit)
             return message
 
-        if _stated_length(scope) > self._max_body_bytes:
-            refusal = self._refusal()
+        if _stated_length(scope) > limit:
+            refusal = _too_large(limit)
             response = error_response(refusal.status_code, refusal.detail, code=refusal.code)
             await response(scope, receive, send)
             return
         await self._app(scope, receiving, send)
 
-    def _refusal(self) -> Refusal:
-        return Refusal(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"the body is larger than {self._max_body_bytes} bytes",
-            "request_too_large",
-        )
+
+def _too_large(limit: int) -> Refusal:
+    return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {limit} bytes", "request_too_large")
 
 
 def _stated_length(scope: Scope) -> int:

@@ -4,9 +4,12 @@ from fastapi import FastAPI
 
 from semrouter_memory import __version__
 from semrouter_memory.config import IdentityConfig, ManagementConfig
-from semrouter_memory.manage import faults
-from semrouter_memory.manage.routes import PREFIX, Access, router, user_in_header
+from semrouter_memory.manage import faults, routes, transfer
+from semrouter_memory.manage.access import PREFIX, Access, user_in_header
 from semrouter_memory.manage.service import MemoryService
+
+ROUTERS = (transfer.router, routes.router)
+"""What users and operators have in common, in the order in which paths are tried."""
 
 _ABOUT = """The memories of the authenticated user. Who that is, a filter in front says (header `{header}`); clients
 cannot choose. A memory of somebody else does not exist: 404."""
@@ -29,7 +32,8 @@ def create_user_api(
     if shared_secret is not None:
         app.add_middleware(faults.SharedSecretCheck, header=secret_header, secret=shared_secret)
     app.state.access = Access(service=service, identity=identity, user_of=user_in_header(identity))
-    app.include_router(router)
+    for router in ROUTERS:
+        app.include_router(router)
     return app
 
 
@@ -44,5 +48,7 @@ def base_app(title: str, description: str, config: ManagementConfig) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    faults.install(app, max_body_bytes=config.max_body_bytes)
+    faults.install(
+        app, max_body_bytes=config.max_body_bytes, max_bytes_of={f"{PREFIX}/import": config.max_import_bytes}
+    )
     return app

@@ -17,15 +17,16 @@ from semrouter_memory.config import IdentityConfig, ManagementConfig
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.exchange.events import Headers
 from semrouter_memory.exchange.identity import authenticated_user
+from semrouter_memory.manage import turn_routes
+from semrouter_memory.manage.access import Access
 from semrouter_memory.manage.faults import refuse_unauthenticated
-from semrouter_memory.manage.http import base_app
-from semrouter_memory.manage.routes import Access, router
+from semrouter_memory.manage.http import ROUTERS, base_app
 from semrouter_memory.manage.service import MemoryService
+from semrouter_memory.manage.turn_routes import Office
 from semrouter_memory.model import Reason
 
-_ABOUT = (
-    """Health and metrics. With an operator's token configured, also the memory routes, for the user in `user_id`."""
-)
+_ABOUT = """Health and metrics. With an operator's token configured, also the memory routes, for the user in `user_id`, the
+turns of the log, and care of the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +58,13 @@ def create_operator_api(
     token: str | None,
     readiness: Callable[[], Readiness],
     metrics: Callable[[], Exposition],
+    office: Office | None = None,
 ) -> FastAPI:
     """The ASGI application for `management.operator_listen`.
 
     Args:
-        token: the operator's; None: there are no memory routes.
+        token: the operator's; None: there are neither memory routes nor those of the office.
+        office: serves the routes for turns and files.
         readiness: asked at each /readyz.
         metrics: asked at each /metrics.
     """
@@ -71,7 +74,12 @@ def create_operator_api(
         app.state.access = Access(
             service=service, identity=identity, user_of=_user_named(identity), extra_parameters=frozenset({"user_id"})
         )
-        app.include_router(router, dependencies=[Depends(_operator_check(token)), Depends(_describe_user_id)])
+        check = Depends(_operator_check(token))
+        for router in ROUTERS:
+            app.include_router(router, dependencies=[check, Depends(_describe_user_id)])
+        if office is not None:
+            app.state.office = office
+            app.include_router(turn_routes.router, dependencies=[check])
     return app
 
 

@@ -1,13 +1,13 @@
 """The JSON of the management API. What comes in is strict: an unknown field is an error, not a wish that is ignored."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
-from semrouter_memory.manage.service import MemoryEdit, NewMemory
-from semrouter_memory.model import Hit, Memory, MemoryType
+from semrouter_memory.manage.edits import MemoryEdit, NewMemory
+from semrouter_memory.model import Hit, Json, Memory, MemoryType
 
 MAX_PAGE = 200
 MAX_HITS = 100
@@ -24,13 +24,34 @@ Importance = Annotated[float, Field(ge=0, le=1, strict=True, description="0 (tri
 Metadata = Annotated[
     dict[str, Any],
     Field(
-        description="Anything worth keeping beside the statement, as JSON. `turn_ids`, `extractor` and `model` belong"
-        " to the service. Bounded by `management.max_metadata_bytes`.",
+        description="Anything worth keeping beside the statement, as JSON. `turn_ids`, `extractor`, `model`,"
+        " `confirmations`, `flagged`, `contradicts` and `imported_at` belong to the service. Bounded by"
+        " `management.max_metadata_bytes`.",
         examples=[{"origin": "crm"}],
     ),
 ]
 Project = Annotated[
     str, Field(description='The project it belongs to; "" is the user\'s own space.', examples=["trip-planner"])
+]
+
+
+def _utc(time: datetime) -> datetime:
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("lies outside the years 1 to 9999 in UTC") from None
+
+
+UtcTime = Annotated[AwareDatetime, AfterValidator(_utc)]
+"""With an offset from UTC, whichever; kept in UTC."""
+
+Expiry = Annotated[
+    UtcTime | None,
+    Field(
+        description="From when on it is no longer recalled, with its offset from UTC (RFC 3339); must lie in the"
+        " future. Null: never.",
+        examples=["2027-01-01T00:00:00Z"],
+    ),
 ]
 
 
@@ -45,10 +66,17 @@ class StoreRequest(_Request):
     type: MemoryType = MemoryType.SEMANTIC
     project_id: Project = ""
     importance: Importance = 0.5
+    expires_at: Expiry = None
     metadata: Metadata = Field(default_factory=dict)
 
     def new_memory(self) -> NewMemory:
-        return NewMemory(content=self.content, type=self.type, importance=self.importance, metadata=self.metadata)
+        return NewMemory(
+            content=self.content,
+            type=self.type,
+            importance=self.importance,
+            expires_at=self.expires_at,
+            metadata=self.metadata,
+        )
 
 
 def _absent() -> Any:
@@ -59,7 +87,7 @@ def _absent() -> Any:
 class UpdateRequest(_Request):
     """Changes to a memory; a field that is not sent stays as it is.
 
-    Null is no value, except inside `metadata`, which is merged (RFC 7396): there it removes a key.
+    Null is no value, except for `expires_at`, and inside `metadata`, which is merged (RFC 7396): there it removes a key.
     """
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
@@ -68,6 +96,7 @@ class UpdateRequest(_Request):
     type: MemoryType = Field(default_factory=_absent)
     project_id: Project = Field(default_factory=_absent)
     importance: Importance = Field(default_factory=_absent)
+    expires_at: Expiry = Field(default_factory=_absent)
     metadata: Metadata = Field(default_factory=_absent)
 
     def edit(self) -> MemoryEdit:
@@ -100,15 +129,20 @@ class MemoryJson(BaseModel):
     content: str = Field(examples=["User's budget for the Hawaii trip is $10,000"])
     user_id: str = Field(examples=["alice"])
     project_id: str = Field(description='"" is the user\'s own space.')
+    agent_id: str = Field(description='The agent that it was learned with, if one was named; else "".')
     session_id: str = Field(description='The session it was said in; "" when it was stored through this API.')
     source: str = Field(description="`conversation` or `api`.", examples=["conversation"])
     observed_at: datetime = Field(description="When it was said; decides what is newer.")
     created_at: datetime
     updated_at: datetime
     superseded_at: datetime | None = Field(description="When a newer memory replaced it; it is not recalled since.")
-    superseded_by: str | None = Field(description="The id of that newer memory.")
-    expires_at: datetime | None
+    superseded_by: str | None = Field(
+        description="The id of that newer memory; null where a statement was only taken back."
+    )
+    expires_at: datetime | None = Field(description="From then on it is not recalled, and a sweep deletes it.")
     importance: float
+    flagged: bool = Field(description="It contradicts other memories, and nobody could decide; all are kept.")
+    contradicts: list[str] = Field(description="The ids of those.")
     metadata: dict[str, Any]
 
     @classmethod
@@ -142,8 +176,42 @@ class HitList(BaseModel):
     data: Sequence[HitJson]
 
 
+class History(BaseModel):
+    """Memories that replaced one another, oldest first. What was deleted is not among them."""
+
+    object: Literal["list"] = "list"
+    data: Sequence[MemoryJson]
+
+
+class SessionEnd(BaseModel):
+    """The session's end is announced; it is summed up in the background."""
+
+    object: Literal["memory.session_end"] = "memory.session_end"
+    session_id: str = Field(description="Our own id of the session.")
+    waiting: int = Field(description="Turns of it that are not learned from yet.")
+
+
+class RefusedLine(BaseModel):
+    """Why a line was refused."""
+
+    line: int = Field(description="Its number, from 1.")
+    param: str | None = Field(description="The field that is at fault, if it is one.")
+    message: str
+
+
+class Imported(BaseModel):
+    """What became of the lines: each was imported, skipped or refused."""
+
+    object: Literal["memory.import"] = "memory.import"
+    lines: int = Field(description="How many there were, blank ones left out.")
+    imported: int
+    skipped: int = Field(description="Known already, or expired.")
+    refused: int
+    errors: list[RefusedLine] = Field(description="The first refused lines, at most 100.")
+
+
 class Deleted(BaseModel):
-    """The memory is gone."""
+    """The memory is gone, and with it what it had replaced."""
 
     id: str
     object: Literal["memory.deleted"] = "memory.deleted"
@@ -179,6 +247,7 @@ def _fields(memory: Memory) -> dict[str, Any]:
         "content": memory.content,
         "user_id": memory.scope.user_id,
         "project_id": memory.scope.project_id,
+        "agent_id": memory.scope.agent_id,
         "session_id": memory.session_id,
         "source": memory.source,
         "observed_at": memory.observed_at,
@@ -188,5 +257,13 @@ def _fields(memory: Memory) -> dict[str, Any]:
         "superseded_by": memory.superseded_by or None,
         "expires_at": memory.expires_at,
         "importance": memory.importance,
+        "flagged": memory.metadata.get("flagged") is True,
+        "contradicts": _ids(memory.metadata.get("contradicts")),
         "metadata": dict(memory.metadata),
     }
+
+
+def _ids(value: Json) -> list[str]:
+    """Ids in metadata: one or several, or what a caller once called so."""
+    several = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    return [each for each in several if isinstance(each, str) and each]

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import socket
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.sockets import clear_stale_socket
 
 _UNIX = "unix:"
 _SOCKET_MODE = 0o660
@@ -90,32 +90,14 @@ def _bind_tcp(listen: str) -> socket.socket:
 def _bind_unix(path: Path) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        _remove_stale(path)
+        clear_stale_socket(path)
         listening.bind(str(path))
         # Nobody can connect before listen(), so the socket is never open to more than it should be.
         path.chmod(_SOCKET_MODE)
-    except OSError as error:
+    except (OSError, ConfigurationError) as error:
         listening.close()
         raise ConfigurationError(f"cannot listen at {_UNIX}{path}: {_why(error)}") from None
-    except ConfigurationError:
-        listening.close()
-        raise
     return listening
-
-
-def _remove_stale(path: Path) -> None:
-    """Remove what a process that is gone has left behind, and nothing else."""
-    if not path.exists():
-        return
-    if not stat.S_ISSOCK(path.stat().st_mode):
-        raise ConfigurationError(f"cannot listen at {_UNIX}{path}: a file that is no socket is in the way")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink()
-            return
-    raise ConfigurationError(f"cannot listen at {_UNIX}{path}: another process answers there")
 
 
 def _why(error: Exception) -> str:

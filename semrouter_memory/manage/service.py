@@ -1,19 +1,35 @@
-"""What a user may do with their own memories: list, get, search, store, update, forget, export.
+"""What a user may do with their own memories: list, get, search, store, update, forget, export and import.
 
 Strategy. Everything happens within the owner of the given scope; a foreign id is an unknown id. Changes of one owner are
-serialised with the background's (`OwnerLocks`). A deletion commits its tombstone first and deletes rows second; every
-read asks the tombstones *after* the store, so that from the moment the tombstone is committed no read shows the memory,
-however late the store catches up.
+serialised with the background's (`OwnerLocks`). A deletion commits its tombstone first and deletes rows second
+(`forgetting`); every read asks the tombstones *after* the store, so that from the moment the tombstone is committed no
+read shows the memory, however late the store catches up.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from dataclasses import replace
+from datetime import datetime
 
 from semrouter_memory.config import ManagementConfig
-from semrouter_memory.errors import InvalidRequestError, NotFoundError, StoreUnavailableError
+from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.manage.admission import PROVENANCE, Redact, admissible_content, admissible_metadata
-from semrouter_memory.model import EmbeddedMemory, Hit, Json, Memory, MemoryType, Page, Reach, Scope, Tombstone
-from semrouter_memory.ports import Clock, Embedder, MemoryReader, MemoryWriter, NewId, OwnerLocks, TurnLog
+from semrouter_memory.manage.chains import chain
+from semrouter_memory.manage.edits import MemoryEdit, NewMemory, Unchanged
+from semrouter_memory.manage.forgetting import Forgetter, Written
+from semrouter_memory.manage.importing import Importer, ImportReport, ScopeOf
+from semrouter_memory.manage.portable import ImportLine
+from semrouter_memory.model import EmbeddedMemory, Hit, Json, Memory, MemoryType, Page, PendingSession, Reach, Scope
+from semrouter_memory.ports import (
+    Clock,
+    Embedder,
+    MemoryReader,
+    MemoryWriter,
+    NewId,
+    OwnerHold,
+    OwnerLocks,
+    StateStore,
+    TurnLog,
+)
 
 SOURCE = "api"
 """`Memory.source` of what was stored here."""
@@ -23,37 +39,8 @@ _MAX_ID_CHARS = 128
 """Ours have about 30; a longer one is unknown without asking the store."""
 
 
-class DeletionUnfinishedError(StoreUnavailableError):
-    """The store was away: the deletion is on record and hides its rows from every read, but they are not erased yet.
-
-    Asking again erases them.
-    """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewMemory:
-    """What a caller wants to have remembered."""
-
-    content: str
-    type: MemoryType = MemoryType.SEMANTIC
-    importance: float = 0.5
-    metadata: Mapping[str, Json] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryEdit:
-    """Changes to a memory; None leaves a field as it is.
-
-    Attributes:
-        project_id: "" moves the memory to the user's own space.
-        metadata: merged into what is there; a key with None is removed (as in RFC 7396).
-    """
-
-    content: str | None = None
-    type: MemoryType | None = None
-    importance: float | None = None
-    project_id: str | None = None
-    metadata: Mapping[str, Json] | None = None
+def _nobody(_scope: Scope) -> None:
+    pass
 
 
 class MemoryService:
@@ -61,9 +48,11 @@ class MemoryService:
 
     Args:
         redact: finds secrets; what it would change is refused.
+        state: what is kept of the owner's sessions and of memories' use; a deletion takes it along.
+        written: is told of an owner whose memories changed.
 
-    Every method raises `StoreUnavailableError` and `TurnLogError`, and those that embed `EmbeddingError`, when that
-    part is away.
+    Every method raises `StoreUnavailableError` and `TurnLogError`, those that embed `EmbeddingError`, and those that
+    change something `LockLostError`, when that part is away.
     """
 
     def __init__(
@@ -78,6 +67,8 @@ class MemoryService:
         new_id: NewId,
         redact: Redact,
         config: ManagementConfig,
+        state: StateStore | None = None,
+        written: Written = _nobody,
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -88,6 +79,21 @@ class MemoryService:
         self._new_id = new_id
         self._redact = redact
         self._config = config
+        self._written = written
+        self._forgetter = Forgetter(
+            reader=reader, writer=writer, turn_log=turn_log, state=state, locks=locks, clock=clock, written=written
+        )
+        self._importer = Importer(
+            reader=reader,
+            writer=writer,
+            embedder=embedder,
+            turn_log=turn_log,
+            locks=locks,
+            clock=clock,
+            written=written,
+            admit=self._admit,
+            max_lines=config.max_import_lines,
+        )
 
     async def page(
         self,
@@ -97,23 +103,43 @@ class MemoryService:
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.ALL,
+        history: bool = False,
     ) -> Page:
         """Active memories, newest first. A page may hold fewer than `limit` and still have a successor.
+
+        Args:
+            history: superseded ones too; expired ones never.
 
         Raises:
             InvalidRequestError: the cursor is not one of ours.
         """
+        now = self._clock.now()
         page = await self._reader.page(
-            scope, limit=limit, cursor=cursor, types=types, reach=reach, now=self._clock.now()
+            scope, limit=limit, cursor=cursor, types=types, reach=reach, now=None if history else now
         )
         deleted = await self._turn_log.tombstones(scope)
-        return Page(tuple(memory for memory in page.memories if not deleted.covers(memory)), page.cursor)
+        shown = (
+            memory
+            for memory in page.memories
+            if not deleted.covers(memory) and (memory.expires_at is None or memory.expires_at > now)
+        )
+        return Page(tuple(shown), page.cursor)
 
-    async def export(self, scope: Scope) -> AsyncIterator[Memory]:
-        """Every active memory of the owner, newest first."""
+    async def history(self, scope: Scope, memory_id: str) -> list[Memory]:
+        """All memories that replaced one another to which that one belongs, oldest first; deleted ones never.
+
+        Raises:
+            NotFoundError: the owner has no such memory.
+        """
+        members = await chain(self._reader, scope, await self.get(scope, memory_id))
+        deleted = await self._turn_log.tombstones(scope)
+        return [memory for memory in members if not deleted.covers(memory)]
+
+    async def export(self, scope: Scope, *, history: bool = True) -> AsyncIterator[Memory]:
+        """Every memory of the owner that has not expired, newest first; with `history` superseded ones too."""
         cursor = ""
         while True:
-            page = await self.page(scope, limit=_EXPORT_PAGE, cursor=cursor)
+            page = await self.page(scope, limit=_EXPORT_PAGE, cursor=cursor, history=history)
             for memory in page.memories:
                 yield memory
             if not (cursor := page.cursor):
@@ -125,7 +151,7 @@ class MemoryService:
         Raises:
             NotFoundError: the owner has no such memory.
         """
-        memory = await self._stored(scope, memory_id)
+        memory = await self._reader.get(scope, memory_id) if _askable(memory_id) else None
         if memory is None or (await self._turn_log.tombstones(scope)).covers(memory):
             raise NotFoundError("no such memory")
         return memory
@@ -168,7 +194,8 @@ class MemoryService:
         """
         content = self._admissible(new.content)
         self._check_metadata(new.metadata)
-        async with self._locks.hold(scope):
+        self._check_expiry(new.expires_at)
+        async with self._locks.hold(scope) as hold:
             now = self._clock.now()
             memory = Memory(
                 id=self._new_id(),
@@ -179,10 +206,11 @@ class MemoryService:
                 observed_at=now,
                 created_at=now,
                 updated_at=now,
+                expires_at=new.expires_at,
                 importance=new.importance,
                 metadata=dict(new.metadata),
             )
-            return await self._write(scope, memory)
+            return await self._write(scope, memory, hold)
 
     async def update(self, scope: Scope, memory_id: str, edit: MemoryEdit) -> Memory:
         """Change a memory; it counts as said again now.
@@ -193,66 +221,70 @@ class MemoryService:
         """
         if edit.metadata is not None:
             self._check_metadata(edit.metadata)
+        if not isinstance(edit.expires_at, Unchanged):
+            self._check_expiry(edit.expires_at)
         content = None if edit.content is None else self._admissible(edit.content)
-        async with self._locks.hold(scope):
+        async with self._locks.hold(scope) as hold:
             memory = self._edited(await self.get(scope, memory_id), replace(edit, content=content))
-            return await self._write(scope, memory)
+            return await self._write(scope, memory, hold)
 
     async def forget(self, scope: Scope, memory_id: str) -> None:
-        """Delete one memory, and the turns that it was learned from.
+        """Delete one memory, all that it replaced, and the turns that these were learned from.
 
         Raises:
             NotFoundError: the owner has no such memory.
-            DeletionUnfinishedError: the store is away.
+            DeletionUnfinishedError: a part is away.
         """
-        async with self._locks.hold(scope):
-            try:
-                memory = await self._stored(scope, memory_id)
-            except StoreUnavailableError as error:
-                await self._turn_log.bury(Tombstone(scope=scope, at=self._clock.now(), memory_id=memory_id))
-                raise DeletionUnfinishedError from error
-            # A row that is buried already is found here on purpose: the store was away when it was to be deleted.
-            if memory is None:
-                raise NotFoundError("no such memory")
-            await self._bury(memory)
-            try:
-                await self._writer.delete(scope, [memory.id])
-            except StoreUnavailableError as error:
-                raise DeletionUnfinishedError from error
+        if not _askable(memory_id):
+            raise NotFoundError("no such memory")
+        await self._forgetter.forget(scope, memory_id)
 
     async def forget_all(self, scope: Scope, reach: Reach) -> int:
-        """Delete everything of the owner (`ALL`) or of the scope's project (`EXACT`), the waiting turns too.
+        """Delete everything of the owner (`ALL`) or of the scope's project (`EXACT`): history, waiting turns, state.
 
         Returns:
             How many memories were deleted.
 
         Raises:
-            DeletionUnfinishedError: the store is away.
+            DeletionUnfinishedError: a part is away.
         """
-        async with self._locks.hold(scope):
-            await self._turn_log.bury(Tombstone(scope=scope, at=self._clock.now(), reach=reach))
-            try:
-                return await self._writer.delete_all(scope, reach)
-            except StoreUnavailableError as error:
-                raise DeletionUnfinishedError from error
+        return await self._forgetter.forget_all(scope, reach)
 
-    async def _bury(self, memory: Memory) -> None:
-        tombstone = Tombstone(
-            scope=memory.scope,
-            at=self._clock.now(),
-            memory_id=memory.id,
-            content_hash=self._turn_log.content_hash(memory.content),
-        )
-        await self._turn_log.bury(tombstone, turn_ids=_source_turns(memory))
+    async def import_lines(
+        self,
+        scope_of: ScopeOf,
+        chunks: AsyncIterable[bytes],
+        report: ImportReport,
+        *,
+        from_user: str | None = None,
+    ) -> None:
+        """Store exported memories; `report` says what became of the lines, whatever is raised.
 
-    async def _stored(self, scope: Scope, memory_id: str) -> Memory | None:
-        if not 0 < len(memory_id) <= _MAX_ID_CHARS or not memory_id.isprintable():
-            return None
-        return await self._reader.get(scope, memory_id)
+        Raises:
+            TooManyLinesError: the request brings more than `management.max_import_lines`.
+            ImportUnfinishedError: a part is away.
+        """
+        await self._importer.run(scope_of, chunks, report, from_user=from_user)
 
-    async def _write(self, scope: Scope, memory: Memory) -> Memory:
+    async def end_session(self, scope: Scope, session: str) -> PendingSession:
+        """Announce that a session is at its end.
+
+        Args:
+            session: what the client calls it, or our own id of it.
+
+        Raises:
+            NotFoundError: the owner has no session of that name.
+        """
+        pending = await self._turn_log.end_session(scope, session) if session else None
+        if pending is None:
+            raise NotFoundError("no such session", kind="session")
+        return pending
+
+    async def _write(self, scope: Scope, memory: Memory, hold: OwnerHold) -> Memory:
         vectors = await self._embedder.embed_passages([memory.content])
+        await hold.confirm()
         await self._writer.upsert(scope, [EmbeddedMemory(memory, vectors[0])])
+        self._written(scope)
         return memory
 
     def _edited(self, memory: Memory, edit: MemoryEdit) -> Memory:
@@ -263,6 +295,7 @@ class MemoryService:
             type=edit.type or memory.type,
             importance=memory.importance if edit.importance is None else edit.importance,
             scope=memory.scope if edit.project_id is None else replace(memory.scope, project_id=edit.project_id),
+            expires_at=memory.expires_at if isinstance(edit.expires_at, Unchanged) else edit.expires_at,
             metadata=self._merged(memory.metadata, edit.metadata) if edit.metadata else memory.metadata,
             observed_at=now,
             updated_at=now,
@@ -276,10 +309,17 @@ class MemoryService:
     def _admissible(self, content: str) -> str:
         return admissible_content(content, max_chars=self._config.max_content_chars, redact=self._redact)
 
+    def _check_expiry(self, expires_at: datetime | None) -> None:
+        if expires_at is not None and expires_at <= self._clock.now():
+            raise InvalidRequestError("must lie in the future", field="expires_at")
+
+    def _admit(self, line: ImportLine) -> None:
+        self._admissible(line.content)
+        self._check_metadata({key: value for key, value in line.metadata.items() if key not in PROVENANCE})
+
     def _check_metadata(self, metadata: Mapping[str, Json]) -> None:
         admissible_metadata(metadata, max_bytes=self._config.max_metadata_bytes, redact=self._redact)
 
 
-def _source_turns(memory: Memory) -> tuple[str, ...]:
-    turn_ids = memory.metadata.get("turn_ids")
-    return tuple(str(turn_id) for turn_id in turn_ids) if isinstance(turn_ids, list | tuple) else ()
+def _askable(memory_id: str) -> bool:
+    return 0 < len(memory_id) <= _MAX_ID_CHARS and memory_id.isprintable()

@@ -6,8 +6,11 @@ A provider's prompt cache ends at the first byte that differs, and a model whose
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Generic, TypeVar
 
 from semrouter_memory.model import Hit, Reason, RecallOptions, Scope
+
+_Value = TypeVar("_Value")
 
 MAX_TURNS = 1_000
 MAX_AGE = timedelta(minutes=10)
@@ -30,19 +33,19 @@ class Choice:
     hits: tuple[Hit, ...] = ()
 
 
-class TurnChoices:
-    """The last choices, bounded in number and age."""
+class TurnChoices(Generic[_Value]):
+    """The last turns' choices of one kind, bounded in number and age."""
 
     def __init__(self) -> None:
-        self._choices: OrderedDict[TurnKey, tuple[datetime, Choice]] = OrderedDict()
+        self._choices: OrderedDict[TurnKey, tuple[datetime, _Value]] = OrderedDict()
 
-    def keep(self, key: TurnKey, choice: Choice, now: datetime) -> None:
+    def keep(self, key: TurnKey, choice: _Value, now: datetime) -> None:
         self._choices[key] = (now, choice)
         self._choices.move_to_end(key)
         if len(self._choices) > MAX_TURNS:
             self._choices.popitem(last=False)
 
-    def find(self, key: TurnKey, now: datetime) -> Choice | None:
+    def find(self, key: TurnKey, now: datetime) -> _Value | None:
         """The turn's choice; None when there is none that is recent enough."""
-        kept_at, choice = self._choices.get(key, (now, None))
-        return choice if now - kept_at <= MAX_AGE else None
+        kept = self._choices.get(key)
+        return kept[1] if kept is not None and now - kept[0] <= MAX_AGE else None

@@ -14,8 +14,19 @@ from functools import cached_property, lru_cache
 from semrouter_memory.codec.base import transcript_hash
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import EmbeddingError, StoreUnavailableError
-from semrouter_memory.model import Hit, Memory, Message, Reason, RecallRequest, RecallResult, Role, Scope
-from semrouter_memory.ports import Clock, Embedder, MemoryReader, Observer, TurnLog
+from semrouter_memory.model import (
+    Compression,
+    Hit,
+    Memory,
+    Message,
+    Reason,
+    RecallRequest,
+    RecallResult,
+    Role,
+    Scope,
+)
+from semrouter_memory.ports import Clock, ContextCompressor, Embedder, MemoryReader, Observer, TurnLog, UsageNotes
+from semrouter_memory.recall.beside import CompressionBeside, joined, still_visible
 from semrouter_memory.recall.decide import decide
 from semrouter_memory.recall.loops import Choice, TurnChoices, TurnKey
 from semrouter_memory.recall.query import HISTORY_MESSAGES, is_vague, search_query
@@ -63,6 +74,8 @@ class Recaller:
         clock: Clock,
         config: RecallConfig,
         rewriter: QueryRewriter | None = None,
+        compressor: ContextCompressor | None = None,
+        usage: UsageNotes | None = None,
     ) -> None:
         self._embedder = embedder
         self._reader = reader
@@ -71,7 +84,10 @@ class Recaller:
         self._clock = clock
         self._config = config
         self._rewriter = rewriter
-        self._choices = TurnChoices()
+        self._compressor = compressor
+        self._usage = usage
+        self._choices = TurnChoices[Choice]()
+        self._compressions = TurnChoices[Compression]()
         self._count = lru_cache(_COUNTED_LINES)(embedder.count_tokens)
 
     async def recall(self, request: RecallRequest) -> RecallResult:
@@ -79,12 +95,6 @@ class Recaller:
         steps = Steps()
         try:
             result = await self._recalled(request, steps)
-        except TimeoutError:
-            result = RecallResult(reason=Reason.TIMEOUT)
-        except EmbeddingError:
-            result = RecallResult(reason=Reason.EMBEDDING_FAILED)
-        except StoreUnavailableError:
-            result = RecallResult(reason=Reason.STORE_UNAVAILABLE)
         except Exception as error:  # noqa: BLE001 - the one place where recall fails open
             self._observer.exchange_failed(error)
             result = RecallResult(reason=Reason.INTERNAL)
@@ -93,17 +103,50 @@ class Recaller:
         return result
 
     async def _recalled(self, request: RecallRequest, steps: Steps) -> RecallResult:
-        async with asyncio.timeout(self._config.deadline_ms / 1000) as deadline:
-            request = await self._with_chain(_bounded(request, self._config), steps)
-            choice = await self._choice_before(request)
-            if choice is None:
-                choice = await self._choose(request, steps, deadline)
+        until = asyncio.get_running_loop().time() + self._config.deadline_ms / 1000
+        request = await self._with_chain(_bounded(request, self._config), steps)
+        if self._compressor is None or not request.compressible:
+            return await self._remembered(request, steps, until)
+        before = self._compressions.find(_key(request), self._clock.now()) if request.continues_loop else None
+        beside = CompressionBeside(self._compressor, request, before, until=until)
+        try:
+            result = await self._remembered(request, steps, until, beside)
+            compression = await beside.result()
+        finally:
+            beside.cancel()
         if request.loop_key:
-            self._choices.keep(_key(request), choice, self._clock.now())
-        with steps.measure("render"):
-            return replace(self._rendered(choice), without_history=not request.history)
+            self._compressions.keep(_key(request), compression, self._clock.now())
+        return joined(result, compression)
 
-    async def _choose(self, request: RecallRequest, steps: Steps, deadline: asyncio.Timeout) -> Choice:
+    async def _remembered(
+        self, request: RecallRequest, steps: Steps, until: float, beside: CompressionBeside | None = None
+    ) -> RecallResult:
+        """The memories' part; a part that is away or late is a reason."""
+        try:
+            async with asyncio.timeout_at(until) as deadline:
+                choice = await self._choice_before(request)
+                if choice is None:
+                    choice = await self._choose(request, steps, deadline, beside)
+                    # Here, not at each step: an agent's loop uses a memory once.
+                    self._note(choice)
+            if request.loop_key:
+                self._choices.keep(_key(request), choice, self._clock.now())
+            with steps.measure("render"):
+                return replace(self._rendered(choice), without_history=not request.history)
+        except TimeoutError:
+            return RecallResult(reason=Reason.TIMEOUT)
+        except EmbeddingError:
+            return RecallResult(reason=Reason.EMBEDDING_FAILED)
+        except StoreUnavailableError:
+            return RecallResult(reason=Reason.STORE_UNAVAILABLE)
+
+    def _note(self, choice: Choice) -> None:
+        if self._usage is not None and choice.hits:
+            self._usage.note([hit.memory for hit in choice.hits])
+
+    async def _choose(
+        self, request: RecallRequest, steps: Steps, deadline: asyncio.Timeout, beside: CompressionBeside | None
+    ) -> Choice:
         if request.options.limit <= 0:
             return Choice(Reason.DISABLED)
         decision = decide(request.query, request.signals)
@@ -111,6 +154,9 @@ class Recaller:
             return Choice(decision.reason)
         hits = await self._found(request, steps, deadline)
         deletions = await self._deletions(request.scope, hits)
+        if beside is not None:
+            with steps.measure("compress"):
+                request = replace(request, visible=still_visible(request, await beside.result()))
         with steps.measure("rank"):
             chosen = self._ranked(hits, request, deletions)
         return Choice(Reason.INJECTED if chosen else Reason.BELOW_THRESHOLD, chosen)

@@ -5,12 +5,12 @@ markers, and does not begin a heading, a list, a fence or a tag of its own. What
 """
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from typing import Literal
 from xml.sax.saxutils import escape, quoteattr
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
+from semrouter_memory.codec.untrusted import one_line
 from semrouter_memory.model import Hit
 
 Style = Literal["markdown", "xml"]
@@ -28,12 +28,7 @@ _OPENING = re.compile(
     re.IGNORECASE,
 )
 _CLOSING = re.compile(r"(?<=--)>|(?<=--!)>")
-_FENCE = re.compile(r"`{3,}|~{3,}")
 _STRUCTURE = re.compile(r"[#>|]|[-*+_=]+(?:\s|$)|\d+[.)]\s")
-# Cc: control characters; Cs: lone surrogates, which no UTF-8 body can carry.
-_UNPRINTABLE = frozenset({"Cc", "Cs"})
-# Text that people do not see but models read: zero-width, bidirectional overrides, tag characters.
-_INVISIBLE = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 
 
 def render(hits: Sequence[Hit], style: Style) -> str:
@@ -53,18 +48,10 @@ def frame(style: Style) -> str:
 def line(hit: Hit, style: Style) -> str:
     """One memory as one line of the block."""
     memory = hit.memory
-    text = _one_line(memory.content)
+    text = one_line(memory.content)
     if style == "markdown":
         return f"- {_defused(text)}"
     return f"<memory id={_attribute(memory.id)} category={_attribute(memory.type)}>{escape(text)}</memory>"
-
-
-def _one_line(text: str) -> str:
-    """Without line breaks of any kind, fences, and what is not meant to be read."""
-    text = _INVISIBLE.sub("", " ".join(text.split()))
-    if not text.isprintable():
-        text = "".join(char for char in text if unicodedata.category(char) not in _UNPRINTABLE)
-    return _FENCE.sub(lambda fence: " ".join(fence.group()), " ".join(text.split()))
 
 
 def _defused(text: str) -> str:
@@ -73,4 +60,4 @@ def _defused(text: str) -> str:
 
 
 def _attribute(value: str) -> str:
-    return quoteattr(_one_line(value))
+    return quoteattr(one_line(value))

@@ -3,62 +3,9 @@
 import re
 from dataclasses import dataclass, field
 
-from semrouter_memory.retain.rules.lexicon import RELATIONS
-from semrouter_memory.retain.wordlist import words
+from semrouter_memory.retain import forms, han
+from semrouter_memory.retain.synonyms import CHANGE
 from semrouter_memory.retain.words import plain, tokens
-
-_KIN = RELATIONS | words("grandmother grandfather brother-in-law sister-in-law")
-_KIN_CHINESE = re.compile(
-    r"用户的?(妈妈|母亲|爸爸|父亲|爷爷|奶奶|外公|外婆|姥姥|姥爷|哥哥|弟弟|姐姐|妹妹|老婆|妻子|太太|老公|丈夫|女儿|儿子|孩子|女朋友|男朋友|女友|男友|叔叔|阿姨|朋友|同事|狗|猫)"
-)
-_NEGATION = re.compile(
-    r"\b(?:not|n't|never|no longer|no|cannot|can't|don't|doesn't|didn't|isn't|aren't|won't|without|stopped|quit|cancelled|canceled|gave up"
-    r"|broke up|ended|left|dropped|avoids?|hates?|dislikes?|detests?|hated|disliked|anymore|any more|any longer|unable|refuses?)\b|不|没|讨厌|停止|取消|再也",
-    re.IGNORECASE,
-)
-_NEGATION_TOKENS = words(
-    "not never no cannot can can't don't doesn't didn't isn't aren't won stopp stop quit cancell cancel gave"
-    " broke brok left dropp hat hate dislik detest avoid stand how unabl refus end doe t don doesn didn isn 不 没"
-    " 再 讨 厌"
-)
-_AVERSION = re.compile(r"\b(?:hates?|dislikes?|detests?|hated|disliked|cannot stand|can't stand)\b|讨厌", re.IGNORECASE)
-_CHANGE = re.compile(
-    r"\b(?:now|new|switched|moved|raised|increased|lowered|reduced|cut|changed|again|instead|goes up|went up|updated|no longer|any ?more"
-    r"|rescheduled|postponed|after all|became|replaced|upgraded)\b|搬|换|改|现在|已经",
-    re.IGNORECASE,
-)
-_VERB = re.compile(
-    r"\s(?P<verb>is|are|was|were|has|have|had|lives?|living|works?|will|moved|goes|costs?|pays?|runs?|plays?|likes?|loves?|hates?|prefers?"
-    r"|starts?|ends?|departs?|leaves?|arrives?|renews?|uses?|takes?|weighs?|speaks?|studies|owns?|turns?|does|doesn't|cannot|can't|never|eats?|drinks?"
-    r"|wants?|needs?|drives?|opens?|closes?|got|gets|kept|told|teaches|enjoys?|suffers?|expires?)\s"
-)
-_COPULAR = re.compile(
-    r"^(?:user's|user has an?)\s(?P<key>.+?)\s(?P<verb>is|are|was|were|will be|has been|has|costs?|pays?|moved|goes|went|starts?|ends?|departs?|leaves?|renews?|runs?|turns?|expires?)"
-    r"\s(?P<value>.+)$"
-)
-_COPULAR_CHINESE = re.compile(r"^用户的?(?P<key>[^是为叫，]{0,6})(?:是|为|叫)(?P<value>.+)$")
-_CIRCUMSTANCE = re.compile(r"(?:in|with|from|by|near|for)\b")
-_BEING = words("is are was were moved goes went costs cost") | {"will be", "has been"}
-_NAMING = re.compile(r"\b(?:called|named)\b")
-_HOME = re.compile(
-    r"\b(?:lives?|living|resides?|moved|relocated|based)\s(?:now\s|back\s)?(?:with\s(?:[\w']+\s){1,4})?(?:in|to|at|near)\s(?:the\s)?(?P<place>[A-ZÀ-Þ].*)$|(?:住在|搬到了?|搬去了?|定居|家在)(?P<place_cn>.+)$"
-)
-_JOB = re.compile(r"\b(?:works?|working|employed|job is|a job)\b\s(?:now\s)?(?:(?:as|for|at)\b)")
-_ROLE = re.compile(r"\bas\s(?:an?\s|the\s)?(?P<role>.+?)(?:\s(?:at|for|in|with)\s|$)")
-_EMPLOYER = re.compile(r"\b(?:at|for)\s(?P<employer>.+?)(?:\sas\s|$)")
-_DIETS = words("vegetarian vegan pescatarian omnivor omnivore carnivor carnivore flexitarian")
-_RELATIONSHIP = re.compile(r"\b(?:single|dating|engaged|married|divorced|separated|widowed|broke up)\b")
-_PREFERENCE = re.compile(
-    r"\bprefers?\s(?P<what>.+?)(?:\s(?:in|on|for|at|when|while|with|during|as)\s(?P<context>.+))?$"
-)
-_RANKED = re.compile(
-    r"\b(?:prefers?|likes?|loves?|enjoys?)\s(?P<first>.+?)\s(?:over|to|more than|better than|rather than)\s(?P<second>.+)$"
-)
-_FROM_TO = re.compile(r"\bfrom\s(?P<old>.+?)\sto\s(?P<new>.+)$")
-_PROCEDURE = re.compile(r"^(?P<goal>[^:：]{3,120}?)\s?[:：]\s?(?P<steps>.+)$")
-_EVENT = re.compile(
-    r"^(?:on\s[\w-]+\s)?user\s(?:\w+ed|ran|went|bought|saw|had|met|won|lost|got|did|flew|drove|took|made|swam|rode|visited)\b"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +16,23 @@ class Meaning:
         words: content tokens, without words of negation.
         people: relations that the subject names (mother, dog); two statements about different people are distinct.
         subject: tokens before the verb.
+        entity: names among them: whose or what of several it is.
+        bound: in which direction the subject goes: "flight to Rome", "flight from Rome".
+        stranger: a name that the statement begins with, in the user's place.
         key: what a value is given to ("budget kitchen worktop"); empty when the form is another.
         verb: how it is given: `be`, `name` or the verb itself.
         value: tokens of the value.
         changing: says that something is no longer as it was.
         event: tells of something that happened once.
+        act: what the subject does, in one word; "be" for having and being.
+        denied: content words of the clauses that hold a negation.
+        ended: says that something came to its end.
+        planned: speaks of what may come to be.
+        former: speaks of how it used to be.
+        used: what is used or preferred, and for what.
+        becomes: the noun that ends what something was changed to ("moved to Roosevelt Middle School").
+        head: the last noun before any circumstances.
+        replaced: a former value that the statement itself names.
     """
 
     plain: str
@@ -81,6 +40,9 @@ class Meaning:
     names: frozenset[str]
     people: frozenset[str]
     subject: frozenset[str]
+    entity: frozenset[str]
+    stranger: frozenset[str]
+    bound: frozenset[str]
     negated: bool
     changing: bool
     event: bool
@@ -93,79 +55,195 @@ class Meaning:
     diet: frozenset[str] = frozenset()
     relationship: str = ""
     goal: frozenset[str] = frozenset()
+    act: str = ""
+    denied: frozenset[str] = frozenset()
+    ended: bool = False
+    planned: bool = False
+    former: bool = False
     ranked: tuple[frozenset[str], ...] = ()
     preferred: tuple[str, ...] = ()
     context: frozenset[str] = frozenset()
+    used: tuple[frozenset[str], frozenset[str]] | None = None
+    becomes: str = ""
+    head: str = ""
     replaced: frozenset[str] = field(default=frozenset())
 
 
 def meaning(content: str, *, procedural: bool = False) -> Meaning:
     """Take a statement apart. Unknown forms keep their words only."""
     text = plain(content)
-    negated = bool(_NEGATION.search(text))
-    words = tokens(content)
-    if negated:
-        words = (words | {"like"} if _AVERSION.search(text) else words) - _NEGATION_TOKENS
-    procedure = _PROCEDURE.match(text) if procedural else None
-    ranked, preferred = _RANKED.search(text), _PREFERENCE.search(text)
-    moved = _FROM_TO.search(text) if _CHANGE.search(text) else None
+    negated = bool(forms.NEGATION.search(text))
+    words = _words(content, text, negated=negated)
+    changing = bool(forms.CHANGE.search(text) or (han.is_chinese(content) and han.CHANGE.search(content)))
     key, verb, value = _attribute(text)
+    names = frozenset(plain(name) for name in re.findall(r"(?<=\s)[A-Z][\w'’-]+", content)) - {"user", "user's"}
+    role, employer = _job(text, tokens(" ".join(names)))
+    ranked = _ranked(text)
+    preferred, context = _preferred(text) if not ranked else ((), frozenset())
     return Meaning(
         plain=text,
         words=words,
-        names=frozenset(name.casefold() for name in re.findall(r"(?<=\s)[A-Z][\w'’-]+", content)),
+        names=names,
         people=_people(text),
         subject=_subject(text),
+        entity=_subject(text) & tokens(" ".join(names)),
+        bound=frozenset(forms.BOUND.findall(_head(text))) if text.startswith("user's") else frozenset(),
+        stranger=tokens(found.group().casefold()) if (found := forms.STRANGER.search(content)) else frozenset(),
         negated=negated,
-        changing=bool(_CHANGE.search(text)),
-        event=bool(_EVENT.match(text)) and not _CHANGE.search(text),
+        changing=changing,
+        event=bool(forms.DATED.match(text)) or (bool(forms.EVENT.match(text)) and not changing),
         key=key,
         verb=verb,
         value=value,
-        home=_home(content),
-        role=_part(_ROLE, "role", text) if _JOB.search(text) else frozenset(),
-        employer=_part(_EMPLOYER, "employer", text) if _JOB.search(text) else frozenset(),
-        diet=words & _DIETS,
-        relationship=found.group() if (found := _RELATIONSHIP.search(text)) else "",
-        goal=_goal(procedure.group("goal")) if procedure else frozenset(),
-        ranked=(tokens(ranked.group("first")), tokens(ranked.group("second"))) if ranked else (),
-        preferred=tuple(preferred.group("what").split()) if preferred and not ranked else (),
-        context=tokens(preferred.group("context") or "") if preferred else frozenset(),
-        replaced=tokens(moved.group("old")) if moved else frozenset(),
+        home=_home(content, text),
+        role=role,
+        employer=employer,
+        diet=words & forms.DIETS,
+        relationship=found.group() if (found := forms.RELATIONSHIP.search(text)) else "",
+        goal=_goal(text) if procedural else frozenset(),
+        act=_act(text),
+        denied=_denied(text) if negated else frozenset(),
+        ended=bool(forms.ENDED.search(text)),
+        planned=bool(forms.PLANNED.search(text)),
+        former=bool(forms.FORMER.search(text)) and not changing,
+        ranked=ranked,
+        preferred=preferred,
+        context=context,
+        used=_used(text),
+        becomes=_last_noun(found.group("what")) if (found := forms.BECOMES.search(text)) else "",
+        head=_last_noun(text),
+        replaced=_replaced(text) if changing or negated else frozenset(),
     )
 
 
+def _words(content: str, text: str, *, negated: bool) -> frozenset[str]:
+    found = tokens(content)
+    if not negated:
+        return found
+    return (found | {"like"} if forms.AVERSION.search(text) else found) - forms.NEGATION_TOKENS
+
+
+def _ranked(text: str) -> tuple[frozenset[str], ...]:
+    found = forms.RANKED.search(text)
+    return (tokens(found.group("first")), tokens(found.group("second"))) if found else ()
+
+
+def _preferred(text: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    """What is preferred, word by word, and where or what for."""
+    found = forms.PREFERENCE.search(text)
+    return (tuple(found.group("what").split()), tokens(found.group("context") or "")) if found else ((), frozenset())
+
+
+def _used(text: str) -> tuple[frozenset[str], frozenset[str]] | None:
+    found = forms.USED.search(text)
+    return (tokens(found.group("what")), tokens(found.group("context"))) if found else None
+
+
+def _replaced(text: str) -> frozenset[str]:
+    found = forms.OLD_VALUE.search(text)
+    return tokens(next(part for part in found.groups() if part)) if found else frozenset()
+
+
+def _last_noun(text: str) -> str:
+    found = forms.PREPOSITION.sub("", text).split()
+    return next(iter(tokens(found[-1])), "") if found else ""
+
+
+def _denied(text: str) -> frozenset[str]:
+    """What the clauses with a negation deny, without the circumstances of its end."""
+    clauses = [forms.ADJUNCT.sub("", clause) for clause in forms.CLAUSE.split(text) if forms.NEGATION.search(clause)]
+    found = tokens(" ".join(clauses)) - forms.NEGATION_TOKENS
+    return found | {"like"} if forms.AVERSION.search(text) else found
+
+
+def _act(text: str) -> str:
+    """The first word after the subject that is neither helping verb nor adverb, when a user does something."""
+    found = re.search(r"(?:^|\s)user\s(?P<rest>.+)$", text)
+    if not found:
+        return "be"
+    rest = found.group("rest")
+    for word in re.findall(r"[a-z'-]+", rest)[:6]:
+        if word in CHANGE:
+            return ""
+        if forms.AVERSION.search(word):
+            return "like"
+        if word not in forms.AUXILIARY:
+            return next(iter(tokens(word)), "be") if _is_verb(word) else "be"
+    return "be"
+
+
+def _is_verb(word: str) -> bool:
+    return (
+        word in forms.VERBS
+        or word.endswith("ing")
+        or word.removesuffix("s") in forms.VERBS
+        or word.removesuffix("es") in forms.VERBS
+    )
+
+
+def _job(text: str, names: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Role and employer. An employer has a name or an article: "works at night" names none."""
+    if found := forms.EMPLOYER_CHINESE.search(text):
+        return frozenset(), tokens(found.group("employer") or found.group("employer2"))
+    if forms.JOB.search(text):
+        role, employer = _part(forms.ROLE, "role", text), forms.EMPLOYER.search(text)
+        joined = employer and employer.group().startswith("joined") and not (role or forms.NEGATION.search(text))
+        who = employer.group("employer") if employer and not joined else ""
+        return role, tokens(who) if who.startswith(("a ", "an ")) or tokens(who) & names else frozenset()
+    title = forms.JOB_TITLE.search(text)
+    if not title or not tokens(title.group("employer")) & names or set(title.group("role").split()) & forms.NO_JOB:
+        return frozenset(), frozenset()
+    return tokens(title.group("role")), tokens(title.group("employer"))
+
+
 def _attribute(text: str) -> tuple[frozenset[str], str, frozenset[str]]:
-    if found := _COPULAR_CHINESE.match(text):
-        return frozenset(found.group("key")) or frozenset({"name"}), "be", tokens(found.group("value"))
-    found = _COPULAR.match(text)
+    if (found := forms.COPULAR_CHINESE.match(text)) and not frozenset(found.group("key")) & (
+        forms.VERBS_CHINESE - (forms.SUPERLATIVE if "最" in found.group("key") else frozenset())
+    ):
+        return frozenset(found.group("key")), "be", tokens(found.group("value"))
+    if setting := forms.SETTING.match(text):
+        return tokens(setting.group("key")), "be", tokens(setting.group("value"))
+    found = forms.COPULAR.match(text)
     if not found:
         return frozenset(), "", frozenset()
     key, value, verb = found.group("key"), found.group("value"), found.group("verb")
-    verb = "name" if _NAMING.search(value) else "be" if verb in _BEING else verb
-    if circumstance := _CIRCUMSTANCE.match(value):
+    verb = (
+        "name"
+        if forms.NAMING.search(value)
+        else "be"
+        if verb in forms.BEING or verb.split()[-1] in {"to", "until"}
+        else verb
+    )
+    if circumstance := forms.CIRCUMSTANCE.match(value):
         verb = f"{verb} {circumstance.group()}"
     return tokens(key) or frozenset(key.split()), verb, tokens(value)
 
 
 def _subject(text: str) -> frozenset[str]:
-    verb = _VERB.search(text)
-    return tokens(text[: verb.start()]) if verb else frozenset()
+    return tokens(_head(text))
+
+
+def _head(text: str) -> str:
+    """What stands before the verb; "" where there is no verb that is known."""
+    verb = forms.VERB.search(text)
+    return text[: verb.start()] if verb else ""
 
 
 def _people(text: str) -> frozenset[str]:
     """Relations in the subject, or in "User has a sister, ..."."""
     has = re.match(r"^user has (?:an? |two |three )?(?:[\w-]+ )?(?P<who>[\w-]+)", text)
-    verb = _VERB.search(text)
+    verb = forms.VERB.search(text)
     head = text[: verb.start()] if verb else text
-    found = {word for word in re.findall(r"[\w-]+", head) if word in _KIN}
-    if has and has.group("who").rstrip(",") in _KIN and head.strip() == "user":
+    found = {word for word in re.findall(r"[\w-]+", forms.NOBODY.sub("", head)) if word in forms.KIN}
+    if has and has.group("who").rstrip(",") in forms.KIN and head.strip() == "user":
         found.add(has.group("who"))
-    return frozenset({next(iter(tokens(word)), word) for word in found} | set(_KIN_CHINESE.findall(text)))
+    return frozenset({next(iter(tokens(word)), word) for word in found} | set(forms.KIN_CHINESE.findall(text)))
 
 
-def _home(content: str) -> frozenset[str]:
-    found = _HOME.search(content)
+def _home(content: str, text: str) -> frozenset[str]:
+    if forms.OTHER_ADDRESS.search(content) or (forms.THING.match(text) and not _people(text)):
+        return frozenset()
+    found = None if forms.TOOLS.search(text) else forms.HOME.search(content)
     return tokens(found.group("place") or found.group("place_cn")) if found else frozenset()
 
 
@@ -175,4 +253,10 @@ def _part(pattern: re.Pattern[str], name: str, text: str) -> frozenset[str]:
 
 
 def _goal(text: str) -> frozenset[str]:
-    return tokens(re.sub(r"^to\s", "", text))
+    """What a how-to is for: "to X", "for X-ing", "how to X", before the colon."""
+    found = forms.PROCEDURE.match(text)
+    return (
+        tokens(re.sub(r"^(?:how to|steps to|in order to|to|for|when)\s", "", found.group("goal")))
+        if found
+        else frozenset()
+    )

@@ -15,10 +15,14 @@ MARK = "[redacted]"
 
 _SHAPES = re.compile(
     r"""
-      -----BEGIN\ [A-Z\ ]*PRIVATE\ KEY-----.*?(?:-----END\ [A-Z\ ]*PRIVATE\ KEY-----|\Z)
+      -----BEGIN\ [A-Z\ ]*PRIVATE\ KEY(?:\ BLOCK)?-----.*?(?:-----END\ [A-Z\ ]*PRIVATE\ KEY(?:\ BLOCK)?-----|\Z)
     | \beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?                      # JSON Web Token
     | \b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}                        # OpenAI, Anthropic, Stripe and who imitates them
-    | \b(?:gh[pousr]_|github_pat_|glpat-|hf_|npm_|pypi-|whsec_|dop_v1_|xapp-|xox[abeprs]-)[A-Za-z0-9_-]{10,}
+    | \b(?:gh[pousr]_|github_pat_|glpat-|hf_|npm_|pypi-|whsec_|dop_v1_|xapp-|xox[abeprs]-|shp(?:at|ss|ca|pa)_|lin_api_|sq0[a-z]{3}-|GOCSPX-|ya29\.|dckr_pat_|figd_|sbp_|phc_|rubygems_|nvapi-|gsk_|xai-|r8_|tskey-|pat-|AGE-SECRET-KEY-1)[A-Za-z0-9_-]{10,}
+    | \bdapi[0-9a-f]{32}\b
+    | \b\d{8,10}:AA[\w-]{30,}                                    # Telegram
+    | \b[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}                 # Discord
+    | \bhooks\.slack\.com/services/[\w/]+
     | \b(?:AKIA|ASIA)[0-9A-Z]{16}\b
     | \bAIza[\w-]{30,}
     | \bSG\.[\w-]{16,}\.[\w-]{16,}
@@ -30,7 +34,7 @@ _AUTHORIZATION = re.compile(r"\b(bearer|basic)\s+([A-Za-z0-9._~+/-]{12,}=*)", re
 _URL_CREDENTIALS = re.compile(r"(://)[^\s/:@]{1,128}:[^\s/@]{1,128}(@)")
 
 _NAMED = (
-    r"(?:password|passwd|passphrase|passcode|pwd|pass|secret|secret[_-]?key|(?:auth|access|refresh|api|bearer)?[_-]?token"
+    r"(?:password|passwort|passwd|passphrase|passcode|pwd|pw|pass|otp|totp|puk|2fa|mfa|pin|secret|secret[_-]?key|(?:auth|access|refresh|api|bearer)?[_-]?token"
     r"|api[_-]?key|access[_-]?key|private[_-]?key|client[_-]?secret|credentials?)"
 )
 _ASSIGNMENT = re.compile(
@@ -38,23 +42,49 @@ _ASSIGNMENT = re.compile(
     r"(\"[^\"\n]{3,}\"|'[^'\n]{3,}'|[^\s\"',;]{4,})",
     re.IGNORECASE,
 )
+_SAID = (
+    r"(?:password|passwort|passwd|passphrase|passcode|pass\s?code|pwd|pw|pin(?:\s(?:code|number))?|puk|secret\skey|api[\s-]?key|access\stoken|secret"
+    r"|otp|one[\s-]time\s(?:code|password|pin)|(?:verification|security|authentication|auth|login|access|confirmation|2fa|mfa|sms|door|gate|alarm|entry|lock|unlock|safe|locker|keypad|recovery|backup|house|building|key\s?box|lock\s?box)\s(?:code|key)"
+    r"|(?:safe|lock|locker)\scombination|combination|wi-?fi\s(?:key|password)|contrase[ñn]a|mot\sde\spasse|senha|wachtwoord)"
+)
+_CODE_FOR = re.compile(
+    r"\b((?:the\s)?code\s(?:for|to|of)\s(?:the|my|our|their)\s[^.,;:?!\d\n]{1,40}?\s(?:is|was)\s)(#?\d{3,10}[#*]?)",
+    re.IGNORECASE,
+)
+_BARE_CODE = re.compile(
+    r"\b((?:door|gate|alarm|entry|lock|locker|safe|keypad|building|security|access|verification|sms|2fa|login)\scode[:,]?\s|pin[:,]?\s|otp[:,]?\s|puk[:,]?\s)(#?\d{4,10}[#*]?)(?![\w.,-]*\d)",
+    re.IGNORECASE,
+)
+_BARE_PASSWORD = re.compile(
+    r"\b((?:password|passwort|passcode|passphrase)[:,]?\s[\"'“]?)(?=[^\s\"'”]*\d)(?=[^\s\"'”]*[A-Za-z])([^\s\"'”]{5,})",
+    re.IGNORECASE,
+)
+_PHRASE = re.compile(
+    r"\b((?:seed|recovery|mnemonic|backup|secret)\s(?:phrase|words?)\W{0,3}(?:is\W{1,3}|are\W{1,3})?)((?:[a-z]{3,8}[ ,]{1,2}){11,23}[a-z]{3,8})\b",
+    re.IGNORECASE,
+)
+_ACCOUNT = re.compile(
+    r"\b((?:sort\scode|routing\s(?:number|no)|account\s(?:number|no)|bank\saccount)\W{0,3}(?:is\s)?)(\d[\d -]{4,20}\d)",
+    re.IGNORECASE,
+)
 _SPOKEN = re.compile(
-    r"\b((?:password|passwd|passphrase|passcode|pass\s?code|pwd|pin(?:\s(?:code|number))?|secret\skey|api[\s-]?key|access\stoken)"
-    r"(?:\s(?:for|of|to|on)\s[^.,;:?!\n]{1,60}?)?\s(?:is|was|=)\s(?:now\s)?[\"'“]?)"
+    rf"\b({_SAID}(?:\s(?:for|of|to|on|at)\s[^.,;:?!\n]{{1,60}}?)?(?:\s(?:is|was|=)|['’]s)\s(?:(?:now|still|currently)\s)?[\"'“]?)"
     # Up to the full stop behind it, so that the next sentence stays one.
     r"([^\s\"'”]{3,}?)(?=[.,;!?]*(?:[\s\"'”]|\Z))",
     re.IGNORECASE,
 )
 _SPOKEN_CHINESE = re.compile(
-    r"((?:密码|口令|验证码|密钥|令牌|PIN码?)\s?(?:是|为|:|：|=)\s?[“\"]?)([!-~]{3,})", re.IGNORECASE
+    r"((?:密码|口令|验证码|动态码|密钥|令牌|PIN码?)\s?(?:是|为|:|：|=)?\s?[“\"]?)([!-~]{3,})", re.IGNORECASE
 )
 _CARD_CODE = re.compile(r"\b((?:cvv2?|cvc2?|card\ssecurity\scode)\W{0,3}(?:is\s|code\s)?)(\d{3,4})\b", re.IGNORECASE)
 _SOCIAL_SECURITY = re.compile(
     r"\b((?:ssn|social\ssecurity(?:\snumber)?)\D{0,12})(\d{3}-?\d{2}-?\d{4})\b", re.IGNORECASE
 )
 
-_CARD = re.compile(r"(?<![\w.+-])[2-6]\d{3}(?:[ -]?\d){9,15}(?![\w-])")
-_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b")
+_CARD = re.compile(r"(?<![\w.+-])[2-6]\d{3}(?:[ .\u00a0–-]{0,2}\d){9,15}(?![\w-])")
+_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b", re.IGNORECASE)
+_BASE64 = re.compile(r"(?<![\w/+=.:-])(?=[\w+]*/)[A-Za-z0-9+][A-Za-z0-9/+]{38,86}={0,2}(?![\w/+=])")
+_CITIZEN = re.compile(r"(?<!\d)\d{17}[\dXx](?!\w)")
 _RANDOM = re.compile(r"(?<![\w/.+=-])[A-Za-z0-9_+=-]{32,}(?![\w/.+=-])")
 
 _NO_SECRET = words(
@@ -72,11 +102,18 @@ def redact(text: str) -> str:
     text = _URL_CREDENTIALS.sub(rf"\1{MARK}\2", text)
     text = _ASSIGNMENT.sub(_if(_is_assigned_secret), text)
     text = _SPOKEN.sub(_if(_is_spoken_secret), text)
+    text = _BARE_CODE.sub(rf"\1{MARK}", text)
+    text = _BARE_PASSWORD.sub(rf"\1{MARK}", text)
+    text = _CODE_FOR.sub(rf"\1{MARK}", text)
+    text = _PHRASE.sub(rf"\1{MARK}", text)
+    text = _ACCOUNT.sub(rf"\1{MARK}", text)
+    text = _CITIZEN.sub(_if(_is_citizen), text)
     text = _SPOKEN_CHINESE.sub(rf"\1{MARK}", text)
     text = _CARD_CODE.sub(rf"\1{MARK}", text)
     text = _SOCIAL_SECURITY.sub(rf"\1{MARK}", text)
     text = _CARD.sub(_if(_is_card), text)
     text = _IBAN.sub(_if(_is_iban), text)
+    text = _BASE64.sub(_if(_is_mixed), text)
     return _RANDOM.sub(_if(_is_mixed), text)
 
 
@@ -115,6 +152,12 @@ def _is_card(value: str) -> bool:
     digits = [int(char) for char in value if char.isdigit()]
     doubled = [digit if index % 2 == 0 else sum(divmod(2 * digit, 10)) for index, digit in enumerate(reversed(digits))]
     return sum(doubled) % 10 == 0
+
+
+def _is_citizen(value: str) -> bool:
+    """The check character of a Chinese identity number."""
+    weighted = sum(int(digit) * (1 << (17 - index)) % 11 for index, digit in enumerate(value[:17]))
+    return "10X98765432"[weighted % 11] == value[17].upper()
 
 
 def _is_iban(value: str) -> bool:

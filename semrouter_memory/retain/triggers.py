@@ -1,17 +1,26 @@
-"""When a session's waiting turns are extracted. Pure.
+"""When a session is due. Pure.
 
 The rules run as soon as there is something that they have not seen. A model is asked when one of its triggers fires;
-after a failure it waits for the back-off to end.
+after a failure it waits for the back-off to end, and while the model is away nothing is due for it. A session's end is
+summed up when it was announced, or when the session has been idle for long enough.
 """
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from semrouter_memory.model import PendingSession
+from semrouter_memory.model import PendingSession, Scope
 
 _MAX_DOUBLINGS = 30
 _SPREAD = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """Names a session's work; the same key is never worked on twice at a time."""
+
+    scope: Scope
+    session_id: str
 
 
 class Trigger(StrEnum):
@@ -21,7 +30,11 @@ class Trigger(StrEnum):
     """Turns that the rule extractor has not seen; or, without a model, turns that are only to be ended."""
     BATCH = "batch"
     REMEMBER = "remember"
+    DRIFT = "drift"
+    """The topic has changed."""
     IDLE = "idle"
+    END = "end"
+    """The session's end was announced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +54,31 @@ class Pace:
     idle: timedelta
 
 
-def due(session: PendingSession, now: datetime, pace: Pace) -> Trigger | None:
-    """The trigger that fires for this session now, or None."""
-    if not session.waiting or (session.not_before is not None and now < session.not_before):
+def due(session: PendingSession, now: datetime, pace: Pace, *, model_away: bool = False) -> Trigger | None:
+    """The trigger that fires for this session now, or None.
+
+    Args:
+        model_away: the model is left alone for a while: only what needs none is due.
+    """
+    if session.not_before is not None and now < session.not_before:
         return None
+    ending = end_of(ended=session.ended, last_observed_at=session.last_observed_at, now=now, pace=pace)
+    if not session.waiting:
+        return ending if session.unsummarised else None
     if not pace.model or (pace.rules and session.rules_pending):
         return Trigger.RULES
+    if model_away:
+        return ending if session.unsummarised else None
     if session.remember:
         return Trigger.REMEMBER
-    if session.waiting >= pace.batch_size:
-        return Trigger.BATCH
-    return Trigger.IDLE if now - session.last_observed_at >= pace.idle else None
+    return Trigger.BATCH if session.waiting >= pace.batch_size else ending
+
+
+def end_of(*, ended: bool, last_observed_at: datetime, now: datetime, pace: Pace) -> Trigger | None:
+    """How the session has come to its end, None while it has not."""
+    if ended:
+        return Trigger.END
+    return Trigger.IDLE if now - last_observed_at >= pace.idle else None
 
 
 def backoff(attempts: int, *, first: timedelta, longest: timedelta, jitter: float) -> timedelta:

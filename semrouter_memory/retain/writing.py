@@ -1,7 +1,11 @@
-"""Reconciles candidates with what is known, and writes, while nobody else changes this owner's memories."""
+"""Reconciles candidates with what is known, and writes, while nobody else changes this owner's memories.
+
+Strategy: all that takes long (embedding, asking a model) happens before the owner's lock is taken. Under the lock the
+neighbours are read again and the rules decide again; what a model said counts only when nothing has changed since.
+"""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from semrouter_memory.model import (
@@ -10,19 +14,36 @@ from semrouter_memory.model import (
     EmbeddedMemory,
     Hit,
     Memory,
+    MemoryType,
     Reach,
     ReconcileAction,
     Reconciled,
     Scope,
     Vector,
 )
-from semrouter_memory.ports import Clock, Embedder, MemoryReader, MemoryWriter, NewId, OwnerLocks, Tombstones, TurnLog
-from semrouter_memory.retain.reconcile import NEAR_TYPES, reconcile
+from semrouter_memory.ports import (
+    Clock,
+    Embedder,
+    MemoryReader,
+    MemoryWriter,
+    NewId,
+    OwnerHold,
+    OwnerLocks,
+    Tombstones,
+    TurnLog,
+)
+from semrouter_memory.retain.reconcile import EPISODE_SOURCE, NEAR_TYPES, arrives_late, grey, reconcile
 from semrouter_memory.retain.redact import is_redacted
+from semrouter_memory.retain.rows import Rows, contradicted
+from semrouter_memory.retain.verdict import Judge
 
-_NEIGHBOURS = 20
-_MAX_SOURCES = 20
-"""Turn ids kept with a memory; the newest."""
+_NEIGHBOURS = 50
+"""Nearest memories to compare with. An older value of the same attribute may be worded so differently that many others
+are nearer; comparing costs a fraction of a millisecond each."""
+_MAX_CHAIN = 20
+"""Steps back into the history of neighbours, for a candidate that arrives late."""
+_NEWER_TURNS = 100
+"""Turns that may have come while a session was summed up; with more of them it is tried again."""
 
 
 @dataclass(slots=True)
@@ -40,8 +61,34 @@ class Written:
     sources: set[str] = field(default_factory=set)
 
 
+@dataclass(frozen=True, slots=True)
+class _Near:
+    """What a candidate is compared with."""
+
+    hits: list[Hit]
+    history: list[Memory]
+
+    def decide(self, candidate: Candidate) -> Reconciled:
+        return reconcile(candidate, self.hits, self.history)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opinion:
+    """A model's decision, and what it was made from."""
+
+    decision: Reconciled
+    without: Reconciled
+    asked: tuple[Memory, ...]
+
+
 class ReconcilingWriter:
-    """Writes candidates under the owner's lock."""
+    """Writes candidates under the owner's lock.
+
+    Args:
+        ttl_days: how long memories of a type live; types left out do not expire.
+        judge: is asked where the rules are not sure.
+        written: told of each owner whose memories were changed.
+    """
 
     def __init__(
         self,
@@ -53,6 +100,9 @@ class ReconcilingWriter:
         locks: OwnerLocks,
         clock: Clock,
         new_id: NewId,
+        ttl_days: Mapping[MemoryType, float] | None = None,
+        judge: Judge | None = None,
+        written: Callable[[Scope], object] | None = None,
     ) -> None:
         self._turn_log = turn_log
         self._reader = reader
@@ -60,7 +110,9 @@ class ReconcilingWriter:
         self._embedder = embedder
         self._locks = locks
         self._clock = clock
-        self._new_id = new_id
+        self._rows = Rows(new_id=new_id, ttl_days=ttl_days or {})
+        self._judge = judge
+        self._written = written
 
     async def write(
         self, claim: Claim, candidates: Sequence[Candidate], *, needed: frozenset[str] = frozenset()
@@ -72,35 +124,78 @@ class ReconcilingWriter:
 
         Returns:
             None, with nothing written, when the claim is no longer current or a needed turn was deleted.
+
+        Raises:
+            LockLostError: the owner's lock was lost; what was written until then is whole, and doing all of it again
+                changes nothing.
         """
         vectors = await self._embedder.embed_passages([each.content for each in candidates]) if candidates else []
-        async with self._locks.hold(claim.scope):
+        opinions = [await self._opinion(claim.scope, *each) for each in zip(candidates, vectors, strict=True)]
+        async with self._locks.hold(claim.scope) as hold:
             written = Written(await self._turn_log.surviving(claim))
             if not written.alive or not needed <= written.alive:
                 return None
             tombstones = await self._turn_log.tombstones(claim.scope)
-            for candidate, vector in zip(candidates, vectors, strict=True):
-                await self._take(claim.scope, candidate, vector, tombstones, written)
+            for candidate, vector, opinion in zip(candidates, vectors, opinions, strict=True):
+                if not self._allowed(claim.scope, candidate, tombstones, written.alive):
+                    written.actions["dropped"] += 1
+                    continue
+                near = await self._near(claim.scope, candidate, vector, tombstones)
+                decision = _agreed(near.decide(candidate), near, opinion)
+                await self._carry_out(claim.scope, candidate, vector, decision, hold)
+                written.actions[decision.action] += 1
+                written.sources.update(candidate.turn_ids)
             return written
 
-    async def _take(
-        self, scope: Scope, candidate: Candidate, vector: Vector, tombstones: Tombstones, written: Written
-    ) -> None:
-        if (
-            not written.alive.issuperset(candidate.turn_ids)
-            or is_redacted(candidate.content)
-            or tombstones.forbids(scope, candidate.content, candidate.observed_at)
-        ):
-            written.actions["dropped"] += 1
-            return
-        decision = reconcile(candidate, await self._neighbours(scope, candidate, vector, tombstones))
-        await self._carry_out(scope, candidate, vector, decision)
-        written.actions[decision.action] += 1
-        written.sources.update(candidate.turn_ids)
+    async def replace(self, claim: Claim, candidate: Candidate, *, memory_id: str) -> bool:
+        """Write the candidate as the memory with exactly that id, new or over its former version. Nothing is reconciled.
 
-    async def _neighbours(
-        self, scope: Scope, candidate: Candidate, vector: Vector, tombstones: Tombstones
-    ) -> list[Hit]:
+        Returns:
+            False, with nothing written, when the claim is no longer current or the statement may not be stored.
+
+        Raises:
+            LockLostError: the owner's lock was lost.
+        """
+        (vector,) = await self._embedder.embed_passages([candidate.content])
+        async with self._locks.hold(claim.scope) as hold:
+            # Not `surviving`: a session that is summed up has turns that wait no more.
+            kept = await self._turn_log.session_turns(claim, limit=len(candidate.turn_ids) + _NEWER_TURNS)
+            alive = frozenset(turn.id for turn in kept)
+            tombstones = await self._turn_log.tombstones(claim.scope)
+            if not alive or not self._allowed(claim.scope, candidate, tombstones, alive):
+                return False
+            former = await self._reader.get(claim.scope, memory_id)
+            now = self._clock.now()
+            memory = replace(
+                self._rows.new(claim.scope, candidate, now=now, memory_id=memory_id),
+                source=EPISODE_SOURCE,
+                created_at=former.created_at if former else now,
+            )
+            if tombstones.covers(memory):
+                return False
+            await self._upsert(claim.scope, [EmbeddedMemory(memory, vector)], hold)
+            return True
+
+    # -- deciding ------------------------------------------------------------------------------------------------------
+
+    async def _opinion(self, scope: Scope, candidate: Candidate, vector: Vector) -> _Opinion | None:
+        """What a model says of a candidate that the rules are not sure of."""
+        if self._judge is None or is_redacted(candidate.content):
+            return None
+        near = await self._near(scope, candidate, vector, await self._turn_log.tombstones(scope))
+        without = near.decide(candidate)
+        asked = grey(candidate, near.hits, without)
+        decision = await self._judge.decide(candidate, asked) if asked else None
+        return _Opinion(decision, without, asked) if decision else None
+
+    def _allowed(self, scope: Scope, candidate: Candidate, tombstones: Tombstones, alive: frozenset[str]) -> bool:
+        return (
+            alive.issuperset(candidate.turn_ids)
+            and not is_redacted(candidate.content)
+            and not tombstones.forbids(scope, candidate.content, candidate.observed_at)
+        )
+
+    async def _near(self, scope: Scope, candidate: Candidate, vector: Vector, tombstones: Tombstones) -> _Near:
         hits = await self._reader.search(
             scope,
             vector,
@@ -110,56 +205,76 @@ class ReconcilingWriter:
             reach=Reach.EXACT,
             fresh=True,
         )
-        return [hit for hit in hits if not tombstones.covers(hit.memory)]
+        hits = [hit for hit in hits if not tombstones.covers(hit.memory)]
+        history = await self._history(scope, hits) if arrives_late(candidate, hits) else []
+        return _Near(hits, [memory for memory in history if not tombstones.covers(memory)])
 
-    async def _carry_out(self, scope: Scope, candidate: Candidate, vector: Vector, decision: Reconciled) -> None:
-        if decision.action is ReconcileAction.SKIP and decision.target:
-            await self._confirm(scope, candidate, decision)
-            return
-        memory = self._memory(scope, candidate)
-        rows = [EmbeddedMemory(memory, vector)]
-        if decision.action is ReconcileAction.UPDATE and decision.target:
-            rows.append(await self._embedded(self._superseded(decision.target, memory)))
-        await self._writer.upsert(scope, rows)
+    async def _history(self, scope: Scope, hits: Sequence[Hit]) -> list[Memory]:
+        """What led to these memories, step by step."""
+        found: dict[str, Memory] = {}
+        ids = [hit.memory.id for hit in hits]
+        for _ in range(_MAX_CHAIN):
+            earlier = await self._reader.predecessors(scope, ids) if ids else []
+            new = {memory.id: memory for memory in earlier if memory.id not in found}
+            if not new:
+                break
+            found |= new
+            ids = list(new)
+        return [memory for memory in found.values() if memory.scope.project_id == scope.project_id]
 
-    async def _confirm(self, scope: Scope, candidate: Candidate, decision: Reconciled) -> None:
-        """Note that a known memory was said again: deleting it must reach these turns too."""
-        known = decision.target
-        if known is None or candidate.observed_at < known.observed_at:
-            return
-        sources = list(known.metadata.get("turn_ids", ()))
-        added = [turn_id for turn_id in candidate.turn_ids if turn_id not in sources]
-        if added:
-            confirmed = replace(
-                known,
-                observed_at=candidate.observed_at,
-                updated_at=self._clock.now(),
-                metadata={**known.metadata, "turn_ids": [*sources, *added][-_MAX_SOURCES:]},
-            )
-            await self._writer.upsert(scope, [await self._embedded(confirmed)])
+    # -- carrying out --------------------------------------------------------------------------------------------------
 
-    async def _embedded(self, memory: Memory) -> EmbeddedMemory:
-        (vector,) = await self._embedder.embed_passages([memory.content])
-        return EmbeddedMemory(memory, vector)
-
-    def _superseded(self, old: Memory, new: Memory) -> Memory:
-        return replace(old, superseded_at=new.created_at, superseded_by=new.id, updated_at=new.created_at)
-
-    def _memory(self, scope: Scope, candidate: Candidate) -> Memory:
+    async def _carry_out(
+        self, scope: Scope, candidate: Candidate, vector: Vector, decision: Reconciled, hold: OwnerHold
+    ) -> None:
         now = self._clock.now()
-        return Memory(
-            id=self._new_id(),
-            scope=scope,
-            type=candidate.type,
-            content=candidate.content,
-            source="conversation",
-            observed_at=candidate.observed_at,
-            created_at=now,
-            updated_at=now,
-            session_id=candidate.session_id,
-            metadata={
-                "turn_ids": list(candidate.turn_ids),
-                "extractor": candidate.extractor,
-                "model": candidate.model,
-            },
+        if decision.action is ReconcileAction.SKIP:
+            changed = [self._rows.confirmed(known, candidate, now=now) for known in decision.targets]
+            changed = [memory for memory in changed if memory not in decision.targets]
+        else:
+            memory = self._rows.new(scope, candidate, now=now)
+            if decision.action is ReconcileAction.FLAG:
+                memory, *changed = self._rows.flagged(memory, decision.targets, now=now)
+            else:
+                changed = [self._rows.superseded(old, memory, now=now) for old in decision.targets]
+                changed += await self._unflagged(scope, decision.targets)
+                if decision.successor:
+                    memory = self._rows.superseded(memory, decision.successor, now=now)
+            changed = [*changed, memory]
+        vectors = await self._embedder.embed_passages(
+            [each.content for each in changed if each.content != candidate.content]
         )
+        rows = _paired(changed, candidate, vector, vectors)
+        if rows:
+            await self._upsert(scope, rows, hold)
+
+    async def _unflagged(self, scope: Scope, superseded: Sequence[Memory]) -> list[Memory]:
+        """The memories that the superseded ones contradicted, with that taken back."""
+        gone = {memory.id for memory in superseded}
+        others = {other for memory in superseded for other in contradicted(memory)} - gone
+        found = [await self._reader.get(scope, memory_id) for memory_id in sorted(others)]
+        return [self._rows.unflagged(memory, gone, now=self._clock.now()) for memory in found if memory]
+
+    async def _upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory], hold: OwnerHold) -> None:
+        await hold.confirm()
+        await self._writer.upsert(scope, rows)
+        if self._written:
+            self._written(scope)
+
+
+def _agreed(decision: Reconciled, near: _Near, opinion: _Opinion | None) -> Reconciled:
+    """The model's decision where all it was asked about is as it was, else that of the rules."""
+    if opinion is None or decision != opinion.without:
+        return decision
+    known = [hit.memory for hit in near.hits]
+    return opinion.decision if all(memory in known for memory in opinion.asked) else decision
+
+
+def _paired(
+    memories: Sequence[Memory], candidate: Candidate, vector: Vector, others: Sequence[Vector]
+) -> list[EmbeddedMemory]:
+    """Each memory with its vector; those that say what the candidate says have the candidate's."""
+    rest = iter(others)
+    return [
+        EmbeddedMemory(memory, vector if memory.content == candidate.content else next(rest)) for memory in memories
+    ]

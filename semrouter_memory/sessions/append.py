@@ -9,36 +9,41 @@ is tried twice finds the words either way. The last step, with the answer, is th
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from semrouter_memory.model import Appended, AppendOutcome, Reach, Scope, ToolUse, Turn, TurnState
+from semrouter_memory.model import Appended, AppendOutcome, Reach, Scope, Turn, TurnState
 from semrouter_memory.ports import NewId
 from semrouter_memory.sessions.columns import (
-    dump_texts,
-    dump_tools,
-    load_texts,
-    load_tools,
+    dump_items,
     micros,
     pack,
     storable,
     storable_texts,
     storable_tools,
 )
+from semrouter_memory.sessions.contents import Content, Contents
 from semrouter_memory.sessions.digests import Digests, new_session_id
+from semrouter_memory.sessions.ends import announce_end
 from semrouter_memory.sessions.identify import Identification, Parent
 
 _MAX_MODEL_CHARS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class _Content:
-    """What is written of a turn, together with what it took over."""
+class _Row:
+    """What is written of a turn, together with what it took over from an incomplete one.
 
-    texts: Sequence[str]
-    tools: Sequence[ToolUse]
+    Attributes:
+        previous: digest of the response that the items go on from; b"" when they begin a conversation, None when that
+            is not known.
+    """
+
+    content: Content
     observed_at: int
     remember: bool
+    ends: bool
     parent: int | None
+    previous: bytes | None
 
 
 class Appending:
@@ -60,6 +65,7 @@ class Appending:
         self._connection = connection
         self._digests = digests
         self._identification = identification
+        self._contents = Contents(connection)
         self._new_id = new_id
         self._max_turn_chars = max_turn_chars
 
@@ -83,9 +89,10 @@ class Appending:
         session_id = place.session_id or new_session_id(self._new_id())
         if session is None:
             session = self._new_session(turn.scope, session_id)
-        content = self._content(turn, texts, remember=remember, parent=parent, absorbed=absorbed)
-        sequence = self._next_sequence(accepted=turn.complete)
-        self._insert(turn, content, session, sequence)
+        row = self._row(turn, texts, remember=remember, parent=parent, absorbed=absorbed)
+        sequence, contents = self._next_sequence(accepted=turn.complete)
+        self._insert(turn, row, session, sequence)
+        self._contents.insert(contents, sequence, row.content)
         if absorbed is not None:
             self._replace(absorbed, sequence)
         if turn.complete:
@@ -116,31 +123,70 @@ class Appending:
         return None
 
     def _repeated(self, sequence: int, turn: Turn) -> Appended:
-        self._learn(turn, sequence, self._next_sequence(accepted=False), ())
-        (session_id,) = self._connection.execute(
-            "SELECT sessions.id FROM turns JOIN sessions ON sessions.key = turns.session WHERE sequence = ?",
+        learned, _ = self._next_sequence(accepted=False)
+        self._learn(turn, sequence, learned, ())
+        self._contents.learn_transcripts(sequence, turn.transcript_hashes)
+        session, session_id = self._connection.execute(
+            "SELECT sessions.key, sessions.id FROM turns JOIN sessions ON sessions.key = turns.session WHERE sequence = ?",
             (sequence,),
         ).fetchone()
+        if turn.ends_session:
+            announce_end(self._connection, session)
         return Appended(AppendOutcome.DUPLICATE, session_id, self._digests.turn_id(sequence))
 
-    def _content(
+    def _row(
         self, turn: Turn, texts: Sequence[str], *, remember: bool, parent: Parent | None, absorbed: Parent | None
-    ) -> _Content:
-        observed_at = micros(turn.observed_at)
-        if absorbed is None:
-            return _Content(texts, turn.tools, observed_at, remember, parent.sequence if parent else None)
-        row = self._connection.execute(
-            "SELECT user_texts, tools, observed_at, remember, parent FROM turns WHERE sequence = ?",
-            (absorbed.sequence,),
-        ).fetchone()
-        return _Content(
-            storable_texts((*load_texts(row[0]), *texts), self._max_turn_chars),
-            (*load_tools(row[1]), *turn.tools),
-            # When the words were said: a deletion in between must find them older than itself.
-            min(row[2], observed_at),
-            remember or bool(row[3]),
-            row[4],
+    ) -> _Row:
+        row = _Row(
+            content=Content(
+                tools=storable_tools(turn.tools),
+                user_texts=texts,
+                assistant_text=storable(turn.assistant_text, self._max_turn_chars),
+                transcripts=turn.transcript_hashes if turn.complete else (),
+                items=dump_items(turn.items, self._max_turn_chars),
+            ),
+            observed_at=micros(turn.observed_at),
+            remember=remember,
+            ends=turn.ends_session,
+            parent=parent.sequence if parent else None,
+            previous=self._previous(turn),
         )
+        return row if absorbed is None else self._continued(row, turn, absorbed.sequence)
+
+    def _continued(self, row: _Row, turn: Turn, absorbed: int) -> _Row:
+        """The row of a turn that goes on from an incomplete one."""
+        observed_at, remember, ends, parent, previous, response = self._connection.execute(
+            "SELECT observed_at, remember, ends, parent, previous, response FROM turns WHERE sequence = ?", (absorbed,)
+        ).fetchone()
+        before = self._contents.get(absorbed)
+        # A step that is tried twice goes on from the response before the last one: the items would hold it twice.
+        in_order = not turn.hints.previous_response_id or row.previous == response
+        content = replace(
+            row.content,
+            tools=storable_tools((*before.tools, *row.content.tools)),
+            user_texts=storable_texts((*before.user_texts, *row.content.user_texts), self._max_turn_chars),
+            items=self._joined_items(before, row.content) if in_order else None,
+        )
+        return _Row(
+            content=content,
+            # When the words were said: a deletion in between must find them older than itself.
+            observed_at=min(observed_at, row.observed_at),
+            remember=row.remember or bool(remember),
+            ends=row.ends or bool(ends),
+            parent=parent,
+            previous=previous,
+        )
+
+    def _joined_items(self, before: Content, after: Content) -> bytes | None:
+        first, second = before.parsed_items, after.parsed_items
+        return None if first is None or second is None else dump_items((*first, *second), self._max_turn_chars)
+
+    def _previous(self, turn: Turn) -> bytes | None:
+        hints = turn.hints
+        if hints.previous_response_id:
+            return self._identification.response(turn.scope, hints.previous_response_id)
+        # What a conversation held before is with the server.
+        return None if hints.conversation_id else b""
 
     def _new_session(self, scope: Scope, session_id: str) -> int:
         cursor = self._connection.execute(
@@ -149,30 +195,32 @@ class Appending:
         )
         return cursor.lastrowid or 0
 
-    def _next_sequence(self, *, accepted: bool) -> int:
-        (sequence,) = self._connection.execute(
+    def _next_sequence(self, *, accepted: bool) -> tuple[int, int]:
+        """The next sequence number, and the table that takes new contents."""
+        sequence, contents = self._connection.execute(
             """UPDATE counters SET last_sequence = last_sequence + 1, accepted = accepted + ?
-               RETURNING last_sequence""",
+               RETURNING last_sequence, contents""",
             (accepted,),
         ).fetchone()
-        return int(sequence)
+        return sequence, contents
 
-    def _insert(self, turn: Turn, content: _Content, session: int, sequence: int) -> None:
+    def _insert(self, turn: Turn, row: _Row, session: int, sequence: int) -> None:
+        response = self._identification.response(turn.scope, turn.response_id) if turn.response_id else None
         self._connection.execute(
-            """INSERT INTO turns (sequence, session, parent, state, observed_at, kept_since, remember, model, tools,
-                   user_texts, assistant_text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            """INSERT INTO turns (sequence, session, parent, state, observed_at, kept_since, remember, ends, model,
+                   response, previous) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
             (
                 sequence,
                 session,
-                content.parent,
+                row.parent,
                 TurnState.WAITING if turn.complete else TurnState.INCOMPLETE,
-                content.observed_at,
-                None if turn.complete else content.observed_at,
-                content.remember,
+                row.observed_at,
+                None if turn.complete else row.observed_at,
+                row.remember,
+                row.ends,
                 storable(turn.model, _MAX_MODEL_CHARS),
-                dump_tools(storable_tools(content.tools)),
-                dump_texts(content.texts),
-                storable(turn.assistant_text, self._max_turn_chars),
+                response,
+                row.previous,
             ),
         )
 

@@ -12,16 +12,11 @@ from datetime import datetime, timedelta
 
 from semrouter_memory.model import Claim, LoggedTurn, PendingSession, Scope, TurnState, TurnTotals
 from semrouter_memory.ports import NewId
-from semrouter_memory.sessions.columns import (
-    LOGGED_TURN,
-    logged_turn,
-    micros,
-    moment,
-    pack,
-    storable,
-    unpack,
-)
+from semrouter_memory.sessions.columns import micros, pack, storable, unpack
 from semrouter_memory.sessions.digests import Digests
+from semrouter_memory.sessions.ends import OPEN_COUNTS, SESSION_COLUMNS, Ends, current_session, pending_session
+from semrouter_memory.sessions.schema import OPEN
+from semrouter_memory.sessions.turns import TurnReader
 
 _MAX_ERROR_CHARS = 200
 
@@ -31,7 +26,8 @@ class Claims:
 
     def __init__(self, connection: sqlite3.Connection, digests: Digests, *, new_id: NewId) -> None:
         self._connection = connection
-        self._digests = digests
+        self._turns = TurnReader(connection, digests)
+        self._ends = Ends(connection, digests)
         self._new_id = new_id
 
     # -- looking -------------------------------------------------------------------------------------------------------
@@ -39,40 +35,22 @@ class Claims:
     def pending(self, now: datetime) -> list[PendingSession]:
         # INDEXED BY: by itself SQLite would rather walk through every turn of the retention time.
         rows = self._connection.execute(
-            """SELECT sessions.user_id, sessions.project_id, sessions.agent_id, sessions.id, sessions.not_before,
-                      count(*), sum(1 - turns.rules_done), max(turns.remember), max(turns.observed_at)
-               FROM turns INDEXED BY turns_waiting JOIN sessions ON sessions.key = turns.session
-               WHERE turns.state = 'waiting' AND (sessions.token IS NULL OR sessions.lease_until <= ?)
-               GROUP BY turns.session ORDER BY min(turns.sequence)""",
+            f"""SELECT {SESSION_COLUMNS}, {OPEN_COUNTS}
+                FROM turns INDEXED BY turns_open JOIN sessions ON sessions.key = turns.session
+                WHERE {OPEN} AND turns.observed_at > sessions.buried
+                    AND (sessions.token IS NULL OR sessions.lease_until <= ?)
+                GROUP BY turns.session
+                ORDER BY min(CASE WHEN turns.state = 'waiting' THEN turns.sequence END) NULLS LAST,
+                    min(turns.sequence)""",  # noqa: S608 - constants
             (micros(now),),
         ).fetchall()
-        return [
-            PendingSession(
-                scope=Scope(unpack(user_id), unpack(project_id), unpack(agent_id)),
-                session_id=session_id,
-                waiting=waiting,
-                rules_pending=rules_pending,
-                remember=bool(remember),
-                last_observed_at=moment(last_observed_at),
-                not_before=None if not_before is None else moment(not_before),
-            )
-            for (
-                user_id,
-                project_id,
-                agent_id,
-                session_id,
-                not_before,
-                waiting,
-                rules_pending,
-                remember,
-                last_observed_at,
-            ) in rows
-        ]
+        return [pending_session(row) for row in rows]
 
     def totals(self) -> TurnTotals:
         accepted, extracted, empty, dead_lettered, deleted, waiting = self._connection.execute(
-            """SELECT accepted, extracted, empty, dead_lettered, deleted,
-                      (SELECT count(*) FROM turns INDEXED BY turns_waiting WHERE state = 'waiting') FROM counters"""
+            f"""SELECT accepted, extracted, empty, dead_lettered, deleted,
+                      (SELECT count(*) FROM turns INDEXED BY turns_open WHERE state = 'waiting' AND {OPEN})
+                FROM counters"""  # noqa: S608 - a constant
         ).fetchone()
         return TurnTotals(
             accepted=accepted,
@@ -94,46 +72,84 @@ class Claims:
         if row is None:
             return None
         session, project_id, agent_id = row
-        own_scope = Scope(scope.user_id, unpack(project_id), unpack(agent_id))
-        turns = self._turns("state = 'waiting' ORDER BY sequence", (session,), own_scope, session_id)
-        if not turns:
-            return None
-        before = self._turns(
-            "sequence < ? AND state <> 'incomplete' ORDER BY sequence DESC LIMIT ?",
-            (session, turns[0].sequence, context),
-            own_scope,
-            session_id,
+        unsummarised, ended = self._open_end(session)
+        turns = self._turns.select(
+            f"turns.session = ? AND turns.state = 'waiting' AND {OPEN} ORDER BY turns.sequence", (session,)
         )
+        if not turns and not unsummarised:
+            return None
         token = self._new_id()
         self._connection.execute(
             "UPDATE sessions SET token = ?, lease_until = ? WHERE key = ?", (token, micros(now + lease), session)
         )
         return Claim(
-            scope=own_scope, session_id=session_id, token=token, turns=tuple(turns), context=tuple(before[::-1])
+            scope=Scope(scope.user_id, unpack(project_id), unpack(agent_id)),
+            session_id=session_id,
+            token=token,
+            turns=tuple(turns),
+            context=self._before(turns[0], session, context) if turns else (),
+            ended=ended,
+            unsummarised=unsummarised,
         )
 
+    def _open_end(self, session: int) -> tuple[int, bool]:
+        """How many turns are not summed up, and whether the end was announced with one of them."""
+        unsummarised, ended = self._connection.execute(
+            f"""SELECT count(*), max(turns.ends)
+                FROM turns INDEXED BY turns_open JOIN sessions ON sessions.key = turns.session
+                WHERE {OPEN} AND turns.session = ? AND turns.summed_up = 0
+                    AND turns.observed_at > sessions.buried""",  # noqa: S608 - a constant
+            (session,),
+        ).fetchone()
+        return unsummarised, bool(ended)
+
+    def _before(self, first: LoggedTurn, session: int, limit: int) -> tuple[LoggedTurn, ...]:
+        before = self._turns.select(
+            """turns.session = ? AND turns.sequence < ? AND turns.state <> 'incomplete'
+               ORDER BY turns.sequence DESC LIMIT ?""",
+            (session, first.sequence, max(limit, 0)),
+        )
+        return tuple(before[::-1])
+
+    def session_turns(self, claim: Claim, limit: int) -> tuple[LoggedTurn, ...]:
+        session = current_session(self._connection, claim)
+        if session is None:
+            return ()
+        last = self._turns.select(
+            "turns.session = ? AND turns.state <> 'incomplete' ORDER BY turns.sequence DESC LIMIT ?",
+            (session, max(limit, 0)),
+        )
+        return tuple(last[::-1])
+
     def surviving(self, claim: Claim) -> frozenset[str]:
-        session = self._current(claim)
+        session = current_session(self._connection, claim)
         if session is None:
             return frozenset()
         rows = self._connection.execute(
-            "SELECT sequence FROM turns WHERE session = ? AND state = 'waiting'", (session,)
+            """SELECT turns.sequence FROM turns JOIN sessions ON sessions.key = turns.session
+               WHERE turns.session = ? AND turns.state = 'waiting' AND turns.observed_at > sessions.buried""",
+            (session,),
         ).fetchall()
         waiting = {sequence for (sequence,) in rows}
         return frozenset(turn.id for turn in claim.turns if turn.sequence in waiting)
 
     def mark_rules_done(self, claim: Claim, turn_ids: Sequence[str]) -> None:
-        session = self._current(claim)
+        session = current_session(self._connection, claim)
         if session is not None:
             self._connection.executemany(
                 "UPDATE turns SET rules_done = 1 WHERE sequence = ? AND session = ?",
                 [(turn.sequence, session) for turn in claim.turns if turn.id in turn_ids],
             )
 
+    def mark_episode(self, claim: Claim, through: int) -> None:
+        session = current_session(self._connection, claim)
+        if session is not None:
+            self._ends.mark_episode(session, through)
+
     # -- ending a claim ------------------------------------------------------------------------------------------------
 
     def finish(self, claim: Claim, outcomes: Mapping[str, bool], *, now: datetime) -> None:
-        session = self._current(claim)
+        session = current_session(self._connection, claim)
         if session is None:
             return
         ended = {TurnState.EXTRACTED: 0, TurnState.EMPTY: 0}
@@ -153,7 +169,7 @@ class Claims:
         self._give_back(session, None)
 
     def fail(self, claim: Claim, error: str, *, retry_at: datetime, max_attempts: int) -> int:
-        session = self._current(claim)
+        session = current_session(self._connection, claim)
         if session is None:
             return 0
         reason = storable(error, _MAX_ERROR_CHARS)
@@ -169,12 +185,12 @@ class Claims:
         (waiting,) = self._connection.execute(
             "SELECT EXISTS (SELECT 1 FROM turns WHERE session = ? AND state = 'waiting')", (session,)
         ).fetchone()
-        # Turns that come after the dead ones have not failed yet.
-        self._give_back(session, micros(retry_at) if waiting else None)
+        # Turns that come after the dead ones have not failed yet. A claim without turns failed over its episode.
+        self._give_back(session, micros(retry_at) if waiting or not claim.turns else None)
         return dead
 
     def release(self, claim: Claim) -> None:
-        session = self._current(claim)
+        session = current_session(self._connection, claim)
         if session is not None:
             self._connection.execute("UPDATE sessions SET token = NULL, lease_until = NULL WHERE key = ?", (session,))
 
@@ -182,18 +198,3 @@ class Claims:
         self._connection.execute(
             "UPDATE sessions SET token = NULL, lease_until = NULL, not_before = ? WHERE key = ?", (not_before, session)
         )
-
-    def _current(self, claim: Claim) -> int | None:
-        """The claimed session, None when the claim is no longer its current one."""
-        row = self._connection.execute(
-            "SELECT key FROM sessions WHERE id = ? AND user_id = ? AND token = ?",
-            (claim.session_id, pack(claim.scope.user_id), claim.token),
-        ).fetchone()
-        return int(row[0]) if row else None
-
-    def _turns(self, which: str, arguments: Sequence[int], scope: Scope, session_id: str) -> list[LoggedTurn]:
-        rows = self._connection.execute(
-            f"SELECT {LOGGED_TURN} FROM turns WHERE session = ? AND {which}",  # noqa: S608 - two constants
-            arguments,
-        ).fetchall()
-        return [logged_turn(row, self._digests.turn_id(row[0]), scope, session_id) for row in rows]

@@ -11,18 +11,21 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from semrouter_memory.model import LoggedTurn, Scope, ToolUse, joined
+from semrouter_memory.model import Json, ToolUse
 
 Row: TypeAlias = tuple[Any, ...]
 
-LOGGED_TURN = "sequence, observed_at, model, rules_done, attempts, tools, user_texts, assistant_text"
-"""The columns of table `turns` that `logged_turn` reads."""
+MAX_SESSION_ID_CHARS = 128
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MAX_TOOLS = 64
 _MAX_TOOL_NAME_CHARS = 128
 _MAX_OUTCOME_CHARS = 512
+_MAX_TRANSCRIPTS = 32
+_MAX_TRANSCRIPT_CHARS = 128
+_ITEMS_PER_TEXT = 4
+"""Items hold both sides of a turn and what its tools returned; a text is bounded to one of these parts."""
 
 
 def micros(moment: datetime) -> int:
@@ -84,18 +87,31 @@ def load_tools(value: bytes) -> list[ToolUse]:
     return [ToolUse(name, outcome) for name, outcome in orjson.loads(value)]
 
 
-def logged_turn(row: Row, turn_id: str, scope: Scope, session_id: str) -> LoggedTurn:
-    sequence, observed_at, model, rules_done, attempts, tools, user_texts, assistant_text = row
-    return LoggedTurn(
-        id=turn_id,
-        sequence=sequence,
-        scope=scope,
-        session_id=session_id,
-        user_text=joined(load_texts(user_texts)),
-        assistant_text=assistant_text,
-        observed_at=moment(observed_at),
-        model=model,
-        tools=tuple(load_tools(tools)),
-        rules_done=bool(rules_done),
-        attempts=attempts,
-    )
+def load_transcripts(value: bytes | None) -> list[str]:
+    transcripts: list[str] = orjson.loads(value) if value else []
+    return transcripts
+
+
+def dump_transcripts(hashes: Sequence[str]) -> bytes | None:
+    """The last ones; what cannot be a hash of ours is left out."""
+    kept = [each for each in dict.fromkeys(hashes) if each.isascii() and 0 < len(each) <= _MAX_TRANSCRIPT_CHARS]
+    return orjson.dumps(kept[-_MAX_TRANSCRIPTS:]) if kept else None
+
+
+def dump_items(items: Sequence[Json] | None, max_text_chars: int) -> bytes | None:
+    """None where they are not known, too long together, or no JSON that can be stored.
+
+    Args:
+        max_text_chars: the bound on one of a turn's texts.
+    """
+    if items is None:
+        return None
+    try:
+        value = orjson.dumps(items)
+    except TypeError:
+        return None
+    return value if len(value) <= _ITEMS_PER_TEXT * max_text_chars else None
+
+
+def load_items(value: bytes | None) -> tuple[Json, ...] | None:
+    return None if value is None else tuple(orjson.loads(value))

@@ -1,8 +1,12 @@
 """The turn log's file: how it is opened, written, synced and closed.
 
-Strategy. Two connections: `local` belongs to the event loop's thread (append, tombstones), `background` to the turn
-log's own thread. Writes of both take turns on a lock of ours, because SQLite's own waiting sleeps for milliseconds where
-a lock wakes at once; reads never wait (WAL).
+Strategy. Three connections: `local` belongs to the event loop's thread (append, tombstones), `background` to the turn
+log's own thread, `reading` to the one that reads what a request waits for. Writes of the first two take turns on a
+lock of ours, because SQLite's own waiting sleeps for milliseconds where a lock wakes at once; reads never wait (WAL).
+
+Other processes may write the same file. SQLite's own waiting for them sleeps longer and longer (12 looks in the first
+quarter of a second) and starves beside writers that are faster; so a transaction that meets another process's lets go
+of our lock and looks again about every millisecond. Nobody holds a transaction for longer than a batch takes.
 
 `synchronous=NORMAL`: a commit is handed to the operating system but not synced. An append of 1 KB then takes 0.15 ms,
 against 0.47 ms with FULL on a fast disk (and many times that on slower ones), on the thread that carries all traffic. A
@@ -15,21 +19,42 @@ import fcntl
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from semrouter_memory.errors import ConfigurationError, TurnLogError
+from semrouter_memory.errors import TurnLogError
+from semrouter_memory.sessions.connections import connect, create_private, opening
 from semrouter_memory.sessions.schema import migrate
 
 CHECKPOINT_COMMITS = 256
 """About a thousand pages: where SQLite itself would checkpoint, but on the thread that happens to commit."""
 
-_LOCAL_BUSY_SECONDS = 0.25
+LONG_LOG_PAGES = 16_384
+"""64 MiB of write-ahead log, which steady traffic reaches because nothing else makes it begin anew."""
+
+BATCH_LOG_PAGES = 2048
+"""The same after batches of an upkeep, at whose end the log is emptied while writers wait."""
+
+BATCH_COMMITS = 32
+"""A batch of an upkeep counts as so many commits. The write-ahead log stays short, and what follows the batches quick."""
+
+LOCAL_PATIENCE_SECONDS = 1.0
 """How long the loop's thread waits for another *process*; then the turn is refused rather than all traffic held up."""
 
-_BACKGROUND_BUSY_SECONDS = 5.0
+_SPENT_PATIENCE_SECONDS = 0.02
+"""The same right after such a refusal: a process that stands still in a transaction must not stop us at every turn."""
+
+_BACKGROUND_PATIENCE_SECONDS = 5.0
+_OPENING_PATIENCE_SECONDS = 5.0
+_LOOK_AGAIN_SECONDS = 0.001
+_BUSY_MS = 3
+"""SQLite's own waiting, within one look."""
+
+
 _ERASE_BUSY_MS = 50
+_PRIMARY_CODE = 0xFF
 
 
 class Database:
@@ -43,43 +68,31 @@ class Database:
     """
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self._lock = threading.Lock()
         self._commits = 0
+        self._local_patience = LOCAL_PATIENCE_SECONDS
         self._connections: list[sqlite3.Connection] = []
         self._presence = -1
         try:
-            self._open(path)
+            with opening("turn log", path):
+                self._open(path)
         except BaseException:
             self.close()
             raise
 
     def _open(self, path: Path) -> None:
-        try:
-            alone = self._prepare_files(path)
-            # First the one that waits long, for another process may be setting the file up at this moment.
-            self.background = self._connect(path, _BACKGROUND_BUSY_SECONDS)
-            self.digest_key = self._bring_up_to_date(alone=alone)
-            self.local = self._connect(path, _LOCAL_BUSY_SECONDS)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"the turn log {path} cannot be used: {error}") from None
-        except OSError as error:
-            raise ConfigurationError(f"the turn log {path} cannot be opened: {error.strerror}") from error
-        except sqlite3.OperationalError as error:
-            raise ConfigurationError(f"the turn log {path} cannot be opened: {error}") from error
-        except sqlite3.Error as error:
-            raise ConfigurationError(
-                f"the turn log {path} is damaged or no SQLite file ({error}); restore it, or move it away to begin"
-                " with an empty one"
-            ) from error
+        create_private(path)
+        alone = self._note_presence(path)
+        self.background = self._connect(path)
+        self.digest_key = self._bring_up_to_date(alone=alone)
+        self.local = self._connect(path)
+        self.reading = self._connect(path)
+        for connection in self._connections:
+            connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}").close()
 
-    def _prepare_files(self, path: Path) -> bool:
-        """Create what is missing, for the owner's eyes only; returns whether no other process has the file open."""
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Before SQLite opens it: the -wal and -shm files take over the mode. An existing file must not be opened here,
-        # because closing it again would drop the locks that another connection of this process holds on it.
-        with suppress(FileExistsError):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        path.chmod(0o600)
+    def _note_presence(self, path: Path) -> bool:
+        """Returns whether no other process has the file open."""
         self._presence = os.open(path.with_name(path.name + ".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._presence, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -90,67 +103,127 @@ class Database:
         fcntl.flock(self._presence, fcntl.LOCK_SH)
         return alone
 
-    def _connect(self, path: Path, busy_seconds: float) -> sqlite3.Connection:
-        connection = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
+    def _connect(self, path: Path) -> sqlite3.Connection:
+        # Patiently, for another process may be setting the file up at this moment.
+        connection = connect(path, busy_seconds=_OPENING_PATIENCE_SECONDS)
         self._connections.append(connection)
-        connection.execute("PRAGMA journal_mode = WAL").close()
-        connection.execute("PRAGMA synchronous = NORMAL").close()
-        connection.execute("PRAGMA secure_delete = ON").close()
-        connection.execute("PRAGMA foreign_keys = ON").close()
         # Checkpoints sync, which takes milliseconds: they are ours to place.
         connection.execute("PRAGMA wal_autocheckpoint = 0").close()
         return connection
 
     def _bring_up_to_date(self, *, alone: bool) -> bytes:
-        with self._transaction(self.background):
+        # A migration replaces tables, and what refers to them must not be deleted along with the old ones.
+        self.background.execute("PRAGMA foreign_keys = OFF").close()
+        with self._transaction(self.background, _OPENING_PATIENCE_SECONDS):
             key = migrate(self.background)
             if alone:
                 # Leases of processes that are gone. Without this their sessions would wait for the leases to end.
                 self.background.execute("UPDATE sessions SET token = NULL, lease_until = NULL WHERE token IS NOT NULL")
+        self.background.execute("PRAGMA foreign_keys = ON").close()
         return key
 
-    @contextmanager
-    def writing(self, connection: sqlite3.Connection, operation: str) -> Iterator[None]:
-        """One transaction; raises `TurnLogError` when it cannot be committed, and then nothing of it is."""
-        with failing_as_turn_log_error(operation), self._transaction(connection):
-            yield
+    # -- transactions --------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _transaction(self, connection: sqlite3.Connection) -> Iterator[None]:
-        with self._lock:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+    def writing_local(self, operation: str) -> Iterator[None]:
+        """Same as `writing`, on the event loop's thread."""
+        began = False
+        try:
+            with failing_as_turn_log_error(operation), self._transaction(self.local, self._local_patience):
+                began = True
+                self._local_patience = LOCAL_PATIENCE_SECONDS
                 yield
-                connection.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    connection.rollback()
-                raise
+        except TurnLogError:
+            if not began:
+                self._local_patience = _SPENT_PATIENCE_SECONDS
+            raise
+
+    @contextmanager
+    def writing(self, operation: str, *, commits: int = 1) -> Iterator[None]:
+        """One transaction; raises `TurnLogError` when it cannot be committed, and then nothing of it is.
+
+        Args:
+            commits: what it counts for towards the next checkpoint.
+        """
+        with (
+            failing_as_turn_log_error(operation),
+            self._transaction(self.background, _BACKGROUND_PATIENCE_SECONDS),
+        ):
+            yield
+            self._commits += commits - 1
+
+    @contextmanager
+    def _transaction(self, connection: sqlite3.Connection, patience_seconds: float) -> Iterator[None]:
+        self._begin(connection, patience_seconds)
+        try:
+            yield
+            connection.execute("COMMIT")
             self._commits += 1
+        except BaseException:
+            with suppress(sqlite3.Error):
+                connection.rollback()
+            raise
+        finally:
+            self._lock.release()
+
+    def _begin(self, connection: sqlite3.Connection, patience_seconds: float) -> None:
+        """Take our lock and SQLite's; while another process has the latter, nobody of ours waits for the former."""
+        deadline = time.monotonic() + patience_seconds
+        while True:
+            self._lock.acquire()
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except BaseException as error:
+                self._lock.release()
+                if not _is_busy(error) or time.monotonic() >= deadline:
+                    raise
+            else:
+                return
+            time.sleep(_LOOK_AGAIN_SECONDS)
+
+    # -- the write-ahead log -------------------------------------------------------------------------------------------
 
     @property
     def checkpoint_due(self) -> bool:
         return self._commits >= CHECKPOINT_COMMITS
 
-    def checkpoint(self) -> None:
-        """Sync what was committed since the last checkpoint. For the background thread; writers go on meanwhile."""
+    def checkpoint(self, *, long_log_pages: int = LONG_LOG_PAGES) -> None:
+        """Sync what was committed since the last checkpoint. For the background thread; writers go on meanwhile.
+
+        Args:
+            long_log_pages: from how many pages on the write-ahead log is made to begin anew.
+        """
         if self._commits:
             self._commits = 0
             with failing_as_turn_log_error("checkpoint"):
-                self.background.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                if self._checkpoint() >= long_log_pages:
+                    # It begins anew only when all of it is synced, which under steady traffic is never the case. What
+                    # came since is little, so nobody waits long.
+                    with self._lock:
+                        self._checkpoint()
 
-    def erase(self) -> None:
+    def _checkpoint(self) -> int:
+        """Returns how many pages the write-ahead log holds, synced or not."""
+        ((_, pages, _),) = self.background.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        return int(pages)
+
+    def erase(self) -> bool:
         """Sync, and take what was deleted out of the write-ahead log too (`secure_delete` sees to the file).
 
-        For the background thread. Another process that is reading right now keeps the log's old pages until the next
-        time; waiting for it would hold up the traffic.
+        For the background thread. Writers wait for it, so it is given up soon.
+
+        Returns:
+            False when somebody reads right now, whose pages stay in the write-ahead log until the next time.
         """
         self._commits = 1
         self.checkpoint()
         with failing_as_turn_log_error("erase"), self._lock:
             self.background.execute(f"PRAGMA busy_timeout = {_ERASE_BUSY_MS}").close()
-            self.background.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            self.background.execute(f"PRAGMA busy_timeout = {int(_BACKGROUND_BUSY_SECONDS * 1000)}").close()
+            try:
+                ((busy, *_),) = self.background.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                self.background.execute(f"PRAGMA busy_timeout = {_BUSY_MS}").close()
+        return not busy
 
     def close(self) -> None:
         for connection in self._connections:
@@ -167,3 +240,9 @@ def failing_as_turn_log_error(operation: str) -> Iterator[None]:
     except sqlite3.Error as error:
         # SQLite's messages name tables and conditions, never values.
         raise TurnLogError(f"turn log: {operation} failed: {error}") from error
+
+
+def _is_busy(error: BaseException) -> bool:
+    return (
+        isinstance(error, sqlite3.OperationalError) and (error.sqlite_errorcode & _PRIMARY_CODE) == sqlite3.SQLITE_BUSY
+    )

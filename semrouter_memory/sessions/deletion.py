@@ -1,8 +1,14 @@
 """How turns leave the log: with a deletion, or at the end of their retention.
 
-Strategy. A turn goes with everything that could lead to it (its traces: a foreign key sees to that), and a session with
-its last turn. Totals move in the same transaction: a waiting or dead-lettered turn becomes a deleted
-one, a finished turn stays counted as what it was. Every method needs an open write transaction.
+Strategy. A turn goes with everything that could lead to it (its traces: a foreign key sees to that) and with its
+contents (a trigger does), and a session with its last turn. Totals move in the same transaction: a waiting or
+dead-lettered turn becomes a deleted one, a finished turn stays counted as what it was.
+
+A whole scope may hold thousands of turns, and appends are not to wait for all of them. So a deletion first marks the
+scope's sessions as `buried` up to its moment, along with the tombstone, in one small transaction: from then on no read
+sees what they cover. The turns then go in batches; what a crash leaves of them goes at the next start, or sweep.
+
+Every method needs an open write transaction.
 """
 
 import sqlite3
@@ -14,7 +20,7 @@ from semrouter_memory.sessions.columns import Row, micros, pack
 from semrouter_memory.sessions.digests import Digests
 
 SWEEP_BATCH = 200
-"""Turns that one transaction of a sweep takes, so that appends never wait long for it."""
+"""Turns that one transaction of a sweep or of a scope's deletion takes, so that appends never wait long for it."""
 
 
 class Deletion:
@@ -30,7 +36,36 @@ class Deletion:
         self._insert(tombstone)
         self._delete(self._named(tombstone.scope, turn_ids))
         if not tombstone.memory_id:
-            self._delete(self._covered(tombstone))
+            self._hide_covered(tombstone)
+
+    def clear_buried(self) -> bool:
+        """Delete one batch of the turns that deletions of scopes cover.
+
+        Returns:
+            Whether there may be more.
+        """
+        rows: list[Row] = self._connection.execute(
+            """SELECT turns.sequence, turns.state, turns.session
+               FROM sessions INDEXED BY sessions_buried JOIN turns ON turns.session = sessions.key
+               WHERE sessions.buried > 0 AND turns.observed_at <= sessions.buried LIMIT ?""",
+            (SWEEP_BATCH,),
+        ).fetchall()
+        self._delete(rows)
+        if len(rows) == SWEEP_BATCH:
+            return True
+        self._connection.execute("UPDATE sessions SET buried = 0 WHERE buried > 0")
+        return False
+
+    def drop(self, turn_ids: Sequence[str]) -> int:
+        """Delete turns that wait or are dead letters; returns how many."""
+        rows: list[Row] = []
+        for sequence in {self._digests.sequence(turn_id) for turn_id in turn_ids}:
+            rows += self._connection.execute(
+                "SELECT sequence, state, session FROM turns WHERE sequence = ? AND state IN (?, ?)",
+                (sequence, TurnState.WAITING, TurnState.DEAD),
+            ).fetchall()
+        self._delete(rows)
+        return len(rows)
 
     def sweep_turns(self, before: datetime) -> int:
         """Drop one batch of finished turns, and of incomplete ones that nobody completed; returns how many."""
@@ -76,20 +111,18 @@ class Deletion:
             ).fetchall()
         return rows
 
-    def _covered(self, tombstone: Tombstone) -> list[Row]:
-        rows: list[Row] = self._connection.execute(
-            """SELECT turns.sequence, turns.state, turns.session
-               FROM sessions JOIN turns ON turns.session = sessions.key
-               WHERE sessions.user_id = ? AND (? = ? OR sessions.project_id = ?) AND turns.observed_at <= ?""",
+    def _hide_covered(self, tombstone: Tombstone) -> None:
+        self._connection.execute(
+            """UPDATE sessions SET buried = max(buried, ?)
+               WHERE user_id = ? AND (? = ? OR project_id = ?)""",
             (
+                micros(tombstone.at),
                 pack(tombstone.scope.user_id),
                 tombstone.reach,
                 Reach.ALL,
                 pack(tombstone.scope.project_id),
-                micros(tombstone.at),
             ),
-        ).fetchall()
-        return rows
+        )
 
     def _delete(self, rows: Sequence[Row]) -> None:
         """Delete turns, given as (sequence, state, session)."""

@@ -114,7 +114,8 @@ class Identification:
         return self._parent(
             scope,
             """FROM traces JOIN turns ON turns.sequence = traces.turn JOIN sessions ON sessions.key = turns.session
-               WHERE traces.digest = ? ORDER BY traces.learned DESC LIMIT 1""",
+               WHERE traces.digest = ? AND turns.observed_at > sessions.buried
+               ORDER BY traces.learned DESC LIMIT 1""",
             self.response(scope, previous_response_id),
         )
 
@@ -123,7 +124,8 @@ class Identification:
         newest = self._parent(
             scope,
             """FROM turns JOIN sessions ON sessions.key = turns.session
-               WHERE turns.session = ? ORDER BY turns.sequence DESC LIMIT 1""",
+               WHERE turns.session = ? AND turns.observed_at > sessions.buried
+               ORDER BY turns.sequence DESC LIMIT 1""",
             session,
         )
         return newest if newest and newest.incomplete else None
@@ -174,7 +176,11 @@ class Identification:
         """The turn that one of these digests belongs to."""
         for mark in marks:
             row = self._connection.execute(
-                "SELECT turn FROM traces WHERE digest = ? ORDER BY learned DESC LIMIT 1", (mark,)
+                """SELECT traces.turn FROM traces JOIN turns ON turns.sequence = traces.turn
+                   JOIN sessions ON sessions.key = turns.session
+                   WHERE traces.digest = ? AND turns.observed_at > sessions.buried
+                   ORDER BY traces.learned DESC LIMIT 1""",
+                (mark,),
             ).fetchone()
             if row:
                 return int(row[0])

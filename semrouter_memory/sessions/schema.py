@@ -7,7 +7,7 @@ SQLite's `user_version`.
 import secrets
 import sqlite3
 
-from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.sessions.connections import schema_version
 
 # A commit writes every page that it changed, and an append is on the thread that carries all traffic: hence few indexes,
 # one table for all digests, and counters instead of AUTOINCREMENT, which keeps a page of its own.
@@ -76,8 +76,69 @@ _VERSION_1 = (
     "CREATE INDEX tombstones_of_scope ON tombstones (user_id, reach, project_id, at) WHERE memory_id IS NULL",
 )
 
-MIGRATIONS = (_VERSION_1,)
+# Texts move out of `turns` into one of two tables, see contents.py. `turns` is made anew, since dropping a table is what
+# overwrites all of it.
+_VERSION_2 = (
+    *(
+        f"""CREATE TABLE contents_{table} (
+            turn INTEGER PRIMARY KEY,
+            tools BLOB NOT NULL,
+            user_texts BLOB NOT NULL,
+            assistant_text TEXT NOT NULL,
+            transcripts BLOB,
+            items BLOB)"""
+        for table in (0, 1)
+    ),
+    """INSERT INTO contents_0 (turn, tools, user_texts, assistant_text)
+        SELECT sequence, tools, user_texts, assistant_text FROM turns""",
+    # Which of the two tables new turns are written to.
+    "ALTER TABLE counters ADD COLUMN contents INTEGER NOT NULL DEFAULT 0",
+    # Turns up to this moment were deleted, though they may still be on their way out (see deletion.py).
+    "ALTER TABLE sessions ADD COLUMN buried INTEGER NOT NULL DEFAULT 0",
+    "CREATE INDEX sessions_buried ON sessions (buried) WHERE buried > 0",
+    # summed_up: an episode covers it. ends: the session's end was announced with it.
+    # response: digest of the response id that its items end with. previous: of the one that they continue; '' when they
+    # begin a conversation, NULL when that is not known.
+    """CREATE TABLE turns_2 (
+        sequence INTEGER PRIMARY KEY,
+        session INTEGER NOT NULL REFERENCES sessions (key),
+        parent INTEGER,
+        state TEXT NOT NULL,
+        observed_at INTEGER NOT NULL,
+        kept_since INTEGER,
+        remember INTEGER NOT NULL,
+        rules_done INTEGER NOT NULL DEFAULT 0,
+        summed_up INTEGER NOT NULL DEFAULT 0,
+        ends INTEGER NOT NULL DEFAULT 0,
+        attempts INTEGER NOT NULL DEFAULT 0,
+        model TEXT NOT NULL,
+        error TEXT NOT NULL DEFAULT '',
+        response BLOB,
+        previous BLOB)""",
+    # Sessions from before count as summed up: of many of them nothing but a part is left.
+    """INSERT INTO turns_2 (sequence, session, parent, state, observed_at, kept_since, remember, rules_done, summed_up,
+            attempts, model, error)
+        SELECT sequence, session, parent, state, observed_at, kept_since, remember, rules_done, 1, attempts, model, error
+        FROM turns""",
+    "DROP TABLE turns",
+    "ALTER TABLE turns_2 RENAME TO turns",
+    "CREATE INDEX turns_of_session ON turns (session, sequence, state)",
+    # All that `pending` asks for is in the index: it is read once a second.
+    """CREATE INDEX turns_open
+        ON turns (session, sequence, state, rules_done, remember, summed_up, ends, observed_at)
+        WHERE state = 'waiting' OR (summed_up = 0 AND state <> 'incomplete')""",
+    "CREATE INDEX turns_to_sweep ON turns (kept_since) WHERE kept_since IS NOT NULL",
+    """CREATE TRIGGER turns_deleted AFTER DELETE ON turns BEGIN
+        DELETE FROM contents_0 WHERE turn = OLD.sequence;
+        DELETE FROM contents_1 WHERE turn = OLD.sequence;
+    END""",
+)
+
+MIGRATIONS = (_VERSION_1, _VERSION_2)
 SCHEMA_VERSION = len(MIGRATIONS)
+
+OPEN = "(turns.state = 'waiting' OR (turns.summed_up = 0 AND turns.state <> 'incomplete'))"
+"""The turns of the index `turns_open`: SQLite takes it for queries that say so in its own words."""
 
 _DIGEST_KEY = "digest_key"
 
@@ -85,16 +146,12 @@ _DIGEST_KEY = "digest_key"
 def migrate(connection: sqlite3.Connection) -> bytes:
     """Bring the open transaction's file to `SCHEMA_VERSION`; returns the key of its digests.
 
+    Foreign keys must be off on this connection.
+
     Raises:
         ConfigurationError: the file was written by a newer version.
     """
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > SCHEMA_VERSION:
-        raise ConfigurationError(
-            f"it has schema version {version}, and this program knows {SCHEMA_VERSION}: start a newer program on it,"
-            " or point memory.data_dir elsewhere"
-        )
-    for statements in MIGRATIONS[version:]:
+    for statements in MIGRATIONS[schema_version(connection, SCHEMA_VERSION) :]:
         for statement in statements:
             connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")

@@ -1,6 +1,7 @@
-"""The turn log in a local SQLite file (implements the `TurnLog` port)."""
+"""The turn log in a local SQLite file (implements the `TurnLog` and `TurnRecords` ports)."""
 
 import asyncio
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -11,21 +12,42 @@ from pathlib import Path
 from typing import TypeVar
 
 from semrouter_memory.errors import TurnLogError
-from semrouter_memory.model import Appended, Claim, Message, PendingSession, Scope, Tombstone, Turn, TurnTotals
+from semrouter_memory.model import (
+    Appended,
+    Claim,
+    LoggedTurn,
+    Message,
+    PendingSession,
+    Scope,
+    StoredChain,
+    Tombstone,
+    Turn,
+    TurnState,
+    TurnTotals,
+)
 from semrouter_memory.ports import Clock, NewId
+from semrouter_memory.sessions import records
 from semrouter_memory.sessions.append import Appending
 from semrouter_memory.sessions.claims import Claims
-from semrouter_memory.sessions.columns import storable
-from semrouter_memory.sessions.database import Database, failing_as_turn_log_error
+from semrouter_memory.sessions.columns import MAX_SESSION_ID_CHARS, storable
+from semrouter_memory.sessions.connections import copy_file
+from semrouter_memory.sessions.contents import Contents
+from semrouter_memory.sessions.database import BATCH_COMMITS, BATCH_LOG_PAGES, Database, failing_as_turn_log_error
 from semrouter_memory.sessions.deletion import SWEEP_BATCH, Deletion
 from semrouter_memory.sessions.digests import Digests
-from semrouter_memory.sessions.history import chain_messages
+from semrouter_memory.sessions.ends import Ends
+from semrouter_memory.sessions.history import History
 from semrouter_memory.sessions.identify import Identification
+from semrouter_memory.sessions.records import Records
 from semrouter_memory.sessions.tombstones import OwnerTombstones, TombstoneReader
 
 _T = TypeVar("_T")
 
-_MAX_SESSION_ID_CHARS = 128
+_ERASE_ATTEMPTS = 100
+_ERASE_PAUSE_SECONDS = 0.05
+"""A reader of another process keeps the write-ahead log from being emptied: it is asked for five seconds."""
+_BATCH_PAUSE_SECONDS = 0.002
+_CLOSED = "the turn log is closed"
 
 
 def random_id() -> str:
@@ -35,8 +57,9 @@ def random_id() -> str:
 class SqliteTurnLog:
     """Accepted turns in one file, readable by its owner only.
 
-    `append`, `tombstones` and `history` run where they are called, on the event loop's thread; everything else runs in one thread
-    of the log's own, in the order in which it was asked for. Several processes may open the same file.
+    `append`, `tombstones` and `history` run where they are called, on the event loop's thread; what else only reads has
+    a thread of its own, and everything else runs in another one, in the order in which it was asked for. Several
+    processes may open the same file.
 
     Args:
         path: the file; it and its directory are made when they are missing.
@@ -51,14 +74,22 @@ class SqliteTurnLog:
         self._clock = clock
         self._database = Database(path)
         digests = Digests(self._database.digest_key)
-        local, background = self._database.local, self._database.background
+        local, background, reading = self._database.local, self._database.background, self._database.reading
         self._digests = digests
-        self._identification = Identification(local, digests)
-        self._appending = Appending(local, digests, self._identification, new_id=new_id, max_turn_chars=max_turn_chars)
+        identification = Identification(local, digests)
+        self._appending = Appending(local, digests, identification, new_id=new_id, max_turn_chars=max_turn_chars)
+        self._history = History(local, digests, identification)
         self._tombstones = TombstoneReader(local, digests.content_hash)
         self._claims = Claims(background, digests, new_id=new_id)
+        self._ends = Ends(background, digests)
         self._deletion = Deletion(background, digests)
+        self._contents = Contents(background)
+        self._chains = History(reading, digests, Identification(reading, digests))
+        self._records = Records(reading, digests)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="turn-log")
+        self._reading_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="turn-log-reads")
+        # What a killed process left of a deletion.
+        self._submit(self._clear_buried)
 
     def content_hash(self, content: str) -> str:
         """What a `Tombstone` of this log carries in place of the deleted statement."""
@@ -67,7 +98,7 @@ class SqliteTurnLog:
     # -- where it is called --------------------------------------------------------------------------------------------
 
     def append(self, turn: Turn, *, remember: bool) -> Appended:
-        with self._database.writing(self._database.local, "append"):
+        with self._database.writing_local("append"):
             appended = self._appending.append(turn, remember=remember)
         if self._database.checkpoint_due:
             self._submit(self._database.checkpoint)
@@ -77,12 +108,27 @@ class SqliteTurnLog:
         with failing_as_turn_log_error("tombstones"):
             return self._tombstones.of(scope)
 
-    # -- in the log's own thread ---------------------------------------------------------------------------------------
-
     async def history(self, scope: Scope, previous_response_id: str, *, limit: int) -> list[Message]:
-        # At once, not in the thread: a request waits for it, and must not stand behind a checkpoint. A few rows, by key.
+        # At once: a request waits for it. A few rows, by key.
         with failing_as_turn_log_error("history"):
-            return chain_messages(self._database.local, self._identification, scope, previous_response_id, limit=limit)
+            return self._history.messages(scope, previous_response_id, limit=limit)
+
+    # -- in the thread that reads --------------------------------------------------------------------------------------
+
+    async def chain(self, scope: Scope, previous_response_id: str, *, limit: int) -> StoredChain:
+        return await self._looking("chain", partial(self._chains.chain, scope, previous_response_id, limit=limit))
+
+    async def list_turns(
+        self, *, scope: Scope | None, states: frozenset[TurnState] | None, limit: int, before: int = 0
+    ) -> list[LoggedTurn]:
+        return await self._looking(
+            "list_turns", partial(self._records.list_turns, scope, states, limit=limit, before=before)
+        )
+
+    async def get_turn(self, turn_id: str) -> LoggedTurn | None:
+        return await self._looking("get_turn", partial(self._records.get_turn, turn_id))
+
+    # -- in the log's own thread ---------------------------------------------------------------------------------------
 
     async def pending(self) -> list[PendingSession]:
         pending = await self._reading("pending", partial(self._claims.pending, self._clock.now()))
@@ -93,7 +139,7 @@ class SqliteTurnLog:
         claiming = partial(
             self._claims.claim,
             scope,
-            storable(session_id, _MAX_SESSION_ID_CHARS),
+            storable(session_id, MAX_SESSION_ID_CHARS),
             now=self._clock.now(),
             lease=lease,
             context=context,
@@ -123,45 +169,127 @@ class SqliteTurnLog:
     async def release(self, claim: Claim) -> None:
         await self._writing("release", partial(self._claims.release, claim))
 
+    async def session_turns(self, claim: Claim, *, limit: int) -> tuple[LoggedTurn, ...]:
+        return await self._reading("session_turns", partial(self._claims.session_turns, claim, limit))
+
+    async def mark_episode(self, claim: Claim, *, through: int) -> None:
+        await self._writing("mark_episode", partial(self._claims.mark_episode, claim, through))
+
+    async def end_session(self, scope: Scope, session: str) -> PendingSession | None:
+        return await self._writing("end_session", partial(self._ends.end_session, scope, session))
+
+    async def retry(self, turn_ids: Sequence[str]) -> int:
+        work = partial(records.retry, self._database.background, self._digests, turn_ids)
+        return await self._writing("retry", work)
+
+    async def drop(self, turn_ids: Sequence[str]) -> int:
+        dropped = await self._writing("drop", partial(self._deletion.drop, turn_ids))
+        if dropped:
+            await self._erase()
+        return dropped
+
     async def bury(self, tombstone: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
-        await self._writing("bury", partial(self._deletion.bury, tombstone, turn_ids))
-        await asyncio.wrap_future(self._submit(self._database.erase))
+        try:
+            await self._writing("bury", partial(self._deletion.bury, tombstone, turn_ids))
+            while await self._batch("bury", self._deletion.clear_buried):
+                pass
+        except asyncio.CancelledError:
+            self._submit(self._clear_buried)
+            raise
+        await self._erase()
 
     async def sweep(self, *, finished_before: datetime) -> int:
         swept = 0
-        while batch := await self._writing("sweep", partial(self._deletion.sweep_turns, finished_before)):
+        while batch := await self._batch("sweep", partial(self._deletion.sweep_turns, finished_before)):
             swept += batch
             if batch < SWEEP_BATCH:
                 break
         if swept:
-            await asyncio.wrap_future(self._submit(self._database.erase))
+            await self._erase()
+        self._submit(self._clear_buried)
         return swept
 
     async def totals(self) -> TurnTotals:
         return await self._reading("totals", self._claims.totals)
 
+    async def compact(self) -> None:
+        """Take what was deleted before out of the files, batch by batch, while the log is in use (see contents.py).
+
+        Raises:
+            TurnLogError: another process keeps reading; what is deleted then is in the write-ahead log still.
+        """
+        for begin in (None, self._contents.turn_over):
+            if begin:
+                await self._writing("compact", begin)
+            # At first, what an earlier compaction did not get to.
+            while await self._batch("compact", self._contents.carry_over):
+                pass
+        for _ in range(_ERASE_ATTEMPTS):
+            if await self._erase():
+                return
+            await asyncio.sleep(_ERASE_PAUSE_SECONDS)
+        raise TurnLogError("turn log: compact failed: another process keeps reading")
+
+    async def backup(self, directory: Path) -> None:
+        def copy() -> None:
+            with failing_as_turn_log_error("backup"):
+                copy_file(self._database.path, directory)
+
+        try:
+            await asyncio.to_thread(copy)
+        except OSError as error:
+            raise TurnLogError(f"turn log: backup failed: {error}") from error
+
     def close(self) -> None:
-        """Let the thread end what it was asked for, then close the file."""
+        """Let the threads end what they were asked for, then close the file."""
         self._thread.shutdown()
+        self._reading_thread.shutdown()
         self._database.close()
 
-    # -- the thread ----------------------------------------------------------------------------------------------------
+    # -- the threads ---------------------------------------------------------------------------------------------------
 
     async def _writing(self, operation: str, work: Callable[[], _T]) -> _T:
         return await asyncio.wrap_future(self._submit(partial(self._write, operation, work)))
+
+    async def _batch(self, operation: str, work: Callable[[], _T]) -> _T:
+        """One of many transactions that follow each other; through the loop, so that its own come in between."""
+        return await asyncio.wrap_future(self._submit(partial(self._write_batch, operation, work)))
 
     async def _reading(self, operation: str, work: Callable[[], _T]) -> _T:
         return await asyncio.wrap_future(self._submit(partial(_read, operation, work)))
 
     def _write(self, operation: str, work: Callable[[], _T]) -> _T:
-        with self._database.writing(self._database.background, operation):
+        with self._database.writing(operation):
             return work()
+
+    def _write_batch(self, operation: str, work: Callable[[], _T]) -> _T:
+        with self._database.writing(operation, commits=BATCH_COMMITS):
+            done = work()
+        if self._database.checkpoint_due:
+            self._database.checkpoint(long_log_pages=BATCH_LOG_PAGES)
+        return done
+
+    async def _looking(self, operation: str, work: Callable[[], _T]) -> _T:
+        try:
+            future = self._reading_thread.submit(partial(_read, operation, work))
+        except RuntimeError:
+            raise TurnLogError(_CLOSED) from None
+        return await asyncio.wrap_future(future)
+
+    async def _erase(self) -> bool:
+        return await asyncio.wrap_future(self._submit(self._database.erase))
 
     def _submit(self, work: Callable[[], _T]) -> Future[_T]:
         try:
             return self._thread.submit(work)
         except RuntimeError:
-            raise TurnLogError("the turn log is closed") from None
+            raise TurnLogError(_CLOSED) from None
+
+    def _clear_buried(self) -> None:
+        with suppress(TurnLogError):
+            while self._write_batch("bury", self._deletion.clear_buried):
+                # The lock is not fair: an append that waits for it gets it in the pause.
+                time.sleep(_BATCH_PAUSE_SECONDS)
 
     def _abandon(self, future: Future[Claim | None]) -> None:
         with suppress(CancelledError, TurnLogError):

@@ -28,7 +28,7 @@ class OwnerTombstones:
     contents: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     def covers(self, memory: Memory) -> bool:
-        return memory.id in self.memory_ids or self._scope_deleted_since(memory.scope, micros(memory.observed_at))
+        return memory.id in self.memory_ids or self._scope_deleted_since(memory.scope, micros(memory.asserted_at))
 
     def forbids(self, scope: Scope, content: str, observed_at: datetime) -> bool:
         said = micros(observed_at)

@@ -88,14 +88,14 @@ class MilvusConnection:
             )
         return [(hit["entity"], hit["distance"]) for hit in results[0]]
 
-    async def query(self, expression: str, columns: Sequence[str]) -> list[Row]:
-        """At most `WINDOW` rows in the order of their keys; sees every write that was acknowledged before."""
+    async def query(self, expression: str, columns: Sequence[str], *, limit: int = WINDOW) -> list[Row]:
+        """The first rows in the order of their keys; sees every write that was acknowledged before."""
         with _speaking("query"):
             rows = await self._client.query(
                 self._target.collection,
                 filter=expression,
                 output_fields=list(columns),
-                limit=WINDOW,
+                limit=limit,
                 consistency_level="Strong",
                 retry_times=0,
             )
@@ -121,6 +121,12 @@ class MilvusConnection:
     async def _delete(self, keys: Sequence[str]) -> None:
         # By primary key alone: a filter with more in it makes the server search, a hundred times slower.
         await self._client.delete(self._target.collection, filter=schema.keys_expression(keys), retry_times=0)
+
+    async def compact(self) -> None:
+        """Have a server close its open segments and merge them without their deleted rows."""
+        with _speaking("compact"):
+            await self._client.flush(self._target.collection, retry_times=0)
+            await self._client.compact(self._target.collection, retry_times=0)
 
     async def probe(self) -> None:
         with _speaking("probe"):

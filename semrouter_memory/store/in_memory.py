@@ -1,7 +1,7 @@
 """Memories in this process's memory, for unit tests: the same rows and rules as in Milvus, an exact search."""
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
 
 import numpy as np
@@ -49,7 +49,7 @@ class InMemoryStore:
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.ALL,
-        now: datetime,
+        now: datetime | None,
     ) -> Page:
         after = listing.decode_cursor(cursor) if cursor else None
         rows = {listing.place_of(row): row for row in self._active(scope, reach, types, now)}
@@ -57,6 +57,15 @@ class InMemoryStore:
         listed = places[: max(limit, 0)]
         further = listing.encode_cursor(listed[-1]) if listed and len(places) > limit else ""
         return Page(tuple(schema.memory_from(scope, rows[place]) for place in listed), further)
+
+    async def predecessors(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
+        newer = {schema.stored_id(memory_id) for memory_id in memory_ids if memory_id}
+        rows = self._within(scope, Reach.ALL)
+        return [schema.memory_from(scope, row) for row in rows if row["superseded_by"] in newer]
+
+    async def scan(self) -> AsyncIterator[Sequence[Memory]]:
+        if self._rows:
+            yield schema.anyones_memories_from(self._rows.values())
 
     async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
         encoded = [schema.row_from(scope, row, dimension=self._dimension) for row in rows]
@@ -72,6 +81,9 @@ class InMemoryStore:
             del self._rows[key]
         return len(keys)
 
+    async def compact(self) -> None:
+        """Nothing: there are no files."""
+
     def _within(self, scope: Scope, reach: Reach) -> Iterator[Row]:
         owner = schema.stored_owner(scope)
         within = schema.projects_within(scope, reach)
@@ -80,10 +92,12 @@ class InMemoryStore:
             if row["owner"] == owner and (projects is None or row["project_id"] in projects):
                 yield row
 
-    def _active(self, scope: Scope, reach: Reach, types: frozenset[MemoryType] | None, now: datetime) -> Iterator[Row]:
-        time = schema.microseconds(now)
+    def _active(
+        self, scope: Scope, reach: Reach, types: frozenset[MemoryType] | None, now: datetime | None
+    ) -> Iterator[Row]:
+        time = None if now is None else schema.microseconds(now)
         for row in self._within(scope, reach):
-            active = row["superseded_at"] == schema.NEVER and row["expires_at"] > time
+            active = time is None or (row["superseded_at"] == schema.NEVER and row["expires_at"] > time)
             if active and (types is None or row["type"] in types):
                 yield row
 

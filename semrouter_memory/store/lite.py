@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
+from semrouter_memory.store import lite_file
 
 _LINGER_SECONDS = 3.0
 """The process of one who was killed notices that, and ends, within about a second."""
@@ -63,6 +64,26 @@ class LiteServer:
             if self._lock is not None:
                 os.close(self._lock)
                 self._lock = None
+
+    def compact(self) -> None:
+        """Take what was deleted out of the file; nobody may write through the process meanwhile, see `lite_file`.
+
+        Raises:
+            StoreUnavailableError: the file is not ours at the moment, or cannot be rewritten.
+        """
+        with self._one_at_a_time:
+            self._require_file()
+            lite_file.vacuum(self._path)
+
+    def backup(self, directory: Path) -> None:
+        """Same as `compact`, but writes a copy into a directory."""
+        with self._one_at_a_time:
+            self._require_file()
+            lite_file.copy(self._path, directory)
+
+    def _require_file(self) -> None:
+        if self._lock is None:
+            raise StoreUnavailableError("Milvus Lite is not running")
 
     def _stop_process(self, processes: Any) -> None:
         if self._running:

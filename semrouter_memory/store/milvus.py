@@ -5,8 +5,9 @@ long it may take, and what its failure says about the connection. Nothing waits 
 """
 
 import asyncio
+import contextlib
 import heapq
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page
 from semrouter_memory.ports import Observer
 from semrouter_memory.store import listing, schema
 from semrouter_memory.store.connection import WINDOW, ConnectionLostError, MilvusConnection, Target, connect
+from semrouter_memory.store.gate import Gate
 from semrouter_memory.store.link import Link
 from semrouter_memory.store.listing import Place
 from semrouter_memory.store.lite import LiteServer
@@ -31,6 +33,12 @@ _BATCH = 200
 
 _KEYS_BATCH = 1_000
 """Keys in one expression."""
+
+SCAN_BATCH = 500
+"""Rows in one answer to a scan: texts of the greatest length stay below 64 MiB, too."""
+
+_COMPACT_SECONDS = 60.0
+"""A server's flush waits for its storage."""
 
 
 class MilvusStore:
@@ -56,8 +64,9 @@ class MilvusStore:
         )
         location = self._target.location
         self._lite = LiteServer(location.path) if isinstance(location, LiteFile) else None
+        self._writes = Gate()
         self._link: Link[MilvusConnection] = Link(
-            lambda: connect(self._target, self._lite), pause_seconds=config.reconnect_seconds, observer=observer
+            self._connect, pause_seconds=config.reconnect_seconds, observer=observer
         )
 
     async def start(self) -> None:
@@ -117,7 +126,7 @@ class MilvusStore:
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.ALL,
-        now: datetime,
+        now: datetime | None,
     ) -> Page:
         """Same as the port's. Milvus does not sort: this reads the id and time of each memory not listed yet.
 
@@ -137,6 +146,27 @@ class MilvusStore:
         places = heapq.nlargest(limit + 1, waiting)
         further = listing.encode_cursor(places[limit - 1]) if len(places) > limit else ""
         return Page(await self._at(scope, places[:limit]), further)
+
+    async def predecessors(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
+        found: list[Row] = []
+        for newer in _batches([memory_id for memory_id in dict.fromkeys(memory_ids) if memory_id], _KEYS_BATCH):
+            selection = Selection(scope=scope, reach=Reach.ALL, superseded_by=newer)
+            found += await self._read_all(selection, schema.READ_COLUMNS)
+        return [schema.memory_from(scope, row) for row in found]
+
+    async def scan(self) -> AsyncIterator[Sequence[Memory]]:
+        last_key = ""
+        while True:
+            expression = schema.everything_expression(after_key=last_key)
+            scanning = partial(
+                MilvusConnection.query, expression=expression, columns=schema.SCAN_COLUMNS, limit=SCAN_BATCH
+            )
+            rows = await self._ask("scan", scanning)
+            if rows:
+                yield schema.anyones_memories_from(rows)
+            if len(rows) < SCAN_BATCH:
+                return
+            last_key = max(row["id"] for row in rows)
 
     async def _at(self, scope: Scope, places: Sequence[Place]) -> tuple[Memory, ...]:
         """The memories at these places, in this order; one that was deleted meanwhile is left out."""
@@ -159,7 +189,7 @@ class MilvusStore:
         encoded = [schema.row_from(scope, row, dimension=self._target.dimension) for row in rows]
         unique = list({row["id"]: row for row in encoded}.values())
         for batch in _batches(unique, _BATCH):
-            await self._ask("upsert", partial(MilvusConnection.upsert, rows=batch))
+            await self._write("upsert", partial(MilvusConnection.upsert, rows=batch))
 
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
         deleted = 0
@@ -173,17 +203,60 @@ class MilvusStore:
 
     async def _delete_rows(self, rows: Sequence[Row]) -> int:
         for batch in _batches([row["id"] for row in rows], _KEYS_BATCH):
-            await self._ask("delete", partial(MilvusConnection.delete, keys=batch))
+            await self._write("delete", partial(MilvusConnection.delete, keys=batch))
         return len(rows)
+
+    # -- the files -----------------------------------------------------------------------------------------------------
+
+    async def compact(self) -> None:
+        """Take what was deleted out of the files too.
+
+        Milvus Lite: when this returns, it is in none of them. Writes wait meanwhile, reads do not.
+
+        A Milvus server: it is told to merge its segments without their deleted rows, and does so within minutes; it
+        removes the old segments from its object storage by its own garbage collection (`dataCoord.gc`: by default
+        after some hours), and its own log of messages ends by the server's retention.
+        """
+        if self._lite is not None:
+            await self._alone(self._lite.compact)
+        else:
+            await self._ask("compact", MilvusConnection.compact, seconds=_COMPACT_SECONDS)
+
+    async def backup(self, directory: Path) -> str:
+        """Copy Milvus Lite's file, as it is at one moment, into an existing directory; writes wait meanwhile.
+
+        Returns:
+            What is missing: "" for Milvus Lite; a server's memories are not copied, it has backups of its own.
+        """
+        if self._lite is None:
+            return "memories are on a Milvus server and not in this backup; the server has its own"
+        await self._alone(partial(self._lite.backup, directory))
+        return ""
+
+    async def _alone(self, work: Callable[[], None]) -> None:
+        """Run work of a thread while nobody writes or connects, to its end even when nobody waits for it any more."""
+        async with self._writes.alone():
+            working = asyncio.ensure_future(asyncio.to_thread(work))
+            try:
+                await asyncio.shield(working)
+            except asyncio.CancelledError:
+                with contextlib.suppress(StoreUnavailableError):
+                    await working
+                raise
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
-    async def _read_all(self, selection: Selection) -> list[Row]:
-        """Key and time of creation of every selected row, however many there are."""
+    async def _connect(self) -> MilvusConnection:
+        # Milvus Lite reads its file then, and writes to it the first time.
+        async with self._writes.among_others():
+            return await connect(self._target, self._lite)
+
+    async def _read_all(self, selection: Selection, columns: Sequence[str] = ("id", "created_at")) -> list[Row]:
+        """Every selected row, however many there are; by default its key and time of creation."""
         rows: list[Row] = []
         last_key = ""
         while True:
-            answer = await self._query(selection, ["id", "created_at"], after_key=last_key)
+            answer = await self._query(selection, columns, after_key=last_key)
             rows.extend(answer)
             if len(answer) < WINDOW:
                 return rows
@@ -193,11 +266,22 @@ class MilvusStore:
         expression = schema.filter_expression(selection, after_key=after_key)
         return await self._ask("query", lambda store: store.query(expression, columns))
 
-    async def _ask(self, operation: str, call: Callable[[MilvusConnection], Awaitable[ResultT]]) -> ResultT:
+    async def _write(self, operation: str, call: Callable[[MilvusConnection], Awaitable[ResultT]]) -> ResultT:
+        async with self._writes.among_others():
+            return await self._ask(operation, call)
+
+    async def _ask(
+        self,
+        operation: str,
+        call: Callable[[MilvusConnection], Awaitable[ResultT]],
+        *,
+        seconds: float | None = None,
+    ) -> ResultT:
         """One call, in bounded time; how it went is what the link learns."""
         connection = self._link.connection()
+        bound = self._timeout_seconds if seconds is None else seconds
         try:
-            async with asyncio.timeout(self._timeout_seconds):
+            async with asyncio.timeout(bound):
                 result = await call(connection)
         except asyncio.CancelledError:
             if _is_cancelled():
@@ -207,7 +291,7 @@ class MilvusStore:
             failure = StoreUnavailableError(f"{operation}: the connection was closed")
         except TimeoutError:
             self._link.doubt(connection)
-            failure = StoreUnavailableError(f"{operation}: no answer within {self._timeout_seconds:g} s")
+            failure = StoreUnavailableError(f"{operation}: no answer within {bound:g} s")
         except ConnectionLostError as error:
             self._link.lost(connection, str(error))
             failure = error

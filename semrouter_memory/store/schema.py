@@ -43,6 +43,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _SAFE = "-._~:@+/|,= "
 _OWNER_DIGEST_CHARS = 32
+_DIGEST = "%sha256%"
+"""Begins what stands for an id that is too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,9 @@ COLUMNS = (
 READ_COLUMNS = tuple(column.name for column in COLUMNS if column.name not in {"owner", "user_id", "embedding"})
 """What makes a `Memory`; the user is known to who asks, and the vector stays where it is."""
 
+SCAN_COLUMNS = ("user_id", *READ_COLUMNS)
+"""The same, of rows of many users."""
+
 
 # -- ids ---------------------------------------------------------------------------------------------------------------
 
@@ -93,7 +98,7 @@ def stored_id(value: str) -> str:
     encoded = quote(value.encode("utf-8", "surrogatepass"), safe=_SAFE)
     if len(encoded) <= MAX_VARCHAR_BYTES:
         return encoded
-    return f"%sha256%{hashlib.sha256(encoded.encode()).hexdigest()}"
+    return f"{_DIGEST}{hashlib.sha256(encoded.encode()).hexdigest()}"
 
 
 def stored_owner(scope: Scope) -> str:
@@ -126,6 +131,7 @@ class Selection:
         types: None: of every type. An empty set selects nothing and is for the caller to notice.
         ids: only memories with these ids; None: whatever their id.
         created_until: only rows created then or before, in microseconds.
+        superseded_by: only memories that one of these superseded.
     """
 
     scope: Scope
@@ -134,6 +140,7 @@ class Selection:
     types: frozenset[MemoryType] | None = None
     ids: Sequence[str] | None = None
     created_until: int | None = None
+    superseded_by: Sequence[str] | None = None
 
 
 def projects_within(scope: Scope, reach: Reach) -> frozenset[str] | None:
@@ -166,9 +173,20 @@ def filter_expression(selection: Selection, *, after_key: str = "") -> str:
         terms.append(_one_of("id", (primary_key(selection.scope, memory_id) for memory_id in selection.ids)))
     if selection.created_until is not None:
         terms.append(f"created_at <= {selection.created_until}")
+    if selection.superseded_by is not None:
+        terms.append(_one_of("superseded_by", (stored_id(memory_id) for memory_id in selection.superseded_by)))
     if after_key:
-        terms.append(f"id > {_literal(after_key)}")
+        terms.append(_after(after_key))
     return " and ".join(terms)
+
+
+def everything_expression(*, after_key: str = "") -> str:
+    """Every owner's rows, for upkeep: the one expression that does not begin with an owner."""
+    return _after(after_key)
+
+
+def _after(key: str) -> str:
+    return f"id > {_literal(key)}"
 
 
 def keys_expression(keys: Sequence[str]) -> str:
@@ -250,6 +268,15 @@ def memory_from(scope: Scope, row: Mapping[str, Any]) -> Memory:
     )
 
 
+def anyones_memories_from(rows: Iterable[Mapping[str, Any]]) -> list[Memory]:
+    """The memories in rows of `SCAN_COLUMNS`, whoever's they are.
+
+    Left out are those of a user whose id is stored as a digest: nobody can say whose they are.
+    """
+    named = (row for row in rows if not row["user_id"].startswith(_DIGEST))
+    return [memory_from(Scope(read_id(row["user_id"])), row) for row in named]
+
+
 def memory_id_of(row: Mapping[str, Any]) -> str:
     return read_id(row["id"])[_OWNER_DIGEST_CHARS + 1 :]
 
@@ -273,7 +300,7 @@ def _optional_time(value: int) -> datetime | None:
 
 def _storable(field: str, stored: str) -> str:
     """`stored`, unless it is a digest, which could be found but not read back."""
-    if stored.startswith("%sha256%"):
+    if stored.startswith(_DIGEST):
         raise InvalidRequestError(f"{field} is longer than {MAX_VARCHAR_BYTES} bytes when encoded", field=field)
     return stored
 

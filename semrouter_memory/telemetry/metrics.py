@@ -54,7 +54,18 @@ class Metrics:
         self.candidates = self._counter("extraction_candidates", "Facts that extractors proposed.", "extractor")
         self.actions = self._counter("reconcile_actions", "What became of proposed facts.", "action")
         self.dead_letters = self._counter("dead_letters", "Turns given up after too many failures.")
+        self.triggers = self._counter("triggers", "Why sessions were due.", "trigger")
+        self.episodes = self._counter("episodes", "Sessions summed up at their end.", "extractor", "outcome")
+        self.model_available = self._gauge("model_available", "0 while a model's circuit is open.", "endpoint")
         self.work_failures = self._counter("work_failures", "Background work that ended in a bug.", "error")
+        # -- context compression
+        self.compressions = self._counter("compressions", "Long conversations decided about, by outcome.", "reason")
+        self.compressed_turns = self._counter("compressed_turns", "Turns that a state stood for.")
+        self.compressed_tokens = self._counter("compressed_tokens", "Tokens that were not sent, estimated.")
+        # -- upkeep
+        self.upkeep_runs = self._counter("upkeep_runs", "Runs of upkeep, by outcome.", "outcome")
+        self.upkeep_deleted = self._counter("upkeep_deleted", "Memories that upkeep deleted.", "reason", "type")
+        self.upkeep_merged = self._counter("upkeep_merged", "Memories merged into summaries.")
         # -- the store
         self.store_errors = self._counter("store_errors", "Failed calls of the store.", "operation")
         self.store_available = self._gauge("store_available", "1 while the store answers.")

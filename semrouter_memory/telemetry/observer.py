@@ -1,11 +1,20 @@
 """Turns what happened into metrics and log lines. Nothing here may fail: it is called on the request path."""
 
+import logging
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
 import structlog
 
-from semrouter_memory.model import Appended, ExtractionReport, Reason, RecallResult
+from semrouter_memory.model import (
+    Appended,
+    Compression,
+    CompressionReason,
+    ExtractionReport,
+    Reason,
+    RecallResult,
+    UpkeepReport,
+)
 from semrouter_memory.telemetry.metrics import Metrics
 
 _P = ParamSpec("_P")
@@ -17,6 +26,8 @@ _WARNINGS = {
     Reason.EMBEDDING_FAILED: "Embedding failed, skipping memory",
     Reason.INTERNAL: "Recall failed, skipping memory",
 }
+_LOST_CHAINS = frozenset({CompressionReason.CHAIN_LOST, CompressionReason.NOT_MARKED})
+"""The server knows less of such a conversation than the client thinks."""
 _SEARCHED = frozenset({Reason.INJECTED, Reason.BELOW_THRESHOLD})
 _DEBUG = {
     Reason.BELOW_THRESHOLD: "No memories above threshold",
@@ -69,7 +80,25 @@ class TelemetryObserver:
         if result.reason is Reason.INJECTED:
             self.metrics.injected_memories.inc(len(result.hits))
             self.metrics.injected_tokens.inc(result.tokens)
+        if result.compression is not None:
+            self._count_compression(result.compression)
         _log_recall(result, total_ms)
+
+    def _count_compression(self, compression: Compression) -> None:
+        self.metrics.compressions.labels(compression.reason.value).inc()
+        self.metrics.compressed_turns.inc(compression.dropped_turns)
+        saved = compression.tokens_before - compression.tokens_after
+        if compression.dropped_turns and saved > 0:
+            self.metrics.compressed_tokens.inc(saved)
+        level = logging.WARNING if compression.reason in _LOST_CHAINS else logging.DEBUG
+        _log.log(
+            level,
+            "Conversation compression",
+            reason=compression.reason.value,
+            turns=compression.dropped_turns,
+            tokens_before=compression.tokens_before,
+            tokens_after=compression.tokens_after,
+        )
 
     @_never_raising
     def turn_appended(self, appended: Appended) -> None:
@@ -104,6 +133,29 @@ class TelemetryObserver:
             _log.debug("Nothing to store", extractor=report.extractor, turns=report.turns, actions=dict(report.actions))
 
     @_never_raising
+    def upkeep_finished(self, report: UpkeepReport) -> None:
+        self.metrics.upkeep_runs.labels("incomplete" if report.failures else "complete").inc()
+        for reason, types in report.deleted.items():
+            for kind, count in types.items():
+                self.metrics.upkeep_deleted.labels(reason, kind).inc(count)
+        self.metrics.upkeep_merged.inc(report.merged)
+        _log.info(
+            "Memory upkeep",
+            memories=report.memories,
+            owners=report.owners,
+            deleted=dict(report.deleted),
+            would_delete=dict(report.would_delete),
+            held=report.held,
+            summaries=report.summaries,
+            merged=report.merged,
+            ended=report.ended,
+            failures=report.failures,
+            seconds=round(report.seconds, 2),
+        )
+        if report.would_delete_ids:
+            _log.debug("Memory upkeep would delete", ids=dict(report.would_delete_ids))
+
+    @_never_raising
     def work_failed(self, error: BaseException) -> None:
         self.metrics.work_failures.labels(type(error).__name__).inc()
         _log.error("Background work failed", exc_info=error)
@@ -129,6 +181,28 @@ class TelemetryObserver:
     def work_queued(self, *, depth: int, oldest_seconds: float) -> None:
         self.metrics.queue_depth.set(depth)
         self.metrics.queue_age_seconds.set(oldest_seconds)
+
+    @_never_raising
+    def session_due(self, trigger: str) -> None:
+        self.metrics.triggers.labels(trigger).inc()
+        _log.debug("Session due", trigger=trigger)
+
+    @_never_raising
+    def episode_finished(self, extractor: str, *, turns: int, written: bool) -> None:
+        outcome = "written" if written else "dropped" if extractor else "nothing"
+        self.metrics.episodes.labels(extractor or "none", outcome).inc()
+        if written:
+            _log.info("Memory: Stored an episode", extractor=extractor, turns=turns)
+        else:
+            _log.debug("No episode", outcome=outcome, turns=turns)
+
+    @_never_raising
+    def model_state_changed(self, host: str, *, available: bool, detail: str) -> None:
+        self.metrics.model_available.labels(host).set(available)
+        if available:
+            _log.info("Model available again", endpoint=host, detail=detail)
+        else:
+            _log.error("Model unavailable, left alone for a while", endpoint=host, detail=detail)
 
     def _count_steps(self, result: RecallResult) -> float:
         """Observe each step; returns the milliseconds of all together."""

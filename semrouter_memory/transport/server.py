@@ -10,6 +10,7 @@ from grpc_health.v1.health import aio as health  # type: ignore[attr-defined]  #
 
 from semrouter_memory.config import ServerConfig
 from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.sockets import clear_stale_socket
 from semrouter_memory.transport import wire
 from semrouter_memory.transport.processor import Processor
 
@@ -112,6 +113,9 @@ def _target(listen: str) -> str:
     if listen.startswith("unix:"):
         path = Path(listen.removeprefix("unix:"))
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)  # left behind by a process that was killed
+        try:
+            clear_stale_socket(path)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"server.listen: cannot listen on {listen}: {error}") from None
         return f"unix:{path.absolute()}"
     return listen

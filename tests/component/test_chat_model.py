@@ -1,97 +1,54 @@
 """The chat model client against a real HTTP server that behaves well and badly."""
 
 import asyncio
-import threading
-import time
-from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
 import pytest
-import uvicorn
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from structlog.testing import capture_logs
 
-from semrouter_memory.config import ExternalModel, LlmEndpoint
-from semrouter_memory.errors import ChatModelError
+from semrouter_memory.errors import ChatModelError, CircuitOpenError
+from semrouter_memory.llm.breaker import Limits
+from semrouter_memory.llm.circuit import Circuits
 from semrouter_memory.llm.client import OpenAIChatModel
 from semrouter_memory.model import ChatMessage
+from semrouter_memory.telemetry.metrics import Metrics
+from semrouter_memory.telemetry.observer import TelemetryObserver
+from tests.chat_server import StandInServer, section
 
 MESSAGES = [ChatMessage("system", "Be brief."), ChatMessage("user", "secret words")]
 
 
-class StandInServer:
-    """Answers `/v1/chat/completions` as it is told."""
+class Clock:
+    """Seconds that pass when told to."""
 
     def __init__(self) -> None:
-        self.answer: Any = {}
-        self.status = 200
-        self.hang = False
-        self.requests: list[tuple[dict[str, Any], str]] = []
-        routes = [Route("/v1/chat/completions", self.complete, methods=["POST"])]
-        self._server = uvicorn.Server(
-            uvicorn.Config(Starlette(routes=routes), host="127.0.0.1", port=0, log_level="critical", lifespan="off")
-        )
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self.seconds = 0.0
 
-    async def complete(self, request: Request) -> Response:
-        self.requests.append((await request.json(), request.headers["authorization"]))
-        if self.hang:
-            await asyncio.sleep(30)
-        if isinstance(self.answer, str):
-            return PlainTextResponse(self.answer, self.status, media_type="application/json")
-        return JSONResponse(self.answer, self.status)
-
-    def content(self, text: Any) -> None:
-        message = {"role": "assistant", "content": text}
-        self.answer = {
-            "id": "x",
-            "object": "chat.completion",
-            "created": 1,
-            "model": "m",
-            "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
-        }
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        while not self._server.started:
-            time.sleep(0.01)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.should_exit = True
-        self._server.force_exit = True
-        self._thread.join()
-
-    @property
-    def port(self) -> int:
-        port: int = self._server.servers[0].sockets[0].getsockname()[1]
-        return port
+    def __call__(self) -> float:
+        return self.seconds
 
 
 @pytest.fixture
-def server() -> Iterator[StandInServer]:
-    with StandInServer() as running:
-        yield running
+def clock() -> Clock:
+    return Clock()
 
 
-def section(port: int, timeout_seconds: float = 5) -> ExternalModel:
-    return ExternalModel(
-        model_role="memory_extraction",
-        llm_endpoint=LlmEndpoint(address="127.0.0.1", port=port),
-        llm_model_name="small",
-        llm_timeout_seconds=timeout_seconds,
-        max_tokens=77,
-        temperature=0.3,
-    )
+@pytest.fixture
+def circuits(clock: Clock) -> Circuits:
+    limits = Limits(failures=2, first_seconds=10, longest_seconds=40)
+    return Circuits(limits, observer=TelemetryObserver(Metrics()), monotonic=clock, jitter=lambda: 0.0)
 
 
-async def test_the_answer_comes_back_as_it_is(server: StandInServer) -> None:
-    server.content("<think>hm</think>[]")
-    model = OpenAIChatModel(section(server.port), "k-1")
+def model_at(circuits: Circuits, port: int, key: str | None = None, timeout_seconds: float = 5) -> OpenAIChatModel:
+    settings = section(port, timeout_seconds)
+    return OpenAIChatModel(settings, key, circuit=circuits.circuit(settings.llm_endpoint.url))
+
+
+async def test_the_answer_comes_back_as_it_is(chat_server: StandInServer, circuits: Circuits) -> None:
+    chat_server.content("<think>hm</think>[]")
+    model = model_at(circuits, chat_server.port, "k-1")
     assert await model.complete(MESSAGES) == "<think>hm</think>[]"
-    ((body, authorization),) = server.requests
+    ((body, authorization),) = chat_server.requests
     assert body == {
         "model": "small",
         "max_tokens": 77,
@@ -102,9 +59,9 @@ async def test_the_answer_comes_back_as_it_is(server: StandInServer) -> None:
     await model.aclose()
 
 
-async def test_a_server_without_keys_needs_none(server: StandInServer) -> None:
-    server.content("ok")
-    model = OpenAIChatModel(section(server.port))
+async def test_a_server_without_keys_needs_none(chat_server: StandInServer, circuits: Circuits) -> None:
+    chat_server.content("ok")
+    model = model_at(circuits, chat_server.port)
     assert await model.complete(MESSAGES) == "ok"
     await model.aclose()
 
@@ -124,9 +81,11 @@ async def test_a_server_without_keys_needs_none(server: StandInServer) -> None:
         (200, {"choices": [{"message": None}]}),
     ],
 )
-async def test_every_failure_is_one_error_without_content(server: StandInServer, status: int, answer: Any) -> None:
-    server.status, server.answer = status, answer
-    model = OpenAIChatModel(section(server.port))
+async def test_every_failure_is_one_error_without_content(
+    chat_server: StandInServer, circuits: Circuits, status: int, answer: Any
+) -> None:
+    chat_server.status, chat_server.answer = status, answer
+    model = model_at(circuits, chat_server.port)
     with pytest.raises(ChatModelError) as raised:
         await model.complete(MESSAGES)
     assert "secret words" not in str(raised.value)
@@ -134,26 +93,117 @@ async def test_every_failure_is_one_error_without_content(server: StandInServer,
     await model.aclose()
 
 
-async def test_a_server_that_hangs_is_given_up_after_the_timeout(server: StandInServer) -> None:
-    server.hang = True
-    model = OpenAIChatModel(section(server.port, timeout_seconds=0.2))
+async def test_a_server_that_hangs_is_given_up_after_the_timeout(
+    chat_server: StandInServer, circuits: Circuits
+) -> None:
+    chat_server.hang = True
+    model = model_at(circuits, chat_server.port, timeout_seconds=0.2)
     async with asyncio.timeout(5):
         with pytest.raises(ChatModelError):
             await model.complete(MESSAGES)
     await model.aclose()
 
 
-async def test_no_server_is_the_same_error() -> None:
-    model = OpenAIChatModel(section(9))
+async def test_no_server_is_the_same_error(circuits: Circuits) -> None:
+    model = model_at(circuits, 9)
     with pytest.raises(ChatModelError):
         await model.complete(MESSAGES)
     await model.aclose()
 
 
-async def test_cancelling_stays_cancelling(server: StandInServer) -> None:
-    server.hang = True
-    model = OpenAIChatModel(section(server.port))
+async def test_cancelling_stays_cancelling(chat_server: StandInServer, circuits: Circuits) -> None:
+    chat_server.hang = True
+    model = model_at(circuits, chat_server.port)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.3):
             await model.complete(MESSAGES)
+    await model.aclose()
+
+
+# -- the circuit ---------------------------------------------------------------------------------------------------------
+
+
+async def test_after_failures_in_a_row_the_endpoint_is_left_alone_for_all_its_models(
+    chat_server: StandInServer, circuits: Circuits, clock: Clock
+) -> None:
+    chat_server.status = 503
+    first, second = model_at(circuits, chat_server.port), model_at(circuits, chat_server.port)
+    for _ in range(2):
+        with pytest.raises(ChatModelError, match="503"):
+            await first.complete(MESSAGES)
+    asked = len(chat_server.requests)
+    for model in (first, second):
+        with pytest.raises(CircuitOpenError) as raised:
+            await model.complete(MESSAGES)
+        assert raised.value.wait_seconds == 10
+    assert len(chat_server.requests) == asked
+    clock.seconds = 10
+    with pytest.raises(CircuitOpenError) as raised:
+        await second.complete(MESSAGES)
+    assert (len(chat_server.requests), raised.value.wait_seconds) == (asked + 1, 20), "one probe, without a repetition"
+    clock.seconds = 30
+    chat_server.status = 200
+    chat_server.content("ok")
+    assert await second.complete(MESSAGES) == "ok"
+    assert await first.complete(MESSAGES) == "ok"
+    for model in (first, second):
+        await model.aclose()
+
+
+@pytest.mark.parametrize(
+    ("status", "answer"), [(400, {}), (413, {}), (422, {}), (200, "<html>"), (200, {"choices": []})]
+)
+async def test_what_speaks_of_the_prompt_opens_no_circuit(
+    chat_server: StandInServer, circuits: Circuits, status: int, answer: Any
+) -> None:
+    chat_server.status, chat_server.answer = status, answer
+    model = model_at(circuits, chat_server.port)
+    for _ in range(4):
+        with pytest.raises(ChatModelError) as raised:
+            await model.complete(MESSAGES)
+        assert not isinstance(raised.value, CircuitOpenError)
+    await model.aclose()
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_a_refused_model_is_left_alone_at_once_and_the_log_says_what_to_check(
+    chat_server: StandInServer, circuits: Circuits, clock: Clock, status: int
+) -> None:
+    """Another model at the same address, with the right key and name, is not concerned."""
+    refused, other = model_at(circuits, chat_server.port), model_at(circuits, chat_server.port)
+    chat_server.status = status
+    with capture_logs() as lines, pytest.raises(CircuitOpenError):
+        await refused.complete(MESSAGES)
+    (line,) = lines
+    assert (line["log_level"], line["detail"]) == (
+        "error",
+        f"small answered {status}; check its key, address and name",
+    )
+    chat_server.status = 200
+    chat_server.content("ok")
+    with pytest.raises(CircuitOpenError):
+        await refused.complete(MESSAGES)
+    assert await other.complete(MESSAGES) == "ok"
+    clock.seconds = 10
+    assert await refused.complete(MESSAGES) == "ok"
+    for model in (refused, other):
+        await model.aclose()
+
+
+async def test_a_cancelled_probe_leaves_the_next_call_to_probe(
+    chat_server: StandInServer, circuits: Circuits, clock: Clock
+) -> None:
+    chat_server.status = 500
+    model = model_at(circuits, chat_server.port)
+    for _ in range(2):
+        with pytest.raises(ChatModelError):
+            await model.complete(MESSAGES)
+    clock.seconds = 10
+    chat_server.status, chat_server.hang = 200, True
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await model.complete(MESSAGES)
+    chat_server.hang = False
+    chat_server.content("ok")
+    assert await model.complete(MESSAGES) == "ok"
     await model.aclose()

@@ -584,7 +584,10 @@ async def test_the_description_is_true_to_the_routes(house: House) -> None:
         ("delete", "/v1/memory"),
         ("post", "/v1/memory/search"),
         ("get", "/v1/memory/export"),
+        ("post", "/v1/memory/import"),
+        ("post", "/v1/memory/sessions/{session_id}/end"),
         ("get", "/v1/memory/{memory_id}"),
+        ("get", "/v1/memory/{memory_id}/history"),
         ("patch", "/v1/memory/{memory_id}"),
         ("delete", "/v1/memory/{memory_id}"),
     }
@@ -635,3 +638,197 @@ async def test_no_content_reaches_the_log(log_text: StringIO, house: House, monk
     assert canary not in failed.text
     assert "Management request failed" in log_text.getvalue()
     assert canary not in log_text.getvalue()
+
+
+# -- what was said before ----------------------------------------------------------------------------------------------
+
+
+async def remembered_chain(house: House) -> list[Memory]:
+    """Berlin, then Munich, then Kiel; of one user."""
+    said = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = []
+    for number, city in enumerate(("Berlin", "Munich", "Kiel")):
+        moved: dict[str, Any] = {"superseded_at": said + timedelta(days=number + 1), "superseded_by": f"mem_{number + 1}"}
+        rows.append(
+            await house.remember(
+                "alice",
+                f"User lives in {city}",
+                id=f"mem_{number}",
+                observed_at=said + timedelta(days=number),
+                created_at=said + timedelta(days=number),
+                **(moved if number < 2 else {}),
+            )
+        )
+    return rows
+
+
+async def test_the_history_tells_what_was_said_before_and_when_it_changed(house: House) -> None:
+    rows = await remembered_chain(house)
+    async with house.user("alice") as alice, house.user("bob") as bob:
+        for memory_id in ("mem_0", "mem_1", "mem_2"):
+            members = (await alice.get(f"/v1/memory/{memory_id}/history")).json()["data"]
+            assert [each["content"] for each in members] == [row.content for row in rows]
+            assert [each["superseded_by"] for each in members] == ["mem_1", "mem_2", None]
+            assert [each["superseded_at"] is None for each in members] == [False, False, True]
+        listed = (await alice.get("/v1/memory")).json()["data"]
+        assert [each["id"] for each in listed] == ["mem_2"]
+        listed = (await alice.get("/v1/memory", params={"include": "history"})).json()["data"]
+        assert [each["id"] for each in listed] == ["mem_2", "mem_1", "mem_0"]
+        foreign = await bob.get("/v1/memory/mem_2/history")
+        assert (foreign.status_code, error_of(foreign)["code"]) == (404, "memory_not_found")
+        wrong = await alice.get("/v1/memory", params={"include": "everything"})
+        assert (wrong.status_code, error_of(wrong)["param"]) == (400, "include")
+
+
+async def test_a_forgotten_memory_takes_what_it_replaced_along(house: House) -> None:
+    await remembered_chain(house)
+    async with house.user("alice") as alice:
+        assert (await alice.delete("/v1/memory/mem_1")).is_success
+        assert (await alice.get("/v1/memory/mem_0")).status_code == 404
+        members = (await alice.get("/v1/memory/mem_2/history")).json()["data"]
+        assert [each["id"] for each in members] == ["mem_2"]
+        assert len((await alice.get("/v1/memory/export")).text.splitlines()) == 1
+
+
+async def test_contradictions_that_nobody_could_decide_are_shown(house: House) -> None:
+    memory = await house.remember("alice", "User is 40", metadata={"flagged": True, "contradicts": ["mem_9"]})
+    async with house.user("alice") as alice:
+        shown = (await alice.get(f"/v1/memory/{memory.id}")).json()
+        assert (shown["flagged"], shown["contradicts"]) == (True, ["mem_9"])
+        refused = await alice.post("/v1/memory", json={"content": "x", "metadata": {"flagged": True}})
+        assert (refused.status_code, error_of(refused)["param"]) == (400, "metadata.flagged")
+
+
+# -- an end of its own -------------------------------------------------------------------------------------------------
+
+
+async def test_a_memory_may_be_given_a_time_of_expiry_and_lose_it_again(house: House) -> None:
+    async with house.user("alice") as alice:
+        body = {"content": "User is in Rome", "expires_at": "2096-01-01T01:00:00+01:00"}
+        memory = (await alice.post("/v1/memory", json=body)).json()
+        assert memory["expires_at"] == "2096-01-01T00:00:00Z"
+        one = f"/v1/memory/{memory['id']}"
+        assert (await alice.patch(one, json={"importance": 1})).json()["expires_at"] == memory["expires_at"]
+        changed = (await alice.patch(one, json={"expires_at": "2097-01-01T00:00:00Z"})).json()
+        assert changed["expires_at"] == "2097-01-01T00:00:00Z"
+        assert (await alice.patch(one, json={"expires_at": None})).json()["expires_at"] is None
+
+
+@pytest.mark.parametrize(
+    "wrong", ["2020-01-01T00:00:00Z", "2096-01-01T00:00:00", "9999-12-31T23:30:00-01:00", "soon", "", [], True]
+)
+async def test_a_time_of_expiry_must_be_one_and_lie_in_the_future(house: House, wrong: Any) -> None:
+    memory = await house.remember("alice", "User is in Rome")
+    async with house.user("alice") as alice:
+        for answer in (
+            await alice.post("/v1/memory", json={"content": "x", "expires_at": wrong}),
+            await alice.patch(f"/v1/memory/{memory.id}", json={"expires_at": wrong}),
+        ):
+            assert (answer.status_code, error_of(answer)["param"]) == (400, "expires_at")
+
+
+# -- out and in again --------------------------------------------------------------------------------------------------
+
+
+async def test_everything_exported_and_forgotten_comes_back_by_an_import(house: House) -> None:
+    """The export after it is the export before it, history included; what is found is found as before."""
+    await remembered_chain(house)
+    await house.remember("alice", "in a project", project="trip", importance=0.25, session_id="ses 1")
+    async with house.user("alice") as alice:
+        before = (await alice.get("/v1/memory/export")).text
+        assert len(before.splitlines()) == 4
+        active = (await alice.get("/v1/memory/export", params={"history": "false"})).text
+        assert len(active.splitlines()) == 2
+        assert (await alice.delete("/v1/memory", params={"user_id": "alice"})).json()["deleted"] == 4
+        assert (await alice.get("/v1/memory/export")).text == ""
+        done = await alice.post("/v1/memory/import", content=before.encode())
+        assert done.json() == {
+            "object": "memory.import",
+            "lines": 4,
+            "imported": 4,
+            "skipped": 0,
+            "refused": 0,
+            "errors": [],
+        }
+        assert (await alice.get("/v1/memory/export")).text == before
+        again = (await alice.post("/v1/memory/import", content=before.encode())).json()
+        assert (again["imported"], again["skipped"]) == (0, 4)
+        found = (await alice.post("/v1/memory/search", json={"query": "User lives in Kiel"})).json()["data"]
+        assert found[0]["id"] == "mem_2"
+        assert [each["id"] for each in (await alice.get("/v1/memory/mem_0/history")).json()["data"]] == [
+            "mem_0",
+            "mem_1",
+            "mem_2",
+        ]
+
+
+async def test_a_memory_forgotten_by_its_id_comes_back_by_an_import(house: House) -> None:
+    await remembered_chain(house)
+    async with house.user("alice") as alice:
+        lines = (await alice.get("/v1/memory/export")).content
+        assert (await alice.delete("/v1/memory/mem_2")).is_success
+        assert (await alice.post("/v1/memory/import", content=lines)).json()["imported"] == 3
+        (back,) = (await alice.get("/v1/memory")).json()["data"]
+        assert back["content"] == "User lives in Kiel"
+        assert back["id"] != "mem_2"
+        members = (await alice.get(f"/v1/memory/{back['id']}/history")).json()["data"]
+        assert [each["content"][-4:] for each in members] == ["rlin", "nich", "Kiel"]
+
+
+async def test_an_import_tells_each_line_that_it_refuses_and_why(house: House) -> None:
+    lines = (
+        b'{"content": "fine"}\n\n{"content": "my key is AKIAIOSFODNN7EXAMPLE"}\nnonsense\n{"content":"x","type":"odd"}'
+    )
+    async with house.user("alice") as alice:
+        answer = (await alice.post("/v1/memory/import", content=lines)).json()
+        assert (answer["lines"], answer["imported"], answer["refused"]) == (4, 1, 3)
+        assert [(each["line"], each["param"]) for each in answer["errors"]] == [(3, "content"), (4, None), (5, "type")]
+        assert "AKIA" not in str(answer)
+        unknown = await alice.post("/v1/memory/import", params={"from": "bob"}, content=lines)
+        assert (unknown.status_code, error_of(unknown)["param"]) == (400, "from")
+
+
+async def test_an_import_crosses_users_only_when_both_are_named(house: House) -> None:
+    """The user comes from the authentication; a line of somebody else's file is refused unless that is wanted."""
+    await house.remember("alice", "User likes tea")
+    async with house.user("alice") as alice, house.user("bob") as bob, house.operator() as operator:
+        lines = (await alice.get("/v1/memory/export")).content
+        for refused in (
+            await bob.post("/v1/memory/import", content=lines),
+            await operator.post("/v1/memory/import", params={"user_id": "bob"}, content=lines),
+        ):
+            assert [each["param"] for each in refused.json()["errors"]] == ["user_id"]
+        assert (await bob.get("/v1/memory")).json()["data"] == []
+        taken = await bob.post("/v1/memory/import", params={"from_user": "alice"}, content=lines)
+        assert taken.json()["imported"] == 1
+        assert [each["user_id"] for each in (await bob.get("/v1/memory")).json()["data"]] == ["bob"]
+        assert len((await alice.get("/v1/memory")).json()["data"]) == 1
+
+
+async def test_an_import_has_bounds_of_its_own(house: House) -> None:
+    """Larger than any other body, smaller than its own bound; one that breaks off says how far it came."""
+    lines = b"".join(b'{"content": "fact %d"}\n' % number for number in range(400))
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield lines
+        for _ in range(1100):
+            yield b"x" * 65_536
+
+    async with house.user("alice") as alice:
+        answer = await alice.post("/v1/memory/import", content=lines)
+        assert (len(lines) > 4096, answer.json()["imported"]) == (True, 400)
+        large = await alice.post("/v1/memory/import", content=chunks())
+        assert (large.status_code, error_of(large)["code"]) == (413, "request_too_large")
+        blank = await alice.post("/v1/memory/import", content=b"\n" * 1_000_000)
+        assert (blank.status_code, error_of(blank)["code"]) == (413, "too_many_lines")
+        house.store.failing = frozenset({"upsert"})
+        away = await alice.post("/v1/memory/import", content=b'{"content": "new"}')
+        assert (away.status_code, error_of(away)["code"]) == (503, "import_unfinished")
+        assert "0 imported" in error_of(away)["message"]
+
+
+async def test_an_unknown_session_cannot_be_ended(house: House) -> None:
+    async with house.user("alice") as alice:
+        for path in ("unknown", "%2F", "a%2Fb", "", "%FF%FE"):
+            answer = await alice.post(f"/v1/memory/sessions/{path}/end")
+            assert (answer.status_code, error_of(answer)["code"]) == (404, "session_not_found"), path

@@ -111,6 +111,44 @@ async def test_an_export_is_a_line_of_json_for_each(run: Run) -> None:
     assert sorted(json.loads(line)["content"] for line in lines) == ["tea\n0", "tea\n1", "tea\n2"]
 
 
+async def test_an_export_is_imported_again_and_history_shown(run: Run, tmp_path: Path) -> None:
+    """More lines than go into one request; refused ones are named by the line of the file, and by the exit status."""
+    file = tmp_path / "memories.jsonl"
+    lines = [json.dumps({"content": f"fact {number}", "id": f"mem_{number}"}) for number in range(450)]
+    file.write_text("\n".join(lines))
+    imported = await run("import", str(file))
+    assert (imported.exit_code, imported.stdout) == (0, "450 imported, 0 skipped, 0 refused\n")
+    exported = (await run("export")).output
+    file.write_text(exported + json.dumps({"content": "x", "type": "odd"}) + "\n" + json.dumps({"content": ""}))
+    again = await run("import", str(file))
+    assert again.exit_code == 1
+    assert "0 imported, 450 skipped, 2 refused" in again.stdout
+    assert "line 451 (type): " in again.stderr
+    assert "line 452 (content): " in again.stderr
+    assert (await run("export")).output == exported
+    report = json.loads((await run("import", str(file), "--json")).stdout)
+    assert [error["line"] for error in report["errors"]] == [451, 452]
+    assert isinstance((await run("import", str(tmp_path / "none"))).exception, InvalidRequestError)
+    piped = await run("import", "-", input=json.dumps({"content": "from a pipe"}))
+    assert "1 imported" in piped.stdout
+    assert "fact 7" in (await run("history", "mem_7")).stdout
+    assert [each["id"] for each in json.loads((await run("history", "mem_7", "--json")).stdout)] == ["mem_7"]
+
+
+async def test_a_memory_may_expire_or_not(run: Run) -> None:
+    memory_id = await added(run, "User is in Rome", "--expires-at", "2096-01-01T00:00:00Z")
+    assert json.loads((await run("get", memory_id)).output)["expires_at"] == "2096-01-01T00:00:00Z"
+    assert json.loads((await run("update", memory_id, "--never-expires")).output)["expires_at"] is None
+    both = await run("update", memory_id, "--never-expires", "--expires-at", "2096-01-01T00:00:00Z")
+    assert isinstance(both.exception, InvalidRequestError)
+
+
+async def test_an_unknown_session_cannot_be_ended(run: Run) -> None:
+    ended = await run("end-session", "a/b c")
+    assert isinstance(ended.exception, NotFoundError)
+    assert str(ended.exception) == "no such session"
+
+
 async def test_forgetting_everything_asks_first(run: Run) -> None:
     await added(run, "one", "--project", "trip")
     await added(run, "two")

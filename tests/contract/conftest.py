@@ -1,12 +1,16 @@
 """The adapters that the contract suites run over."""
 
-from collections.abc import Iterator
+import uuid
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from semrouter_memory.sessions.redis.connection import RedisConnection
+from semrouter_memory.sessions.redis.log import RedisTurnLog
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
-from tests.contract.turn_logs import SteppedClock
+from tests.contract.turn_logs import SteppedClock, WholeTurnLog
+from tests.redis_server import RedisServer
 
 
 @pytest.fixture
@@ -14,8 +18,30 @@ def clock() -> SteppedClock:
     return SteppedClock()
 
 
-@pytest.fixture(params=["sqlite"])
-def turn_log(clock: SteppedClock, tmp_path: Path) -> Iterator[SqliteTurnLog]:
-    log = SqliteTurnLog(tmp_path / "log" / "turns.db", clock=clock, max_turn_chars=1000)
-    yield log
-    log.close()
+def _never(error: BaseException) -> None:
+    raise AssertionError from error
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+async def turn_log(request: pytest.FixtureRequest, clock: SteppedClock, tmp_path: Path) -> AsyncIterator[WholeTurnLog]:
+    if request.param == "sqlite":
+        log = SqliteTurnLog(tmp_path / "log" / "turns.db", clock=clock, max_turn_chars=1000)
+        yield log
+        log.close()
+        return
+    server: RedisServer = request.getfixturevalue("redis_server")
+    connection = RedisConnection(server.config())
+    shared = RedisTurnLog(
+        tmp_path / "log" / "spool.db",
+        connection,
+        prefix=uuid.uuid4().hex,
+        clock=clock,
+        shipped=lambda scope, session_id: None,
+        on_error=_never,
+        max_turn_chars=1000,
+    )
+    # Not started: the suites ship when they append. This makes it learn the installation's key.
+    await shared.pending()
+    yield shared
+    await shared.stop()
+    await connection.aclose()

@@ -18,7 +18,7 @@ from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope
 from semrouter_memory.ports import MemoryReader, MemoryWriter
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.store.milvus import SCAN_BATCH, MilvusStore
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
@@ -461,3 +461,73 @@ async def test_pages_reach_beyond_what_milvus_gives_in_one_answer(store: Store, 
     assert [one.id for one in first.memories] == [f"{n:05}" for n in reversed(range(10, count))]
     assert [one.id for one in second.memories] == [f"{n:05}" for n in reversed(range(10))]
     assert second.cursor == ""
+
+
+# -- history -----------------------------------------------------------------------------------------------------------
+
+
+def superseded(one: Memory, by: str) -> Memory:
+    return replace(one, superseded_at=NOW, superseded_by=by)
+
+
+async def test_predecessors_are_what_a_memory_superseded_directly(store: Store, user: Scope) -> None:
+    """In whatever project, expired ones too, of this owner alone, and one step back only."""
+    elsewhere = replace(user, project_id="hawaii")
+    stranger = Scope(f"not-{user.user_id}")
+    first = superseded(memory(user, "mem_1"), "mem_2")
+    second = superseded(memory(elsewhere, "mem_2", expires_at=NOW - timedelta(days=1)), 'mem"3')
+    twin = superseded(memory(user, "mem_2b"), 'mem"3')
+    await write(store, first, second, twin, memory(user, 'mem"3'), superseded(memory(stranger, "mem_x"), "mem_2"))
+
+    async def ids(*newer: str) -> set[str]:
+        found = await store.predecessors(user, newer)
+        assert all(one in (first, second, twin) for one in found)
+        return {one.id for one in found}
+
+    assert await ids('mem"3') == {"mem_2", "mem_2b"}
+    assert await ids("mem_2") == {"mem_1"}
+    assert await ids("mem_2", 'mem"3', 'mem"3') == {"mem_1", "mem_2", "mem_2b"}
+    assert await ids("mem_1", "unknown", "") == set()
+    assert await ids() == set()
+
+
+async def test_many_predecessors_are_all_found(store: Store, user: Scope) -> None:
+    rows = [embedded(superseded(memory(user, f"mem_{number}"), "mem_new")) for number in range(250)]
+    await store.upsert(user, rows)
+    assert len(await store.predecessors(user, ["mem_new", *(f"none_{number}" for number in range(2_500))])) == 250
+
+
+async def test_a_page_may_hold_history_and_what_has_expired(store: Store, user: Scope) -> None:
+    old = superseded(memory(user, "mem_old", created_at=NOW - timedelta(days=2)), "mem_new")
+    expired = memory(user, "mem_expired", created_at=NOW - timedelta(days=1), expires_at=NOW - timedelta(hours=1))
+    await write(store, old, expired, memory(user, "mem_new"))
+    page = await store.page(user, limit=2, now=None)
+    assert [one.id for one in page.memories] == ["mem_new", "mem_expired"]
+    rest = await store.page(user, limit=2, cursor=page.cursor, now=None)
+    assert (rest.memories, rest.cursor) == ((old,), "")
+    assert [one.id for one in (await store.page(user, limit=5, now=NOW)).memories] == ["mem_new"]
+
+
+async def test_a_scan_gives_every_memory_of_every_owner_once(store: Store, user: Scope) -> None:
+    """More than come in one answer, history and expired ones included, each as it was written."""
+    users = [user, Scope(f'{user.user_id}"\\ é', "proj/ect", "agent"), Scope(f"{user.user_id}-third")]
+    written = [
+        memory(one, f"mem_{number:04d}", content=f"fact {number}") for one in users for number in range(SCAN_BATCH // 2)
+    ]
+    written[0] = superseded(written[0], "mem_0001")
+    written[1] = replace(written[1], expires_at=NOW - timedelta(days=1))
+    for one in users:
+        await store.upsert(one, [embedded(each) for each in written if each.scope == one])
+    names = {one.user_id for one in users}
+    seen = [one async for batch in store.scan() for one in batch if one.scope.user_id in names]
+    assert len(seen) == len(written)
+    assert {(one.scope.user_id, one.id): one for one in seen} == {(one.scope.user_id, one.id): one for one in written}
+
+
+async def test_compacting_changes_nothing_that_is_there(store: Store, user: Scope) -> None:
+    await write(store, memory(user, "mem_1", content="stays"), memory(user, "mem_2", content="goes"))
+    await store.delete(user, ["mem_2"])
+    await store.compact()
+    assert await found(store, user) == await listed(store, user) == {"stays"}
+    await write(store, memory(user, "mem_3", content="comes"))
+    assert await found(store, user) == await listed(store, user) == {"stays", "comes"}

@@ -18,13 +18,13 @@ from semrouter_memory.model import (
     ToolUse,
     Turn,
 )
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from tests.contract.turn_logs import (
     ALICE,
     BOB,
     LEASE,
     START,
     SteppedClock,
+    WholeTurnLog,
     a_turn,
     accept,
     append,
@@ -43,14 +43,14 @@ HOSTILE = [
 ]
 
 
-async def assert_balanced(log: SqliteTurnLog) -> None:
+async def assert_balanced(log: WholeTurnLog) -> None:
     totals = await log.totals()
     parts = totals.extracted + totals.empty + totals.dead_lettered + totals.deleted + totals.waiting
     assert totals.accepted == parts
 
 
 class TestSession:
-    async def test_conversations_that_begin_alike_stay_apart(self, turn_log: SqliteTurnLog) -> None:
+    async def test_conversations_that_begin_alike_stay_apart(self, turn_log: WholeTurnLog) -> None:
         first = await accept(turn_log, a_turn("hi", transcripts=("h1",)))
         second = await accept(turn_log, a_turn("hi", transcripts=("h1",)))
         continued = await accept(turn_log, a_turn("I like tea", history="h1", transcripts=("h2",)))
@@ -62,22 +62,22 @@ class TestSession:
         assert await accept(turn_log, a_turn("very much", history="h2")) == continued
         assert await accept(turn_log, a_turn("a lot", history="h3")) == other
 
-    async def test_a_transcript_continues_its_session_from_any_choice(self, turn_log: SqliteTurnLog) -> None:
+    async def test_a_transcript_continues_its_session_from_any_choice(self, turn_log: WholeTurnLog) -> None:
         session = await accept(turn_log, a_turn("hi", transcripts=("h1", "h1b")))
         assert await accept(turn_log, a_turn("more", history="h1b", transcripts=("h2",))) == session
         assert await accept(turn_log, a_turn("and more", history="h2")) == session
 
-    async def test_an_answer_from_the_middle_branches_within_the_session(self, turn_log: SqliteTurnLog) -> None:
+    async def test_an_answer_from_the_middle_branches_within_the_session(self, turn_log: WholeTurnLog) -> None:
         session = await accept(turn_log, a_turn("hi", transcripts=("h1",)))
         await accept(turn_log, a_turn("more", history="h1", transcripts=("h2",)))
         assert await accept(turn_log, a_turn("something else", history="h1")) == session
 
-    async def test_an_edited_history_begins_a_session(self, turn_log: SqliteTurnLog) -> None:
+    async def test_an_edited_history_begins_a_session(self, turn_log: WholeTurnLog) -> None:
         session = await accept(turn_log, a_turn("hi", transcripts=("h1",)))
         assert await accept(turn_log, a_turn("more", history="edited")) != session
 
     @pytest.mark.parametrize("hint", ["session", "conversation"])
-    async def test_a_name_is_one_session_per_scope(self, turn_log: SqliteTurnLog, hint: str) -> None:
+    async def test_a_name_is_one_session_per_scope(self, turn_log: WholeTurnLog, hint: str) -> None:
         async def named(text: str, scope: Scope = ALICE) -> str:
             return await accept(turn_log, replace(a_turn(text, scope=scope), hints=_hints(hint, "my holiday")))
 
@@ -86,38 +86,38 @@ class TestSession:
         assert len({session, await named("c", BOB), await named("d", Scope("alice", "work"))}) == 3
         assert "holiday" not in session
 
-    async def test_a_header_and_a_conversation_of_one_name_differ(self, turn_log: SqliteTurnLog) -> None:
+    async def test_a_header_and_a_conversation_of_one_name_differ(self, turn_log: WholeTurnLog) -> None:
         assert await accept(turn_log, a_turn("a", session="x")) != await accept(turn_log, a_turn("b", conversation="x"))
 
-    async def test_the_first_hint_that_is_set_decides(self, turn_log: SqliteTurnLog) -> None:
+    async def test_the_first_hint_that_is_set_decides(self, turn_log: WholeTurnLog) -> None:
         by_header = await accept(turn_log, a_turn("a", session="s", response="r", transcripts=("h",)))
         by_conversation = await accept(turn_log, a_turn("b", conversation="c", before="r", history="h"))
         assert await accept(turn_log, a_turn("c", session="s", conversation="c", before="r", history="h")) == by_header
         assert by_conversation != by_header
         assert await accept(turn_log, a_turn("d", before="r", history="unknown")) == by_header
 
-    async def test_a_chain_is_one_session(self, turn_log: SqliteTurnLog) -> None:
+    async def test_a_chain_is_one_session(self, turn_log: WholeTurnLog) -> None:
         session = await accept(turn_log, a_turn("a", response="r1"))
         assert await accept(turn_log, a_turn("b", before="r1", response="r2")) == session
         assert await accept(turn_log, a_turn("c", before="r2")) == session
 
-    async def test_siblings_of_an_unknown_response_meet(self, turn_log: SqliteTurnLog) -> None:
+    async def test_siblings_of_an_unknown_response_meet(self, turn_log: WholeTurnLog) -> None:
         session = await accept(turn_log, a_turn("a", before="lost", response="r2"))
         assert await accept(turn_log, a_turn("b", before="lost")) == session
         assert await accept(turn_log, a_turn("c", before="r2")) == session
         assert await accept(turn_log, a_turn("d", before="lost", scope=BOB)) != session
 
-    async def test_of_turns_that_share_a_response_id_the_newest_counts(self, turn_log: SqliteTurnLog) -> None:
+    async def test_of_turns_that_share_a_response_id_the_newest_counts(self, turn_log: WholeTurnLog) -> None:
         await accept(turn_log, a_turn("a", response="r"))
         newest = await accept(turn_log, a_turn("b", response="r"))
         assert await accept(turn_log, a_turn("c", before="r")) == newest
 
-    async def test_another_owner_finds_nothing(self, turn_log: SqliteTurnLog) -> None:
+    async def test_another_owner_finds_nothing(self, turn_log: WholeTurnLog) -> None:
         session = await accept(turn_log, a_turn("a", response="r", transcripts=("h",)))
         assert await accept(turn_log, a_turn("b", before="r", scope=BOB)) != session
         assert await accept(turn_log, a_turn("c", history="h", scope=BOB)) != session
 
-    async def test_another_project_is_another_session(self, turn_log: SqliteTurnLog) -> None:
+    async def test_another_project_is_another_session(self, turn_log: WholeTurnLog) -> None:
         work = Scope("alice", "work")
         session = await accept(turn_log, a_turn("a", response="r", transcripts=("h",)))
         in_chain = await accept(turn_log, a_turn("b", before="r", scope=work))
@@ -125,7 +125,7 @@ class TestSession:
         assert session not in {in_chain, in_transcript}
 
     @pytest.mark.parametrize("value", HOSTILE)
-    async def test_hostile_values_are_only_values(self, turn_log: SqliteTurnLog, value: str) -> None:
+    async def test_hostile_values_are_only_values(self, turn_log: WholeTurnLog, value: str) -> None:
         scope = Scope(value, value, value)
         await accept(turn_log, a_turn("before", scope=BOB))
         by_all = a_turn(
@@ -157,7 +157,7 @@ class TestSession:
         assert await texts_waiting(turn_log) == ["before"]
         await assert_balanced(turn_log)
 
-    async def test_owners_that_differ_in_what_is_no_character_stay_apart(self, turn_log: SqliteTurnLog) -> None:
+    async def test_owners_that_differ_in_what_is_no_character_stay_apart(self, turn_log: WholeTurnLog) -> None:
         await accept(turn_log, a_turn("a", scope=Scope("\ud800"), request="r"))
         await accept(turn_log, a_turn("a", scope=Scope("\ud801"), request="r"))
         await accept(turn_log, a_turn("a", scope=Scope("?"), request="r"))
@@ -184,7 +184,7 @@ class TestIdempotency:
             ),
         ],
     )
-    async def test_the_same_again_is_a_duplicate(self, turn_log: SqliteTurnLog, first: Turn, second: Turn) -> None:
+    async def test_the_same_again_is_a_duplicate(self, turn_log: WholeTurnLog, first: Turn, second: Turn) -> None:
         await accept(turn_log, a_turn("what they go on from", transcripts=("h",), response="r"))
         appended = await append(turn_log, first)
         again = await append(turn_log, second)
@@ -211,22 +211,22 @@ class TestIdempotency:
             ),
         ],
     )
-    async def test_what_is_not_the_same_is_accepted(self, turn_log: SqliteTurnLog, first: Turn, second: Turn) -> None:
+    async def test_what_is_not_the_same_is_accepted(self, turn_log: WholeTurnLog, first: Turn, second: Turn) -> None:
         assert await accept(turn_log, first)
         assert await accept(turn_log, second)
 
-    async def test_a_statement_can_be_taken_back_and_made_again(self, turn_log: SqliteTurnLog) -> None:
+    async def test_a_statement_can_be_taken_back_and_made_again(self, turn_log: WholeTurnLog) -> None:
         """Without a history only the repetition of the newest turn is taken for a retry."""
         for text in ("My budget is $10", "My budget is $12", "My budget is $10"):
             await accept(turn_log, a_turn(text, session="s"))
         assert await outcome(turn_log, a_turn("My budget is $10", session="s")) is AppendOutcome.DUPLICATE
 
-    async def test_a_server_that_reuses_response_ids_loses_nothing(self, turn_log: SqliteTurnLog) -> None:
+    async def test_a_server_that_reuses_response_ids_loses_nothing(self, turn_log: WholeTurnLog) -> None:
         for number in range(200):
             await accept(turn_log, a_turn(f"turn {number}", request=f"q{number}", response=f"chatcmpl-{number % 7}"))
         assert (await turn_log.totals()).waiting == 200
 
-    async def test_a_regenerated_answer_continues_the_session_too(self, turn_log: SqliteTurnLog) -> None:
+    async def test_a_regenerated_answer_continues_the_session_too(self, turn_log: WholeTurnLog) -> None:
         await accept(turn_log, a_turn("hi", transcripts=("h1",)))
         session = await accept(turn_log, a_turn("tell me", history="h1", transcripts=("h2",), response="r2"))
         again = a_turn("tell me", history="h1", transcripts=("h2b",), response="r2b")
@@ -234,14 +234,14 @@ class TestIdempotency:
         assert await accept(turn_log, a_turn("thanks", history="h2b")) == session
         assert await accept(turn_log, a_turn("thank you", before="r2b")) == session
 
-    async def test_a_retried_first_turn_continues_from_the_second_answer(self, turn_log: SqliteTurnLog) -> None:
+    async def test_a_retried_first_turn_continues_from_the_second_answer(self, turn_log: WholeTurnLog) -> None:
         session = await accept(turn_log, a_turn("hi", retry="k", transcripts=("h1",)))
         assert await outcome(turn_log, a_turn("hi", retry="k", transcripts=("h1b",))) is AppendOutcome.DUPLICATE
         assert await accept(turn_log, a_turn("more", history="h1b")) == session
 
 
 class TestToolLoopOfAStoredChain:
-    async def test_the_turn_counts_once_with_the_answer(self, turn_log: SqliteTurnLog) -> None:
+    async def test_the_turn_counts_once_with_the_answer(self, turn_log: WholeTurnLog) -> None:
         search, book = ToolUse("search", "3 hotels"), ToolUse("book", "done")
         steps = [
             a_turn("I need a quiet hotel", response="r1", complete=False),
@@ -257,14 +257,14 @@ class TestToolLoopOfAStoredChain:
             ("I need a quiet hotel", "booked", (search, book))
         ]
 
-    async def test_a_turn_in_the_middle_waits_for_its_end(self, turn_log: SqliteTurnLog) -> None:
+    async def test_a_turn_in_the_middle_waits_for_its_end(self, turn_log: WholeTurnLog) -> None:
         await accept(turn_log, a_turn("hello", response="r0"))
         (await append(turn_log, a_turn("find it", before="r0", response="r1", complete=False), remember=True))
         assert [(item.waiting, item.remember) for item in await turn_log.pending()] == [(1, False)]
         await accept(turn_log, a_turn(before="r1", response="r2"))
         assert [(item.waiting, item.remember) for item in await turn_log.pending()] == [(2, True)]
 
-    async def test_history_knows_what_the_user_asked(self, turn_log: SqliteTurnLog) -> None:
+    async def test_history_knows_what_the_user_asked(self, turn_log: WholeTurnLog) -> None:
         await accept(turn_log, a_turn("hello", answer="hi", response="r0"))
         (await append(turn_log, a_turn("find it", before="r0", response="r1", complete=False)))
         asked = [Message(Role.USER, "hello"), Message(Role.ASSISTANT, "hi"), Message(Role.USER, "find it")]
@@ -272,7 +272,7 @@ class TestToolLoopOfAStoredChain:
         (await append(turn_log, a_turn(before="r1", response="r2", complete=False)))
         assert await turn_log.history(ALICE, "r2", limit=10) == asked
 
-    async def test_a_step_that_is_tried_twice_finds_the_words(self, turn_log: SqliteTurnLog) -> None:
+    async def test_a_step_that_is_tried_twice_finds_the_words(self, turn_log: WholeTurnLog) -> None:
         (await append(turn_log, a_turn("find it", response="r1", complete=False)))
         (await append(turn_log, a_turn(before="r1", response="r2", complete=False)))
         (await append(turn_log, a_turn(before="r1", response="r2b", complete=False)))
@@ -280,49 +280,49 @@ class TestToolLoopOfAStoredChain:
         assert await outcome(turn_log, a_turn(before="r2b", response="r3b")) is AppendOutcome.DUPLICATE
         assert await texts_waiting(turn_log) == ["find it"]
 
-    async def test_words_on_the_way_belong_to_the_turn(self, turn_log: SqliteTurnLog) -> None:
+    async def test_words_on_the_way_belong_to_the_turn(self, turn_log: WholeTurnLog) -> None:
         (await append(turn_log, a_turn("find it", response="r1", complete=False)))
         await accept(turn_log, a_turn("quickly", before="r1"))
         assert await texts_waiting(turn_log) == ["find it\nquickly"]
 
-    async def test_loops_of_a_conversation_are_connected_by_it(self, turn_log: SqliteTurnLog) -> None:
+    async def test_loops_of_a_conversation_are_connected_by_it(self, turn_log: WholeTurnLog) -> None:
         for question in ("one", "two"):
             (await append(turn_log, a_turn(question, conversation="c", response=question, complete=False)))
             await accept(turn_log, a_turn(conversation="c"))
         assert await outcome(turn_log, a_turn(conversation="c")) is AppendOutcome.DUPLICATE
         assert await texts_waiting(turn_log) == ["one", "two"]
 
-    async def test_a_second_attempt_in_a_conversation_does_not_double_the_words(self, turn_log: SqliteTurnLog) -> None:
+    async def test_a_second_attempt_in_a_conversation_does_not_double_the_words(self, turn_log: WholeTurnLog) -> None:
         (await append(turn_log, a_turn("find it", conversation="c", response="r1", complete=False)))
         await accept(turn_log, a_turn("find it", conversation="c", response="r2"))
         assert await texts_waiting(turn_log) == ["find it"]
 
-    async def test_loops_with_one_request_id_are_not_retries(self, turn_log: SqliteTurnLog) -> None:
+    async def test_loops_with_one_request_id_are_not_retries(self, turn_log: WholeTurnLog) -> None:
         for question in ("one", "two"):
             (await append(turn_log, a_turn(question, response=question, request="q", complete=False)))
             await accept(turn_log, a_turn(before=question, request="q"))
         assert sorted(await texts_waiting(turn_log)) == ["one", "two"]
 
-    async def test_the_words_keep_their_time(self, turn_log: SqliteTurnLog) -> None:
+    async def test_the_words_keep_their_time(self, turn_log: WholeTurnLog) -> None:
         """A deletion between the words and the answer must find them older than itself."""
         (await append(turn_log, a_turn("I live in Rome", response="r1", complete=False)))
         session = await accept(turn_log, a_turn(before="r1", at=START + timedelta(minutes=5)))
         assert (await claimed(turn_log, session)).turns[0].observed_at == START
 
-    async def test_another_owner_or_project_takes_nothing_over(self, turn_log: SqliteTurnLog) -> None:
+    async def test_another_owner_or_project_takes_nothing_over(self, turn_log: WholeTurnLog) -> None:
         (await append(turn_log, a_turn("secret", response="r1", complete=False)))
         await accept(turn_log, a_turn(before="r1", scope=BOB))
         await accept(turn_log, a_turn(before="r1", scope=Scope("alice", "work")))
         assert await texts_waiting(turn_log) == ["", ""]
 
-    async def test_an_end_without_its_beginning_is_accepted(self, turn_log: SqliteTurnLog) -> None:
+    async def test_an_end_without_its_beginning_is_accepted(self, turn_log: WholeTurnLog) -> None:
         """The chain goes on through it, though nothing was said that could be learned."""
         session = await accept(turn_log, a_turn(before="lost", response="r2"))
         assert await accept(turn_log, a_turn("more", before="r2")) == session
 
 
 class TestHistory:
-    async def test_the_last_messages_of_the_chain_oldest_first(self, turn_log: SqliteTurnLog) -> None:
+    async def test_the_last_messages_of_the_chain_oldest_first(self, turn_log: WholeTurnLog) -> None:
         await accept(turn_log, a_turn("a", answer="A", response="r1"))
         await accept(turn_log, a_turn("b", "b2", answer="B", before="r1", response="r2"))
         assert [item.text for item in await turn_log.history(ALICE, "r2", limit=10)] == ["a", "A", "b", "b2", "B"]
@@ -330,13 +330,13 @@ class TestHistory:
         assert [item.text for item in await turn_log.history(ALICE, "r1", limit=10)] == ["a", "A"]
         assert await turn_log.history(ALICE, "r2", limit=0) == []
 
-    async def test_a_branch_does_not_see_its_sibling(self, turn_log: SqliteTurnLog) -> None:
+    async def test_a_branch_does_not_see_its_sibling(self, turn_log: WholeTurnLog) -> None:
         await accept(turn_log, a_turn("a", answer="A", response="r1"))
         await accept(turn_log, a_turn("b", answer="B", before="r1", response="r2"))
         await accept(turn_log, a_turn("c", answer="C", before="r1", response="r3"))
         assert [item.text for item in await turn_log.history(ALICE, "r3", limit=10)] == ["a", "A", "c", "C"]
 
-    async def test_only_of_the_owner(self, turn_log: SqliteTurnLog) -> None:
+    async def test_only_of_the_owner(self, turn_log: WholeTurnLog) -> None:
         await accept(turn_log, a_turn("a", response="r1"))
         assert await turn_log.history(BOB, "r1", limit=10) == []
         assert await turn_log.history(ALICE, "r9", limit=10) == []
@@ -344,19 +344,19 @@ class TestHistory:
 
 
 class TestBounds:
-    async def test_texts_are_cut_at_the_bound(self, turn_log: SqliteTurnLog) -> None:
+    async def test_texts_are_cut_at_the_bound(self, turn_log: WholeTurnLog) -> None:
         session = await accept(turn_log, a_turn("u" * 1001, answer="a" * 1001))
         (turn,) = (await claimed(turn_log, session)).turns
         assert (len(turn.user_text), len(turn.assistant_text)) == (1000, 1000)
 
-    async def test_of_many_messages_the_last_are_kept(self, turn_log: SqliteTurnLog) -> None:
+    async def test_of_many_messages_the_last_are_kept(self, turn_log: WholeTurnLog) -> None:
         session = await accept(turn_log, a_turn("o" * 600, "m" * 600, "n" * 600))
         (turn,) = (await claimed(turn_log, session)).turns
         assert turn.user_text == "m" * 400 + "\n" + "n" * 600
 
 
 class TestPending:
-    async def test_what_triggers_decide_on(self, turn_log: SqliteTurnLog) -> None:
+    async def test_what_triggers_decide_on(self, turn_log: WholeTurnLog) -> None:
         later = START + timedelta(minutes=3)
         first = await accept(turn_log, a_turn("a", session="one"))
         second = await accept(turn_log, a_turn("b", session="two", scope=BOB), remember=True)
@@ -370,7 +370,7 @@ class TestPending:
         assert (two.scope, two.session_id, two.waiting, two.remember) == (BOB, second, 1, True)
 
     async def test_a_session_under_a_live_lease_is_not_offered(
-        self, turn_log: SqliteTurnLog, clock: SteppedClock
+        self, turn_log: WholeTurnLog, clock: SteppedClock
     ) -> None:
         session = await accept(turn_log, a_turn("a"))
         await claimed(turn_log, session)
@@ -380,7 +380,7 @@ class TestPending:
 
 
 class TestClaim:
-    async def test_it_is_exclusive_until_its_lease_ends(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
+    async def test_it_is_exclusive_until_its_lease_ends(self, turn_log: WholeTurnLog, clock: SteppedClock) -> None:
         session = await accept(turn_log, a_turn("a"))
         first = await claimed(turn_log, session)
         clock.step(LEASE.total_seconds() - 1)
@@ -390,7 +390,7 @@ class TestClaim:
         assert second.token != first.token
         assert second.turns == first.turns
 
-    async def test_a_stale_token_changes_nothing(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
+    async def test_a_stale_token_changes_nothing(self, turn_log: WholeTurnLog, clock: SteppedClock) -> None:
         session = await accept(turn_log, a_turn("a"))
         stale = await claimed(turn_log, session)
         clock.step(LEASE.total_seconds())
@@ -405,15 +405,16 @@ class TestClaim:
         assert (await turn_log.totals()).waiting == 1
         assert await turn_log.claim(ALICE, session, lease=LEASE, context=0) is None
 
-    async def test_only_of_the_owner_and_only_what_waits(self, turn_log: SqliteTurnLog) -> None:
+    async def test_only_of_the_owner_and_only_what_waits(self, turn_log: WholeTurnLog) -> None:
         session = await accept(turn_log, a_turn("a"))
         assert await turn_log.claim(BOB, session, lease=LEASE, context=0) is None
         assert await turn_log.claim(ALICE, "\ud800", lease=LEASE, context=0) is None
         claim = await claimed(turn_log, session)
+        await turn_log.mark_episode(claim, through=claim.turns[0].sequence)
         await turn_log.finish(claim, {claim.turns[0].id: True})
         assert await turn_log.claim(ALICE, session, lease=LEASE, context=0) is None
 
-    async def test_turns_come_in_order_with_the_finished_ones_before_them(self, turn_log: SqliteTurnLog) -> None:
+    async def test_turns_come_in_order_with_the_finished_ones_before_them(self, turn_log: WholeTurnLog) -> None:
         for number in range(4):
             session = await accept(turn_log, a_turn(f"old {number}", session="s"))
         claim = await claimed(turn_log, session)
@@ -426,7 +427,7 @@ class TestClaim:
         sequences = [turn.sequence for turn in (*claim.context, *claim.turns)]
         assert sequences == sorted(set(sequences))
 
-    async def test_finish_ends_what_it_names(self, turn_log: SqliteTurnLog) -> None:
+    async def test_finish_ends_what_it_names(self, turn_log: WholeTurnLog) -> None:
         for text in ("a", "b", "c"):
             session = await accept(turn_log, a_turn(text, session="s"))
         claim = await claimed(turn_log, session)
@@ -435,16 +436,14 @@ class TestClaim:
         assert (totals.extracted, totals.empty, totals.waiting) == (1, 1, 1)
         assert [turn.user_text for turn in (await claimed(turn_log, session)).turns] == ["c"]
 
-    async def test_turns_that_come_during_a_claim_are_not_part_of_it(self, turn_log: SqliteTurnLog) -> None:
+    async def test_turns_that_come_during_a_claim_are_not_part_of_it(self, turn_log: WholeTurnLog) -> None:
         session = await accept(turn_log, a_turn("a", session="s"))
         claim = await claimed(turn_log, session)
         late = await append(turn_log, a_turn("b", session="s"))
         await turn_log.finish(claim, {claim.turns[0].id: True, late.turn_id: True})
         assert [turn.user_text for turn in (await claimed(turn_log, session)).turns] == ["b"]
 
-    async def test_failures_back_off_and_end_as_dead_letters(
-        self, turn_log: SqliteTurnLog, clock: SteppedClock
-    ) -> None:
+    async def test_failures_back_off_and_end_as_dead_letters(self, turn_log: WholeTurnLog, clock: SteppedClock) -> None:
         session = await accept(turn_log, a_turn("a", session="s"))
         for attempt in (1, 2):
             claim = await claimed(turn_log, session)
@@ -462,14 +461,14 @@ class TestClaim:
         assert (totals.dead_lettered, totals.waiting) == (1, 1)
 
     async def test_a_turn_after_dead_letters_does_not_wait_for_their_back_off(
-        self, turn_log: SqliteTurnLog, clock: SteppedClock
+        self, turn_log: WholeTurnLog, clock: SteppedClock
     ) -> None:
         session = await accept(turn_log, a_turn("a", session="s"))
         await turn_log.fail(await claimed(turn_log, session), "timeout", retry_at=clock.now() + LEASE, max_attempts=1)
         await accept(turn_log, a_turn("b", session="s"))
         assert [item.not_before for item in await turn_log.pending()] == [None]
 
-    async def test_success_ends_the_back_off(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
+    async def test_success_ends_the_back_off(self, turn_log: WholeTurnLog, clock: SteppedClock) -> None:
         for text in ("a", "b"):
             session = await accept(turn_log, a_turn(text, session="s"))
         await turn_log.fail(await claimed(turn_log, session), "timeout", retry_at=clock.now() + LEASE, max_attempts=5)
@@ -492,7 +491,7 @@ def a_memory(memory_id: str, *, scope: Scope = ALICE, at: datetime = START) -> M
 
 
 class TestTombstones:
-    async def test_a_memory_and_its_statement_stay_away(self, turn_log: SqliteTurnLog) -> None:
+    async def test_a_memory_and_its_statement_stay_away(self, turn_log: WholeTurnLog) -> None:
         deleted_at = START + timedelta(minutes=1)
         later = deleted_at + timedelta(microseconds=1)
         content_hash = turn_log.content_hash("User lives in Berlin.")
@@ -512,7 +511,7 @@ class TestTombstones:
         [(Reach.ALL, True, True, True), (Reach.EXACT, False, True, False)],
     )
     async def test_a_scope_is_deleted_up_to_that_moment(
-        self, turn_log: SqliteTurnLog, reach: Reach, own: bool, project: bool, other: bool
+        self, turn_log: WholeTurnLog, reach: Reach, own: bool, project: bool, other: bool
     ) -> None:
         work, home = Scope("alice", "work"), Scope("alice", "home")
         await turn_log.bury(Tombstone(scope=work, at=START, reach=reach))
@@ -523,13 +522,13 @@ class TestTombstones:
             assert not deleted.covers(a_memory("m", scope=scope, at=START + timedelta(microseconds=1)))
         assert not (await turn_log.tombstones(BOB)).covers(a_memory("m", scope=BOB))
 
-    async def test_later_deletions_join_earlier_ones(self, turn_log: SqliteTurnLog) -> None:
+    async def test_later_deletions_join_earlier_ones(self, turn_log: WholeTurnLog) -> None:
         for memory_id in ("m1", "m2"):
             await turn_log.bury(Tombstone(scope=ALICE, at=START, memory_id=memory_id))
             assert (await turn_log.tombstones(ALICE)).covers(a_memory(memory_id))
         assert (await turn_log.tombstones(ALICE)).covers(a_memory("m1"))
 
-    async def test_what_was_said_before_the_deletion_is_not_written_any_more(self, turn_log: SqliteTurnLog) -> None:
+    async def test_what_was_said_before_the_deletion_is_not_written_any_more(self, turn_log: WholeTurnLog) -> None:
         await turn_log.bury(Tombstone(scope=Scope("alice", "work"), at=START, reach=Reach.EXACT))
         work = a_turn("a", scope=Scope("alice", "work"))
         assert await outcome(turn_log, work) is AppendOutcome.FORGOTTEN
@@ -538,7 +537,7 @@ class TestTombstones:
         await accept(turn_log, a_turn("a"))
         await accept(turn_log, a_turn("a", scope=Scope("bob", "work")))
 
-    async def test_named_turns_go_with_their_memory(self, turn_log: SqliteTurnLog) -> None:
+    async def test_named_turns_go_with_their_memory(self, turn_log: WholeTurnLog) -> None:
         first = await append(turn_log, a_turn("a", session="s", response="r"))
         foreign = await append(turn_log, a_turn("b", scope=BOB))
         await accept(turn_log, a_turn("c", session="s"))
@@ -552,9 +551,7 @@ class TestTombstones:
         totals = await turn_log.totals()
         assert (totals.accepted, totals.extracted, totals.deleted, totals.waiting) == (3, 1, 1, 1)
 
-    async def test_a_scope_goes_with_all_that_was_said_in_it(
-        self, turn_log: SqliteTurnLog, clock: SteppedClock
-    ) -> None:
+    async def test_a_scope_goes_with_all_that_was_said_in_it(self, turn_log: WholeTurnLog, clock: SteppedClock) -> None:
         session = await accept(turn_log, a_turn("a", transcripts=("h",), response="r", request="q"))
         claim = await claimed(turn_log, session)
         (await append(turn_log, a_turn("b", response="r1", complete=False)))
@@ -571,14 +568,14 @@ class TestTombstones:
         assert await turn_log.history(ALICE, "r1", limit=5) == []
         assert (await turn_log.totals()).deleted == 2
 
-    async def test_exact_leaves_other_projects_alone(self, turn_log: SqliteTurnLog) -> None:
+    async def test_exact_leaves_other_projects_alone(self, turn_log: WholeTurnLog) -> None:
         await accept(turn_log, a_turn("own"))
         await accept(turn_log, a_turn("work", scope=Scope("alice", "work")))
         await turn_log.bury(Tombstone(scope=ALICE, at=START, reach=Reach.EXACT))
         assert await texts_waiting(turn_log) == ["work"]
 
     async def test_dead_letters_are_deleted_and_finished_turns_stay_counted(
-        self, turn_log: SqliteTurnLog, clock: SteppedClock
+        self, turn_log: WholeTurnLog, clock: SteppedClock
     ) -> None:
         for text, dies in (("a", False), ("b", True)):
             claim = await claimed(turn_log, await accept(turn_log, a_turn(text, session=text)))
@@ -592,7 +589,7 @@ class TestTombstones:
 
 
 class TestSweep:
-    async def test_old_finished_turns_go_with_their_traces(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
+    async def test_old_finished_turns_go_with_their_traces(self, turn_log: WholeTurnLog, clock: SteppedClock) -> None:
         session = await accept(turn_log, a_turn("a", transcripts=("h",), response="r", request="q"))
         claim = await claimed(turn_log, session)
         await turn_log.finish(claim, {claim.turns[0].id: True})
@@ -605,7 +602,7 @@ class TestSweep:
         assert (await turn_log.totals()).extracted == 1
         await assert_balanced(turn_log)
 
-    async def test_waiting_and_dead_turns_are_kept(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
+    async def test_waiting_and_dead_turns_are_kept(self, turn_log: WholeTurnLog, clock: SteppedClock) -> None:
         claim = await claimed(turn_log, await accept(turn_log, a_turn("dead", session="s")))
         await turn_log.fail(claim, "error", retry_at=clock.now(), max_attempts=1)
         await accept(turn_log, a_turn("waiting", session="s"))
@@ -615,7 +612,7 @@ class TestSweep:
         claim = await claimed(turn_log, claim.session_id)
         assert [turn.user_text for turn in (*claim.context, *claim.turns)] == ["dead", "waiting"]
 
-    async def test_many_turns_go_in_one_call(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
+    async def test_many_turns_go_in_one_call(self, turn_log: WholeTurnLog, clock: SteppedClock) -> None:
         for number in range(450):
             session = await accept(turn_log, a_turn(str(number), session="s"))
         claim = await claimed(turn_log, session)
@@ -623,7 +620,7 @@ class TestSweep:
         clock.step(1)
         assert await turn_log.sweep(finished_before=clock.now()) == 450
 
-    async def test_a_tombstone_outlives_every_sweep(self, turn_log: SqliteTurnLog, clock: SteppedClock) -> None:
+    async def test_a_tombstone_outlives_every_sweep(self, turn_log: WholeTurnLog, clock: SteppedClock) -> None:
         """A store that was away at the deletion may show the row again at any later time."""
         content_hash = turn_log.content_hash("User lives in Berlin")
         await turn_log.bury(Tombstone(scope=ALICE, at=START, memory_id="m", content_hash=content_hash))
@@ -633,7 +630,7 @@ class TestSweep:
         assert (await turn_log.tombstones(ALICE)).forbids(ALICE, "User lives in Berlin", START)
 
     async def test_a_deletion_of_everything_covers_the_earlier_ones(
-        self, turn_log: SqliteTurnLog, clock: SteppedClock
+        self, turn_log: WholeTurnLog, clock: SteppedClock
     ) -> None:
         """The earlier tombstones go, and what they said still holds; another user's stay."""
         for scope in (ALICE, BOB):

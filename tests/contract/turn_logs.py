@@ -2,14 +2,20 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from semrouter_memory.model import Appended, AppendOutcome, Claim, Scope, SessionHints, ToolUse, Turn
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
+from semrouter_memory.ports import TurnLog, TurnRecords
+from semrouter_memory.sessions.redis.log import RedisTurnLog
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ALICE = Scope("alice")
 BOB = Scope("bob")
 LEASE = timedelta(seconds=60)
+
+
+class WholeTurnLog(TurnLog, TurnRecords, Protocol):
+    """What the suites run over: everything that an adapter offers."""
 
 
 @dataclass
@@ -58,28 +64,33 @@ def a_turn(
     )
 
 
-async def append(log: SqliteTurnLog, turn: Turn, *, remember: bool = False) -> Appended:
+async def append(log: WholeTurnLog, turn: Turn, *, remember: bool = False) -> Appended:
     """Append a turn, and wait until its session is known and repetitions are found."""
-    return log.append(turn, remember=remember)
+    appended = log.append(turn, remember=remember)
+    if not isinstance(log, RedisTurnLog):
+        return appended
+    # The last one, when others were spooled before.
+    *_, resolved = await log.ship()
+    return resolved
 
 
-async def accept(log: SqliteTurnLog, turn: Turn, *, remember: bool = False) -> str:
+async def accept(log: WholeTurnLog, turn: Turn, *, remember: bool = False) -> str:
     """Append a turn that must be accepted; returns its session."""
     appended = await append(log, turn, remember=remember)
     assert appended.outcome is AppendOutcome.ACCEPTED
     return appended.session_id
 
 
-async def outcome(log: SqliteTurnLog, turn: Turn) -> AppendOutcome:
+async def outcome(log: WholeTurnLog, turn: Turn) -> AppendOutcome:
     return (await append(log, turn)).outcome
 
 
-async def claimed(log: SqliteTurnLog, session: str, scope: Scope = ALICE, *, context: int = 5) -> Claim:
+async def claimed(log: WholeTurnLog, session: str, scope: Scope = ALICE, *, context: int = 5) -> Claim:
     claim = await log.claim(scope, session, lease=LEASE, context=context)
     assert claim is not None
     return claim
 
 
-async def texts_waiting(log: SqliteTurnLog) -> list[str]:
+async def texts_waiting(log: WholeTurnLog) -> list[str]:
     claims = [await claimed(log, pending.session_id, pending.scope) for pending in await log.pending()]
     return [turn.user_text for claim in claims for turn in claim.turns]

@@ -70,7 +70,13 @@ def extracting(llm: ExtractionLlm, **retain: Any) -> dict[str, Any]:
         "llm_model_name": "extractor",
         "llm_timeout_seconds": 0.5,
     }
-    soon = {"tick_seconds": 0.1, "retry_seconds": 0.2, "retry_max_seconds": 0.5}
+    soon = {
+        "tick_seconds": 0.1,
+        "retry_seconds": 0.2,
+        "retry_max_seconds": 0.5,
+        "breaker_seconds": 0.2,
+        "breaker_max_seconds": 0.5,
+    }
     return {
         "external_models": [model],
         "memory": {"extraction_batch_size": 1, "retain": {**soon, **retain}},

@@ -38,7 +38,7 @@ async def patient(
 async def impatient(
     tmp_path_factory: pytest.TempPathFactory, model_directory: Path, llm: ExtractionLlm
 ) -> AsyncIterator[Installation]:
-    config = extracting(llm, max_attempts=2)
+    config = extracting(llm, max_attempts=2, breaker_failures=1)
     async with installed(tmp_path_factory.mktemp("impatient"), model_directory, sidecar_config=config) as on:
         yield on
 
@@ -79,7 +79,6 @@ Failure = Callable[[ExtractionLlm], None]
     ("failure", "warning"),
     [
         (errs, FAILS),
-        (refuses, FAILS),
         (hangs, FAILS),
         (says_nothing, FAILS),
         (talks, NO_JSON),
@@ -106,6 +105,22 @@ async def test_the_turn_waits_for_a_better_model(
     await patient.remembers(MADE_UP)
     assert len(await patient.memories()) == 2
     assert await patient.metric("semrouter_memory_dead_letters_total") == 0
+
+
+async def test_a_model_that_refuses_the_key_costs_no_turn_and_the_log_says_so(
+    patient: Installation, llm: ExtractionLlm
+) -> None:
+    await patient.forget_everything()
+    refuses(llm)
+    away = logged(patient, "error", "Model unavailable")
+    await ask(patient, CHAT, TOLD)
+
+    async def said() -> bool:
+        return logged(patient, "error", "Model unavailable") > away
+
+    await eventually(said, "no word of the key")
+    llm.works(MADE_UP)
+    await patient.remembers(MADE_UP)
 
 
 async def test_a_turn_that_fails_too_often_is_given_up_and_counted(impatient: Installation, llm: ExtractionLlm) -> None:

@@ -43,15 +43,24 @@ class TurnLogMachine(RuleBasedStateMachine):
         self.directory = Path(tempfile.mkdtemp())
         self.generation = 0
         self.now_ = datetime(2026, 3, 1, tzinfo=UTC)
-        self.log = self.open()
+        self.log = self.opened()
         self.where: dict[str, str] = {}
         self.scopes: dict[str, Scope] = {}
+        self.order: list[str] = []
+        """Accepted turns, oldest first."""
+        self.sessions: dict[str, str] = {}
+        self.kept: set[str] = set()
+        """Accepted turns that are still in the log."""
+        self.open: set[str] = set()
+        """Of these, the ones that no episode covers."""
+        self.ends: set[str] = set()
+        """Of these, the ones that a session's end was announced with."""
         self.tokens: dict[str, str] = {}
 
     def now(self) -> datetime:
         return self.now_
 
-    def open(self) -> SqliteTurnLog:
+    def opened(self) -> SqliteTurnLog:
         return SqliteTurnLog(self.directory / "turns.db", clock=self)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -75,6 +84,7 @@ class TurnLogMachine(RuleBasedStateMachine):
         retry=NAMES,
         complete=st.booleans(),
         remember=st.booleans(),
+        ends=st.booleans(),
     )
     def append(
         self,
@@ -90,6 +100,7 @@ class TurnLogMachine(RuleBasedStateMachine):
         retry: str,
         complete: bool,
         remember: bool,
+        ends: bool,
     ) -> None:
         turn = Turn(
             scope=scope,
@@ -104,14 +115,34 @@ class TurnLogMachine(RuleBasedStateMachine):
             response_id=response,
             transcript_hashes=(transcript,) if transcript else (),
             complete=complete,
+            ends_session=ends,
         )
         appended = self.log.append(turn, remember=remember)
         if appended.outcome is AppendOutcome.ACCEPTED:
             assert appended.turn_id not in self.where
             self.where[appended.turn_id] = "waiting"
             self.scopes[appended.turn_id] = scope
+            self.sessions[appended.turn_id] = appended.session_id
+            self.order.append(appended.turn_id)
+            self.kept.add(appended.turn_id)
+            self.open.add(appended.turn_id)
+            # An end may also come from the incomplete turn that this one completes.
+            if ends or self.run(self.is_ended(appended.turn_id)):
+                self.ends.add(appended.turn_id)
         elif appended.outcome is AppendOutcome.DUPLICATE:
             assert self.where[appended.turn_id] != "deleted"
+            if ends:
+                self.announce(appended.session_id)
+
+    async def is_ended(self, turn_id: str) -> bool:
+        row = self.log._database.local.execute(
+            "SELECT ends FROM turns WHERE sequence = ?", (self.log._digests.sequence(turn_id),)
+        ).fetchone()
+        return bool(row[0])
+
+    def announce(self, session: str) -> None:
+        unsummarised = [turn_id for turn_id in self.order if self.sessions[turn_id] == session and turn_id in self.open]
+        self.ends.update(unsummarised[-1:])
 
     @rule(target=claims, lease=st.sampled_from([timedelta(0), LEASE]), data=st.data())
     def claim(self, lease: timedelta, data: st.DataObject) -> Claim:
@@ -123,7 +154,8 @@ class TurnLogMachine(RuleBasedStateMachine):
         assert claim is not None
         assert [self.where[turn.id] for turn in claim.turns] == ["waiting"] * chosen.waiting
         assert all(self.where[turn.id] != "waiting" for turn in claim.context)
-        assert {self.scopes[turn.id] for turn in (*claim.turns, *claim.context)} == {claim.scope}
+        assert {self.scopes[turn.id] for turn in (*claim.turns, *claim.context)} <= {claim.scope}
+        assert (claim.unsummarised, claim.ended) == (chosen.unsummarised, chosen.ended)
         self.tokens[claim.session_id] = claim.token
         return claim
 
@@ -179,13 +211,55 @@ class TurnLogMachine(RuleBasedStateMachine):
             if turn_id in self.scopes and self.scopes[turn_id].user_id == scope.user_id:
                 self.delete(turn_id)
 
+    @rule(claim=claims, limit=st.integers(1, 3))
+    def sum_up(self, claim: Claim, limit: int) -> None:
+        turns = self.run(self.log.session_turns(claim, limit=limit))
+        kept = [each for each in self.order if self.sessions[each] == claim.session_id and each in self.kept]
+        current = self.tokens.get(claim.session_id) == claim.token
+        assert [turn.id for turn in turns] == (kept[-limit:] if current else [])
+        assert [turn.state for turn in turns] == [self.where[turn.id] for turn in turns]
+        if turns:
+            last = turns[0].id
+            self.run(self.log.mark_episode(claim, through=turns[0].sequence))
+            self.open.difference_update(kept[: kept.index(last) + 1])
+
+    @rule(scope=st.sampled_from(SCOPES), name=NAMES, data=st.data())
+    def end_session(self, scope: Scope, name: str, data: st.DataObject) -> None:
+        known = sorted({*self.sessions.values(), "unknown"})
+        ended = self.run(self.log.end_session(scope, name or data.draw(st.sampled_from(known))))
+        if ended is not None:
+            assert ended.scope.user_id == scope.user_id
+            self.announce(ended.session_id)
+            assert (ended.unsummarised > 0) is ended.ended
+
+    @rule(data=st.data())
+    def retry(self, data: st.DataObject) -> None:
+        named = set(data.draw(st.lists(st.sampled_from([*self.where, "turn_x"]), max_size=3)))
+        dead = [turn_id for turn_id in named if self.where.get(turn_id) == "dead"]
+        assert self.run(self.log.retry([*named])) == len(dead)
+        self.where.update(dict.fromkeys(dead, "waiting"))
+
+    @rule(data=st.data())
+    def drop(self, data: st.DataObject) -> None:
+        named = set(data.draw(st.lists(st.sampled_from([*self.where, "turn_x"]), max_size=3)))
+        dropped = [turn_id for turn_id in named if self.where.get(turn_id) in {"dead", "waiting"}]
+        assert self.run(self.log.drop([*named])) == len(dropped)
+        for turn_id in dropped:
+            self.delete(turn_id)
+
+    @rule()
+    def compact(self) -> None:
+        self.run(self.log.compact())
+
     def delete(self, turn_id: str) -> None:
+        self.kept.discard(turn_id)
         if self.where[turn_id] in {"waiting", "dead"}:
             self.where[turn_id] = "deleted"
 
     @rule()
     def sweep(self) -> None:
         self.run(self.log.sweep(finished_before=self.now_))
+        self.kept &= {turn.id for turn in self.run(self.log.list_turns(scope=None, states=None, limit=10_000))}
 
     @rule(seconds=st.sampled_from([1, 60]))
     def wait(self, seconds: int) -> None:
@@ -194,7 +268,7 @@ class TurnLogMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.log.close()
-        self.log = self.open()
+        self.log = self.opened()
         self.tokens.clear()
 
     @rule()
@@ -206,7 +280,7 @@ class TurnLogMachine(RuleBasedStateMachine):
         self.log.close()
         shutil.rmtree(self.directory)
         self.directory = left
-        self.log = self.open()
+        self.log = self.opened()
         self.tokens.clear()
 
     @invariant()
@@ -220,6 +294,21 @@ class TurnLogMachine(RuleBasedStateMachine):
             deleted=places.count("deleted"),
             waiting=places.count("waiting"),
         )
+
+    @invariant()
+    def every_session_is_pending_as_long_as_there_is_something_to_do(self) -> None:
+        expected = dict[str, tuple[int, int, bool]]()
+        for session in {self.sessions[turn_id] for turn_id in self.kept} - self.tokens.keys():
+            turns = {turn_id for turn_id in self.kept if self.sessions[turn_id] == session}
+            waiting = sum(self.where[turn_id] == "waiting" for turn_id in turns)
+            if waiting or turns & self.open:
+                ended = bool(turns & self.open & self.ends)
+                expected[session] = (waiting, len(turns & self.open), ended)
+        pending = {
+            each.session_id: (each.waiting, each.unsummarised, each.ended) for each in self.run(self.log.pending())
+        }
+        leased = self.tokens.keys() & pending.keys()
+        assert {session: pending[session] for session in pending.keys() - leased} == expected
 
 
 TurnLogMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)

@@ -78,11 +78,19 @@ def test_the_environment_wins(write: Writer, monkeypatch: pytest.MonkeyPatch) ->
             r"external_models\.0\.llm_endpoint: needs base_url, or address and port",
         ),
         (BLUEPRINT.replace("memory_extraction", "memory_rewrite"), r"two models have the role memory_rewrite"),
+        (
+            BLUEPRINT.replace("  enabled: true", "  retain: {breaker_failures: 4, max_attempts: 4}"),
+            r"memory\.retain\.breaker_failures is 4 but memory\.retain\.max_attempts is 4",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_path(write: Writer, text: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         load(write(text))
+
+
+def test_without_a_model_to_leave_alone_the_attempts_are_free(write: Writer) -> None:
+    assert load(write("memory: {retain: {max_attempts: 1}}")).memory.retain.max_attempts == 1
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ whose grammar says something lasting about the user. Only the user's words are r
 prompts are no source. Conservative: what is not clearly about the user is not stored.
 """
 
-from semrouter_memory.retain.rules.reading import asks_to_remember, candidates, read
+from semrouter_memory.retain.rules.reading import asks_to_remember, candidates, read, spoken
 from semrouter_memory.retain.rules.statement import Scene, Statement
 
-__all__ = ["Scene", "Statement", "asks_to_remember", "candidates", "read"]
+__all__ = ["Scene", "Statement", "asks_to_remember", "candidates", "read", "spoken"]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from semrouter_memory.retain.wordlist import words
 
+_WISH = "用户希望助手"
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _SENTENCE = re.compile(r"[。！!；;\n]+|(?<=[？?])")
 _CLAUSE = re.compile(r"[，,]+")
@@ -27,6 +28,7 @@ _KIN = "妈妈?|母亲|爸爸?|父亲|爷爷|奶奶|外公|外婆|姥姥|姥爷|
 _FEMALE = words("妈 妈妈 母亲 奶奶 外婆 姥姥 姐 姐姐 妹 妹妹 老婆 妻子 太太 女儿 女朋友 女友 阿姨 姑姑")
 _FULL = {"妈": "妈妈", "爸": "爸爸", "哥": "哥哥", "弟": "弟弟", "姐": "姐姐", "妹": "妹妹"}
 _KIN_SUBJECT = re.compile(rf"^我(?:们)?(?:家)?(?:的)?({_KIN})(?!的)")
+_KIN_WITHIN = re.compile(rf"我(?:们)?(?:家)?(?:的)?({_KIN})(?!的)")
 _STATE = re.compile(
     r"叫|姓|名字|住|家在|老家|来自|是|有|养了?|喜欢|爱|讨厌|不喜欢|不爱|偏好|更喜欢|习惯|不吃|吃素|不喝|不能|不会|过敏|预算|生日|岁|工作|上班|从事|当|做.{1,6}(?:工作|生意)"
     r"|学|读|毕业|搬|用|开|租|买|打算|计划|准备|想(?:去|学|买|换|成为|减|考)|每[天周月年]|经常|总是|从不|患|得了|确诊|怀孕|结婚|离婚|订婚|负责|擅长|会说|怕|戒|吃|身高|体重|在"
@@ -35,6 +37,55 @@ _AT = re.compile(r"^(?:我|我们|用户)在([\u4e00-\u9fffA-Z]\S{1,12})$")
 _BUSY = re.compile(r"^我(?:们)?(?:正)?在(?:做|写|看|用|试|想|找|学习怎么|调|跑|弄|等|考虑|忙)")
 _NO_TOPIC = re.compile(r"^我(?:们)?的(?:问题|意思|代码|程序|脚本|想法|理解|作业|文章|论文题|电脑坏|报错)")
 _INSTRUCTION = re.compile(r"^(?:请)?(?:以后|今后|从现在(?:开始|起)|往后)(?:都|请|一律|就)*(?P<wish>.{2,})$")
+
+
+_LESSON_TOO = re.compile(
+    r"^(?:你|您)?(?:的)?(?:回答|答案|回复|说的|讲的|写的|这个|这)?(?:也|还是|实在|有点)?(?P<how>太(?:长|短|啰嗦|罗嗦|复杂|专业|正式|笼统|抽象|简单|简略|官方|书面|难懂|多字|多废话))了?(?:吧|啊|一点|些)?$"
+)
+_LESSON_FORM = re.compile(
+    r"^(?:请|麻烦|还是|能不能|可以)?(?:你)?(?P<wish>(?:用|以)(?:要点|列表|表格|中文|英文|英语|简体(?:中文|字)?|繁体(?:中文|字)?|大白话|白话|口语|简单的(?:话|语言|词)|公制(?:单位)?|摄氏度?|一句话|短句|条目|分点|数字编号)(?:的?(?:方式|形式))?"
+    r"(?:来)?(?:回答|回复|说|讲|解释|列出|告诉我|写)?(?:我)?|分点(?:回答|说|列出)|(?:回答|说|讲|解释)?(?:得)?(?:再)?(?:简短|简洁|简单|详细|直接|通俗|短)(?:一?点|一?些))(?:吧|好吗|就好|就行)?$"
+)
+_LESSON_STOP = re.compile(
+    r"^(?:请|麻烦)?(?:你)?(?:别|不要|不用|少)(?:再|老是?|总是?|一直|每次都)?(?P<doing>(?:道歉|说(?:对不起|抱歉)|用(?:表情|emoji|敬语|表格|英文|术语)|加(?:表情|emoji)|重复|客气|废话|啰嗦|讲大道理|说教).{0,12})$"
+)
+_LESSON_HABIT = re.compile(
+    r"^(?:请)?(?:每次|总是|一直|永远|一律|始终)(?:都)?(?P<wish>(?:用|给|加|写|回答|附|先|说|叫).{2,})$"
+)
+_NO_SUBJECT = re.compile(
+    r"^(?:(?:总|我的|每月的?|旅行|装修|婚礼|买车)?(?:预算|房租|租金|工资|月薪|首付|考试|面试|婚礼|航班|飞机|火车|手术|复查|体检|生日|截止日期|开学|毕业|搬家|签证|预产期|会议|演出|比赛|租约|合同|押金))(?:时间|日期)?(?:是|在|定在|大概|大约|最多|不超过|每个?月|改到|推迟到)?.*[\d一二两三四五六七八九十百千万].*$"
+)
+_LIMIT = re.compile(
+    r"^(?:(?:最多|不超过|控制在|大概|大约)(?:花|用|出)?[\d一二两三四五六七八九十百千万.]+(?:块|元|万|千|百|左右|以内|以下)*钱?"
+    r"|[\d一二两三四五六七八九十百千万.]+(?:块|元)?钱?(?:以内|以下|左右))$"
+)
+_KIN_ALONE = re.compile(
+    r"^(?P<kin>老婆|老公|妻子|丈夫|太太|女儿|儿子|孩子|爸爸?|妈妈?|父母|爷爷|奶奶|外公|外婆|公公|婆婆|男友|女友|男朋友|女朋友)(?!的|说|问|让|叫我|觉得)(?P<rest>\S{2,})$"
+)
+_SILENT_SUBJECT = re.compile(
+    r"^(?:也|还|一直|平时|从来|目前|现在|刚|已经)*(?:不能吃|不吃|不喝|吃素|对.{1,8}过敏|住在|在.{1,10}(?:工作|上班|上学|读书|读研)|养了|有(?:一|两|二|三|四|五)[个只条岁]|打算|计划|准备(?:去|考|买|搬)|下(?:个月|周|周末|学期|半年).{0,6}(?:去|搬|飞|考|开学|结婚))\S+$"
+)
+
+
+def lessons(sentence: str, *, criticism: bool) -> list[str]:
+    """What a sentence teaches about how to answer; same as the English `feedback.lessons`."""
+    if _QUESTION.search(sentence):
+        return []
+    parts = [_TAIL.sub("", _LEAD.sub("", part.strip())) for part in _CLAUSE.split(sentence)]
+    always = [
+        f"用户希望助手总是{_third(habit.group('wish'))}" for part in parts if (habit := _LESSON_HABIT.match(part))
+    ]
+    stop = [f"用户希望助手不要{_third(found.group('doing'))}" for part in parts if (found := _LESSON_STOP.match(part))]
+    if not criticism:
+        return [*always, *stop]
+    complaints = [f"用户觉得助手的回答{found.group('how')}" for part in parts if (found := _LESSON_TOO.match(part))]
+    forms = [f"用户希望助手{_third(found.group('wish'))}" for part in parts if (found := _LESSON_FORM.match(part))]
+    return [*always, *stop, *complaints, *(forms if complaints or stop or len(parts) == 1 else [])]
+
+
+def is_instruction(content: str) -> bool:
+    """Whether a statement says what the assistant shall do from now on."""
+    return content.startswith(_WISH)
 
 
 def is_chinese(text: str) -> bool:
@@ -51,7 +102,7 @@ def statements(sentence: str, people: Mapping[str, str], *, trusted: bool = Fals
     if _UNREAL.search(sentence):
         return [], known
     if wish := _INSTRUCTION.match(_LEAD.sub("", sentence)):
-        return ([] if _QUESTION.search(sentence) else [f"用户希望助手以后{_third(wish.group('wish'))}"]), known
+        return ([] if _QUESTION.search(sentence) else [f"{_WISH}以后{_third(wish.group('wish'))}"]), known
     found: list[str] = []
     for unit in _units(sentence):
         known |= _introduced(unit)
@@ -67,7 +118,12 @@ def _units(sentence: str) -> list[str]:
         bare = _LEAD.sub("", clause.strip())
         if not bare:
             continue
-        if units and not re.match(r"我|咱|俺|她|他|请|帮|你|能|可以", bare) and not _QUESTION.search(bare):
+        if (
+            units
+            and not re.match(r"我|咱|俺|她|他|请|帮|你|能|可以", bare)
+            and not _LIMIT.match(_TAIL.sub("", bare))
+            and not _QUESTION.search(bare)
+        ):
             units[-1] = f"{units[-1]}，{bare}"
         else:
             units.append(bare)
@@ -76,6 +132,18 @@ def _units(sentence: str) -> list[str]:
 
 def _statement(unit: str, people: Mapping[str, str], *, trusted: bool) -> str:
     unit = _TAIL.sub("", unit)
+    if (kin := _KIN_ALONE.match(unit)) and not _QUESTION.search(unit) and _STATE.search(kin.group("rest")):
+        return f"用户的{_FULL.get(kin.group('kin'), kin.group('kin'))}{_third(kin.group('rest'))}"
+    if (
+        (_NO_SUBJECT.match(unit) or _SILENT_SUBJECT.match(unit))
+        and not _QUESTION.search(unit)
+        and not _REQUEST.match(unit)
+    ):
+        return (
+            _third(unit)
+            if unit.startswith("我")
+            else f"用户{'' if _SILENT_SUBJECT.match(unit) else '的'}{_third(unit)}"
+        )
     if not re.match(r"我|咱|俺|她|他", unit):
         return unit if trusted and unit and not _QUESTION.search(unit) else ""
     if (
@@ -98,7 +166,7 @@ def _third(text: str) -> str:
 
 
 def _introduced(unit: str) -> dict[str, str]:
-    kin = _KIN_SUBJECT.match(unit)
+    kin = _KIN_SUBJECT.match(unit) or _KIN_WITHIN.search(unit)
     if not kin:
         return {}
     name = f"用户的{_FULL.get(kin.group(1), kin.group(1))}"

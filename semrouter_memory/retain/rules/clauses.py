@@ -2,7 +2,7 @@
 
 import re
 
-from semrouter_memory.retain.rules.lexicon import LASTING, STATIVE
+from semrouter_memory.retain.rules.lexicon import LASTING, PAST, STATIVE
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…])(?<!\b[A-Z]\.)[\"')\]]*\s+|\s*\n\s*|\s*\.\.+\s*|(?<=[!?])(?=[A-Z])|;\s+")
 _TITLES = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|St|vs|etc|e\.g|i\.e|approx|No|Nr|Inc|Ltd|Jr|Sr)\.\s")
@@ -12,15 +12,30 @@ _QUESTION_START = (
     r"(?:what|what's|whats|how|how's|why|when|where|where's|who|who's|which|whose|can|could|would|will|do|does|did|is|are|am"
     r"|was|were|should|shall|may|might|has|have you|any|isn't|aren't|don't you|doesn't|won't|wouldn't)"
 )
+_ASKED_OF = (
+    r"(?:I|you|u|we|they|he|she|it|there|this|that|these|those|the|an?|my|our|your|his|her|any|some|anyone|not|to)\b"
+)
+_RELATIVE = r"(?!(?:who|which)\s+(?:is|are|was|were|has|have|had|does|can|will|lives|works|makes|means|starts|runs)\b)"
+_INTERROGATIVE = (
+    rf"{_RELATIVE}(?:what|what's|whats|how|how's|why|when|where|where's|who|who's|which|whose|any|have you)"
+)
 _QUESTION = re.compile(rf"^{_QUESTION_START}\b", re.IGNORECASE)
 _QUESTION_CLAUSE = re.compile(
-    rf"(?:\s*[,:;–—]\s*|\s+-+\s+|\s+(?=(?:and|so|but|or)\b))(?:(?:and|so|but|or)\s+)?(?={_QUESTION_START}\s+\w)",
+    r"(?:\s*[,:;–—]\s*|\s+-+\s+|\s+(?=(?:and|so|but|or)\b))(?:(?:and|so|but|or|also)\s+)?"
+    rf"(?={_INTERROGATIVE}\s+\w|{_RELATIVE}{_QUESTION_START}\s+{_ASKED_OF})",
     re.IGNORECASE,
 )
 
-_NEW_SUBJECT = (
-    r"(?:I|we|my|our|she|he|they|it|call me|(?:prod|production|staging) (?:is|runs))\b(?!\s*[,.)]|\s+(?:self|own)\b)"
+_ADDED = re.compile(
+    r",\s+(?P<stated>(?:I\s(?:have|am|live|work|do not|cannot|own|use|need)\b|(?:we|We)\s(?:are|have|live|own|use)\b|(?:my|our)\s[\w-]+(?:\s[\w-]+)?\s(?:is|are|has|have)\b)[^?]*)$",
+    re.IGNORECASE,
 )
+"""A statement behind a question: "what visa do I need, I have a Peruvian passport"."""
+_FIRST_PERSON = re.compile(r"^(?:(?:hi|hey|hello|so|ok|and)[\s,!]+)*(?:I|we|my|our)\s", re.IGNORECASE)
+_MAX_SHORT_QUESTION = 4
+"""As in "we are getting two alpacas, any advice?"."""
+
+_NEW_SUBJECT = r"(?:I|we|my|our|she|he|they|it|(?:her|his|their)(?=(?:\s[\w-]+){1,2}\s(?:is|are|has|have|was)\b)|call me|(?:prod|production|staging) (?:is|runs))\b(?!\s*[,.)]|\s+(?:self|own)\b)"
 _JOIN = re.compile(
     r"(?:\s*[,:;–—]\s*|\s+-+\s+|\s+)(?:(?:and|but|so|because|since|as|while|although|though|plus|which is why)\s+)?(?="
     + _NEW_SUBJECT
@@ -33,11 +48,13 @@ _SECOND_VERB = re.compile(
     r"(?:cannot|am|have|do not|was|" + "|".join(sorted(STATIVE)) + r")\s+\w)",
     re.IGNORECASE,
 )
+_SECOND_PAST = re.compile(r",\s+(?=(?:" + "|".join(sorted(PAST)) + r")\s+\w)", re.IGNORECASE)
 _SECOND_STATE = re.compile(
     r",?\s+(?:and|but)\s+(?:also\s+)?(?=(?:" + "|".join(sorted(LASTING)) + r")\b)", re.IGNORECASE
 )
 _TO_THE_ASSISTANT = re.compile(
-    r",?\s+(?:so|and)\s+(?=(?:please|pls|keep|take|make sure|remember|consider|bear|don't|do not|can you|could you|help|suggest|recommend|give|tell|what|how)\b).*$",
+    r"(?:,?\s+(?:so|and)|,)\s+(?=(?:please|pls|keep|take|make sure|remember|consider|bear|don't|do not|can you|could you|help|suggest|recommend|give me|tell me|show me|write|draft"
+    r"|explain|what|how|any (?:ideas?|tips|advice|suggestions?|thoughts|recommendations?)|need (?:tips|help|advice|ideas)|thoughts|ideas|tips|advice)\b).*$",
     re.IGNORECASE,
 )
 _JOINT_SUBJECT = re.compile(r"^(?:\w+\s+){0,2}(?:my|our)\s+(?:[\w'-]+\s+){0,2}[\w'-]+$", re.IGNORECASE)
@@ -54,11 +71,15 @@ def sentences(text: str) -> list[str]:
 def declarative(sentence: str) -> str:
     """What a sentence states before it asks something; "" when all of it asks."""
     if _QUESTION.match(sentence):
-        return ""
+        added = _ADDED.search(sentence)
+        return added.group("stated") if added else ""
     asks = _QUESTION_CLAUSE.search(sentence)
     if asks:
         return sentence[: asks.start()]
-    return "" if sentence.endswith("?") else sentence
+    if not sentence.endswith("?"):
+        return sentence
+    stated, _, asked = sentence.rpartition(", ")
+    return stated if _FIRST_PERSON.match(stated) and len(asked.split()) <= _MAX_SHORT_QUESTION else ""
 
 
 def clauses(sentence: str) -> list[str]:
@@ -98,7 +119,7 @@ def _split_verbs(clause: str) -> list[str]:
     subject = _SHARED_VERB.match(clause)
     if not subject:
         return [clause]
-    first, *verbs = _SECOND_VERB.split(clause)
+    first, *verbs = [verb for part in _SECOND_VERB.split(clause) for verb in _SECOND_PAST.split(part)]
     parts = [first, *(f"{subject.group(1)} {verb}" for verb in verbs)]
     return [state for part in parts for state in _split_states(part)]
 

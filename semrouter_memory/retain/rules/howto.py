@@ -16,7 +16,7 @@ _PATTERNS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"^to\s+{_NOT_A_GOAL}{_GOAL}\s*:\s*{_STEPS}$",
-        rf"^to\s+{_NOT_A_GOAL}{_GOAL},\s+(?:I|we)\s+(?:first\s+|always\s+|usually\s+|have to\s+|need to\s+|must\s+)?{_STEPS}$",
+        rf"^to\s+{_NOT_A_GOAL}{_GOAL},?\s+(?:I|we|you)\s+(?:first\s+|always\s+|usually\s+|have to\s+|need to\s+|must\s+)?{_STEPS}$",
         rf"\bhow\s+(?:I|we)\s+{_GOAL}(?:\s+so\s+(?:that\s+)?[^:]*)?\s*:\s*{_STEPS}$",
         rf"^(?:when|whenever|every time)\s+(?:I|we)\s+(?P<goal>(?:{_DOING})\s[^:,.?!\n]{{2,80}}?),\s+(?:I|we)\s+(?:first\s+|always\s+|usually\s+)*{_STEPS}$",
         rf"^(?:the way|the steps?)\s+(?:I|we|to)\s+{_GOAL}\s+(?:is|are)\s*:?\s*(?:by\s+|to\s+|that we\s+)?{_STEPS}$",
@@ -37,7 +37,7 @@ _STANDING = re.compile(
     re.IGNORECASE,
 )
 _ALWAYS = re.compile(
-    r"^(?:please\s+|pls\s+)?(?P<wish>(?:always|never|don't ever|do not ever|stop)\s+(?:please\s+)?(?:answer|reply|respond|use|write|give|call|address|include|add"
+    r"^(?:please\s+|pls\s+)?(?P<wish>(?:always|never|don't ever|do not ever)\s+(?:please\s+)?(?:answer|reply|respond|use|write|give|call|address|include|add"
     r"|show|explain|format|speak|talk|keep|put|start|end|send|suggest|recommend|ask|address|using|giving|calling|adding|writing)\b.+)$",
     re.IGNORECASE,
 )
@@ -47,6 +47,13 @@ _STANDING_TAIL = re.compile(
 )
 _NO_WISH = re.compile(
     r"^(?:I|we|you|it|this|that|there|what|how|can|could|will|would)\b(?!\s+(?:want you to|would like you to))",
+    re.IGNORECASE,
+)
+
+
+_IMPERATIVE = re.compile(
+    r"^(?:please |always |never |only |do not |don't |just |kindly |also )*(?:no |[a-z]+ (?:me|us|my|our|your|the|an?|all|it|in|as|with|to|at|for|from|by|of|only|more|less|every\w*|things|code|short\w*|answers?)\b"
+    r"|(?:answer|reply|respond|use|write|give|call|format|speak|keep|address|avoid|include|add|show|explain|be|stop|remember|assume|treat|prefer|suggest|recommend|ask|send|skip|put|start|end|talk|check|make|tell|help|say|cite|quote|round|convert|translate|do|don't)\b)",
     re.IGNORECASE,
 )
 
@@ -77,6 +84,8 @@ def standing_instruction(sentence: str) -> str:
     wish = re.sub(r",?\s+(?:please|pls|thanks|thx|thank you)\b", "", wish, flags=re.IGNORECASE)
     if _NO_WISH.match(wish):
         return ""
+    if not _IMPERATIVE.match(wish):
+        return f"User wants from now on: {third_person(wish)}"
     return f"User wants the assistant {_to(wish)}"
 
 

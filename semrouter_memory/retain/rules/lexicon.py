@@ -20,12 +20,16 @@ RELATIONS = (
         "parent parents kid kids child children baby twin twins sibling siblings cousin spouse partner friend friends"
         " roommate flatmate neighbour neighbor boss manager colleague coworker co-worker team teammate doctor doc"
         " dentist therapist gp teacher tutor coach trainer landlord lawyer accountant dog cat puppy kitten horse"
-        " rabbit parrot hamster pet pets dogs cats family grandparents grandkids in-laws physio vet"
+        " rabbit parrot hamster pet pets dogs cats family grandparents grandkids in-laws physio vet supervisor advisor professor mentor nanny babysitter cleaner mechanic hairdresser"
+        " client clients customer ex buddy bestie mate tenant intern bf gf hubby stepdad stepmum nurse neurologist cardiologist surgeon oncologist"
+        " daughters sons sisters brothers nieces nephews cousins uncles aunts goldfish tortoise budgie pony chickens hens horses puppies kittens"
     )
 )
 """People and animals a user speaks of as "my ..."; what they do is worth remembering as the user's world."""
 
-REPORTERS = words("doctor doc gp dentist therapist physio vet teacher lawyer accountant")
+REPORTERS = words(
+    "doctor doc gp doctors nurse surgeon cardiologist dermatologist allergist dietitian psychiatrist midwife paediatrician pediatrician dentist therapist physio vet teacher lawyer accountant"
+)
 """People whose "told me I have ..." is a fact about the user."""
 
 STATIVE = words(
@@ -47,6 +51,13 @@ EVENT_PAST = words(
 )
 """Past events that change a life: remembered as they are."""
 
+LIFE_PAST = EVENT_PAST | words(
+    "bought adopted joined quit switched enrolled broke sprained injured tore inherited retired stopped started left"
+    " booked rented signed passed failed lost won gave sold founded launched got finished hired registered signed-up"
+    " ordered planted built renovated published"
+)
+"""Past events that change how things are: remembered with whatever they name."""
+
 PAST = EVENT_PAST | words(
     "was were had went got bought made ran took saw left found lost won met became began broke chose came did drove ate"
     " flew gave kept paid sold sent slept spent taught wore built caught hurt cut put signed started stopped finished"
@@ -61,12 +72,15 @@ THIRD = words(
     "is are was were has have lives live works work costs cost ends starts begins departs leaves arrives runs uses weighs"
     " plays likes loves hates prefers studies teaches speaks goes go expires renews pays earns measures turns comes"
     " drives eats needs opens closes meets moved does doesn't don't can can't cannot isn't aren't hasn't gets owns"
-    " suffers takes wears drinks smokes attends enjoys allows covers died"
+    " gives makes wants keeps reads writes sits stands lies faces hurts aches itches charges ships sells buys grows freezes leaks barks sleeps"
+    "     snores fits holds contains includes lacks supports requires pulls turns suffers takes wears drinks smokes attends enjoys allows covers died"
 )
 """Finite verbs that may follow "my ..."."""
 
+WILL = words("will won't")
+
 SAYING = words(
-    "says say said told tells thinks think thought asked asks wants wanted sent wrote believes keeps suggested"
+    "says say said told tells thinks think thought asked asks sent wrote believes suggested"
     " recommends recommended swears claims insists"
 )
 """What others say or think is not the user's statement."""
@@ -76,7 +90,7 @@ NO_TOPIC = words(
     " understanding opinion idea ideas bad apologies mistake text essay prompt message request file files df dataframe"
     " test tests build endpoint answer thought thoughts assumption concern advice suggestion sentence paragraph regex"
     " input data result results loop class method bug program god gosh goodness word words turn internet wifi"
-    " container browser screen first next last last_message draft email mail letter attempt"
+    " container browser screen otp pin password first next last last_message draft email mail letter attempt"
 )
 """Heads of "my ..." that belong to the conversation or to the task at hand."""
 
@@ -111,13 +125,41 @@ UNDER_WAY = words(
 )
 """Progressive forms that tell of weeks rather than minutes."""
 
+DOING = words(
+    "renting buying using writing planting brewing sewing building restoring growing restoring knitting training running cooking baking sailing"
+    " hitchhiking camping swimming quitting struggling dealing celebrating marrying adopting selling fostering applying"
+    " interviewing presenting speaking driving cycling coming leaving arriving returning flying meeting"
+)
+"""Progressive forms that, without a subject, tell of the user when they name something."""
+
+INCOMPLETE = words("budget limit deposit deadline team meeting price")
+"""Heads of "my ..." that say nothing without what they belong to."""
+
 PLANNED = words(
     "learn visit buy move become travel lose run retire study live start build go quit adopt sell finish open marry"
     " renovate teach join apply climb hike train pass publish launch migrate switch save cycle read take"
 )
 """Verbs of plans that outlive a conversation."""
 
-CANNOT = words("eat drink stand swim drive tolerate afford hear ride cook digest smoke sleep speak read tell take bear")
+MOMENTARY = words(
+    "think guess see know understand mean suppose believe wonder feel hope try ask tell say assume remember forget agree"
+    " hear find appreciate thank apologise apologize bet doubt swear promise wish look run get click press type execute"
+    " compile import open call receive notice realise realize recall imagine expect claim argue admit want need would"
+    " could should might may can will shall must do did does was am were is are had has make keep let got suggest"
+    " recommend propose refuse accept cannot copy paste select enter submit choose pick go come give put set add change"
+    " replace remove delete install update check test debug print return define declare create write read start stop"
+    " begin end finish show use sit stand wait sound seem appear figure reckon deserve care dare bother sigh cry laugh"
+    " wake step turn walk throw break fall leave lose win miss die explain describe compare consider beg demand require"
+    " pass move solve translate calculate compute convert divide multiply subtract roll attack cast draw shoot grab"
+    " and or but not to the a an of in on at as with for from by if that this it then than too all both who which"
+    " self myself alone"
+)
+"""After "I": what is done or felt just now, and what is no verb. Anything else in the simple present says how things are."""
+
+CANNOT = words(
+    "eat drink stand swim drive tolerate afford hear ride cook digest smoke sleep speak read tell take bear lift"
+    " walk run kneel hike jump bend travel fly leave work attend come swallow chew climb type see sit commute park have"
+)
 """After "I cannot": inability or aversion rather than trouble with the task at hand."""
 
 _MONTHS = (
@@ -134,30 +176,38 @@ ANCHOR = re.compile(
 NAME = re.compile(r"(?<=[\s(])(?!(?:I|I'\w+|OK|Ok|LOL)\b)[A-ZÀ-ÖØ-Þ][\w'’.&-]+")
 """A capitalised word that does not begin the text: a name."""
 HABIT = re.compile(
-    r"\b(?:every|daily|weekly|monthly|usually|always|each|never|once|twice|times|per|regularly|often|mostly|only"
-    r"|mornings?|evenings?|nights?|weekends?)\b",
+    r"\b(?:every|daily|weekly|monthly|usually|always|each|never|once|twice|times|per|regularly|often|mostly|only|(?:on|with|at) my"
+    r"|mornings?|evenings?|nights?|weekends?|easily)\b",
     re.IGNORECASE,
 )
 
 LEAD = re.compile(
-    r"^(?:(?:ok(?:ay)?|oh|ah|uh|um|hm+|ha(?:ha)*|well|hey|hi|hello|so|and|but|also|yes|yeah|yep|no|nope|right|fine|great|perfect|good"
+    r"^(?:(?:ok(?:ay)?|oh|ah|uh|um|hm+|ha(?:ha)*|well|hey|hi|hello|so|and|but|also|yes|yeah|yep|nope|no(?=\s*[,.;:!–—]|\s+(?:I|i|my|we|it|sorry)\b)|right|fine|great|perfect|good"
     r"|cool|nice|sure|thanks(?: a lot)?|thank you|thx|btw|by the way|fyi|actually|anyway|anyways|unfortunately|sadly|luckily|fortunately"
     r"|plus|then|now|lol|ugh|wow|hmm|look|listen|see|basically|honestly|just so you know|for context|context|background"
     r"|because|since|although|though|while|as you know|in case it helps|for your information|for reference|personally"
-    r"|swap|works|fixed|noted|quick note|little background|some background|first|oops|please note(?: that)?|weird"
-    r"|about me|one more thing|another thing|to be honest|to be clear|these days|nowadays|currently|at the moment)"
+    r"|swap|sorry|wait|hold on|real talk|stop(?=\s*[,.!])|end game|works|fixed|noted|quick note|little background|some background|first|oops|please note(?: that)?|weird"
+    r"|about me|as (?:i|I) (?:said|told you|mentioned)(?: before| earlier| above)?|like (?:i|I) said|again|still|oh|k|tbh|well|ps|p\.s\.|edit|update|reminder|for context|heads up|mind you|fun fact|one more thing|another thing|to be honest|to be clear|these days|nowadays|currently|at the moment)"
     r"(?:\s*[,:;.!–—-]+\s*|\s+))+",
     re.IGNORECASE,
 )
 TAIL = re.compile(
-    r"(?:[\s,]+(?:btw|by the way|lol|lmao|haha+|though|tho|please|pls|plz|ugh|thanks|thx|fyi|too|as well|actually|at least"
+    r"(?:[\s,]+(?:btw|by the way|tbh|to be honest|unfortunately|sadly|already|ok|okay|right|anyway|lol|lmao|haha+|though|tho|please|pls|plz|ugh|thanks|thx|fyi|too|as well|actually|at least"
     r"|you know|if that helps|if it helps|if it matters|just so you know|xd|:\)|:-\)|;\)|:\(|:d))+\W*$|[\s.;,!…:]+$",
     re.IGNORECASE,
 )
-LAUGHTER = re.compile(
-    r"\b(?:lol|lmao|rofl|haha+|hehe+|jk|just kidding|kidding|in my dreams|not really)\b|😂|🤣|😜|😉|\s/s\b",
+LAUGHTER = re.compile(r"\b(?:lol|lmao|rofl|haha+|hehe+)\b|😂|🤣|😜|😉", re.IGNORECASE)
+JOKE = re.compile(
+    r"\b(?:jk|just kidding|kidding|in my dreams|not really|as if|yeah right|obviously not|i wish)\b|\s/s\b|^(?:sure|yeah|oh yes|right|of course|oh great|oh wonderful|great)\s*,.*\b(?:lol|haha+|lmao)\b",
     re.IGNORECASE,
 )
+"""Words that mark a sentence as no statement at all."""
+GRANDIOSE = re.compile(
+    r"\b(?:(?:m|b|tr|z)illion\w*|kings?|queens?|emperors?|princess\w*|castles?|yachts?|palaces?|president|pope|gods?|goddess|genius|superhero\w*|batman|superman|spider-?man|wizard|vampire|alien|unicorns?|dragons?"
+    r"|immortal|famous|celebrity|hundred (?:cars|cats|wives|kids)|time travel\w*|mars|the moon)\b",
+    re.IGNORECASE,
+)
+"""What people claim laughing."""
 
 
 def anchored(text: str) -> bool:

@@ -13,21 +13,56 @@ _APPOINTMENT = re.compile(
 )
 
 
+_SUBJECT = re.compile(
+    r"^(?:my|our)\s(?P<what>(?:[a-z-]+\s)?[a-z-]+)\s(?:is|was|takes|took|runs|has|costs|needs|keeps|does|starts|ends|broke|hurts|will|cannot)\b",
+    re.IGNORECASE,
+)
+_THING = re.compile(
+    r"^(?:my|our|the)?\s?(?P<what>(?:[a-z-]+\s)?(?:mortgage|rent|car|bike|house|flat|apartment|garden|boat|van|upstream|backend|frontend|database|cluster|server|app|site|website|shop|lease|contract|oven|kitchen|piano|guitar|laptop|phone|camera))\b",
+    re.IGNORECASE,
+)
+_OWNED = re.compile(r"['’]s\s(?:\w+\s)?([a-z-]+)\b")
+_NEW_ANIMAL = re.compile(
+    r"\b(?:have|has|had|got|adopted|bought|own|foster(?:ing)?)\s+(?:an?|another|new|our|my)\s+(?P<what>(?:[\w-]+\s){0,2}?"
+    r"(?:puppy|kitten|dog|cat|horse|pony|rabbit|parrot|hamster|tortoise|budgie|hound|retriever|terrier|poodle|collie|spaniel|baby|daughter|son))\b",
+    re.IGNORECASE,
+)
+
+
 def introduced(clause: str) -> dict[str, str]:
-    """Whom later pronouns may stand for: "my mother ..." -> she is the user's mother."""
+    """Whom and what later pronouns may stand for: "my mother ..." -> she is the user's mother."""
     people: dict[str, str] = {}
     for match in _MENTION.finditer(clause):
-        relation, name = match.group(2), match.group(3) or ""
-        mine = (match.group(1) or "").lower() in {"my", "our"} or (relation in lex.REPORTERS and match.start(2) == 0)
-        if not mine or relation not in lex.RELATIONS or clause[match.end() : match.end() + 2] == "'s":
-            continue
-        who = f"User's {relation}{name}"
-        if relation in lex.FEMALE:
-            people["she"] = who
-        elif relation in lex.MALE:
-            people["he"] = who
-        else:
-            people["she"] = people["he"] = people["they"] = who
+        if _is_the_users(clause, match):
+            people |= _pronouns(match.group(2), match.group(3) or "")
+    subject = _SUBJECT.match(clause)
+    if subject and not people and subject.group("what").rpartition(" ")[2].lower() not in lex.NO_TOPIC:
+        people["it"] = f"User's {subject.group('what').lower()}"
+    if thing := _THING.match(clause):
+        people.setdefault("it", f"User's {thing.group('what').lower()}")
+    if animal := _NEW_ANIMAL.search(clause):
+        people["she"] = people["he"] = people["it"] = f"User's {animal.group('what').lower()}"
     if appointment := _APPOINTMENT.search(clause):
         people["it"] = f"User's {appointment.group('what').lower()}"
     return people
+
+
+def _is_the_users(clause: str, match: re.Match[str]) -> bool:
+    relation = match.group(2)
+    mine = (match.group(1) or "").lower() in {"my", "our"} or (relation in lex.REPORTERS and match.start(2) == 0)
+    if not mine or relation not in lex.RELATIONS:
+        return False
+    owned = _OWNED.match(clause, match.end())
+    return owned is None or owned.group(1) not in lex.RELATIONS
+
+
+def _pronouns(relation: str, name: str) -> dict[str, str]:
+    who = f"User's {relation}{name}"
+    named = {name.rpartition(" ")[2].lower(): who} if name else {}
+    if relation.endswith("s") or relation in {"children", "twins", "kids"}:
+        return {"they": who, **named}
+    if relation in lex.FEMALE:
+        return {"she": who, **named}
+    if relation in lex.MALE:
+        return {"he": who, **named}
+    return {"she": who, "he": who, "they": who, **named}

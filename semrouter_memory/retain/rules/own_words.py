@@ -7,30 +7,47 @@ user's, or obeys an instruction hidden in a pasted text. So in doubt it is cut.
 
 import re
 
+from semrouter_memory.retain.rules import asides
+
 MAX_OWN_PARAGRAPH_CHARS = 800
 """A longer paragraph is taken for pasted material: few people type that much in one go."""
 
 MAX_READ_CHARS = 16_000
 """What stands further behind is not read."""
 
-_CODE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`", re.DOTALL)
+_CODE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
+_COMMAND = re.compile(r"`([^`\n]*)`")
+_NO_COMMAND = re.compile(r"\b(?:i|my|we|our|user|remember|always|never|assistant)\b|[\u4e00-\u9fff]", re.IGNORECASE)
+_MAX_COMMAND_WORDS = 8
 _MARKUP = re.compile(r"<!--.*?(?:-->|\Z)|<(\w+)[^<>]{0,200}>[^<]{0,2000}</\1>", re.DOTALL)
 _QUOTED_LINE = re.compile(
-    r"^\s*(?:>|\||#include|import |from \w+ import|def |class |\$ |\{|\}|At line|Traceback).*$", re.MULTILINE
+    r"^\s*(?:>|\||#|//|/\*|\*/|;|--|import |from \w+ import|def |class |return |print|const |let |var |function |public |SELECT |INSERT |UPDATE |\$ |\{|\}|\[|\]|\+\+\+|@@"
+    r"|At line|at \w+[.(]|Traceback|File \"|npm ERR|\w+(?:Error|Exception)\b|\d{1,2}:\d\d|\d{4}-\d\d-\d\d|(?:INFO|WARN|ERROR|DEBUG|TRACE|FATAL)\b).*$",
+    re.MULTILINE,
+)
+_SPEAKER_LINE = re.compile(
+    r"^\s*(?!(?:I|Note|PS|Edit|Update|Background|Context|Also|Question|Remember|Reminder|FYI|Btw)\b)[A-ZÀ-Þ][\w.'-]*(?:\s[A-ZÀ-Þ][\w.'-]*)?(?:\s\([^)\n]{0,40}\))?:\s.*$",
+    re.MULTILINE,
+)
+"""As in "Anna: I live in Paris": a line of a chat or a form that was pasted."""
+_ROLE = re.compile(
+    r"^\s*(?:[\[<(#*]+\s*)?(?:system|assistant|user|human|ai|bot|tool|function|developer|admin(?:istrator)?|instructions?|tool[ _](?:result|output|call|response)s?|function[ _](?:result|output)|search results?|retrieved|context)"
+    r"(?:\s(?:message|prompt|note|result|output))?\s*(?:[\])>*]+\s*:?|:)",
+    re.IGNORECASE | re.MULTILINE,
 )
 _LONG_QUOTE = re.compile(
     r"\"[^\"]*(?:\"|\Z)|“[^”]*(?:”|\Z)|«[^»]*(?:»|\Z)|「[^」]*(?:」|\Z)|『[^』]*(?:』|\Z)|(?<![\w'])'(?!\s)[^'\n]*(?:'\w[^'\n]*)*'(?!\w)"
 )
 _SETTING = re.compile(r"^\s*[A-Z][A-Z0-9_]{2,}=.*$|\b[A-Z][A-Z0-9_]{2,}=\S+", re.MULTILINE)
 _LETTER = re.compile(
-    r"^\s*(?:dear\s+\S|to whom it may concern|subject:|from:\s|to:\s|sehr geehrte|尊敬的|亲爱的|\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d)",
+    r"^\s*(?:dear\s+\S|(?:hi|hello|hey)\s+(?:[A-ZÀ-Þ]\w+|all|team|everyone|there)(?:\s[A-ZÀ-Þ]\w+)?\s*[,!]?\s*$|to whom it may concern|subject:|from:\s|to:\s|sehr geehrte|尊敬的|亲爱的|\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d)",
     re.IGNORECASE | re.MULTILINE,
 )
 
 _WORKED_ON = (
     r"summari[sz]e|sum up|translat\w+|proof-?read|polish|rewrite|re-write|reword|rephrase|paraphrase|correct|edit|improve"
     r"|shorten|analy[sz]e|review|check|fix|convert|classify|extract|grade|critique|transcribe|continue|complete|fill in"
-    r"|parse|interpret|respond to|reply to|tl;?dr"
+    r"|parse|interpret|respond to|reply to|tl;?dr|simplify|condense|expand on|turn (?:this|these|the following|it) into|make (?:this|these|it) (?:more|less|sound|shorter|longer)|what does"
 )
 _WORK = re.compile(
     rf"(?:^|[.!?\n]\s*|\b(?:can|could|would|will) you (?:please |pls )?|\b(?:please|pls|help me(?: to)?)\s+)"
@@ -38,8 +55,10 @@ _WORK = re.compile(
     re.IGNORECASE,
 )
 _HANDED_OVER = re.compile(
-    r"\b(?:this|these|the following|following|below|here is(?! how)|here's(?! how)|here are|attached|my code|the code|the text|the error"
-    r"|the log|the prompt|says|said|wrote|sent|reads)\b[^.!?\n:]{0,60}:(?!\d|//)",
+    r"(?:^|\n)(?:and|next|now|then|another|also this|this one|one more)(?: one)?\s?:|\b(?:this|these|the following|following|below|here is(?! how)|here's(?! how)|here are|attached|my code|the code|the text|the error"
+    r"|the log|the prompt|says|(?<!I )(?<!i )said|wrote|sent|reads|texted|emailed|posted|replied|answered"
+    r"|e-?mail|message|letter|review|tweet|article|text|bio|profile|transcript|logs?|output|config|readme|ticket|comment|caption|advert?|listing|description|passage|paragraph|sentences?|abstract|essay"
+    r"|poem|lyrics|quote|snippet|sign|song|chat|thread|homework|exercise|problem|quiz|example|sample|grammatical|correct|lyric|script|prompt|story|translation|for instance|e\.g\.)\b[^.!?\n:]{0,60}:(?!\d|//)",
     re.IGNORECASE,
 )
 _WORK_CHINESE = re.compile(
@@ -48,8 +67,8 @@ _WORK_CHINESE = re.compile(
 
 _FICTION = re.compile(
     r"\b(?:role-?\s?play\w*|in character|pretend|act as|let's play|play the (?:role|part)|text adventure|dungeon master"
-    r"|you are (?:now )?(?:an? |the )(?!bit|little)|in (?:the )?first person|from the (?:perspective|point of view|viewpoint) of)\b"
-    r"|(?:扮演|角色扮演|假装|我们来玩|你现在是|第一人称)",
+    r"|you are (?:now )?(?:an? |the )(?!bit|little))\b"
+    r"|(?:扮演|角色扮演|假装|我们来玩|你现在是)",
     re.IGNORECASE,
 )
 _INVENTION = re.compile(
@@ -59,13 +78,19 @@ _INVENTION = re.compile(
     r"|sample (?:text|data|letter|conversation)|test data|cover letter|bio|essay)\b|(?:写|编|创作)[^。！？\n]{0,20}(?:故事|小说|诗|歌词|剧本|对话|段子|作文)",
     re.IGNORECASE,
 )
-_SUPPOSITION = re.compile(
-    r"(?:^|[.!?\n]\s*)(?:(?:and|so|ok|okay|now|well),?\s+)?(?:suppose|supposing|imagine|let's say|lets say|say i|assume|assuming|what if"
-    r"|hypothetically|in a hypothetical|consider a|given that i)\b|假设|假如|如果我是|想象",
+_TOLD = re.compile(
+    r"\b(?:(?:in|for) (?:my|the|a|this|our) (?:\w+ )?(?:novel|story|book|screenplay|script|dream|campaign|d&d\w*|fan ?fiction|play|comic|film|movie|show|series|song|joke|riddle|game)\b[^.!?\n]{0,60}?[,:]"
+    r"|(?:the |my )?(?:protagonist|heroine|hero|narrator|villain|main character|antagonist)\b|(?:in|had) (?:a|my|this|the) (?:\w+ )?(?:dream|nightmare)\b|i (?:dreamt|dreamed)\b"
+    r"|in (?:the )?first person|from the (?:perspective|point of view|viewpoint) of|第一人称|as an? [\w-]+(?: [\w-]+)?, i (?:want|need|can|should|must)\b|knock knock|why did the|a man walks into)",
     re.IGNORECASE,
 )
+_WORD_PROBLEM = re.compile(
+    r"\bhow (?:many|much|long|far|old|fast)\b[^?]{0,80}\b(?:altogether|in total|total|left|remain\w*|each|together|does (?:he|she|it|they|\w+) (?:need|have|take)|will (?:he|she|it|they))\b|\bsolve\b",
+    re.IGNORECASE,
+)
+_MANY_NUMBERS = 3
 _BACK = re.compile(
-    r"\b(?:back to reality|out of character|stop (?:the )?(?:role-?\s?play\w*|game|playing)|end (?:of )?(?:the )?(?:role-?\s?play|game|scene)"
+    r"\b(?:back to reality|ok enough|enough (?:now|games)|real talk|ok stop|stop now|that's enough|end game|end the game|out of character|stop (?:the )?(?:role-?\s?play\w*|game|playing)|end (?:of )?(?:the )?(?:role-?\s?play|game|scene)"
     r"|(?:game|scene) over|seriously now|in real life|irl|for real now|enough of (?:the|this) (?:game|role))\b|回到现实|不玩了|说正经的",
     re.IGNORECASE,
 )
@@ -83,19 +108,38 @@ def closes_fiction(text: str) -> bool:
 
 def own_words(text: str) -> str:
     """The part of a message in which the user speaks as themselves, about what is."""
-    text = _CODE.sub(" ", _lines(text[:MAX_READ_CHARS]))
-    text = _MARKUP.sub(" ", text)
+    text = tidied(text)
+    if asides.confidential(text) or _is_word_problem(text):
+        return ""
+    text = _CODE.sub(" ", text)
+    text = _MARKUP.sub(" ", _COMMAND.sub(_command, text))
     text = _LONG_QUOTE.sub(_short_quote, text)
     text = _QUOTED_LINE.sub("", text)
     text = _SETTING.sub(" ", text)
-    for start in (_LETTER, _WORK, _HANDED_OVER, _WORK_CHINESE, _FICTION, _INVENTION, _SUPPOSITION):
+    if text.count("\n"):
+        text = _SPEAKER_LINE.sub("", text)
+    for start in (_ROLE, _LETTER, _WORK, _HANDED_OVER, _WORK_CHINESE, _FICTION, _INVENTION, _TOLD, asides.SUPPOSES):
         text = _before(start, text)
+    if asides.injects(text):
+        return ""
     return "\n".join(paragraph for paragraph in text.split("\n") if len(paragraph) <= MAX_OWN_PARAGRAPH_CHARS)
 
 
-def _lines(text: str) -> str:
-    """Without empty lines and runs of blanks, on which the patterns would dwell."""
-    return "\n".join(line for line in (" ".join(line.split()) for line in text.splitlines()) if line)
+def _is_word_problem(text: str) -> bool:
+    """As in "Ann has 5 pens, I have 7. How many are left?"."""
+    return len(re.findall(r"\d+", text)) >= _MANY_NUMBERS and bool(_WORD_PROBLEM.search(text))
+
+
+def tidied(text: str) -> str:
+    """The part that is read, without empty lines and runs of blanks, on which the patterns would dwell."""
+    lines = (" ".join(line.split()) for line in text[:MAX_READ_CHARS].splitlines())
+    return "\n".join(line for line in lines if line)
+
+
+def _command(match: re.Match[str]) -> str:
+    """A command or name in backticks stays, prose goes."""
+    code = match.group(1)
+    return " " if len(code.split()) > _MAX_COMMAND_WORDS or _NO_COMMAND.search(code) else code
 
 
 def _short_quote(match: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ _WOULD_SAY = re.compile(
     re.IGNORECASE,
 )
 _TODAYS_TROUBLE = re.compile(
-    r"\b(?:errors?|bugs?|exceptions?|crash\w*|stack ?trace|traceback|warnings?|vulnerabilit\w+|npm|pip|stuck|line \d+|localhost)\b",
+    r"\b(?:errors?|bugs?|exceptions?|crash\w*|stack ?trace|traceback|warnings?|vulnerabilit\w+|(?:npm|pip) install|stuck (?:here|again|at|with)|line \d+|localhost)\b",
     re.IGNORECASE,
 )
 _ANAPHORIC = re.compile(
@@ -22,7 +22,7 @@ _ANAPHORIC = re.compile(
     r"|^(?:do|did|have done|cannot|will do|do not do) (?:it|this|that|so)\b|^\w+ (?:something|anything|nothing|some help|help)\b",
     re.IGNORECASE,
 )
-_A_THING_AT_HAND = re.compile(
+_A_THINGAT_HAND = re.compile(
     r"^have (?:not )?(?:got )?(?:(?:a|an|some|no|any|the|one|two|another|few|many|several|following|little|quick|small|bit of a|more|"
     r"hard|stupid|simple|strange|weird|bad|good|great|python|pandas|sql|json|csv)\s+)*"
     r"(?:question|problem|issue|doubt|idea|clue|request|feeling|time|trouble|error|bug|look|to\b|task|df|dataframe|list|"
@@ -32,7 +32,7 @@ _A_THING_AT_HAND = re.compile(
     re.IGNORECASE,
 )
 _NAMED_PLACE = re.compile(
-    r"^(?:in|from|at|near|based in|originally from)\s+(?:the\s+)?([A-ZÀ-Þ][\w'’-]+|[a-z]+ [A-Z]\w+)"
+    r"^(?:in|from|at|near|with|based in|originally from)\s+(?:the\s+)?([A-ZÀ-Þ][\w'’-]+|[a-z]+ [A-Z]\w+)"
 )
 _NUMBERED_AGE = re.compile(r"^(?:almost |nearly |turning )?\d{1,3}(?:\s+years?\s+old)?(?:\s+and\b.*|\s*,.*)?$")
 _ARTICLE = re.compile(
@@ -59,8 +59,55 @@ _OWN_BUSINESS = re.compile(
 _BETWEEN_US = re.compile(r"\b(?:you|your|yours|each other|one another)\b", re.IGNORECASE)
 """Said to or about the one who is spoken to."""
 _SOFTENERS = words("not really even usually ever")
+_OF_A_LIFE = re.compile(
+    r"\b(?:in (?:high )?(?:school|college|uni|university|the army|the navy)|as an? (?:kid|child|teen\w*|student)|for years|back then|growing up|all my life)\b",
+    re.IGNORECASE,
+)
+_COMING_AND_GOING = words("leave move return arrive fly start finish open close celebrate expect")
+_TURNS = ("used to ", "got married", "had surgery", "gave up", "stopped drinking", "stopped smoking", "stopped eating")
+"""Past events that changed a life, whatever they name."""
 _VAGUE = words("time to you it that any much the a")
+_HOLLOW = words(
+    "the that this these those them they you your all any some every thing things something anything everything nothing"
+    " now here there too also just very much more most many lot lots bit one ones way time again still yet then with"
+    " for from and but not out about into over off what how why when who where so"
+)
+"""Words that name no thing."""
+AT_HAND = re.compile(
+    r"\b(?:functions?|methods?|classes|variables?|arrays?|strings?|columns?|rows?|tables?|lists?|loops?|values?|inputs?|outputs?|buttons?"
+    r"|files?|scripts?|code|quer(?:y|ies)|requests?|responses?|errors?|commands?|lines?|paragraphs?|sentences?|texts?|words?|essay|poem"
+    r"|story|summary|explanation|answers?|questions?|examples?|suggestions?|ideas?|advice|tips|help|recommendations?)\b",
+    re.IGNORECASE,
+)
+"""What a task at hand is about: wishes and doings around these end with it."""
+_IN_A_STAGE = re.compile(
+    r"^in (?:my|our|the|an?) (?:(?:first|second|third|fourth|fifth|sixth|final|last|early|mid|late|\d+(?:st|nd|rd|th))\W(?:\w+ )?"
+    r"(?:year|term|semester|trimester|twenties|thirties|forties|fifties|sixties)|(?:\w+ )?(?:band|choir|team|club|relationship|wheelchair))\b"
+    r"|^in (?:year|grade|class|charge)\b",
+    re.IGNORECASE,
+)
+_BOUND = re.compile(
+    r"^(?:stuck|limited|restricted|locked|tied|bound|confined|addicted|sensitive|prone|married|engaged)\s+(?:on|to|in|into|with)\s\w"
+)
+_LASTING_FORM = re.compile(
+    r"^(?:self-)?[a-z-]{2,}(?:less|ian|free|ist|phobic|phobe|intolerant|handed|based|sighted|blind)$"
+)
+_WANTED = re.compile(
+    r"^(?:an?|some|new|something|somewhere|someone|only|no|two|three|\d+)\s.*\b(?:with|without|near|under|for|by|in|that|from|to|at|before|until)\b",
+    re.IGNORECASE,
+)
+_GETS = re.compile(
+    r"^get (?:\w+ )*(?:\w*sick(?:ness)?|migraines?|headaches?|heartburn|seizures?|rash(?:es)?|hives|anxious|dizzy|cramps|nosebleeds|bored|distracted|sunburn\w*)\b",
+    re.IGNORECASE,
+)
+_KNOWING = re.compile(
+    r"^know (?:how to \w+|[\w.+#-]+(?: and [\w.+#-]+)? (?:well|very well|inside out|by heart)|(?:some|a (?:bit|little)(?: of)?|no|basic) [\w.+#-]+)\b(?!.*\b(?:about|that|this|it)\b)"
+)
 _ABILITIES = words("speak play swim drive cook sail ski read ride dance sing program code")
+_SO_MANY = re.compile(
+    r"^(?:about )?(?:\d+|two|three|four|five|six|seven|eight|nine|ten|twelve) (?:of us|people|guests|adults|families|couples|students|employees|colleagues|kids)\b",
+    re.IGNORECASE,
+)
 _GOING = re.compile(
     r"^(?:go|going|travel|travelling|traveling|fly|flying|move|moving|visit|visiting)\b(?: to)?\s+(?:the\s+|see\s+)?[A-ZÀ-Þ]"
 )
@@ -83,22 +130,44 @@ def lasts(adverbs: list[str], rest: list[str], *, trusted: bool) -> bool:
 
 def _predicate_lasts(rest: list[str], predicate: str, *, habitual: bool) -> bool:
     verb, after = rest[0].lower(), predicate.partition(" ")[2]
+    special = _special(verb, predicate, after)
+    return _ordinary(verb, predicate, after, habitual=habitual) if special is None else special
+
+
+def _special(verb: str, predicate: str, after: str) -> bool | None:
+    """The answer for verbs with a grammar of their own, None for all others."""
     if verb in {"am", "are", "was", "were"}:
         return _being(after) if verb in {"am", "are"} else _has_been(after)
     if verb == "have":
         return _having(predicate, after)
     if verb == "cannot" or predicate.startswith(("do not ", "will not ")):
         return _negated(verb, after)
+    if verb == "know":
+        return bool(_KNOWING.match(predicate))
     if verb == "can":
-        return after.split()[0].lower() in _ABILITIES if after else False
+        return after.partition(" ")[0].lower() in _ABILITIES
     if verb in {"want", "need", "plan", "hope", "intend", "aim", "will", "must"}:
         return _planned(verb, after)
+    return None
+
+
+def _ordinary(verb: str, predicate: str, after: str, *, habitual: bool) -> bool:
+    """How things are, what is done again and again, and what happened and is tied to something."""
     if verb in lex.STATIVE or verb in lex.EVENT_PAST:
         return bool(after)
+    anchored = lex.anchored(after)
     if verb in lex.HABITUAL:
-        return habitual or bool(_OWN_BUSINESS.match(predicate)) or bool(lex.HABIT.search(after)) or lex.anchored(after)
-    return (verb in lex.PAST and (habitual or lex.anchored(after))) or predicate.startswith(
-        ("used to ", "got married", "had surgery", "gave up", "stopped drinking", "stopped smoking", "stopped eating")
+        habit = habitual or _GETS.match(predicate) or _OWN_BUSINESS.match(predicate) or lex.HABIT.search(after)
+        return bool(habit) or anchored
+    if predicate.startswith(_TURNS) or (verb in _COMING_AND_GOING and anchored):
+        return True
+    if verb in lex.PAST or verb.endswith("ed"):
+        return habitual or anchored or bool(_OF_A_LIFE.search(after)) or (verb in lex.LIFE_PAST and substantial(after))
+    return (
+        verb.replace("-", "").isalpha()
+        and verb not in lex.MOMENTARY
+        and substantial(after)
+        and not AT_HAND.search(after)
     )
 
 
@@ -106,18 +175,32 @@ def _being(after: str) -> bool:
     """What may follow "I am"."""
     after = re.sub(r"^(?:not|also|now|still|currently|originally|just|only|already|a proud|actually)\s+", "", after)
     word = after.split()[0].strip(",.").lower() if after else ""
-    if any(pattern.match(after) for pattern in (_NAMED_PLACE, _NUMBERED_AGE, _ARTICLE, _FEAR, _REGIME, _INTEREST)):
+    if _named(after) or any(
+        pattern.match(after) for pattern in (_NAMED_PLACE, _NUMBERED_AGE, _ARTICLE, _FEAR, _REGIME, _INTEREST)
+    ):
         return True
-    if word in lex.LASTING:
+    if word in lex.LASTING or _LASTING_FORM.match(word) or _IN_A_STAGE.match(after):
         return True
+    if _BOUND.match(after) and lex.anchored(after):
+        return True
+    if _SO_MANY.match(after) or (word in lex.DOING and substantial(after.partition(" ")[2])):
+        return not troubled(after)
     if word in {"going", "thinking", "looking", "trying"}:
         return _intending(after)
+    if word in {"having", "getting", "using", "doing"} and not AT_HAND.search(after):
+        return lex.anchored(after.partition(" ")[2])
     if word in lex.UNDER_WAY or (word.endswith("ing") and word not in lex.PASSING and lex.anchored(after)):
         return not re.match(
             r"\w+ (?:a|an|the|this|some) (?:error|issue|problem|bug|weird|strange)|\w+ (?:it|this|that)\b|getting (?:the|an?|some) ",
             after,
         )
-    return after[:1].isupper() and word not in lex.PASSING
+    return False
+
+
+def _named(after: str) -> bool:
+    """As in "I am Karl", "I am German": one capitalised word; "I am Iron Man" is as likely a joke as a name."""
+    words = re.split(r"[\s,]+", after.strip(" ,"))
+    return words[0][:1].isupper() and words[0].lower() not in lex.PASSING and not (words[1:] and words[1][:1].isupper())
 
 
 def _intending(after: str) -> bool:
@@ -130,6 +213,8 @@ def _intending(after: str) -> bool:
     verb = re.match(
         r"^(?:going|trying|looking) to (\w+)|^(?:thinking) (?:of|about) (\w+ing)|^going on (?:a|an)?", after
     )
+    if re.match(r"going to .*\b(?:on|every)\s\w+days?\b", after):
+        return True
     if not verb:
         return bool(_GOING.match(after)) or (
             after.startswith("going to ") and bool(re.match(r"going to (?:the |a )?[A-Z]", after))
@@ -152,7 +237,7 @@ def _has_been(after: str) -> bool:
 
 def _having(predicate: str, after: str) -> bool:
     """As in "I have two cats", "I have lived here since 2019", not "I have a question"."""
-    if _A_THING_AT_HAND.match(predicate):
+    if _A_THINGAT_HAND.match(predicate):
         return False
     words = after.split()
     if len(words) > 1 and words[0].lower() in {"been", "never", "always", "just", "already", "not", "recently"}:
@@ -175,7 +260,7 @@ def _negated(verb: str, after: str) -> bool:
     if rest[0] in lex.STATIVE:
         return True
     if rest[0] == "have":
-        return len(rest) > 1 and not _A_THING_AT_HAND.match(" ".join(rest))
+        return len(rest) > 1 and not _A_THINGAT_HAND.match(" ".join(rest))
     return rest[0] in {"want", "do"} and len(rest) > 1 and (rest[1] not in _VAGUE or lex.anchored(after))
 
 
@@ -186,13 +271,27 @@ def _planned(verb: str, after: str) -> bool:
         re.match(r"^(?!be (?:there|back|here|right|late))(\w+)", after) if verb in {"will", "must"} else None
     )
     if not goal:
-        return False
+        wanted = verb in {"want", "need"} and not AT_HAND.search(after)
+        return wanted and (lex.anchored(after) or bool(_WANTED.match(after)))
     word = goal.group(1).lower()
     if verb in {"need", "must", "will"}:
         return lex.anchored(after) and word in (
             lex.PLANNED | {"be", "pick", "attend", "pay", "meet", "submit", "leave", "renew", "turn", "have"}
         )
-    return word in lex.PLANNED and not re.search(r"\b(?:this|that|it)\b$", after)
+    planned = word in lex.PLANNED or (
+        word in {"plan", "book", "organise", "organize", "prepare"} and lex.anchored(after)
+    )
+    return planned and not re.search(r"\b(?:this|that|it)\b$", after) and not AT_HAND.search(after)
+
+
+def troubled(text: str) -> bool:
+    """Whether it speaks of an error or the like: today's trouble, not how things are."""
+    return bool(_TODAYS_TROUBLE.search(text))
+
+
+def substantial(text: str) -> bool:
+    """Whether it names a thing at all, rather than "it all the time"."""
+    return any(word not in _HOLLOW for word in re.findall(r"[^\W\d_]{3,}", text.lower()))
 
 
 def unreal(text: str) -> bool:

@@ -1,20 +1,44 @@
 """Reads a message, or a session's turns, into statements about the user."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from semrouter_memory.model import Candidate, LoggedTurn, MemoryType
-from semrouter_memory.retain.redact import is_redacted
-from semrouter_memory.retain.rules import chinese, clauses, english, howto, remember
+from semrouter_memory.retain import unfit
+from semrouter_memory.retain.rules import (
+    answers,
+    asides,
+    chinese,
+    clauses,
+    english,
+    feedback,
+    fragments,
+    howto,
+    remember,
+)
 from semrouter_memory.retain.rules import lexicon as lex
+from semrouter_memory.retain.rules.asides import Aside
 from semrouter_memory.retain.rules.mentions import introduced
-from semrouter_memory.retain.rules.own_words import closes_fiction, opens_fiction, own_words
+from semrouter_memory.retain.rules.own_words import closes_fiction, opens_fiction, own_words, tidied
 from semrouter_memory.retain.rules.statement import Scene, Statement
+from semrouter_memory.retain.rules.topic import topic_of
 from semrouter_memory.retain.rules.voice import expand
 
 EXTRACTOR = "rules"
 _MAX_STATEMENTS = 20
 _MAX_CHARS = 500
 _MIN_CHARS = 4
+_TOPIC_TURNS = 4
+"""How long a request names the topic of what is said after it."""
+_DRAFT_TURNS = 3
+_DRAFTS = re.compile(
+    r"\b(?:write|draft|compose|rewrite|rephrase|polish|summari[sz]e|translate|proof-?read|shorten|reword|poem|story|essay|letter|e-?mail|cover letter|speech|post|caption|bio|toast|text for)\b"
+    r"|写|翻译|润色|总结|改写",
+    re.IGNORECASE,
+)
+_SHOUTED = re.compile(r"\b(?:LOVE|SO|REALLY|TOTALLY|GREAT|JUST|EXACTLY|DEFINITELY)\b")
+"""Capitals for stress are mostly irony."""
 
 
 def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) -> tuple[Candidate, ...]:
@@ -22,30 +46,53 @@ def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) 
 
     Args:
         turns: the turns to read, oldest first.
-        context: turns before them, read only for whom "she" means and whether a game is on.
+        context: turns before them, read only for whom "she" means, what it is about and whether a game is on.
     """
     scene = Scene()
     for turn in context:
-        scene = read(turn.user_text, scene)[1]
-    found: list[Candidate] = []
+        scene = after_answer(read(turn.user_text, scene)[1], turn.assistant_text)
+    found: list[list[Candidate]] = []
     for turn in turns:
         statements, scene = read(turn.user_text, scene)
-        found.extend(_candidate(statement, turn) for statement in statements)
-    return tuple(found)
+        scene = after_answer(scene, turn.assistant_text)
+        if found and asides.takes_back(tidied(turn.user_text)):
+            found[-1].clear()
+        found.append([_candidate(statement, turn) for statement in statements])
+    return tuple(candidate for of_turn in found for candidate in of_turn)
+
+
+def spoken(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) -> list[str]:
+    """What of each turn, those of the context first, the user said as themselves; "" where nothing is."""
+    scene, found = Scene(), list[str]()
+    for turn in (*context, *turns):
+        if asides.takes_back(tidied(turn.user_text)) and found:
+            found[-1] = ""
+        silent = _is_aside(tidied(turn.user_text), scene)
+        found.append("" if silent else own_words(turn.user_text))
+        scene = after_answer(read(turn.user_text, scene)[1], turn.assistant_text)
+    return found
+
+
+def after_answer(scene: Scene, assistant_text: str) -> Scene:
+    """The scene once the assistant has answered. Of the answer only the kind of its question is kept."""
+    return replace(scene, asked=answers.question_of(assistant_text), answered=bool(assistant_text.strip()))
 
 
 def read(text: str, scene: Scene = Scene()) -> tuple[tuple[Statement, ...], Scene]:  # noqa: B008 - frozen, without state
     """Statements of one message, each once, and the scene for the next one."""
-    fiction = scene.fiction and not closes_fiction(text)
-    if fiction:
-        return (), scene
+    text = tidied(text)
+    aside = asides.opened(text)
+    if _is_aside(text, scene):
+        return (), replace(scene, aside_turns=scene.aside_turns - 1, aside=_fading(scene, aside), asked="")
+    scene = _entered(text, scene, aside)
     people = dict(scene.people)
     found: dict[str, Statement] = {}
     for sentence in _sentences(own_words(text)):
-        for statement in _read_sentence(sentence, people):
+        complained = any(statement.type is MemoryType.REFLECTIVE for statement in found.values())
+        for statement in _read_sentence(sentence, people, scene, complained=complained):
             if _acceptable(statement.content) and len(found) < _MAX_STATEMENTS:
                 found.setdefault(statement.content.lower(), statement)
-    return tuple(found.values()), Scene(fiction=opens_fiction(text), people=people)
+    return tuple(found.values()), replace(scene, fiction=opens_fiction(text), people=people)
 
 
 def asks_to_remember(text: str) -> bool:
@@ -53,52 +100,107 @@ def asks_to_remember(text: str) -> bool:
     return any(remember.wish(sentence) for sentence in _sentences(own_words(text)))
 
 
+def _is_aside(text: str, scene: Scene) -> bool:
+    """Whether a game, a supposition or a text in work goes on with this message."""
+    return (scene.fiction and not closes_fiction(text)) or asides.goes_on(text, scene.aside)
+
+
+def _fading(scene: Scene, opened: Aside) -> Aside:
+    if opened is not Aside.NONE:
+        return opened
+    return scene.aside if scene.aside_turns > 1 else Aside.NONE
+
+
+def _entered(text: str, scene: Scene, aside: Aside) -> Scene:
+    """The scene as this message finds it and changes it."""
+    topic, turns = topic_of(own_words(text)), _TOPIC_TURNS
+    if not topic:
+        topic, turns = (scene.topic, scene.topic_turns - 1) if scene.topic_turns > 1 else ("", 0)
+    return replace(
+        scene,
+        aside=aside,
+        aside_turns=asides.FADES_AFTER[aside.value],
+        topic=topic,
+        topic_turns=turns,
+        drafting=_DRAFT_TURNS if _DRAFTS.search(text) else max(scene.drafting - 1, 0),
+    )
+
+
 def _sentences(text: str) -> Iterator[str]:
     for line in text.split("\n"):
         yield from chinese.sentences(line) if chinese.is_chinese(line) else clauses.sentences(line)
 
 
-def _read_sentence(sentence: str, people: dict[str, str]) -> Iterator[Statement]:
+def _read_sentence(sentence: str, people: dict[str, str], scene: Scene, *, complained: bool) -> Iterator[Statement]:
     trusted = False
     if wanted := remember.wish(sentence):
         sentence, trusted = wanted, True
     if chinese.is_chinese(sentence):
-        yield from _read_chinese(sentence, people, trusted=trusted)
-        return
-    if steps := howto.procedure(sentence):
+        yield from _read_chinese(sentence, people, scene, trusted=trusted)
+    elif steps := howto.procedure(lex.LEAD.sub("", sentence)):
         yield Statement(steps, MemoryType.PROCEDURAL)
     elif preference := howto.standing_instruction(lex.LEAD.sub("", sentence)):
-        yield Statement(preference)
+        yield Statement(preference, MemoryType.REFLECTIVE)
+    elif lessons := feedback.lessons(sentence, criticism=scene.answered and not scene.drafting, complained=complained):
+        for lesson in lessons:
+            yield Statement(lesson, MemoryType.REFLECTIVE)
     else:
-        yield from _read_english(sentence, people, trusted=trusted)
+        yield from _read_english(sentence, people, scene, trusted=trusted)
 
 
-def _read_chinese(sentence: str, people: dict[str, str], *, trusted: bool) -> Iterator[Statement]:
+def _read_chinese(sentence: str, people: dict[str, str], scene: Scene, *, trusted: bool) -> Iterator[Statement]:
     if steps := howto.procedure(sentence):
         yield Statement(steps, MemoryType.PROCEDURAL)
+        return
+    if lessons := chinese.lessons(sentence, criticism=scene.answered and not scene.drafting):
+        for lesson in lessons:
+            yield Statement(lesson, MemoryType.REFLECTIVE)
         return
     contents, known = chinese.statements(sentence, people, trusted=trusted)
     people.update(known)
     for content in contents:
-        yield Statement(content)
+        yield Statement(content, MemoryType.REFLECTIVE if chinese.is_instruction(content) else MemoryType.SEMANTIC)
 
 
-def _read_english(sentence: str, people: dict[str, str], *, trusted: bool) -> Iterator[Statement]:
+def _read_english(sentence: str, people: dict[str, str], scene: Scene, *, trusted: bool) -> Iterator[Statement]:
+    if _SHOUTED.search(sentence) and not trusted:
+        return
+    if lex.JOKE.search(sentence) and not trusted:
+        return
     joking = bool(lex.LAUGHTER.search(sentence))
     stated = clauses.declarative(expand(sentence))
     found = 0
-    for clause in clauses.clauses(stated):
-        content = english.statement(clause, people, trusted=trusted)
+    if plan := fragments.request(sentence):
+        found += 1
+        yield Statement(plan)
+    if scene.asked and (answer := answers.answered(sentence, scene.asked, scene.topic)):
+        found += 1
+        yield Statement(answer)
+    for clause in _parts(clauses.clauses(stated), people, scene):
+        content = english.statement(clause, people, topic=scene.topic, trusted=trusted)
         people.update(introduced(clause))
-        if content and not (joking and content.startswith(("User is a", "User is the", "User has"))):
+        if content and not (joking and lex.GRANDIOSE.search(content)):
             found += 1
-            yield Statement(content)
+            yield Statement(content, _type(content))
     if trusted and stated and not found:
         yield Statement(english.as_it_is(stated))
 
 
+def _parts(found: Sequence[str], people: Mapping[str, str], scene: Scene) -> Iterator[str]:
+    """The clauses; one that says nothing as a whole is tried between its commas."""
+    for clause in found:
+        if ", " in clause and not english.statement(clause, people, topic=scene.topic):
+            yield from clause.split(", ")
+        else:
+            yield clause
+
+
+def _type(content: str) -> MemoryType:
+    return MemoryType.REFLECTIVE if feedback.is_preference(content) else MemoryType.SEMANTIC
+
+
 def _acceptable(content: str) -> bool:
-    return _MIN_CHARS <= len(content) <= _MAX_CHARS and not is_redacted(content)
+    return _MIN_CHARS <= len(content) <= _MAX_CHARS and not unfit.reason(content)
 
 
 def _candidate(statement: Statement, turn: LoggedTurn) -> Candidate:

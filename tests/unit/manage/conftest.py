@@ -11,7 +11,7 @@ import pytest
 
 from semrouter_memory.config import ManagementConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
-from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.errors import LockLostError, StateStoreError, StoreUnavailableError
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import (
     EmbeddedMemory,
@@ -24,7 +24,7 @@ from semrouter_memory.model import (
     Tombstone,
     Vector,
 )
-from semrouter_memory.ports import Tombstones, TurnLog
+from semrouter_memory.ports import StateStore, Tombstones, TurnLog
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -63,6 +63,16 @@ class Store:
         self._call("get")
         return next((memory for memory in self._visible(scope) if memory.id == memory_id), None)
 
+    async def predecessors(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
+        self._call("predecessors")
+        return [memory for memory in self._visible(scope) if memory.superseded_by in memory_ids]
+
+    def scan(self) -> AsyncIterator[Sequence[Memory]]:
+        raise NotImplementedError
+
+    async def compact(self) -> None:
+        raise NotImplementedError
+
     async def page(self, scope: Scope, *, limit: int, cursor: str = "", **options: Any) -> Page:
         self._call("page")
         visible, start = self._visible(scope), int(cursor or 0)
@@ -99,7 +109,7 @@ class Buried:
 
     def covers(self, memory: Memory) -> bool:
         return any(
-            memory.id == stone.memory_id if stone.memory_id else memory.observed_at <= stone.at
+            memory.id == stone.memory_id if stone.memory_id else memory.asserted_at <= stone.at
             for stone in self.tombstones
         )
 
@@ -128,15 +138,47 @@ class Log:
         return Buried([stone for stone in self.buried if stone.scope.owner == scope.owner])
 
 
-class Locks:
+class State:
+    """The part of a state store that deletions touch."""
+
     def __init__(self, calls: list[str]) -> None:
         self._calls = calls
+        self.away = False
+        self.forgotten: list[tuple[Scope, Reach]] = []
+        self.unused: list[str] = []
+
+    async def drop_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None:
+        self._call("drop_usage")
+        self.unused += memory_ids
+
+    async def forget(self, scope: Scope, reach: Reach) -> None:
+        self._call("forget_state")
+        self.forgotten.append((scope, reach))
+
+    def _call(self, name: str) -> None:
+        self._calls.append(name)
+        if self.away:
+            raise StateStoreError("away")
+
+
+class Locks:
+    """Is lost after so many confirmations."""
+
+    def __init__(self, calls: list[str]) -> None:
+        self._calls = calls
+        self.lost_after: int | None = None
 
     @asynccontextmanager
-    async def hold(self, scope: Scope) -> AsyncIterator[None]:
+    async def hold(self, scope: Scope) -> AsyncIterator["Locks"]:
         self._calls.append("lock")
-        yield
+        yield self
         self._calls.append("unlock")
+
+    async def confirm(self) -> None:
+        if self.lost_after == 0:
+            raise LockLostError("it ran out")
+        if self.lost_after is not None:
+            self.lost_after -= 1
 
 
 @dataclass
@@ -147,6 +189,9 @@ class House:
     store: Store
     log: Log
     service: MemoryService
+    state: State
+    locks: Locks
+    changed: list[Scope]
 
     def put(self, memory_id: str, user: str = "alice", **changes: Any) -> Memory:
         memory = Memory(
@@ -166,16 +211,19 @@ class House:
 @pytest.fixture
 def house() -> House:
     calls: list[str] = []
-    store, log = Store(calls), Log(calls)
+    store, log, state, locks = Store(calls), Log(calls), State(calls), Locks(calls)
+    changed: list[Scope] = []
     service = MemoryService(
         reader=store,
         writer=store,
         embedder=HashedEmbedder(),
         turn_log=cast(TurnLog, log),
-        locks=Locks(calls),
+        locks=locks,
         clock=SteppingClock(),
         new_id=iter(f"mem_{number}" for number in range(1, 1000)).__next__,
         redact=lambda text: text.replace("hunter2", "[redacted]"),
-        config=ManagementConfig(max_content_chars=100, max_metadata_bytes=256),
+        config=ManagementConfig(max_content_chars=100, max_metadata_bytes=256, max_import_lines=120),
+        state=cast(StateStore, state),
+        written=changed.append,
     )
-    return House(calls, store, log, service)
+    return House(calls, store, log, service, state, locks, changed)

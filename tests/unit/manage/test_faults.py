@@ -16,7 +16,7 @@ from semrouter_memory.errors import (
     TurnLogError,
 )
 from semrouter_memory.manage import faults
-from semrouter_memory.manage.service import DeletionUnfinishedError
+from semrouter_memory.manage.forgetting import DeletionUnfinishedError
 
 CANARY = "my-secret-canary"
 

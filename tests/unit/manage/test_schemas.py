@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from semrouter_memory.manage.edits import MemoryEdit
 from semrouter_memory.manage.schemas import MemoryJson, SearchRequest, StoreRequest, UpdateRequest
-from semrouter_memory.manage.service import MemoryEdit
 from semrouter_memory.model import Memory, MemoryType, Scope
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -32,6 +32,7 @@ def test_every_field_of_a_memory_is_shown() -> None:
         "content": "User went to Hawaii",
         "user_id": "alice",
         "project_id": "trip",
+        "agent_id": "",
         "session_id": "ses_1",
         "source": "conversation",
         "observed_at": "2026-03-01T12:00:00Z",
@@ -41,6 +42,8 @@ def test_every_field_of_a_memory_is_shown() -> None:
         "superseded_by": None,
         "expires_at": None,
         "importance": 0.5,
+        "flagged": False,
+        "contradicts": [],
         "metadata": {"turn_ids": ["t1"]},
     }
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, StoreUnavailableError
-from semrouter_memory.manage.service import DeletionUnfinishedError, MemoryEdit, NewMemory
+from semrouter_memory.manage.edits import MemoryEdit, NewMemory
+from semrouter_memory.manage.forgetting import DeletionUnfinishedError
 from semrouter_memory.model import MemoryType, Reach, Scope
 
 ALICE, BOB = Scope("alice"), Scope("bob")
@@ -66,7 +67,7 @@ async def test_the_tombstone_is_committed_before_the_row_is_deleted(house: House
     """And with it go the turns that the memory came from; the tombstone holds a hash, not the statement."""
     memory = house.put("m1", scope=Scope("alice", "trip"), metadata={"turn_ids": ["t1", "t2"]})
     await house.service.forget(ALICE, "m1")
-    assert house.calls == ["lock", "get", "bury", "delete", "unlock"]
+    assert house.calls == ["lock", "get", "bury", "predecessors", "drop_usage", "delete", "unlock"]
     (stone,) = house.log.buried
     assert (stone.memory_id, stone.content_hash, stone.scope) == ("m1", "hash of 27", memory.scope)
     assert house.log.deleted_turns == ["t1", "t2"]
@@ -104,7 +105,7 @@ async def test_tombstones_are_read_after_the_store(house: House) -> None:
         assert house.calls[1] == "tombstones"
 
 
-@pytest.mark.parametrize("away", ["get", "delete"])
+@pytest.mark.parametrize("away", ["get", "predecessors", "delete"])
 async def test_a_deletion_without_the_store_tells_the_truth_and_hides_the_memory(house: House, away: str) -> None:
     house.put("m1")
     house.store.refuse = {away}
@@ -123,7 +124,7 @@ async def test_forgetting_everything_reaches_its_owner_only(house: House) -> Non
     house.put("b1", user="bob")
     assert await house.service.forget_all(ALICE, Reach.ALL) == 2
     assert list(house.store.rows) == ["b1"]
-    assert house.calls[:3] == ["lock", "bury", "delete_all"]
+    assert house.calls[:4] == ["lock", "bury", "forget_state", "delete_all"]
 
 
 async def test_forgetting_everything_without_the_store_hides_everything(house: House) -> None:

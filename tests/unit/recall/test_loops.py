@@ -15,7 +15,7 @@ KEY = TurnKey(Scope("alice"), "turn", RecallOptions(limit=5, threshold=0.6))
 
 
 def test_a_choice_is_found_until_it_is_too_old(make_hit: Callable[..., Hit]) -> None:
-    choices = TurnChoices()
+    choices = TurnChoices[Choice]()
     choice = Choice(Reason.INJECTED, (make_hit("fact"),))
     choices.keep(KEY, choice, NOW)
 
@@ -35,7 +35,7 @@ def test_a_choice_is_found_until_it_is_too_old(make_hit: Callable[..., Hit]) -> 
     ],
 )
 def test_another_user_project_turn_or_setting_is_another_choice(other: TurnKey) -> None:
-    choices = TurnChoices()
+    choices = TurnChoices[Choice]()
     choices.keep(KEY, Choice(Reason.BELOW_THRESHOLD), NOW)
 
     assert choices.find(other, NOW) is None
@@ -43,7 +43,7 @@ def test_another_user_project_turn_or_setting_is_another_choice(other: TurnKey) 
 
 def test_the_oldest_choice_goes_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, "MAX_TURNS", 2)
-    choices = TurnChoices()
+    choices = TurnChoices[Choice]()
     for name in ("first", "second", "first", "third"):
         choices.keep(replace(KEY, loop_key=name), Choice(Reason.BELOW_THRESHOLD), NOW)
 

@@ -1,12 +1,13 @@
 """The prompt, and what is accepted of the model's answer."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.errors import ExtractionParseError
-from semrouter_memory.model import ChatMessage, MemoryType
+from semrouter_memory.model import ChatMessage, MemoryType, ToolUse
 from semrouter_memory.retain.extract_llm import (
     MAX_BATCH_CHARS,
     MAX_CONTENT_CHARS,
@@ -63,7 +64,7 @@ def test_an_empty_array_is_no_error() -> None:
         ('"procedural"', MemoryType.PROCEDURAL),
         ('"Episodic "', MemoryType.EPISODIC),
         ('"preference"', MemoryType.SEMANTIC),
-        ('"reflective"', MemoryType.SEMANTIC),
+        ('"reflective"', MemoryType.REFLECTIVE),
         ("3", MemoryType.SEMANTIC),
     ],
 )
@@ -113,3 +114,27 @@ async def test_a_fact_has_the_time_of_the_turn_it_was_read_from(make_turn: MakeT
     tea, budget = await LlmExtractor(Answering(answer)).extract(turns, [])
     assert (tea.turn_ids, tea.observed_at, tea.extractor) == (("turn-2",), turns[1].observed_at, "llm")
     assert budget.turn_ids == ("turn-1",)
+
+
+async def test_what_the_user_did_not_say_is_gated_and_counted(make_turn: MakeTurn) -> None:
+    turns = [make_turn("I like tea", assistant_text="Try Brightvale tea.")]
+    answer = f'[{FACT},{{"type":"semantic","content":"User buys Brightvale tea"}}]'
+    gated = await LlmExtractor(Answering(answer)).extract_gated(turns, [])
+    assert [candidate.content for candidate in gated.candidates] == ["User likes tea"]
+    assert sum(gated.turned_away.values()) == 1
+
+
+async def test_a_fact_names_the_model_that_answered_and_the_one_that_read(make_turn: MakeTurn) -> None:
+    (tea,) = await LlmExtractor(Answering(f"[{FACT}]")).extract([replace(make_turn("I like tea"), model="gpt-x")], [])
+    assert (tea.model, tea.extraction_model, tea.session_id) == ("gpt-x", "stand-in", "s1")
+
+
+def test_system_prompts_and_tool_results_are_not_in_the_prompt(make_turn: MakeTurn) -> None:
+    turn = replace(
+        make_turn("I like tea"),
+        tools=(ToolUse("crm", "the user is a gold customer"),),
+        items=({"role": "system", "content": "sell Brightvale"},),
+    )
+    _, user = prompt([turn], [turn])
+    assert "gold customer" not in user.content
+    assert "Brightvale" not in user.content

@@ -1,13 +1,16 @@
-"""Add, update or skip, from what two statements say."""
+"""Add, update, refine, retract, skip or flag, from what two statements say."""
+
+from dataclasses import replace
 
 import pytest
 
-from semrouter_memory.model import MemoryType, ReconcileAction
-from semrouter_memory.retain.reconcile import reconcile
+from semrouter_memory.model import Hit, MemoryType, ReconcileAction
+from semrouter_memory.retain.reconcile import grey, reconcile
 
 from .conftest import MakeCandidate, MakeHit
 
 ADD, UPDATE, SKIP = ReconcileAction.ADD, ReconcileAction.UPDATE, ReconcileAction.SKIP
+REFINE, RETRACT, FLAG = ReconcileAction.REFINE, ReconcileAction.RETRACT, ReconcileAction.FLAG
 
 PAIRS = [
     # the measured pairs: the cosine cannot decide any of them
@@ -39,8 +42,8 @@ PAIRS = [
     ("用户住在北京", "用户住在上海", 0.9, UPDATE),
     ("用户的预算是5000元", "用户的预算是8000元", 0.9, UPDATE),
     # contradiction, and what only looks like one
-    ("User likes sushi", "User does not like sushi any more", 0.8, UPDATE),
-    ("User works at Acme", "User no longer works at Acme", 0.9, UPDATE),
+    ("User likes sushi", "User does not like sushi any more", 0.8, RETRACT),
+    ("User works at Acme", "User no longer works at Acme", 0.9, RETRACT),
     ("User likes playing chess", "User doesn't like watching chess", 0.8, ADD),
     ("User does not drink alcohol", "User does not drink coffee", 0.8, ADD),
     # several values side by side
@@ -55,7 +58,7 @@ PAIRS = [
     ("User's gas bill is 74 euros", "User's water bill is 74 euros", 0.9, ADD),
     ("用户的爸爸喝茶", "用户的妈妈喝茶", 0.97, ADD),
     # more and less detail
-    ("User has a dog", "User has a dog, a corgi named Waffle", 0.8, UPDATE),
+    ("User has a dog", "User has a dog, a corgi named Waffle", 0.8, REFINE),
     ("User has a dog, a corgi named Waffle", "User has a dog", 0.8, SKIP),
 ]
 
@@ -72,8 +75,11 @@ def test_a_newer_statement(
     assert reconcile(make_candidate(new), [make_hit(known, cosine)]).action is expected
 
 
-@pytest.mark.parametrize(("known", "new", "cosine", "expected"), [pair for pair in PAIRS if pair[3] is UPDATE])
-def test_an_older_statement_never_supersedes_a_newer_memory(
+OUTDATED = [pair for pair in PAIRS if pair[3] in {UPDATE, RETRACT}]
+
+
+@pytest.mark.parametrize(("known", "new", "cosine", "expected"), OUTDATED)
+def test_a_statement_that_arrives_after_what_replaced_it_is_history_from_the_start(
     known: str,
     new: str,
     cosine: float,
@@ -81,8 +87,93 @@ def test_an_older_statement_never_supersedes_a_newer_memory(
     make_candidate: MakeCandidate,
     make_hit: MakeHit,
 ) -> None:
-    """What an update has superseded and is extracted again, for example after a crash, changes nothing."""
-    assert reconcile(make_candidate(known, day=0), [make_hit(new, cosine, day=1)]).action is SKIP
+    newer = make_hit(new, cosine, day=1)
+    decision = reconcile(make_candidate(known, day=0), [newer])
+    assert (decision.action, decision.successor, decision.targets) == (ADD, newer.memory, ())
+
+
+@pytest.mark.parametrize(("known", "new", "cosine", "expected"), OUTDATED)
+def test_what_is_history_already_is_not_written_again(
+    known: str,
+    new: str,
+    cosine: float,
+    expected: ReconcileAction,
+    make_candidate: MakeCandidate,
+    make_hit: MakeHit,
+) -> None:
+    """What an update has superseded is extracted again, for example after a crash."""
+    newer = make_hit(new, cosine, day=1)
+    old = replace(make_hit(known, day=0).memory, superseded_at=newer.memory.observed_at, superseded_by=newer.memory.id)
+    decision = reconcile(make_candidate(known, day=0), [newer], [old])
+    assert (decision.action, decision.targets) == (SKIP, (old,))
+
+
+def test_a_statement_between_two_others_takes_its_place_in_the_chain(
+    make_candidate: MakeCandidate, make_hit: MakeHit
+) -> None:
+    last = make_hit("User lives in Rome", day=9)
+    first = replace(make_hit("User lives in Berlin", day=0).memory, superseded_at=last.memory.observed_at)
+    decision = reconcile(make_candidate("User lives in Munich", day=4), [last], [first])
+    assert (decision.successor, decision.targets) == (last.memory, (first,))
+
+
+def test_a_statement_ends_all_that_it_makes_obsolete(make_candidate: MakeCandidate, make_hit: MakeHit) -> None:
+    known = [make_hit("User works at Acme as a dispatcher"), make_hit("User works at Acme"), make_hit("User likes tea")]
+    decision = reconcile(make_candidate("User no longer works at Acme"), known)
+    assert (decision.action, decision.targets) == (RETRACT, (known[0].memory, known[1].memory))
+
+
+def test_a_short_name_that_fits_two_memories_is_left_open(make_candidate: MakeCandidate, make_hit: MakeHit) -> None:
+    known = [make_hit("User's budget for the kitchen is $10,000"), make_hit("User's budget for the garden is $4,000")]
+    decision = reconcile(make_candidate("User's budget is now $15,000"), known)
+    assert (decision.action, set(decision.targets)) == (FLAG, {hit.memory for hit in known})
+
+
+def test_two_values_of_one_time_contradict_each_other(make_candidate: MakeCandidate, make_hit: MakeHit) -> None:
+    known = make_hit("User lives in Berlin", day=1)
+    decision = reconcile(make_candidate("User lives in Munich", day=1), [known])
+    assert (decision.action, decision.targets) == (FLAG, (known.memory,))
+
+
+@pytest.mark.parametrize("known_day", [0, 1])
+def test_a_value_that_says_it_is_new_is_the_newer_of_one_time(
+    known_day: int, make_candidate: MakeCandidate, make_hit: MakeHit
+) -> None:
+    known = make_hit("User lives in Berlin", day=known_day)
+    assert reconcile(make_candidate("User moved to Munich", day=1), [known]).action is UPDATE
+
+
+def test_a_negation_of_one_part_is_left_open(make_candidate: MakeCandidate, make_hit: MakeHit) -> None:
+    known = make_hit("User likes cats and dogs")
+    assert reconcile(make_candidate("User doesn't like dogs"), [known]).action is FLAG
+
+
+def test_saying_one_side_of_an_open_contradiction_again_decides_it(
+    make_candidate: MakeCandidate, make_hit: MakeHit
+) -> None:
+    berlin, munich = make_hit("User lives in Berlin"), make_hit("User lives in Munich")
+    flagged = replace(berlin.memory, metadata={"flagged": True, "contradicts": [munich.memory.id]})
+    decision = reconcile(make_candidate("User lives in Berlin"), [Hit(flagged, 1.0, 1.0), munich])
+    assert (decision.action, decision.targets) == (UPDATE, (flagged, munich.memory))
+
+
+def test_a_session_summed_up_is_neither_repeated_nor_replaced(make_candidate: MakeCandidate, make_hit: MakeHit) -> None:
+    summary = make_hit("User lives in Berlin", 1.0, kind=MemoryType.EPISODIC)
+    episode = Hit(replace(summary.memory, source="session"), 1.0, 1.0)
+    assert reconcile(make_candidate("User lives in Berlin"), [episode]).action is ADD
+    assert reconcile(make_candidate("User lives in Munich"), [episode]).action is ADD
+
+
+def test_only_near_statements_that_may_be_one_are_worth_a_question(
+    make_candidate: MakeCandidate, make_hit: MakeHit
+) -> None:
+    known = [
+        make_hit("User keeps the bicycle in the cellar", 0.8),
+        make_hit("User's brother keeps a bicycle in the cellar", 0.8),
+        make_hit("User keeps wine in the cellar", 0.6),
+    ]
+    candidate = make_candidate("User stores the bicycle at a friend's place")
+    assert grey(candidate, known, reconcile(candidate, known)) == (known[0].memory,)
 
 
 def test_an_older_statement_with_more_detail_is_added(make_candidate: MakeCandidate, make_hit: MakeHit) -> None:
@@ -122,10 +213,10 @@ def test_a_paraphrase_anywhere_among_the_neighbours_wins(make_candidate: MakeCan
     neighbours = [make_hit("User has a dog", 0.9), make_hit("User's dog Waffle is a corgi", 0.8)]
     decision = reconcile(make_candidate("User's dog Waffle is a corgi"), neighbours)
     assert decision.action is SKIP
-    assert decision.target == neighbours[1].memory
+    assert decision.targets == (neighbours[1].memory,)
 
 
 def test_an_update_names_its_target_and_reason(make_candidate: MakeCandidate, make_hit: MakeHit) -> None:
     known = make_hit("User lives in Berlin")
     decision = reconcile(make_candidate("User lives in Munich"), [make_hit("User likes tea"), known])
-    assert (decision.target, decision.reason) == (known.memory, "same_attribute_new_value")
+    assert (decision.targets, decision.reason) == ((known.memory,), "same_attribute_new_value")

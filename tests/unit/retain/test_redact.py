@@ -26,6 +26,20 @@ SECRETS = [
     ("IBAN DE89 3704 0044 0532 0130 00", "3704"),
     ("my ssn is 078-05-1120", "078-05"),
     ("zQ8vK2mN5xR7tY1wB4cD6fG9hJ3kL0pS", "zQ8vK2"),
+    ("My OTP is 839201", "839201"),
+    ("our door code is 4812 too", "4812"),
+    ("the code for the alarm is 9931#", "9931"),
+    ("my wifi password's Moose77x", "Moose77"),
+    ("pw: tulip-77", "tulip"),
+    ("pay with 4111.1111.1111.1111", "4111"),
+    ("iban de89370400440532013000", "370400"),
+    ("seed phrase: apple river stone cloud tiger lemon ocean piano green house light table", "piano"),
+    ("sort code 12-34-56", "34-56"),
+    ("wJalrXUtnFEMI/K7MDENG/bPxRfiCY3X4MPLE6KEY", "K7MDENG"),
+    ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQdGBF\n-----END PGP PRIVATE KEY BLOCK-----", "lQdGBF"),
+    ("shpat_0a1b2c3d4e5f6a7b8c9d", "shpat"),
+    ("验证码 558213", "558213"),
+    ("身份证 11010519491231002X", "19491231"),
 ]
 
 
@@ -51,6 +65,12 @@ def test_a_secret_is_taken_out(text: str, secret: str) -> None:
         "我的密码忘了",
         "we use password=os.environ['X'] and secret=$VAULT",
         "my pin is wrong",
+        "the postal code is 10115",
+        "the country code for the UK is 44",
+        "the error code is 4012",
+        "my account number of followers is 12",
+        "see src/components/dashboard/widgets/TableView/index",
+        "the combination of red and blue",
     ],
 )
 def test_ordinary_text_stays_as_it_is(text: str) -> None:

@@ -14,6 +14,9 @@ SESSION = PendingSession(
     scope=Scope("alice"), session_id="s", waiting=3, rules_pending=0, remember=False, last_observed_at=NOW
 )
 
+READ = replace(SESSION, waiting=0, unsummarised=3)
+"""All its turns are extracted; it is not summed up."""
+
 
 @pytest.mark.parametrize(
     ("session", "pace", "expected"),
@@ -32,10 +35,32 @@ SESSION = PendingSession(
         (SESSION, replace(PACE, model=False), Trigger.RULES),
         (SESSION, replace(PACE, model=False, rules=False), Trigger.RULES),
         (replace(SESSION, waiting=0), replace(PACE, model=False), None),
+        (replace(SESSION, ended=True), PACE, Trigger.END),
+        (replace(SESSION, ended=True, rules_pending=1), PACE, Trigger.RULES),
+        (replace(SESSION, ended=True, not_before=NOW + timedelta(seconds=1)), PACE, None),
+        (replace(READ, ended=True), PACE, Trigger.END),
+        (replace(READ, ended=True), replace(PACE, model=False), Trigger.END),
+        (replace(READ, last_observed_at=NOW - timedelta(seconds=300)), PACE, Trigger.IDLE),
+        (READ, PACE, None),
+        (replace(READ, unsummarised=0, last_observed_at=NOW - timedelta(seconds=300)), PACE, None),
     ],
 )
 def test_the_trigger_that_fires(session: PendingSession, pace: Pace, expected: Trigger | None) -> None:
     assert due(session, NOW, pace) is expected
+
+
+@pytest.mark.parametrize(
+    ("session", "expected"),
+    [
+        (replace(SESSION, waiting=10, remember=True), None),
+        (replace(SESSION, waiting=10, rules_pending=1), Trigger.RULES),
+        (replace(SESSION, ended=True), None),
+        (replace(SESSION, ended=True, unsummarised=3), Trigger.END),
+        (replace(READ, last_observed_at=NOW - timedelta(seconds=300)), Trigger.IDLE),
+    ],
+)
+def test_while_the_model_is_away_only_what_needs_none_is_due(session: PendingSession, expected: Trigger | None) -> None:
+    assert due(session, NOW, PACE, model_away=True) is expected
 
 
 @pytest.mark.parametrize(("attempts", "seconds"), [(0, 5), (1, 10), (4, 80), (8, 900), (10_000, 900)])

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,6 +41,20 @@ async def claim_only_session(log: SqliteTurnLog) -> Claim:
     return claim
 
 
+@contextmanager
+def another_writer(path: Path) -> Iterator[None]:
+    """Another process's transaction."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "LOCAL_PATIENCE_SECONDS", 0.1)
+
+
 class TestFile:
     def test_only_the_owner_can_read_it(self, path: Path, open_log: OpenLog, said: Said) -> None:
         old_mask = os.umask(0)
@@ -60,7 +74,7 @@ class TestFile:
         assert mode(path) == 0o600
         assert mode(path.parent) == 0o755
 
-    @pytest.mark.parametrize("connection", ["local", "background"])
+    @pytest.mark.parametrize("connection", ["local", "background", "reading"])
     def test_it_is_written_ahead_and_erased_securely(self, path: Path, open_log: OpenLog, connection: str) -> None:
         opened: sqlite3.Connection = getattr(open_log(path)._database, connection)
         settings = {name: opened.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "secure_delete")}
@@ -119,18 +133,46 @@ class TestFailure:
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION + 1,)
 
+    @pytest.mark.usefixtures("impatient")
     async def test_what_cannot_be_written_later_is_an_error_and_leaves_nothing(
         self, path: Path, open_log: OpenLog, said: Said
     ) -> None:
         log = open_log(path)
         log.append(said("a"), remember=False)
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(TurnLogError, match="append"):
-                log.append(said("b"), remember=False)
-            other.execute("ROLLBACK")
+        with another_writer(path), pytest.raises(TurnLogError, match="append"):
+            log.append(said("b"), remember=False)
         assert (await log.totals()).accepted == 1
         assert log.append(said("b"), remember=False).outcome is AppendOutcome.ACCEPTED
+
+    @pytest.mark.usefixtures("impatient")
+    async def test_who_stands_still_in_a_transaction_is_waited_for_once(
+        self, path: Path, open_log: OpenLog, said: Said
+    ) -> None:
+        log = open_log(path)
+        with another_writer(path):
+            for text in ("a", "b"):
+                with pytest.raises(TurnLogError, match="locked"):
+                    log.append(said(text), remember=False)
+            assert log._database._local_patience < database.LOCAL_PATIENCE_SECONDS
+        log.append(said("c"), remember=False)
+        assert log._database._local_patience == database.LOCAL_PATIENCE_SECONDS
+
+    @pytest.mark.usefixtures("impatient")
+    async def test_while_the_thread_waits_for_another_process_reads_and_refusals_go_on(
+        self, path: Path, open_log: OpenLog, said: Said
+    ) -> None:
+        """The thread waits for seconds, and lets go of what the loop's thread needs meanwhile."""
+        log = open_log(path)
+        log.append(said("a"), remember=False)
+        with another_writer(path):
+            waiting = asyncio.create_task(log.bury(Tombstone(scope=ALICE, at=NOW)))
+            await asyncio.sleep(0)
+            with pytest.raises(TurnLogError, match="locked"):
+                log.append(said("b"), remember=False)
+            assert not waiting.done()
+            assert (await log.list_turns(scope=None, states=None, limit=9))[0].user_text == "a"
+        await waiting
+        assert (await log.totals()).deleted == 1
 
     async def test_a_full_disk_is_an_error_and_the_log_goes_on(self, path: Path, open_log: OpenLog, said: Said) -> None:
         log = open_log(path)

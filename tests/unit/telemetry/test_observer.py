@@ -178,6 +178,39 @@ def test_a_bug_in_background_work_is_an_error(observer: Observer, metrics: Metri
     assert value(metrics, "work_failures_total", error="ValueError") == 1
 
 
+@pytest.mark.parametrize(
+    ("extractor", "written", "outcome", "logged"),
+    [
+        ("episode_rules", True, "written", ("info", "Memory: Stored an episode")),
+        ("episode_llm", False, "dropped", ("debug", "No episode")),
+        ("", False, "nothing", ("debug", "No episode")),
+    ],
+)
+def test_how_a_sessions_end_is_reported(
+    observer: Observer, metrics: Metrics, extractor: str, outcome: str, logged: tuple[str, str], *, written: bool
+) -> None:
+    with capture_logs() as lines:
+        observer.episode_finished(extractor, turns=3, written=written)
+    assert [(line["log_level"], line["event"]) for line in lines] == [logged]
+    assert value(metrics, "episodes_total", extractor=extractor or "none", outcome=outcome) == 1
+
+
+def test_why_a_session_was_due_is_counted(observer: Observer, metrics: Metrics) -> None:
+    with capture_logs() as lines:
+        observer.session_due("drift")
+    assert [(line["log_level"], line["trigger"]) for line in lines] == [("debug", "drift")]
+    assert value(metrics, "triggers_total", trigger="drift") == 1
+
+
+def test_a_model_that_goes_away_is_an_error_and_its_return_is_said(observer: Observer, metrics: Metrics) -> None:
+    with capture_logs() as lines:
+        observer.model_state_changed("qwen:8000", available=False, detail="qwen3 answered 503")
+        assert value(metrics, "model_available", endpoint="qwen:8000") == 0
+        observer.model_state_changed("qwen:8000", available=True, detail="answered")
+        assert value(metrics, "model_available", endpoint="qwen:8000") == 1
+    assert [(line["log_level"], line["endpoint"]) for line in lines] == [("error", "qwen:8000"), ("info", "qwen:8000")]
+
+
 def test_the_queue_is_a_gauge(observer: Observer, metrics: Metrics) -> None:
     observer.work_queued(depth=7, oldest_seconds=1.5)
     assert value(metrics, "queue_depth") == 7

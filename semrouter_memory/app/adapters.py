@@ -1,0 +1,154 @@
+"""The outside world, connected as the configuration says. What may refuse the configuration comes first.
+
+Each part puts its own end onto the exit stack as soon as it is there, so whatever fails after it leaves nothing behind.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+from semrouter_memory.config import MemoryConfig
+from semrouter_memory.embedding.onnx import OnnxEmbedder
+from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.model import Scope
+from semrouter_memory.ports import Clock, OwnerLocks, StateStore, TurnLog, TurnRecords
+from semrouter_memory.sessions.locks import FileOwnerLocks
+from semrouter_memory.sessions.redis.connection import RedisConnection
+from semrouter_memory.sessions.redis.locks import RedisOwnerLocks
+from semrouter_memory.sessions.redis.log import RedisTurnLog
+from semrouter_memory.sessions.redis.state import RedisStateStore
+from semrouter_memory.sessions.sqlite import SqliteTurnLog
+from semrouter_memory.sessions.state import SqliteStateStore
+from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.telemetry.observer import TelemetryObserver
+
+_DATA_MODE = 0o700
+
+
+class SystemClock:
+    """The `Clock` of the running service."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+def new_memory_id() -> str:
+    """`mem_`, 12 hex digits of milliseconds, 16 random ones: sorts by time, cannot be guessed."""
+    return f"mem_{time.time_ns() // 1_000_000:012x}{secrets.token_hex(8)}"
+
+
+class Log(TurnLog, TurnRecords, Protocol):
+    """A turn log with its operator's side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """What keeps turns, sessions' state and owners' locks: all in one place, or replicas could not share it."""
+
+    turn_log: Log
+    state: StateStore
+    locks: OwnerLocks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapters:
+    """Everything outside that the pipelines work with."""
+
+    embedder: OnnxEmbedder
+    store: MilvusStore
+    turn_log: Log
+    state: StateStore
+    locks: OwnerLocks
+    clock: Clock
+    observer: TelemetryObserver
+
+
+async def connect(
+    memory: MemoryConfig,
+    *,
+    observer: TelemetryObserver,
+    arrived: Callable[[Scope, str], object],
+    on_exit: AsyncExitStack,
+) -> Adapters:
+    """Connect everything.
+
+    Args:
+        arrived: told of turns that reached a shared log (scope, session id), so that somebody looks after them.
+
+    Raises:
+        ConfigurationError: a setting, file or schema that somebody must mend.
+    """
+    embedder = await asyncio.to_thread(OnnxEmbedder.load, memory.embedding, memory.model_directory)
+    await asyncio.to_thread(_make_directory, memory.directory)
+    clock = SystemClock()
+    if memory.redis.url is None:
+        sessions = _in_files(memory, clock, on_exit)
+    else:
+        sessions = await _in_redis(memory, clock, observer, arrived, on_exit)
+    store = MilvusStore(memory.milvus, data_dir=memory.directory, fingerprint=embedder.fingerprint, observer=observer)
+    await store.start()
+    on_exit.push_async_callback(store.close)
+    return Adapters(
+        embedder=embedder,
+        store=store,
+        turn_log=sessions.turn_log,
+        state=sessions.state,
+        locks=sessions.locks,
+        clock=clock,
+        observer=observer,
+    )
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=_DATA_MODE, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"memory.data_dir: cannot make {directory}: {error.strerror}") from None
+
+
+def _in_files(memory: MemoryConfig, clock: Clock, on_exit: AsyncExitStack) -> Sessions:
+    directory = memory.directory
+    turn_log = SqliteTurnLog(directory / "turns.db", clock=clock, max_turn_chars=memory.retain.max_turn_chars)
+    on_exit.callback(turn_log.close)
+    state = SqliteStateStore(directory / "state.db", clock=clock)
+    on_exit.callback(state.close)
+    locks = FileOwnerLocks(directory / "owners.lock")
+    on_exit.callback(locks.close)
+    return Sessions(turn_log, state, locks)
+
+
+async def _in_redis(
+    memory: MemoryConfig,
+    clock: Clock,
+    observer: TelemetryObserver,
+    arrived: Callable[[Scope, str], object],
+    on_exit: AsyncExitStack,
+) -> Sessions:
+    config = memory.redis
+    connection = RedisConnection(config)
+    on_exit.push_async_callback(connection.aclose)
+    await connection.start()
+    turn_log = RedisTurnLog(
+        memory.directory / "spool.db",
+        connection,
+        prefix=config.prefix,
+        clock=clock,
+        shipped=arrived,
+        on_error=observer.work_failed,
+        # Longer than the sweep keeps them; what nobody sweeps ends by itself.
+        keep=timedelta(days=2 * memory.retain.turn_retention_days),
+        max_turn_chars=memory.retain.max_turn_chars,
+    )
+    on_exit.push_async_callback(turn_log.stop)
+    await turn_log.start()
+    return Sessions(
+        turn_log,
+        RedisStateStore(connection, prefix=config.prefix, clock=clock),
+        RedisOwnerLocks(connection, prefix=config.prefix, lock_seconds=config.lock_seconds),
+    )

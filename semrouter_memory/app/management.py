@@ -1,0 +1,69 @@
+"""The HTTP servers: the users' API and the operator's port."""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from semrouter_memory.app.adapters import Adapters, new_memory_id
+from semrouter_memory.config import Config, secret
+from semrouter_memory.manage.http import create_user_api
+from semrouter_memory.manage.maintenance import Maintenance
+from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
+from semrouter_memory.manage.server import serve_http
+from semrouter_memory.manage.service import MemoryService
+from semrouter_memory.manage.turn_routes import Office
+from semrouter_memory.retain.redact import redact
+from semrouter_memory.upkeep.schedule import Upkeep
+
+
+async def serve_management(
+    config: Config,
+    adapters: Adapters,
+    *,
+    upkeep: Upkeep,
+    shared_secret: str | None,
+    readiness: Callable[[], Readiness],
+    metrics: Callable[[], Exposition],
+    on_exit: AsyncExitStack,
+) -> None:
+    """Open both ports.
+
+    Raises:
+        ConfigurationError: a port or the operator's token that cannot be had.
+    """
+    service = MemoryService(
+        reader=adapters.store,
+        writer=adapters.store,
+        embedder=adapters.embedder,
+        turn_log=adapters.turn_log,
+        locks=adapters.locks,
+        clock=adapters.clock,
+        new_id=new_memory_id,
+        redact=redact,
+        config=config.management,
+        state=adapters.state,
+        written=upkeep.changed,
+    )
+    users = create_user_api(
+        service,
+        identity=config.memory.identity,
+        config=config.management,
+        shared_secret=shared_secret,
+        secret_header=config.server.secret_header,
+    )
+    on_exit.push_async_callback((await serve_http(users, config.management.listen)).stop)
+    if config.management.operator_listen is None:
+        return
+    operator = create_operator_api(
+        service,
+        identity=config.memory.identity,
+        config=config.management,
+        token=secret(config.management.operator_token, config.management.operator_token_file),
+        readiness=readiness,
+        metrics=metrics,
+        office=Office(
+            records=adapters.turn_log,
+            turn_log=adapters.turn_log,
+            maintenance=Maintenance(turn_log=adapters.turn_log, state=adapters.state, store=adapters.store),
+        ),
+    )
+    on_exit.push_async_callback((await serve_http(operator, config.management.operator_listen)).stop)

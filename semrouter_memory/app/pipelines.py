@@ -1,0 +1,145 @@
+"""The pipelines, made of adapters and their sections of the configuration."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from semrouter_memory.app.adapters import Adapters, new_memory_id
+from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.compress.builder import StateBuilder
+from semrouter_memory.compress.pipeline import Compressor
+from semrouter_memory.config import AgeingConfig, MemoryConfig
+from semrouter_memory.model import Scope
+from semrouter_memory.recall.pipeline import Recaller
+from semrouter_memory.recall.rewrite import QueryRewriter
+from semrouter_memory.retain.pipeline import Retainer, SessionKey
+from semrouter_memory.retain.redact import redact
+from semrouter_memory.retain.verdict import Judge
+from semrouter_memory.retain.writing import ReconcilingWriter
+from semrouter_memory.upkeep.consolidate import Consolidator
+from semrouter_memory.upkeep.erase import Eraser
+from semrouter_memory.upkeep.schedule import Upkeep
+from semrouter_memory.upkeep.sweep import Sweeper
+from semrouter_memory.upkeep.usage import UsageCounter
+
+
+@dataclass(frozen=True, slots=True)
+class Ageing:
+    """Upkeep, and what it is told on the request path."""
+
+    upkeep: Upkeep
+    usage: UsageCounter
+
+
+def ageing(config: AgeingConfig, adapters: Adapters, models: ExternalModels) -> Ageing:
+    usage = UsageCounter(state=adapters.state, turn_log=adapters.turn_log, clock=adapters.clock)
+    eraser = Eraser(
+        reader=adapters.store,
+        writer=adapters.store,
+        turn_log=adapters.turn_log,
+        state=adapters.state,
+        locks=adapters.locks,
+    )
+    sweeper = Sweeper(
+        reader=adapters.store,
+        turn_log=adapters.turn_log,
+        state=adapters.state,
+        eraser=eraser,
+        clock=adapters.clock,
+        config=config,
+    )
+    upkeep = Upkeep(
+        sweeper=sweeper,
+        consolidator=_consolidator(config, adapters, models) if config.consolidate == "on" else None,
+        usage=usage,
+        reader=adapters.store,
+        writer=adapters.store,
+        turn_log=adapters.turn_log,
+        state=adapters.state,
+        observer=adapters.observer,
+        clock=adapters.clock,
+        config=config,
+    )
+    return Ageing(upkeep, usage)
+
+
+def _consolidator(config: AgeingConfig, adapters: Adapters, models: ExternalModels) -> Consolidator:
+    return Consolidator(
+        reader=adapters.store,
+        writer=adapters.store,
+        embedder=adapters.embedder,
+        turn_log=adapters.turn_log,
+        state=adapters.state,
+        locks=adapters.locks,
+        clock=adapters.clock,
+        new_id=new_memory_id,
+        chat_model=models.of_role("memory_extraction"),
+        config=config,
+    )
+
+
+def retainer(
+    config: MemoryConfig,
+    adapters: Adapters,
+    models: ExternalModels,
+    *,
+    wake: Callable[[SessionKey], object],
+    written: Callable[[Scope], object],
+) -> Retainer:
+    judge = models.of_role("memory_reconcile")
+    extraction = models.of_role("memory_extraction")
+    writer = ReconcilingWriter(
+        turn_log=adapters.turn_log,
+        reader=adapters.store,
+        writer=adapters.store,
+        embedder=adapters.embedder,
+        locks=adapters.locks,
+        clock=adapters.clock,
+        new_id=new_memory_id,
+        ttl_days=config.ageing.ttl_days,
+        judge=Judge(judge) if judge else None,
+        written=written,
+    )
+    states = StateBuilder(
+        store=adapters.state,
+        turn_log=adapters.turn_log,
+        embedder=adapters.embedder,
+        chat_model=extraction,
+        observer=adapters.observer,
+        config=config.compression,
+        redact=redact,
+    )
+    return Retainer(
+        turn_log=adapters.turn_log,
+        reader=adapters.store,
+        writer=writer,
+        embedder=adapters.embedder,
+        chat_model=extraction,
+        observer=adapters.observer,
+        clock=adapters.clock,
+        config=config.retain,
+        extraction_batch_size=config.extraction_batch_size,
+        wake=wake,
+        states=states if config.compression.enabled else None,
+    )
+
+
+def recaller(config: MemoryConfig, adapters: Adapters, models: ExternalModels, usage: UsageCounter) -> Recaller:
+    rewrite = models.of_role("memory_rewrite")
+    compressor = Compressor(
+        store=adapters.state,
+        turn_log=adapters.turn_log,
+        embedder=adapters.embedder,
+        observer=adapters.observer,
+        config=config.compression,
+    )
+    return Recaller(
+        embedder=adapters.embedder,
+        reader=adapters.store,
+        turn_log=adapters.turn_log,
+        observer=adapters.observer,
+        clock=adapters.clock,
+        config=config.recall,
+        rewriter=QueryRewriter(rewrite, config.recall.rewrite) if rewrite else None,
+        compressor=compressor if config.compression.enabled else None,
+        usage=usage,
+    )

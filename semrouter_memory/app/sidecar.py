@@ -1,0 +1,171 @@
+"""The running sidecar: the order in which its parts start and stop.
+
+Start: what may refuse the configuration first (model, turn log, store), the ports last, so that whoever connects is
+served. Stop: no new streams, let running ones end; no new work, let running work end; close what holds data.
+"""
+
+import asyncio
+import gc
+import signal
+from contextlib import AsyncExitStack
+
+import structlog
+import uvloop
+
+from semrouter_memory import __version__
+from semrouter_memory.app import pipelines
+from semrouter_memory.app.adapters import Adapters, connect
+from semrouter_memory.app.management import serve_management
+from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.config import Config, secret
+from semrouter_memory.exchange.exchange import ExchangeSettings
+from semrouter_memory.manage.operator import Exposition, Readiness
+from semrouter_memory.model import Scope
+from semrouter_memory.retain.pipeline import Retainer, SessionKey
+from semrouter_memory.telemetry import logs
+from semrouter_memory.telemetry.metrics import Metrics
+from semrouter_memory.telemetry.observer import TelemetryObserver
+from semrouter_memory.transport.processor import Processor
+from semrouter_memory.transport.server import ExtProcServer, require_local_or_secret
+from semrouter_memory.upkeep.schedule import Upkeep
+from semrouter_memory.workers import WorkerPool
+
+_log = structlog.get_logger("semrouter_memory")
+
+
+class App:
+    """The whole sidecar in one event loop. Use `start`, then `stop`; a failed start leaves nothing behind."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._exit = AsyncExitStack()
+        self._metrics = Metrics()
+        self._observer = TelemetryObserver(self._metrics)
+        self._pool: WorkerPool[SessionKey] | None = None
+        self.ext_proc_address = ""
+
+    async def start(self) -> None:
+        """Start everything.
+
+        Raises:
+            ConfigurationError: a setting, file, port or schema that somebody must mend; its message says how.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop everything, in the reverse of the order in which it was started."""
+        await self._exit.aclose()
+
+    async def _start(self) -> None:
+        config, memory = self._config, self._config.memory
+        shared_secret = secret(config.server.shared_secret, config.server.shared_secret_file)
+        for setting, listen in (("server", config.server.listen), ("management", config.management.listen)):
+            require_local_or_secret(f"{setting}.listen", listen, shared_secret, header=config.server.secret_header)
+        adapters = await connect(memory, observer=self._observer, arrived=self._arrived, on_exit=self._exit)
+        models = ExternalModels(config.external_models, memory.retain, self._observer, self._exit)
+        ageing = pipelines.ageing(memory.ageing, adapters, models)
+        # Before all that tells it of work, so that it stops, and writes what it was told, after them.
+        ageing.upkeep.start()
+        self._exit.push_async_callback(ageing.upkeep.stop)
+        retainer = self._start_workers(adapters, models, ageing.upkeep)
+        await serve_management(
+            config,
+            adapters,
+            upkeep=ageing.upkeep,
+            shared_secret=shared_secret,
+            readiness=lambda: Readiness(serving=bool(self.ext_proc_address), store_available=adapters.store.available),
+            metrics=lambda: Exposition(*self._metrics.exposition()),
+            on_exit=self._exit,
+        )
+        recaller = pipelines.recaller(memory, adapters, models, ageing.usage)
+        processor = Processor(
+            ExchangeSettings(
+                memory=memory,
+                max_body_bytes=config.server.max_body_bytes,
+                max_answer_bytes=config.server.max_answer_bytes,
+            ),
+            recaller=recaller,
+            retainer=retainer,
+            observer=adapters.observer,
+            clock=adapters.clock,
+            shared_secret=(config.server.secret_header, shared_secret) if shared_secret else None,
+        )
+        # Last, so that it is the first to stop: no new streams come while the rest ends.
+        server = ExtProcServer(config.server, processor)
+        self.ext_proc_address = await server.start()
+        self._exit.push_async_callback(server.stop)
+        self._say_what_serves(adapters)
+
+    def _say_what_serves(self, adapters: Adapters) -> None:
+        management = self._config.management
+        _log.info(
+            "Serving",
+            version=__version__,
+            ext_proc=self.ext_proc_address,
+            api=management.listen,
+            operator=management.operator_listen,
+            embedding=adapters.embedder.fingerprint,
+            turn_log="sqlite" if self._config.memory.redis.url is None else "redis",
+        )
+
+    def _arrived(self, scope: Scope, session_id: str) -> None:
+        """A turn reached the shared log; whoever is first looks after it."""
+        if self._pool is not None:
+            self._pool.submit(SessionKey(scope, session_id))
+
+    def _start_workers(self, adapters: Adapters, models: ExternalModels, upkeep: Upkeep) -> Retainer:
+        config = self._config.memory.retain
+        pool: WorkerPool[SessionKey] = WorkerPool(
+            lambda key: retainer.process(key),  # noqa: PLW0108 - it is made below
+            workers=config.workers,
+            max_queue=config.max_queue,
+            on_error=lambda _, error: self._observer.work_failed(error),
+        )
+        retainer = pipelines.retainer(self._config.memory, adapters, models, wake=pool.submit, written=upkeep.changed)
+        pool.start()
+        self._pool = pool
+        self._exit.push_async_callback(pool.drain, self._config.server.drain_seconds)
+        ticker = asyncio.create_task(self._tick(retainer, pool), name="triggers")
+        self._exit.callback(ticker.cancel)
+        return retainer
+
+    async def _tick(self, retainer: Retainer, pool: "WorkerPool[SessionKey]") -> None:
+        """Look at the triggers again and again; also what continues after a restart."""
+        while True:
+            try:
+                await retainer.tick()
+            except Exception as error:  # noqa: BLE001 - one failed look must not be the last
+                self._observer.work_failed(error)
+            self._observer.work_queued(depth=pool.depth, oldest_seconds=pool.oldest_seconds)
+            await asyncio.sleep(self._config.memory.retain.tick_seconds)
+
+
+def run(config: Config) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigurationError: same as `App.start`.
+    """
+    logs.configure(config.telemetry)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(config))
+
+
+async def _serve(config: Config) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    app = App(config)
+    await app.start()
+    # What is loaded now stays for good: a collection in the middle of a request need not look at it again.
+    gc.collect()
+    gc.freeze()
+    try:
+        await stop.wait()
+        _log.info("Stopping")
+    finally:
+        await app.stop()

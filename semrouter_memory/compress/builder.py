@@ -1,0 +1,175 @@
+"""Builds sessions' states in the background, turn by turn, as turns are extracted. Never on the request path.
+
+Strategy: the rules fold every turn that an extractor has read, so the state is seldom more than a turn behind. Where a
+model has the role `memory_extraction` it puts the state in order every so many turns; when it fails, the rules' state
+stays. Nothing here is a truth: what cannot be built or kept is done without.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from semrouter_memory.codec.base import strip_block
+from semrouter_memory.compress import asking, record
+from semrouter_memory.compress.block import render
+from semrouter_memory.compress.record import Covered
+from semrouter_memory.compress.state import State, fitting, folded, learned
+from semrouter_memory.config import CompressionConfig
+from semrouter_memory.errors import CircuitOpenError, UnavailableError
+from semrouter_memory.model import Candidate, Claim, LoggedTurn, Scope, joined
+from semrouter_memory.ports import ChatModel, Embedder, Observer, StateStore, TurnLog
+
+_MAX_COUNTED_CHARS = 20_000
+"""Of one text; what is longer is counted by its beginning."""
+_MANY_TURNS = 10_000
+"""The number in the block takes a token or two."""
+
+
+class StateBuilder:
+    """Same as `SessionStateBuilder`.
+
+    Args:
+        redact: takes secrets out of what a model answers.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: StateStore,
+        turn_log: TurnLog,
+        embedder: Embedder,
+        chat_model: ChatModel | None,
+        observer: Observer,
+        config: CompressionConfig,
+        redact: Callable[[str], str],
+    ) -> None:
+        self._store = store
+        self._turn_log = turn_log
+        self._count = embedder.count_tokens
+        self._chat_model = chat_model
+        self._observer = observer
+        self._config = config
+        self._redact = redact
+        self._ttl = timedelta(hours=config.state_ttl_hours)
+
+    async def turns_read(self, claim: Claim, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]) -> None:
+        """Fold the turns into their session's state. Never raises."""
+        try:
+            await self._fold(claim, sorted(turns, key=lambda turn: turn.sequence), candidates)
+        except UnavailableError as error:
+            self._observer.store_failed("session_state", error)
+        except Exception as error:  # noqa: BLE001 - extraction goes on without a state
+            self._observer.work_failed(error)
+
+    async def forget(self, scope: Scope, session_id: str) -> None:
+        """Drop what is kept of a session.
+
+        Raises:
+            StateStoreError: it could not be dropped.
+        """
+        key = record.session_key(session_id)
+        kept = record.load_session((await self._store.get(scope, [key])).get(key))
+        await self._drop(scope, key, kept)
+
+    async def _fold(self, claim: Claim, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]) -> None:
+        key = record.session_key(claim.session_id)
+        before = record.load_session((await self._store.get(claim.scope, [key])).get(key))
+        kept = _with_other_answers(before, (*claim.context, *claim.turns))
+        # In a thread: counting the tokens of long texts takes time that recall does not have.
+        kept = await asyncio.to_thread(self._with_turns, kept, turns, candidates)
+        if kept:
+            kept[-1] = await self._in_order(kept[-1], claim)
+        await self._write(claim, turns, key, before, kept)
+        gone = {name for old in before for name in record.keys_of(old)} - {
+            name for covered in kept for name in record.keys_of(covered)
+        }
+        if gone:
+            await self._store.drop(claim.scope, sorted(gone))
+
+    def _with_turns(
+        self, kept: list[Covered], turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]
+    ) -> list[Covered]:
+        for turn in turns:
+            facts = [found.content for found in candidates if turn.id in found.turn_ids]
+            kept = self._with_turn(kept, turn, facts)
+        return kept
+
+    def _with_turn(self, kept: Sequence[Covered], turn: LoggedTurn, facts: Sequence[str]) -> list[Covered]:
+        if kept and turn.sequence <= kept[-1].sequence:
+            # Another extractor has read it before; what this one found is added.
+            latest = kept[-1]
+            state = self._bounded(learned(latest.state, facts, turn.observed_at))
+            return [*kept[:-1], replace(latest, state=state)]
+        before = record.predecessor(kept, turn)
+        if before is None:
+            return []
+        user_text, answer = strip_block(turn.user_text), strip_block(turn.assistant_text)
+        said = joined((user_text, answer))
+        covered = Covered(
+            state=self._bounded(folded(before.state, user_text, answer, facts, turn.observed_at)),
+            turn_id=turn.id,
+            sequence=turn.sequence,
+            hashes=turn.transcript_hashes,
+            turns=before.turns + 1,
+            trail=record.trail_of((turn.id,), before.trail),
+            asked=before.asked,
+            chars=before.chars + len(said),
+            tokens=before.tokens + self._size(said),
+        )
+        return [*kept, covered][-record.KEPT :]
+
+    def _bounded(self, state: State) -> State:
+        bound = self._config.state_tokens
+        return fitting(state, lambda smaller: self._count(render(smaller, turns=_MANY_TURNS)) <= bound)
+
+    def _size(self, text: str) -> int:
+        counted = text[:_MAX_COUNTED_CHARS]
+        return round(self._count(counted) * len(text) / len(counted)) if counted else 0
+
+    # -- the model -----------------------------------------------------------------------------------------------------
+
+    async def _in_order(self, covered: Covered, claim: Claim) -> Covered:
+        """The state as a model puts it, when it is time for that; else, or when it cannot, as it is."""
+        if self._chat_model is None or covered.turns - covered.asked < self._config.every_turns:
+            return covered
+        known = {turn.sequence: turn for turn in (*claim.context, *claim.turns) if turn.sequence <= covered.sequence}
+        turns = [turn for _, turn in sorted(known.items())][-self._config.every_turns :]
+        asked = replace(covered, asked=covered.turns)
+        try:
+            answer = await self._chat_model.complete(asking.prompt(covered.state, turns))
+        except CircuitOpenError:
+            return covered
+        except UnavailableError:
+            return asked
+        at = max((turn.observed_at for turn in turns), default=None)
+        state = asking.rewritten(self._redact(answer), covered.state, turns, at) if at else None
+        return replace(asked, state=self._bounded(state)) if state is not None else asked
+
+    # -- keeping -------------------------------------------------------------------------------------------------------
+
+    async def _write(
+        self, claim: Claim, turns: Sequence[LoggedTurn], key: str, before: Sequence[Covered], kept: Sequence[Covered]
+    ) -> None:
+        """Keep it, unless the turns were deleted in the meantime: looked at after writing, so that no deletion is missed."""
+        for covered in kept:
+            if covered in before:
+                continue
+            value = record.dump(covered)
+            for name in record.keys_of(covered):
+                await self._store.put(claim.scope, name, value, ttl=self._ttl)
+        await self._store.put(claim.scope, key, record.dump_session(kept), ttl=self._ttl)
+        if not {turn.id for turn in turns} <= await self._turn_log.surviving(claim):
+            await self._drop(claim.scope, key, kept)
+
+    async def _drop(self, scope: Scope, key: str, kept: Sequence[Covered]) -> None:
+        await self._store.drop(scope, [key, *(name for covered in kept for name in record.keys_of(covered))])
+
+
+def _with_other_answers(kept: Sequence[Covered], turns: Sequence[LoggedTurn]) -> list[Covered]:
+    """With the transcripts of repetitions that came later: the client goes on from the answer that it got last."""
+    hashes = {turn.id: turn.transcript_hashes for turn in turns}
+    return [
+        replace(covered, hashes=tuple(dict.fromkeys((*covered.hashes, *hashes.get(covered.turn_id, ())))))
+        for covered in kept
+    ]

@@ -1,0 +1,265 @@
+"""What is known of a conversation so far, and how a turn changes it. Pure.
+
+Strategy: facts that the extractors found come first, as attribute and value where a statement has that form; of one
+attribute the newest value stays. Decisions, open questions and other figures of the user come from the turn's text. The
+state is bounded in tokens: what is least missed leaves first, numbers and names last.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from semrouter_memory.codec.untrusted import one_line
+from semrouter_memory.compress.reading import is_decision, is_figure, is_own, is_question, leaves_open, sentences
+from semrouter_memory.compress.terms import content_terms, is_telling, words
+from semrouter_memory.model import Json
+
+_MAX_KEY_CHARS = 60
+_MAX_TEXT_CHARS = 200
+_MAX_ENTRIES = 100
+_MAX_TERMS = 40
+_TOPIC_TERMS = 5
+_FADING = 0.9
+"""What a term weighs less with each turn that does not mention it."""
+_MAX_OPEN = 3
+_COVERED_SHARE = 0.6
+"""A sentence with so many of its content words in a fact says nothing more."""
+
+_VALUE = re.compile(r"User['’]s (?P<key>.+?) (?:is|are) (?:now )?(?P<value>.+)", re.IGNORECASE)
+_CHINESE_VALUE = re.compile(r"用户的(?P<key>.+?)(?:现在)?(?:是|为)(?P<value>.+)")
+_SUBJECT = re.compile(r"User (?=\w)|用户")
+_RENEWED = re.compile(r"\bnow\b|\binstead\b|\bactually\b|\bchanged?\b|现在|改")
+# Statements of which only one can hold.
+_SINGLE = re.compile(
+    r"(?:lives in|is based in|works (?:at|for)|works as|was born|is (?=\d+ years)|is called|moved to|住在|在(?=.+工作))"
+)
+_MOVED = {"moved to": "lives in"}
+_NO_LONGER = re.compile(r"(?:no longer|does not|doesn't|is not|isn't) (?P<what>.+)|不再(?P<chinese>.+)")
+
+
+class Kind(StrEnum):
+    VALUE = "value"
+    FACT = "fact"
+    DECISION = "decision"
+    OPEN = "open"
+    NOTE = "note"
+    """A figure of the user's that no extractor made a fact of."""
+
+
+_WEIGHT = {Kind.VALUE: 4.0, Kind.FACT: 4.0, Kind.DECISION: 3.5, Kind.OPEN: 2.0, Kind.NOTE: 1.0}
+_TELLING = 2.0
+_OWN = 0.9
+"""A figure that the user calls their own is nearly a fact, and kept nowhere else."""
+_RECENCY = 1.0
+_SECTIONS = {Kind.FACT: "user", Kind.DECISION: "decisions", Kind.OPEN: "open", Kind.NOTE: "notes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing to know.
+
+    Attributes:
+        text: as it is shown; of a value the value alone.
+        statement: as a memory states it; what deletions are compared with.
+        at: when it was said.
+        key: the attribute of a value.
+    """
+
+    kind: Kind
+    text: str
+    statement: str
+    at: datetime
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Entries, oldest first, and what the conversation is about.
+
+    Attributes:
+        terms: content words with their weights.
+        topic: the topic in a model's words; "" for the terms.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    terms: tuple[tuple[str, float], ...] = ()
+    topic: str = ""
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        return tuple(entry.statement for entry in self.entries if entry.kind in (Kind.VALUE, Kind.FACT))
+
+
+def shown(state: State) -> dict[str, Json]:
+    """The state as the model is given it; empty sections are left out."""
+    topic = state.topic or " ".join(term for term, _ in _heaviest(state.terms, _TOPIC_TERMS))
+    found: dict[str, Json] = {"topic": topic} if topic else {}
+    values = {entry.key: entry.text for entry in state.entries if entry.kind is Kind.VALUE}
+    if values:
+        found["values"] = values
+    for kind, section in _SECTIONS.items():
+        if texts := [entry.text for entry in state.entries if entry.kind is kind]:
+            found[section] = texts
+    return found
+
+
+def folded(state: State, user_text: str, answer: str, facts: Sequence[str], at: datetime) -> State:
+    """The state after one more turn.
+
+    Args:
+        facts: what extractors found in the turn.
+    """
+    state = learned(state, facts, at)
+    read = list(sentences(user_text))
+    asked = _questions(read, at) if leaves_open(answer) else ()
+    added = [*_decisions(read, facts, at), *_notes(read, facts, at), *asked]
+    entries = _without_settled(state.entries, user_text)
+    return replace(state, entries=_bounded(_renewed(entries, added)), terms=_weighed(state.terms, user_text))
+
+
+def learned(state: State, facts: Iterable[str], at: datetime) -> State:
+    """The state with these facts, in the words of memories."""
+    entries = list(state.entries)
+    for fact in facts:
+        entries = _with_fact(entries, _entry(one_line(fact), at))
+    return replace(state, entries=_bounded(entries))
+
+
+def fitting(state: State, fits: Callable[[State], bool]) -> State:
+    """The state without its least important entries, as many as it takes."""
+    while state.entries and not fits(state):
+        least = min(range(len(state.entries)), key=lambda at: _importance(state.entries, at))
+        state = replace(state, entries=(*state.entries[:least], *state.entries[least + 1 :]))
+    return state
+
+
+def without(state: State, is_forbidden: Callable[[Entry], bool]) -> State:
+    """The state without what was deleted."""
+    return replace(state, entries=tuple(entry for entry in state.entries if not is_forbidden(entry)))
+
+
+# -- facts -------------------------------------------------------------------------------------------------------------
+
+
+def _entry(fact: str, at: datetime) -> Entry:
+    match = _VALUE.fullmatch(fact) or _CHINESE_VALUE.fullmatch(fact)
+    if match and len(match["key"]) <= _MAX_KEY_CHARS:
+        return Entry(Kind.VALUE, _cut(match["value"].rstrip(".。")), fact, at, key=match["key"])
+    return Entry(Kind.FACT, _cut(_SUBJECT.sub("", fact, count=1) if _SUBJECT.match(fact) else fact), fact, at)
+
+
+def _with_fact(entries: Sequence[Entry], new: Entry) -> list[Entry]:
+    return [*(old for old in entries if not _replaces(new, old, entries)), new]
+
+
+def _replaces(new: Entry, old: Entry, entries: Sequence[Entry]) -> bool:
+    if new.at < old.at:
+        return False
+    if old.kind not in (Kind.VALUE, Kind.FACT):
+        return old.kind is Kind.NOTE and _says_again(old.text, [new.statement])
+    if old.statement.casefold() == new.statement.casefold():
+        return True
+    if new.kind is Kind.VALUE:
+        return old.kind is Kind.VALUE and _same_attribute(new, old, entries)
+    return old.kind is Kind.FACT and (_one_of_a_kind(new.text, old.text) or _ends(new.text, old.text))
+
+
+def _same_attribute(new: Entry, old: Entry, entries: Sequence[Entry]) -> bool:
+    """The same name; or what is said to have changed has a shorter name, and only one attribute can be meant."""
+    key, known = words(new.key), words(old.key)
+    if key == known:
+        return True
+    if not _RENEWED.search(new.statement):
+        return False
+    meant = [entry for entry in entries if entry.kind is Kind.VALUE and set(key) <= set(words(entry.key))]
+    return meant == [old]
+
+
+def _one_of_a_kind(new: str, old: str) -> bool:
+    one, other = _SINGLE.match(new), _SINGLE.match(old)
+    if one is None or other is None:
+        return False
+    return _MOVED.get(one.group(), one.group()) == _MOVED.get(other.group(), other.group())
+
+
+def _ends(new: str, old: str) -> bool:
+    match = _NO_LONGER.match(new)
+    if match is None:
+        return False
+    ended = {word[:4] for word in words(match["what"] or match["chinese"])}
+    return ended == {word[:4] for word in words(old)}
+
+
+# -- the turn's text ---------------------------------------------------------------------------------------------------
+
+
+def _decisions(read: Sequence[str], facts: Sequence[str], at: datetime) -> Iterator[Entry]:
+    for sentence in read:
+        if is_decision(sentence) and not _says_again(sentence, facts):
+            yield Entry(Kind.DECISION, one_line(sentence), one_line(sentence), at)
+
+
+def _notes(read: Sequence[str], facts: Sequence[str], at: datetime) -> Iterator[Entry]:
+    for sentence in read:
+        if is_figure(sentence) and not is_decision(sentence) and not _says_again(sentence, facts):
+            yield Entry(Kind.NOTE, one_line(sentence), one_line(sentence), at)
+
+
+def _questions(read: Sequence[str], at: datetime) -> Iterator[Entry]:
+    asked = [sentence for sentence in read if is_question(sentence)]
+    if asked:
+        yield Entry(Kind.OPEN, one_line(asked[-1]), one_line(asked[-1]), at)
+
+
+def _without_settled(entries: Sequence[Entry], user_text: str) -> list[Entry]:
+    """Without the questions that the user comes back to, and the oldest of too many."""
+    said = set(content_terms(user_text))
+    asked = [entry for entry in entries if entry.kind is Kind.OPEN and not said & set(content_terms(entry.text))]
+    return [entry for entry in entries if entry.kind is not Kind.OPEN or entry in asked[-_MAX_OPEN:]]
+
+
+def _renewed(entries: Sequence[Entry], added: Sequence[Entry]) -> list[Entry]:
+    """With the new entries; what is said again is said last."""
+    again = {(entry.kind, entry.text.casefold()) for entry in added}
+    return [*(entry for entry in entries if (entry.kind, entry.text.casefold()) not in again), *added]
+
+
+def _says_again(sentence: str, facts: Collection[str]) -> bool:
+    terms = set(content_terms(sentence))
+    stated = {word for fact in facts for word in words(fact)}
+    return bool(terms) and len(terms & stated) >= _COVERED_SHARE * len(terms)
+
+
+# -- bounds ------------------------------------------------------------------------------------------------------------
+
+
+def _importance(entries: Sequence[Entry], at: int) -> float:
+    entry = entries[at]
+    telling = _TELLING if is_telling(entry.text) or is_telling(entry.key) else 0.0
+    own = _OWN if entry.kind is Kind.NOTE and is_own(entry.text) else 0.0
+    return _WEIGHT[entry.kind] + telling + own + _RECENCY * at / len(entries)
+
+
+def _bounded(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    if len(entries) <= _MAX_ENTRIES:
+        return tuple(entries)
+    ranked = sorted(range(len(entries)), key=lambda at: _importance(entries, at))
+    leaving = set(ranked[: len(entries) - _MAX_ENTRIES])
+    return tuple(entry for at, entry in enumerate(entries) if at not in leaving)
+
+
+def _weighed(terms: Sequence[tuple[str, float]], user_text: str) -> tuple[tuple[str, float], ...]:
+    weights = {term: weight * _FADING for term, weight in terms}
+    for term in dict.fromkeys(content_terms(user_text[:_MAX_TEXT_CHARS])):
+        weights[one_line(term)] = weights.get(one_line(term), 0.0) + 1.0
+    return _heaviest(tuple(weights.items()), _MAX_TERMS)
+
+
+def _heaviest(terms: Sequence[tuple[str, float]], count: int) -> tuple[tuple[str, float], ...]:
+    return tuple(sorted(terms, key=lambda item: (-item[1], item[0]))[:count])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT_CHARS else text[:_MAX_TEXT_CHARS].rsplit(" ", 1)[0] + " ..."

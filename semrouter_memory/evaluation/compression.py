@@ -1,0 +1,282 @@
+"""Plays long conversations turn by turn and measures what the next request goes up with.
+
+Real are the exchange with its codecs, the retainer with its rules, the state builder, the turn log, the state store, the
+recaller and the embedder. The store of memories is an exact search in this process's memory.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import orjson
+
+from semrouter_memory.codec.chat import ChatCodec
+from semrouter_memory.compress.builder import StateBuilder
+from semrouter_memory.compress.pipeline import Compressor
+from semrouter_memory.config import Config, MemoryConfig
+from semrouter_memory.evaluation.long_talk import Fact, Talk
+from semrouter_memory.exchange.events import (
+    BodyMode,
+    Headers,
+    Protocol,
+    RequestBody,
+    RequestHeaders,
+    ResponseBody,
+    ResponseHeaders,
+)
+from semrouter_memory.exchange.exchange import Exchange, ExchangeSettings
+from semrouter_memory.exchange.policy import RouteSettings
+from semrouter_memory.exchange.replies import NeedRecall, ReplaceBody
+from semrouter_memory.model import Json, RecallResult, Scope
+from semrouter_memory.ports import ChatModel, Embedder, Observer
+from semrouter_memory.recall.pipeline import Recaller
+from semrouter_memory.retain.pipeline import Retainer, SessionKey
+from semrouter_memory.retain.redact import redact
+from semrouter_memory.retain.writing import ReconcilingWriter
+from semrouter_memory.sessions.locks import InProcessOwnerLocks
+from semrouter_memory.sessions.sqlite import SqliteTurnLog
+from semrouter_memory.sessions.state import SqliteStateStore
+from semrouter_memory.store.in_memory import InMemoryStore
+
+_RECALL = Protocol(request_body=BodyMode.BUFFERED, response_body=BodyMode.NONE)
+_RETAIN = Protocol(observing=True, request_body=BodyMode.STREAMED, response_body=BodyMode.STREAMED)
+_NEXT = "Can you put everything together for me?"
+"""A question that names nothing, so that only what is in the context by itself counts."""
+_TURN_TIME = timedelta(minutes=1)
+_START = datetime(2026, 3, 15, 9, tzinfo=UTC)
+_PATIENCE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class FactFound:
+    """Whether the model is given a fact: with any next request, and with one that asks for it (None: nobody asks)."""
+
+    about: str
+    in_context: bool
+    when_asked: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One conversation. Sizes are in the embedding model's tokens, of all texts without a system prompt.
+
+    Attributes:
+        tokens_asked: the largest of the requests that ask for a fact; 0 when nobody asks.
+        state_tokens: of the state's block, part of `tokens_after`; the same of the memories' block.
+    """
+
+    id: str
+    turns: int
+    reason: str
+    tokens_before: int
+    tokens_after: int
+    tokens_asked: int
+    state_tokens: int
+    memory_tokens: int
+    facts: tuple[FactFound, ...]
+
+    def as_json(self) -> dict[str, Json]:
+        facts = [
+            {"about": fact.about, "in_context": fact.in_context, "when_asked": fact.when_asked} for fact in self.facts
+        ]
+        return {name: getattr(self, name) for name in self.__slots__} | {"facts": facts}
+
+
+class _Silent:
+    """An observer that nobody listens to, but for what must not happen in a measurement."""
+
+    def exchange_failed(self, error: BaseException) -> None:
+        raise error
+
+    work_failed = exchange_failed
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+SILENT = cast("Observer", _Silent())
+
+
+@dataclass(slots=True)
+class _Clock:
+    time: datetime = _START
+
+    def now(self) -> datetime:
+        return self.time
+
+
+@dataclass(slots=True)
+class _Ids:
+    count: int = 0
+
+    def draw(self) -> str:
+        self.count += 1
+        return f"mem_{self.count:08d}"
+
+
+class CompressionRun:
+    """Plays conversations, each of a user of its own. Use `open`."""
+
+    def __init__(self, directory: Path, embedder: Embedder, config: Config, model: ChatModel | None) -> None:
+        recall = config.memory.recall.model_copy(update={"deadline_ms": _PATIENCE_MS})
+        on = config.memory.compression.model_copy(update={"enabled": True})
+        memory = config.memory.model_copy(update={"recall": recall, "compression": on})
+        self._embedder = embedder
+        self._clock = _Clock()
+        self._woken: list[SessionKey] = []
+        self._turn_log = SqliteTurnLog(directory / "turns.db", clock=self._clock)
+        self._states = SqliteStateStore(directory / "state.db", clock=self._clock)
+        self._settings = ExchangeSettings(memory, max_body_bytes=1 << 30, max_answer_bytes=1 << 20)
+        store = InMemoryStore(dimension=embedder.dimension)
+        self._retainer = self._retainer_of(store, memory, model)
+        self._recaller = Recaller(
+            embedder=embedder,
+            reader=store,
+            turn_log=self._turn_log,
+            observer=SILENT,
+            clock=self._clock,
+            config=memory.recall,
+            compressor=Compressor(
+                store=self._states, turn_log=self._turn_log, embedder=embedder, observer=SILENT, config=on
+            ),
+        )
+
+    def _retainer_of(self, store: InMemoryStore, memory: MemoryConfig, model: ChatModel | None) -> Retainer:
+        return Retainer(
+            turn_log=self._turn_log,
+            reader=store,
+            writer=ReconcilingWriter(
+                turn_log=self._turn_log,
+                reader=store,
+                writer=store,
+                embedder=self._embedder,
+                locks=InProcessOwnerLocks(),
+                clock=self._clock,
+                new_id=_Ids().draw,
+            ),
+            embedder=self._embedder,
+            chat_model=model,
+            observer=SILENT,
+            clock=self._clock,
+            config=memory.retain,
+            extraction_batch_size=memory.extraction_batch_size,
+            wake=self._woken.append,
+            states=StateBuilder(
+                store=self._states,
+                turn_log=self._turn_log,
+                embedder=self._embedder,
+                chat_model=model,
+                observer=SILENT,
+                config=memory.compression,
+                redact=redact,
+            ),
+        )
+
+    @classmethod
+    @contextmanager
+    def open(cls, embedder: Embedder, config: Config, *, model: ChatModel | None = None) -> Iterator["CompressionRun"]:
+        """With files that are thrown away at the end.
+
+        Args:
+            model: extracts and orders the state, as the one with the role `memory_extraction` does.
+        """
+        with TemporaryDirectory(prefix="semrouter-memory-") as directory:
+            run = cls(Path(directory), embedder, config, model)
+            try:
+                yield run
+            finally:
+                run._turn_log.close()
+                run._states.close()
+
+    async def play(self, talk: Talk) -> Measured:
+        """Say every turn, and look at the request that comes next."""
+        scope = Scope(f"user-of-{talk.id}")
+        messages: list[dict[str, str]] = []
+        for number, (user, answer) in enumerate(talk.turns):
+            self._clock.time = _START + number * _TURN_TIME
+            messages.append({"role": "user", "content": user})
+            self._hear(scope, messages, answer, number)
+            await self._work()
+            messages.append({"role": "assistant", "content": answer})
+        before = [*messages, {"role": "user", "content": _NEXT}]
+        after, result = await self._next(scope, before)
+        compression = result.compression
+        looked_for = [await self._looked_for(scope, messages, fact, after) for fact in talk.facts]
+        return Measured(
+            id=talk.id,
+            turns=len(talk.turns),
+            reason=compression.reason if compression else "too_short",
+            tokens_before=self._size([message["content"] for message in before]),
+            tokens_after=self._size(after),
+            tokens_asked=max((size for _, size in looked_for), default=0),
+            state_tokens=self._size([compression.text]) if compression else 0,
+            memory_tokens=result.tokens,
+            facts=tuple(found for found, _ in looked_for),
+        )
+
+    async def _looked_for(
+        self, scope: Scope, messages: Sequence[Mapping[str, str]], fact: Fact, after: Sequence[str]
+    ) -> tuple[FactFound, int]:
+        """Whether it is found, and the size of the request that asks for it."""
+        if not fact.question:
+            return FactFound(fact.about, _holds(after, fact), None), 0
+        texts, _ = await self._next(scope, [*messages, {"role": "user", "content": fact.question}])
+        return FactFound(fact.about, _holds(after, fact), _holds(texts, fact)), self._size(texts)
+
+    # -- the exchanges -------------------------------------------------------------------------------------------------
+
+    def _hear(self, scope: Scope, messages: Sequence[Mapping[str, str]], answer: str, number: int) -> None:
+        """The retain filter's exchange of one turn."""
+        exchange = Exchange(self._settings, RouteSettings(), self._clock.now())
+        choice = {"index": 0, "message": {"role": "assistant", "content": answer}, "finish_reason": "stop"}
+        exchange.receive(_headers(scope, _RETAIN, request_id=f"{scope.user_id}-{number}"))
+        exchange.receive(RequestBody(_body(messages), end_of_stream=True))
+        exchange.receive(ResponseHeaders(Headers([(":status", "200"), ("content-type", "application/json")])))
+        exchange.receive(ResponseBody(orjson.dumps({"id": f"c-{number}", "choices": [choice]}), end_of_stream=True))
+        turn = exchange.take_turn()
+        if turn is None:
+            raise AssertionError("an exchange that ended well is a turn")
+        self._retainer.accept(turn)
+
+    async def _work(self) -> None:
+        """What the workers would do in the background."""
+        while self._woken:
+            await self._retainer.process(self._woken.pop(0))
+
+    async def _next(self, scope: Scope, messages: Sequence[Mapping[str, str]]) -> tuple[list[str], RecallResult]:
+        """The recall filter's exchange: every text that goes up, and what recall said."""
+        exchange = Exchange(self._settings, RouteSettings(), self._clock.now())
+        raw = _body(messages)
+        exchange.receive(_headers(scope, _RECALL, request_id="next"))
+        step = exchange.receive(RequestBody(raw, end_of_stream=True))
+        if not isinstance(step, NeedRecall):
+            raise TypeError("a request with an identity needs recall")
+        result = await self._recaller.recall(step.request)
+        reply = exchange.recalled(result)
+        parsed = ChatCodec().parse(reply.body if isinstance(reply, ReplaceBody) else raw)
+        return list(parsed.visible), result
+
+    def _size(self, texts: Sequence[str]) -> int:
+        return sum(self._embedder.count_tokens(text) for text in texts)
+
+
+def _headers(scope: Scope, protocol: Protocol, *, request_id: str) -> RequestHeaders:
+    pairs = [
+        (":method", "POST"),
+        (":path", "/v1/chat/completions"),
+        ("x-authz-user-id", scope.user_id),
+        ("x-request-id", request_id),
+    ]
+    return RequestHeaders(Headers(pairs), protocol=protocol)
+
+
+def _body(messages: Sequence[Mapping[str, str]]) -> bytes:
+    return orjson.dumps({"model": "m", "messages": messages})
+
+
+def _holds(texts: Sequence[str], fact: Fact) -> bool:
+    return any(word in text.lower() for text in texts for word in fact.any_of)

@@ -1,0 +1,164 @@
+"""Circuits of model endpoints at work: one for each URL, shared by every role that is served there.
+
+Strategy. What a call's outcome says decides: no connection, no answer in time, a server's error and "too many requests"
+speak of the endpoint; a refusal of key, path or model name speaks of one configured model, and repeating it cannot help,
+so it opens that model's own circuit at once; everything else speaks of the prompt, from an endpoint that is there.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import Enum, auto
+from urllib.parse import urlsplit
+
+from semrouter_memory.errors import ChatModelError, CircuitOpenError
+from semrouter_memory.llm.breaker import Admission, Breaker, Limits
+from semrouter_memory.ports import Observer
+
+
+class Verdict(Enum):
+    """What a failed call says."""
+
+    AWAY = auto()
+    """The endpoint is not there, or overloaded."""
+    REFUSED = auto()
+    """It is there, and refuses this model: key, path or name are wrong."""
+    PROMPT = auto()
+    """It is there; this prompt, or this answer, is at fault."""
+
+
+class CallFailed(ChatModelError):  # noqa: N818 - a step inside the client, never seen outside
+    """A call failed, with what that says."""
+
+    def __init__(self, message: str, verdict: Verdict) -> None:
+        super().__init__(message)
+        self.verdict = verdict
+
+
+class Circuits:
+    """Hands out circuits, the same one for the same URL.
+
+    Args:
+        monotonic: seconds that never go back.
+        jitter: draws 0..1.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        observer: Observer,
+        monotonic: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._limits = limits
+        self._observer = observer
+        self._monotonic = monotonic
+        self._jitter = jitter
+        self._endpoints: dict[str, Breaker] = {}
+
+    def circuit(self, url: str) -> "Circuit":
+        """The circuit of one configured model at that URL."""
+        endpoint = self._endpoints.setdefault(url.rstrip("/"), Breaker(self._limits))
+        refusals = Breaker(replace(self._limits, failures=1))
+        return Circuit(
+            host=_host(url),
+            endpoint=endpoint,
+            refusals=refusals,
+            observer=self._observer,
+            monotonic=self._monotonic,
+            jitter=self._jitter,
+        )
+
+
+class Circuit:
+    """What one model asks before each call, and tells after it."""
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        endpoint: Breaker,
+        refusals: Breaker,
+        observer: Observer,
+        monotonic: Callable[[], float],
+        jitter: Callable[[], float],
+    ) -> None:
+        self._host = host
+        self._endpoint = endpoint
+        self._refusals = refusals
+        self._observer = observer
+        self._monotonic = monotonic
+        self._jitter = jitter
+
+    @contextmanager
+    def call(self) -> Iterator[bool]:
+        """Around one call; gives whether it is a probe.
+
+        Raises:
+            CircuitOpenError: the call was not made, or it was a probe and failed, or the model is refused.
+            ChatModelError: as the call itself raised it.
+        """
+        endpoint = self._admitted(self._endpoint)
+        try:
+            refusals = self._admitted(self._refusals)
+        except CircuitOpenError:
+            self._endpoint.abandoned(probe=endpoint.probe)
+            raise
+        try:
+            yield endpoint.probe or refusals.probe
+        except CallFailed as failure:
+            was_open = self._is_open
+            self._failed(failure.verdict, endpoint, refusals)
+            advice = "; check its key, address and name" if failure.verdict is Verdict.REFUSED else ""
+            self._tell(f"{failure}{advice}", was_open=was_open)
+            # The failure that opens the circuit is an attempt like those before it; a wrong key or name is nobody's.
+            if self._is_open and (was_open or failure.verdict is Verdict.REFUSED):
+                raise self._open_error() from None
+            raise
+        except BaseException:
+            self._endpoint.abandoned(probe=endpoint.probe)
+            self._refusals.abandoned(probe=refusals.probe)
+            raise
+        was_open = self._is_open
+        self._endpoint.succeeded()
+        self._refusals.succeeded()
+        self._tell("answered", was_open=was_open)
+
+    @property
+    def _is_open(self) -> bool:
+        return self._endpoint.is_open or self._refusals.is_open
+
+    def _admitted(self, breaker: Breaker) -> Admission:
+        admission = breaker.admit(self._monotonic())
+        if not admission.allowed:
+            raise CircuitOpenError(f"{self._host} is left alone", wait_seconds=admission.wait_seconds)
+        return admission
+
+    def _failed(self, verdict: Verdict, endpoint: Admission, refusals: Admission) -> None:
+        now = self._monotonic()
+        if verdict is Verdict.AWAY:
+            self._endpoint.failed(now, probe=endpoint.probe, jitter=self._jitter())
+            self._refusals.abandoned(probe=refusals.probe)
+        else:
+            self._endpoint.succeeded()
+            if verdict is Verdict.REFUSED:
+                self._refusals.failed(now, probe=refusals.probe, jitter=self._jitter())
+            else:
+                self._refusals.succeeded()
+
+    def _open_error(self) -> CircuitOpenError:
+        now = self._monotonic()
+        wait_seconds = max(self._endpoint.wait_seconds(now), self._refusals.wait_seconds(now))
+        return CircuitOpenError(f"{self._host} is left alone", wait_seconds=wait_seconds)
+
+    def _tell(self, detail: str, *, was_open: bool) -> None:
+        if self._is_open is not was_open:
+            self._observer.model_state_changed(self._host, available=was_open, detail=detail)
+
+
+def _host(url: str) -> str:
+    """Names an endpoint in logs and metrics: without path and credentials."""
+    return urlsplit(url).netloc.rpartition("@")[2] or url

@@ -1,0 +1,213 @@
+"""Memories that come in as lines: checked one by one, written in batches.
+
+Strategy. What is there stays as it is: a line whose memory is known is skipped, so that importing a file again changes
+nothing. An import is a deliberate act, so a memory that was deleted comes back: under an id that follows from its old
+one, because the old one stays buried, and links between memories follow. A batch is checked against tombstones and store
+and written under the owner's lock, as every change is; what cannot be written is reported with its line and field.
+"""
+
+import asyncio
+from collections.abc import AsyncIterable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from semrouter_memory.errors import InvalidRequestError, UnavailableError
+from semrouter_memory.manage import portable
+from semrouter_memory.manage.forgetting import Written
+from semrouter_memory.model import EmbeddedMemory, Memory, Scope
+from semrouter_memory.ports import Clock, Embedder, MemoryReader, MemoryWriter, OwnerLocks, Tombstones, TurnLog
+
+MAX_ERRORS = 100
+"""Refused lines that a report describes; the rest is only counted."""
+
+_BATCH = 50
+"""Few enough to be embedded and written well within the time of a lock."""
+
+_MAX_RETURNS = 64
+"""How often a memory may have been deleted and imported again."""
+
+Admit = Callable[[portable.ImportLine], None]
+"""Raises `InvalidRequestError` for what may not be stored."""
+
+ScopeOf = Callable[[str], Scope]
+"""The scope of a project of the authenticated user; raises `InvalidRequestError` when none can be called like that."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineError:
+    """Why a line was refused; never its content."""
+
+    line: int
+    message: str
+    field: str | None = None
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """What became of the lines so far.
+
+    Attributes:
+        lines: how many were read, blank ones left out.
+        skipped: known already, or expired.
+        errors: the first refused lines.
+    """
+
+    lines: int = 0
+    imported: int = 0
+    skipped: int = 0
+    refused: int = 0
+    errors: list[LineError] = field(default_factory=list)
+
+    def refuse(self, number: int, error: InvalidRequestError) -> None:
+        self.refused += 1
+        if len(self.errors) < MAX_ERRORS:
+            self.errors.append(LineError(number, str(error), error.field))
+
+    def __str__(self) -> str:
+        return f"{self.imported} imported, {self.skipped} skipped, {self.refused} refused"
+
+
+class ImportUnfinishedError(UnavailableError):
+    """A part went away in the middle; sending the same lines again goes on where this ended."""
+
+
+class TooManyLinesError(InvalidRequestError):
+    """More lines than one request may bring; those up to the bound were imported."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered:
+    number: int
+    memory: Memory
+
+
+class Importer:
+    """Same arguments as `MemoryService`.
+
+    Args:
+        admit: checks what a line would store.
+        max_lines: bound on one import.
+    """
+
+    def __init__(
+        self,
+        *,
+        reader: MemoryReader,
+        writer: MemoryWriter,
+        embedder: Embedder,
+        turn_log: TurnLog,
+        locks: OwnerLocks,
+        clock: Clock,
+        written: Written,
+        admit: Admit,
+        max_lines: int,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._embedder = embedder
+        self._turn_log = turn_log
+        self._locks = locks
+        self._clock = clock
+        self._written = written
+        self._admit = admit
+        self._max_lines = max_lines
+
+    async def run(
+        self, scope_of: ScopeOf, chunks: AsyncIterable[bytes], report: ImportReport, *, from_user: str | None
+    ) -> None:
+        """Import what the chunks hold; `report` is up to date at every moment.
+
+        Args:
+            from_user: another user whose lines may be taken over; lines of anybody else are refused.
+        """
+        waiting: list[_Numbered] = []
+        number = 0
+        async for line in portable.lines_of(chunks):
+            number += 1
+            # Blank ones count here: they cost as much time, and a request may be nothing else.
+            if number > self._max_lines:
+                await self._take(scope_of(""), waiting, report)
+                raise TooManyLinesError(
+                    f"more than {self._max_lines} lines in one request; up to there: {report}. Send the rest by itself"
+                )
+            if not line.strip():
+                continue
+            report.lines += 1
+            try:
+                waiting.append(_Numbered(number, self._read(line, scope_of, from_user)))
+            except InvalidRequestError as error:
+                report.refuse(number, error)
+            if len(waiting) >= _BATCH:
+                await self._take(scope_of(""), waiting, report)
+                waiting = []
+        await self._take(scope_of(""), waiting, report)
+
+    def _read(self, raw: bytes, scope_of: ScopeOf, from_user: str | None) -> Memory:
+        if len(raw) > portable.MAX_LINE_BYTES:
+            raise InvalidRequestError(f"longer than {portable.MAX_LINE_BYTES} bytes")
+        line = portable.parse(raw)
+        scope = scope_of(line.project_id)
+        if line.user_id not in {None, scope.user_id, from_user}:
+            # A mistaken file must not put one user's memories before another's eyes.
+            raise InvalidRequestError(
+                "is another user; to take over that user's memories, say so with from_user", field="user_id"
+            )
+        self._admit(line)
+        return portable.memory_from(line, scope, now=self._clock.now())
+
+    async def _take(self, scope: Scope, batch: Sequence[_Numbered], report: ImportReport) -> None:
+        """Write a batch, all of it or, where a part is away, nothing that the report does not count."""
+        if not batch:
+            return
+        try:
+            async with self._locks.hold(scope) as hold:
+                fresh = await self._fresh(scope, batch, report)
+                vectors = await self._embedder.embed_passages([memory.content for memory in fresh]) if fresh else []
+                rows = [EmbeddedMemory(memory, vector) for memory, vector in zip(fresh, vectors, strict=True)]
+                if rows:
+                    await hold.confirm()
+                    await self._writer.upsert(scope, rows)
+                    self._written(scope)
+        except UnavailableError as error:
+            raise ImportUnfinishedError(
+                f"a part went away in the middle: {report}. Send the same lines again; what is there will be skipped"
+            ) from error
+        report.imported += len(rows)
+
+    async def _fresh(self, scope: Scope, batch: Sequence[_Numbered], report: ImportReport) -> list[Memory]:
+        """The memories that are not there yet, under the ids that they get."""
+        deleted = await self._turn_log.tombstones(scope)
+        memories: dict[str, Memory] = {}
+        for one in batch:
+            try:
+                memory = _placed(one.memory, deleted)
+            except InvalidRequestError as error:
+                report.refuse(one.number, error)
+                continue
+            if memory.id in memories or _expired(memory, self._clock):
+                report.skipped += 1
+            else:
+                memories[memory.id] = memory
+        known = await asyncio.gather(*(self._reader.get(scope, memory_id) for memory_id in memories))
+        report.skipped += sum(memory is not None for memory in known)
+        return [memory for memory, there in zip(memories.values(), known, strict=True) if there is None]
+
+
+def _placed(memory: Memory, deleted: Tombstones) -> Memory:
+    """The memory under an id that is not buried, with its link to where its successor is placed."""
+    placed = replace(memory, id=_free(memory, deleted))
+    if not memory.superseded_by:
+        return placed
+    return replace(placed, superseded_by=_free(replace(memory, id=memory.superseded_by), deleted))
+
+
+def _free(memory: Memory, deleted: Tombstones) -> str:
+    """The first id in the memory's row of ids that no deletion covers."""
+    for _ in range(_MAX_RETURNS):
+        if not deleted.covers(memory):
+            return memory.id
+        memory = replace(memory, id=portable.next_id(memory.id))
+    raise InvalidRequestError("was deleted at a time that this machine's clock has not reached; try again later")
+
+
+def _expired(memory: Memory, clock: Clock) -> bool:
+    return memory.expires_at is not None and memory.expires_at <= clock.now()

@@ -1,0 +1,157 @@
+"""Memories as lines of JSON: what an export writes and an import reads. Pure.
+
+Strategy: an export's line is the API's own JSON of a memory, so an import takes everything that the API shows. A line made
+by hand needs a `content` only; without an id it gets one from what it says, so that importing it again changes nothing.
+"""
+
+import hashlib
+import re
+from collections.abc import AsyncIterable, AsyncIterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.manage.admission import IMPORTED_AT, PROVENANCE
+from semrouter_memory.manage.schemas import MemoryJson, UtcTime
+from semrouter_memory.model import Memory, MemoryType, Scope
+
+MAX_LINE_BYTES = 512 * 1024
+"""A memory of the greatest length, written with six bytes a character, and its metadata."""
+
+SOURCE = "import"
+"""`Memory.source` of a line that does not name one."""
+
+_MAX_PROVENANCE_BYTES = 16_384
+_CLOCK_TOLERANCE = timedelta(hours=1)
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
+_TAKEN_IDS = frozenset({"export", "import", "search", "sessions", "openapi.json"})
+"""They would stand where a route stands."""
+
+Name = Annotated[str, Field(max_length=512)]
+
+
+class ImportLine(BaseModel):
+    """One memory, as an export writes it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    content: str
+    id: str | None = None
+    type: MemoryType = MemoryType.SEMANTIC
+    user_id: str | None = None
+    project_id: Name = ""
+    agent_id: Name = ""
+    session_id: Name = ""
+    source: Annotated[str, Field(max_length=64)] = SOURCE
+    observed_at: UtcTime | None = None
+    created_at: UtcTime | None = None
+    updated_at: UtcTime | None = None
+    superseded_at: UtcTime | None = None
+    superseded_by: str | None = None
+    expires_at: UtcTime | None = None
+    importance: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.5
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    flagged: bool = False
+    """Shown by the API beside the metadata that says it; not read."""
+    contradicts: list[str] = Field(default_factory=list)
+    """Same."""
+
+
+def export_line(memory: Memory) -> bytes:
+    """The memory as a line; when it was imported last says nothing to another installation."""
+    metadata = {name: value for name, value in memory.metadata.items() if name != IMPORTED_AT}
+    return MemoryJson.of(replace(memory, metadata=metadata)).model_dump_json().encode() + b"\n"
+
+
+def parse(line: bytes) -> ImportLine:
+    """Raises: InvalidRequestError: it is no memory; names the field, never the value."""
+    try:
+        parsed = ImportLine.model_validate_json(line)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        if not problem["loc"]:
+            raise InvalidRequestError("a line must be a JSON object") from None
+        what = "unknown field" if problem["type"] == "extra_forbidden" else str(problem["msg"])
+        raise InvalidRequestError(what, field=".".join(str(part) for part in problem["loc"])) from None
+    _check_ids(parsed)
+    return parsed
+
+
+def memory_from(line: ImportLine, scope: Scope, *, now: datetime) -> Memory:
+    """The memory that a line describes, asserted now.
+
+    Raises:
+        InvalidRequestError: a time is in the future, or the provenance is too large.
+    """
+    for field in ("observed_at", "created_at", "updated_at", "superseded_at"):
+        time = getattr(line, field)
+        if time is not None and time > now + _CLOCK_TOLERANCE:
+            raise InvalidRequestError("lies in the future", field=field)
+    _check_provenance(line)
+    observed_at = line.observed_at or line.created_at or now
+    created_at = line.created_at or observed_at
+    return Memory(
+        id=line.id or _id_from(line),
+        scope=replace(scope, agent_id=line.agent_id),
+        type=line.type,
+        content=line.content,
+        source=line.source,
+        observed_at=observed_at,
+        created_at=created_at,
+        updated_at=line.updated_at or created_at,
+        session_id=line.session_id,
+        superseded_at=line.superseded_at,
+        superseded_by=line.superseded_by or "",
+        expires_at=line.expires_at,
+        importance=line.importance,
+        metadata={**line.metadata, IMPORTED_AT: now.isoformat()},
+    )
+
+
+def next_id(memory_id: str) -> str:
+    """The id under which a memory comes back whose own was deleted: always the same one."""
+    return f"mem_{hashlib.sha256(f'again:{memory_id}'.encode()).hexdigest()[:28]}"
+
+
+async def lines_of(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Chunks cut into lines; of one that is too long, its beginning: longer than `MAX_LINE_BYTES`, too."""
+    rest = bytearray()
+    async for chunk in chunks:
+        *complete, last = chunk.split(b"\n")
+        for line in complete:
+            yield bytes(rest + line)
+            rest.clear()
+        if len(rest) <= MAX_LINE_BYTES:
+            rest += last[: MAX_LINE_BYTES + 1]
+    if rest:
+        yield bytes(rest)
+
+
+def _check_ids(line: ImportLine) -> None:
+    for field, memory_id in (("id", line.id), ("superseded_by", line.superseded_by or None)):
+        if memory_id is not None and (not _ID.fullmatch(memory_id) or memory_id in _TAKEN_IDS):
+            raise InvalidRequestError(
+                "must be 1 to 128 letters, digits, dots, colons, dashes, underscores", field=field
+            )
+    if line.superseded_by and (line.superseded_at is None or line.superseded_by == line.id):
+        raise InvalidRequestError("needs superseded_at, and cannot be the memory itself", field="superseded_by")
+
+
+def _check_provenance(line: ImportLine) -> None:
+    provenance = {name: value for name, value in line.metadata.items() if name in PROVENANCE}
+    try:
+        size = len(orjson.dumps(provenance))
+    except TypeError:
+        raise InvalidRequestError("holds a number or text that no store keeps", field="metadata") from None
+    if size > _MAX_PROVENANCE_BYTES:
+        raise InvalidRequestError(f"its provenance is larger than {_MAX_PROVENANCE_BYTES} bytes", field="metadata")
+
+
+def _id_from(line: ImportLine) -> str:
+    said = line.observed_at.isoformat() if line.observed_at else ""
+    parts = orjson.dumps([line.project_id, line.agent_id, line.type.value, line.content, said])
+    return f"mem_{hashlib.sha256(parts).hexdigest()[:28]}"

@@ -1,0 +1,102 @@
+"""When a model may be asked about a session: its triggers, and a model that is away.
+
+Strategy. A look at all pending sessions (the tick) and a look at one claimed session (the worker) share what is known.
+While the model is away nobody asks it but one session at a time, the probe, which the tick chooses when the pause is
+over: each time another one, so that a session whose turns the model cannot bear does not keep it away from all.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from semrouter_memory.model import Claim, PendingSession
+from semrouter_memory.retain import rules
+from semrouter_memory.retain.triggers import Pace, SessionKey, Trigger, due, end_of
+
+
+class Asking:
+    """Remembers which sessions are due for the model.
+
+    Args:
+        probe_pause: between two probes of whose outcome nothing is known yet.
+    """
+
+    def __init__(self, pace: Pace, *, probe_pause: timedelta) -> None:
+        self._pace = pace
+        self._probe_pause = probe_pause
+        self._due: dict[SessionKey, Trigger] = {}
+        self._away_until: datetime | None = None
+        self._probe: tuple[SessionKey, Trigger] | None = None
+        self._probed: set[SessionKey] = set()
+
+    @property
+    def away(self) -> bool:
+        return self._away_until is not None
+
+    # -- the tick ------------------------------------------------------------------------------------------------------
+
+    def look(self, sessions: Sequence[PendingSession], now: datetime) -> list[SessionKey]:
+        """The sessions to work on now."""
+        self._due.clear()
+        found: list[SessionKey] = []
+        for session in sessions:
+            if trigger := due(session, now, self._pace, model_away=self.away):
+                key = SessionKey(session.scope, session.session_id)
+                found.append(key)
+                if session.waiting and trigger is not Trigger.RULES and not self.away:
+                    self._due[key] = trigger
+        if self._away_until is not None and now >= self._away_until and self._choose_probe(sessions, now):
+            self._away_until = now + self._probe_pause
+        return found if self._probe is None else list(dict.fromkeys((*found, self._probe[0])))
+
+    def _choose_probe(self, sessions: Sequence[PendingSession], now: datetime) -> bool:
+        wanting: dict[SessionKey, Trigger] = {}
+        for session in sessions:
+            trigger = due(session, now, self._pace)
+            if session.waiting and trigger is not None and trigger is not Trigger.RULES:
+                wanting[SessionKey(session.scope, session.session_id)] = trigger
+        if not wanting:
+            return False
+        if self._probed.issuperset(wanting):
+            self._probed.clear()
+        key = next(key for key in wanting if key not in self._probed)
+        self._probed.add(key)
+        self._probe = (key, wanting[key])
+        return True
+
+    # -- the worker ----------------------------------------------------------------------------------------------------
+
+    def trigger(self, claim: Claim, key: SessionKey, now: datetime) -> Trigger | None:
+        """Why the model is asked about the claimed turns now, None when it is not.
+
+        After a failure only a tick can tell, since it knows the back-off's end.
+        """
+        if self._probe is not None and self._probe[0] == key:
+            trigger, self._probe = self._probe[1], None
+            return trigger
+        if trigger_of_tick := self._due.pop(key, None):
+            return trigger_of_tick
+        if not self.may_ask(claim):
+            return None
+        if any(rules.asks_to_remember(turn.user_text) for turn in claim.turns):
+            return Trigger.REMEMBER
+        if len(claim.turns) >= self._pace.batch_size:
+            return Trigger.BATCH
+        return self.ending(claim, claim.turns[-1].observed_at, now)
+
+    def may_ask(self, claim: Claim) -> bool:
+        """Whether anything but a tick's choice may ask about these turns."""
+        return not self.away and not any(turn.attempts for turn in claim.turns)
+
+    def ending(self, claim: Claim, last_observed_at: datetime, now: datetime) -> Trigger | None:
+        return end_of(ended=claim.ended, last_observed_at=last_observed_at, now=now, pace=self._pace)
+
+    # -- what came of it -----------------------------------------------------------------------------------------------
+
+    def went_away(self, until: datetime) -> None:
+        self._away_until = until
+        self._due.clear()
+
+    def answered(self) -> None:
+        """The model is there, whatever it said."""
+        self._away_until = self._probe = None
+        self._probed.clear()

@@ -1,0 +1,112 @@
+"""What a decision makes of memories: new, confirmed, superseded, flagged. Pure; time and ids are given."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from semrouter_memory.model import Candidate, Json, Memory, MemoryType, Scope
+from semrouter_memory.ports import NewId
+
+_MAX_SOURCES = 20
+"""Turn ids kept with a memory; the newest."""
+_MAX_CONTRADICTED = 20
+
+
+class Rows:
+    """Makes rows.
+
+    Args:
+        ttl_days: how long memories of a type live; types left out do not expire.
+    """
+
+    def __init__(self, *, new_id: NewId, ttl_days: Mapping[MemoryType, float]) -> None:
+        self._new_id = new_id
+        self._lifetimes = {kind: timedelta(days=days) for kind, days in ttl_days.items()}
+
+    def new(self, scope: Scope, candidate: Candidate, *, now: datetime, memory_id: str = "") -> Memory:
+        """A candidate as a memory, with where it comes from."""
+        lifetime = self._lifetimes.get(candidate.type)
+        return Memory(
+            id=memory_id or self._new_id(),
+            scope=scope,
+            type=candidate.type,
+            content=candidate.content,
+            source="conversation",
+            observed_at=candidate.observed_at,
+            created_at=now,
+            updated_at=now,
+            session_id=candidate.session_id,
+            expires_at=candidate.observed_at + lifetime if lifetime else None,
+            metadata={
+                "turn_ids": list(candidate.turn_ids),
+                "extractor": candidate.extractor,
+                "model": candidate.model,
+            },
+        )
+
+    def confirmed(self, known: Memory, candidate: Candidate, *, now: datetime) -> Memory:
+        """A memory that was said again: deleting it must reach these turns too. Unchanged when they are known already."""
+        sources = list(_ids(known, "turn_ids"))
+        added = [turn_id for turn_id in candidate.turn_ids if turn_id not in sources]
+        if not added:
+            return known
+        metadata = {**known.metadata, "turn_ids": [*sources, *added][-_MAX_SOURCES:]}
+        if known.superseded_at is not None:
+            return replace(known, updated_at=now, metadata=metadata)
+        return replace(
+            known,
+            observed_at=max(known.observed_at, candidate.observed_at),
+            updated_at=now,
+            expires_at=self._extended(known, candidate.observed_at),
+            metadata={**metadata, "confirmations": _count(known.metadata.get("confirmations")) + 1},
+        )
+
+    def _extended(self, known: Memory, said_at: datetime) -> datetime | None:
+        """As long as its type lives, or as long as somebody gave it, from when it was said again."""
+        if known.expires_at is None:
+            return None
+        lifetime = self._lifetimes.get(known.type, known.expires_at - known.observed_at)
+        return max(known.expires_at, said_at + lifetime)
+
+    def superseded(self, old: Memory, newer: Memory, *, now: datetime) -> Memory:
+        """As history: it held until the newer one was said. `updated_at` tells when that was learned."""
+        plain = {key: value for key, value in old.metadata.items() if key not in {"flagged", "contradicts"}}
+        return replace(old, superseded_at=newer.observed_at, superseded_by=newer.id, updated_at=now, metadata=plain)
+
+    def flagged(self, new: Memory, known: Sequence[Memory], *, now: datetime) -> list[Memory]:
+        """The new memory and those that it contradicts, each with the other's id."""
+        return [
+            _contradicting(new, [memory.id for memory in known]),
+            *(replace(_contradicting(memory, [new.id]), updated_at=now) for memory in known),
+        ]
+
+    def unflagged(self, memory: Memory, gone: set[str], *, now: datetime) -> Memory:
+        """A memory some of whose contradictions are decided."""
+        left = [other for other in contradicted(memory) if other not in gone]
+        plain = {key: value for key, value in memory.metadata.items() if key not in {"flagged", "contradicts"}}
+        return replace(
+            memory, updated_at=now, metadata={**plain, "flagged": True, "contradicts": left} if left else plain
+        )
+
+
+def contradicted(memory: Memory) -> tuple[str, ...]:
+    """Ids of the memories that this one is flagged as contradicting."""
+    return _ids(memory, "contradicts")
+
+
+def _ids(memory: Memory, name: str) -> tuple[str, ...]:
+    """Ids kept in the metadata, which an API caller may have filled with anything."""
+    value = memory.metadata.get(name)
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list | tuple) else ()
+
+
+def _contradicting(memory: Memory, others: Sequence[str]) -> Memory:
+    known = [other for other in contradicted(memory) if other not in others]
+    return replace(
+        memory,
+        metadata={**memory.metadata, "flagged": True, "contradicts": [*known, *others][-_MAX_CONTRADICTED:]},
+    )
+
+
+def _count(value: Json) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

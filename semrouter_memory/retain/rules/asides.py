@@ -1,0 +1,90 @@
+"""When what is said is not to be taken for the user's life: confidences, games, suppositions, texts in work, and how long.
+
+Strategy: some of these end with their message, others colour the turns after them. In doubt the turns after are left
+out too, until the user plainly comes back to themselves.
+"""
+
+import re
+from enum import Enum
+
+FADES_AFTER = {"none": 0, "supposition": 2, "samples": 4}
+"""How many later turns an aside colours, unless it is left before or taken up again."""
+
+
+class Aside(Enum):
+    """What a message is besides the user's own life."""
+
+    NONE = "none"
+    SUPPOSITION = "supposition"
+    SAMPLES = "samples"
+    """Sentences to translate, correct or quiz about: the next one may come without any introduction."""
+
+
+_CONFIDENCE = re.compile(
+    r"\b(?:off the record|(?:just )?between (?:us|you and (?:me|i))|not for the record|keep (?:this|that|it) (?:private|confidential|secret|to yourself|between us|out of (?:your )?memory)"
+    r"|(?:do not|don't|dont|never|no need to|without|please not) (?:ever )?(?:remember|sav(?:e|ing)|stor(?:e|ing)|record|memori[sz]e|keep|note|write down|log|retain|put)(?:ing)?"
+    r"\s(?:(?:any of )?(?:this|that|it|these|the next|the following|the rest|what|anything|my|the fact)\b(?! in mind)|down|in (?:your )?memory)"
+    r"|(?<!not )(?<!n't )(?<!dont )(?<!never )forget (?:this|that|it|what I|everything I|I (?:said|told|mentioned))|(?:this|that) (?:is|stays|should stay) (?:confidential|private|secret)"
+    r"|incognito|delete (?:this|that|it) from (?:your )?memory)\b"
+    r"|别记|不要记(?!错)|别保存|不要保存|别存|不要存|忘掉|忘了(?:这|刚才|我说)|保密|私下(?:说|告诉)|不要告诉|别告诉",
+    re.IGNORECASE,
+)
+_TAKEN_BACK = re.compile(
+    r"^\W*(?:(?:no|ok|okay|wait|actually|sorry|please|pls|oh|and)[\s,]+)*(?:(?:please\s+)?(?:do not|don't|dont) (?:remember|save|store|record|keep|note|memori[sz]e) (?:that|this|it|what I (?:just )?(?:said|told))"
+    r"|forget (?:that|what I (?:just )?(?:said|told)|I said)|scratch that|strike that|just kidding|jk\b|only joking|i was (?:just |only )?(?:kidding|joking)|that was (?:just )?a joke|not really|just testing|just a test)"
+    r"|^(?:开玩笑|刚才(?:说的|是)?(?:开玩笑|逗你)|别记(?:住)?(?:这个|刚才)?|不要记(?:住)?(?:这个|刚才))",
+    re.IGNORECASE,
+)
+_INJECTION = re.compile(
+    r"\b(?:ignore|disregard|forget|override|bypass)\s(?:all\s|any\s|the\s|your\s|my\s|every\s)*(?:previous|prior|earlier|above|preceding|other|former|system)\s(?:instructions?|prompts?|rules|messages?|context|directions)"
+    r"|\bsystem (?:prompt|override|message)\b|\b(?:save|write|add|store|commit|put) (?:this |it |that )?(?:in)?to (?:your |the )?(?:long[- ]term )?memory that the user\b|\bremember that the user\b"
+    r"|\b(?:the user|this user) (?:always|prefers|wants|authori[sz]es|has agreed|likes|is an? admin|must|should)\b|忽略(?:之前|以上|上面|所有)",
+    re.IGNORECASE,
+)
+SUPPOSES = re.compile(
+    r"(?:^|[.!?\n]\s?)(?:(?:and|so|ok|okay|now|well|hey|hi|question),?\s+)*(?:suppose|supposing|imagine|let's say|lets say|let us say|say (?:i|we)\b|assume|assuming|what if|what would happen if|hypothetically"
+    r"|in a hypothetical|consider a|given that i|(?:if|when) (?:i|we|my \w+) (?:were|was|had|won|got|could|lived|became|inherited|owned|moved|earned|bought|quit|died|ever)"
+    r"|would you rather|in theory|thought experiment|picture this|for the sake of argument)\b|假设|假如|如果我(?:是|有|中|能|们)|要是我|想象|万一",
+    re.IGNORECASE,
+)
+_SAMPLES = re.compile(
+    r"\b(?:translat\w+|proof-?read\w*|(?:correct|check|fix|grade) (?:my|the|this|these) (?:\w+ )?(?:grammar|sentences?|spelling|text|english|german|french|spanish|writing)"
+    r"|(?:example|sample) sentences?|grammatical(?:ly)?|homework|word problems?|dictation|classif(?:y|ies|ication)|sentiment|categori[sz]e|label (?:this|these|the)|user stor(?:y|ies)|(?:how (?:do|would) (?:you|i) say)|correct me|in (?:the )?first person|from the (?:perspective|point of view|viewpoint) of|in (?:german|french|spanish|italian|portuguese|dutch|polish|turkish|russian|chinese|japanese|korean|english|swedish)(?: please| pls)?(?=\s?:))\b|翻译|造句|改错|语法|作业",
+    re.IGNORECASE,
+)
+_COMES_BACK = re.compile(
+    r"\b(?:back to reality|(?:in|back to) real(?:ity| life)|irl|out of character|stop (?:the )?(?:role-?\s?play\w*|game|playing)|end (?:of )?(?:the )?(?:role-?\s?play|game|scene)"
+    r"|(?:game|scene) over|seriously now|for real(?: now)?|enough of (?:the|this) (?:game|role)|btw|by the way|anyway|anyways|my actual|actually|in fact|joking aside|real talk|(?:this|it) is for (?:my|our|the|an?)|(?:this|it)'s for (?:my|our|the|an?)|danke|merci|gracias|thanks|thank you|thx|cheers|ta)\b"
+    r"|回到现实|不玩了|说正经的|言归正传|其实|对了|谢谢|顺便",
+    re.IGNORECASE,
+)
+_GOES_ON = re.compile(r"^(?:and|then|also|now|next|plus|another|再|还有|然后)\b", re.IGNORECASE)
+
+
+def confidential(text: str) -> bool:
+    """Whether the user asks that this message is not kept."""
+    return bool(_CONFIDENCE.search(text))
+
+
+def takes_back(text: str) -> bool:
+    """Whether the message takes back what was said before it."""
+    return bool(_TAKEN_BACK.search(text))
+
+
+def injects(text: str) -> bool:
+    """Whether words that give orders to an assistant's memory, or speak of "the user", stand in the open."""
+    return bool(_INJECTION.search(text))
+
+
+def opened(text: str) -> Aside:
+    """The aside that a message begins and that may go on after it."""
+    if SUPPOSES.search(text):
+        return Aside.SUPPOSITION
+    return Aside.SAMPLES if _SAMPLES.search(text) else Aside.NONE
+
+
+def goes_on(text: str, aside: Aside) -> bool:
+    """Whether a message still belongs to the aside that an earlier one opened."""
+    if aside is Aside.NONE or _COMES_BACK.search(text):
+        return False
+    return aside is Aside.SAMPLES or bool(_GOES_ON.match(text.lstrip()) or SUPPOSES.search(text))

@@ -1,0 +1,41 @@
+"""What no memory may say, whoever extracted it. Pure.
+
+Secrets, marks of our own or of prompts, orders to an assistant's memory, and what is only supposed.
+"""
+
+import re
+
+from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
+from semrouter_memory.retain.redact import is_redacted, redact
+
+SECRET = "secret"  # noqa: S105 - the name of a reason
+MARKUP = "markup"
+ORDER = "order"
+SUPPOSED = "supposed"
+
+_MARKS = re.compile(
+    r"<\|?[/\w][^<>\n]{0,80}>|<!--|-->|\[/?(?:INST|SYS)\]|```|\bsemrouter-memory\b|^\s*(?:system|assistant|user|tool|developer)\s?:|\"(?:type|content|role)\"\s?:",
+    re.IGNORECASE,
+)
+_ORDER = re.compile(
+    r"\b(?:ignor|disregard|overrid|bypass)\w*\s(?:(?:all|any|the|your|its|previous|prior|earlier|above|system)\s)+(?:instructions?|prompts?|rules|messages?|guidelines)\b"
+    r"|\bsystem prompt\b|\b(?:is|as) an? (?:admin(?:istrator)?|superuser|root user|developer mode)\b|\bauthori[sz]e[sd]? (?:all|any|every)\b|\bwithout (?:asking|confirmation|review|approval)\b.*\b(?:always|pay|transfer|send|delete|execute|run)\b"
+    r"|忽略.{0,6}(?:指令|提示|规则)",
+    re.IGNORECASE,
+)
+_SUPPOSED = re.compile(
+    r"\b(?:hypothetical(?:ly)?|suppos(?:e|es|ing) that|imagin(?:es|ing) (?:that|being|a)|pretend(?:s|ing)?|role-?play\w*|fictional(?:ly)?|in (?:the|a|their) (?:story|novel|game|poem|dream)|if the user (?:were|was|had|won)"
+    r"|would be .{1,40} if)\b|假设|如果用户|角色扮演",
+    re.IGNORECASE,
+)
+
+
+def reason(content: str) -> str:
+    """Why this must not be stored, in a word; "" when nothing speaks against it."""
+    if is_redacted(content) or redact(content) != content:
+        return SECRET
+    if BLOCK_OPEN in content or BLOCK_CLOSE in content or _MARKS.search(content):
+        return MARKUP
+    if _ORDER.search(content):
+        return ORDER
+    return SUPPOSED if _SUPPOSED.search(content) else ""

@@ -1,0 +1,105 @@
+"""How the SQLite files of the data directory are opened and copied.
+
+Strategy. Files are made for their owner's eyes before SQLite opens them, since the -wal and -shm files take over the
+mode. Every connection writes ahead (readers and writers do not wait for each other) and overwrites what it deletes.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from semrouter_memory.errors import ConfigurationError
+
+_COPY_SUFFIX = ".part"
+_SIDE_FILES = ("-wal", "-shm")
+
+
+def create_private(path: Path) -> None:
+    """Create what is missing of the file and its directory; whatever was there, the file is its owner's alone after."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # An existing file must not be opened here, because closing it again would drop the locks that another connection
+    # of this process holds on it.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    path.chmod(0o600)
+
+
+def connect(path: Path, *, busy_seconds: float) -> sqlite3.Connection:
+    """A connection for one thread at a time; transactions are the caller's to begin and to end."""
+    connection = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
+    try:
+        for setting in ("journal_mode = WAL", "synchronous = NORMAL", "secure_delete = ON", "foreign_keys = ON"):
+            connection.execute(f"PRAGMA {setting}").close()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def opening(what: str, path: Path) -> Iterator[None]:
+    """Turns what fails while a file is opened into a `ConfigurationError` that names it and says what to do."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"the {what} {path} cannot be used: {error}") from None
+    except OSError as error:
+        raise ConfigurationError(f"the {what} {path} cannot be opened: {error.strerror}") from error
+    except sqlite3.OperationalError as error:
+        raise ConfigurationError(f"the {what} {path} cannot be opened: {error}") from error
+    except sqlite3.Error as error:
+        raise ConfigurationError(
+            f"the {what} {path} is damaged or no SQLite file ({error}); restore it, or move it away to begin"
+            " with an empty one"
+        ) from error
+
+
+def schema_version(connection: sqlite3.Connection, newest: int) -> int:
+    """The file's schema version.
+
+    Raises:
+        ConfigurationError: it is above `newest`: the file was written by a newer version of this program.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > newest:
+        raise ConfigurationError(
+            f"it has schema version {version}, and this program knows {newest}: start a newer program on it,"
+            " or point memory.data_dir elsewhere"
+        )
+    return int(version)
+
+
+def copy_file(path: Path, directory: Path) -> None:
+    """Write a consistent copy of a file that is in use into an existing directory; an older copy there is replaced.
+
+    For a thread of its own: it takes as long as the file is large. Writers go on meanwhile; what they write after the
+    copy began is not in it.
+
+    Raises:
+        OSError: the directory cannot be written, or it is the file's own.
+        sqlite3.Error: the file cannot be read.
+    """
+    target = directory / path.name
+    if target.exists() and target.samefile(path):
+        raise OSError(f"{directory} holds the file that is to be copied")
+    part = target.with_name(target.name + _COPY_SUFFIX)
+    part.unlink(missing_ok=True)
+    create_private(part)
+    with closing(sqlite3.connect(path)) as origin, closing(sqlite3.connect(part)) as copy:
+        # All pages in one step: in several, each commit in between would start the copy anew.
+        origin.backup(copy)
+    for suffix in _SIDE_FILES:
+        target.with_name(target.name + suffix).unlink(missing_ok=True)
+    part.replace(target)
+    _sync(target)
+    _sync(directory)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,204 @@
+"""The connection to Redis that all of this room's adapters share, and the circuit in front of it.
+
+Strategy. Whether the server is away is found out once, by the call that fails, and then watched by one task that pings
+with growing pauses; everybody else fails at once meanwhile, without waiting for a timeout. A call is never repeated
+here: what was sent may have been done. Nothing of redis-py's errors leaves but their class name, since some quote the
+command, and a command carries content.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.client import Pipeline
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.commands.core import AsyncScript
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from semrouter_memory.config import RedisConfig, secret
+from semrouter_memory.errors import ConfigurationError, UnavailableError
+
+Argument: TypeAlias = str | bytes | int
+Command: TypeAlias = tuple[Argument, ...]
+
+_SCHEMES = ("redis", "rediss", "unix")
+_LONGEST_PAUSE_SECONDS = 15.0
+_AWAY = (RedisConnectionError, RedisTimeoutError, OSError, TimeoutError)
+"""Errors that say that the server is away, as far as we can see; `TimeoutError` is asyncio's."""
+_BATCH = 500
+"""Commands that are sent at a time: the event loop has other things to do between two batches."""
+
+
+class RedisFailedError(UnavailableError):
+    """A call did not succeed, or was not made because the server is away. Adapters turn it into their port's error."""
+
+
+class RedisConnection:
+    """A client with a circuit. It belongs to one event loop.
+
+    Raises:
+        ConfigurationError: the URL is none that Redis can be reached by, or the password file cannot be read.
+    """
+
+    def __init__(self, config: RedisConfig) -> None:
+        url = _checked(config.url or "")
+        self._timeout = config.timeout_ms / 1000
+        self._first_pause = config.retry_seconds
+        pool: ConnectionPool = ConnectionPool.from_url(
+            url,
+            username=config.username,
+            password=secret(config.password, config.password_file),
+            socket_timeout=self._timeout,
+            socket_connect_timeout=self._timeout,
+            # What was sent may have been done: whether it is sent again is decided by those who know.
+            retry=Retry(NoBackoff(), 0),
+            protocol=2,
+        )
+        self._client: Redis = Redis.from_pool(pool)
+        self._send: Callable[..., Awaitable[Any]] = self._client.execute_command
+        self._present = asyncio.Event()
+        self._present.set()
+        self._slow = False
+        self._watch: asyncio.Task[None] | None = None
+        self.disturbances = 0
+        """Grows whenever the server is found away or slow."""
+
+    @property
+    def available(self) -> bool:
+        """False while the server is known to be away; calls then fail at once."""
+        return self._present.is_set()
+
+    @property
+    def responsive(self) -> bool:
+        """False while it is away, or was too slow for a request a moment ago."""
+        return self.available and not self._slow
+
+    async def start(self) -> None:
+        """Look whether the server is there; it need not be."""
+        with suppress(RedisFailedError):
+            await self.execute("PING")
+
+    async def wait(self) -> None:
+        """Return when the server is not known to be away."""
+        await self._present.wait()
+
+    async def aclose(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watch
+        with suppress(RedisError, OSError):
+            await self._client.aclose()
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    async def execute(self, *command: Argument) -> Any:
+        async with self.calling():
+            return await self._send(*command)
+
+    async def execute_all(self, commands: Iterable[Command]) -> list[Any]:
+        """The answers of commands that only read, sent together, in batches."""
+        answers: list[Any] = []
+        waiting = list(commands)
+        async with self.calling():
+            for start in range(0, len(waiting), _BATCH):
+                pipeline = self._client.pipeline(transaction=False)
+                for command in waiting[start : start + _BATCH]:
+                    pipeline.execute_command(*command)
+                answers += await pipeline.execute()
+        return answers
+
+    def script(self, text: str) -> AsyncScript:
+        """A Lua script, to be run by `run`."""
+        return self._client.register_script(text)
+
+    async def run(self, script: AsyncScript, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
+        async with self.calling():
+            return await script(keys=list(keys), args=list(arguments))
+
+    def pipeline(self) -> Pipeline:
+        """For `transaction.py`; to be used within `calling`."""
+        return self._client.pipeline(transaction=True)
+
+    @asynccontextmanager
+    async def within(self, seconds: float) -> AsyncIterator[None]:
+        """Calls that a request waits for: they fail when the server was slow a moment ago, or takes longer now.
+
+        Raises:
+            RedisFailedError: also from what is done inside.
+        """
+        if not self.responsive:
+            raise RedisFailedError("Redis is away or slow")
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError:
+            self._suspect()
+            raise RedisFailedError("Redis is slow") from None
+
+    @asynccontextmanager
+    async def calling(self) -> AsyncIterator[None]:
+        if not self.available:
+            raise RedisFailedError("Redis is away")
+        try:
+            yield
+        except _AWAY as error:
+            self._lost()
+            raise RedisFailedError(f"Redis is away: {type(error).__name__}") from None
+        except ResponseError as error:
+            raise RedisFailedError(f"Redis refused: {type(error).__name__}") from None
+        except RedisError as error:
+            raise RedisFailedError(f"Redis failed: {type(error).__name__}") from None
+
+    # -- the circuit ---------------------------------------------------------------------------------------------------
+
+    def _lost(self) -> None:
+        if self.available:
+            self.disturbances += 1
+            self._present.clear()
+            self._look_again()
+
+    def _suspect(self) -> None:
+        if self.responsive:
+            self.disturbances += 1
+            self._slow = True
+            self._look_again()
+
+    def _look_again(self) -> None:
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.create_task(self._ping_until_present(), name="redis-watch")
+
+    async def _ping_until_present(self) -> None:
+        pause = self._first_pause
+        while not self.responsive:
+            if not self.available:
+                # Not all replicas at the same moment.
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+                pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+            try:
+                async with asyncio.timeout(self._timeout):
+                    await self._send("PING")
+            except (*_AWAY, RedisError):
+                self._present.clear()
+            else:
+                self._slow = False
+                self._present.set()
+
+
+def _checked(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in _SCHEMES or not (parts.path if parts.scheme == "unix" else parts.hostname):
+        raise ConfigurationError(
+            "memory.redis.url: must be redis://host:port/db, rediss://host:port/db or unix:///path, for example"
+            " redis://127.0.0.1:6379/0"
+        )
+    if parts.password is not None:
+        raise ConfigurationError("memory.redis.url: without a password; put it into memory.redis.password_file")
+    return url

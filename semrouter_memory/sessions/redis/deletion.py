@@ -1,0 +1,207 @@
+"""How turns leave: with a deletion, at the end of their retention, or dropped by an operator.
+
+Strategy. A turn goes with everything that could lead to it, and a session with its last turn. Totals move in the same
+transaction: a waiting or dead-lettered turn becomes a deleted one, a finished turn stays counted as what it was. The
+tombstone of a scope is committed first, and the turns that it covers go in batches; an owner whose batches are not
+done is noted, and a sweep goes on where a crash stopped.
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from semrouter_memory.model import Scope, Tombstone, TurnState
+from semrouter_memory.sessions.columns import micros
+from semrouter_memory.sessions.redis.connection import RedisConnection
+from semrouter_memory.sessions.redis.ledger import Ledger
+from semrouter_memory.sessions.redis.rows import SessionRow, TurnRow
+from semrouter_memory.sessions.redis.tombstones import DeletedReader, deleted_since, write
+from semrouter_memory.sessions.redis.transaction import Changes, Transactions, pairs
+
+_BATCH = 200
+"""Turns that one transaction takes, so that Redis answers others in between."""
+
+
+class Deletion:
+    """Deletes within one owner at a time."""
+
+    def __init__(
+        self, connection: RedisConnection, ledger: Ledger, transactions: Transactions, deleted: DeletedReader
+    ) -> None:
+        self._connection = connection
+        self._ledger = ledger
+        self._keys = ledger.keys
+        self._transactions = transactions
+        self._deleted = deleted
+
+    # -- deletions -----------------------------------------------------------------------------------------------------
+
+    async def bury(self, tombstone: Tombstone, turn_ids: Sequence[str]) -> None:
+        owner = self._ledger.owner(tombstone.scope)
+        key = self._keys.owner_deleted(owner)
+        named = self._sequences(turn_ids)
+        version = uuid.uuid4().hex
+
+        async def work(changes: Changes) -> None:
+            write(changes, key, tombstone, pairs(await self._connection.execute("HGETALL", key)), version=version)
+            if not tombstone.memory_id:
+                changes.add("SADD", self._keys.burying, owner)
+            rows = await self._ledger.turns(named)
+            await self._remove(changes, [row for row in rows.values() if row.owner == owner])
+
+        await self._transactions.on_owner(owner, work)
+        if not tombstone.memory_id:
+            await self._clear(owner)
+
+    async def clear_buried(self) -> None:
+        """Go on with deletions that were not brought to their end."""
+        for owner in await self._connection.execute("SMEMBERS", self._keys.burying):
+            await self._clear(owner.decode())
+
+    async def _clear(self, owner: str) -> None:
+        """Delete all that the owner's tombstones of scopes cover."""
+        deleted = await self._deleted.current(owner)
+        sequences = await self._ledger.sequences("ZRANGE", self._keys.owner_turns(owner), 0, -1)
+        for start in range(0, len(sequences), _BATCH):
+            batch = sequences[start : start + _BATCH]
+
+            def covered(row: TurnRow, session: SessionRow) -> bool:
+                return deleted_since(deleted, session.scope, row.observed_at)
+
+            await self._remove_if(owner, batch, covered)
+        await self._connection.execute("SREM", self._keys.burying, owner)
+
+    # -- the end of the retention --------------------------------------------------------------------------------------
+
+    async def sweep(self, before: datetime) -> int:
+        """Drop finished turns, and incomplete ones that nobody completed; returns how many."""
+        await self.clear_buried()
+        limit = micros(before)
+        members = await self._connection.execute("ZRANGEBYSCORE", self._keys.kept, "-inf", f"({limit}")
+        by_owner: dict[str, list[int]] = {}
+        for member in members:
+            sequence, _, owner = member.decode().partition(":")
+            by_owner.setdefault(owner, []).append(int(sequence))
+        swept = 0
+        for owner, sequences in by_owner.items():
+            for start in range(0, len(sequences), _BATCH):
+                batch = sequences[start : start + _BATCH]
+                swept += await self._remove_if(owner, batch, lambda row, _: _ended_before(row, limit))
+                await self._unlist(owner, batch)
+        return swept
+
+    async def _unlist(self, owner: str, sequences: Sequence[int]) -> None:
+        """Take turns out of the lists that have ended by themselves."""
+        gone = set(sequences) - set(await self._ledger.turns(sequences))
+        if gone:
+            await self._connection.execute("ZREM", self._keys.kept, *(f"{sequence}:{owner}" for sequence in gone))
+            for index in (self._keys.turns, self._keys.owner_turns(owner)):
+                await self._connection.execute("ZREM", index, *gone)
+
+    # -- the operator --------------------------------------------------------------------------------------------------
+
+    async def drop(self, turn_ids: Sequence[str]) -> int:
+        """Delete turns that wait or are dead letters; returns how many."""
+        dropped = 0
+        for owner, sequences in (await self._owners(turn_ids)).items():
+            dropped += await self._remove_if(owner, sequences, lambda row, _: row.open)
+        return dropped
+
+    async def retry(self, turn_ids: Sequence[str]) -> int:
+        """Let dead letters wait again; returns how many."""
+        retried = 0
+        for owner, sequences in (await self._owners(turn_ids)).items():
+            retried += await self._retry(owner, sequences)
+        return retried
+
+    async def _retry(self, owner: str, sequences: Sequence[int]) -> int:
+        async def work(changes: Changes) -> int:
+            rows = (await self._ledger.turns(sequences)).values()
+            dead = [row for row in rows if row.state is TurnState.DEAD]
+            sessions = await self._ledger.sessions(row.session_id for row in dead)
+            for session in sessions.values():
+                again = [
+                    replace(row, state=TurnState.WAITING, attempts=0, error="")
+                    for row in dead
+                    if row.session_id == session.id
+                ]
+                for row in again:
+                    self._ledger.put_turn(changes, row)
+                    changes.add("ZREM", self._keys.dead, row.sequence)
+                counted = session.recounted([*await self._ledger.waiting(session.id), *again])
+                self._ledger.put_session(changes, replace(counted, dead=session.dead - len(again), not_before=None))
+            changes.count(self._keys.totals, {"dead_lettered": -len(dead), "waiting": len(dead)})
+            return len(dead)
+
+        return await self._transactions.on_owner(owner, work)
+
+    async def _owners(self, turn_ids: Sequence[str]) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for row in (await self._ledger.turns(self._sequences(turn_ids))).values():
+            found.setdefault(row.owner, []).append(row.sequence)
+        return found
+
+    def _sequences(self, turn_ids: Sequence[str]) -> list[int]:
+        sequences = (self._ledger.digests.sequence(turn_id) for turn_id in dict.fromkeys(turn_ids))
+        return [sequence for sequence in sequences if sequence is not None]
+
+    # -- the work ------------------------------------------------------------------------------------------------------
+
+    async def _remove_if(
+        self, owner: str, sequences: Sequence[int], condition: Callable[[TurnRow, SessionRow], bool]
+    ) -> int:
+        async def work(changes: Changes) -> int:
+            rows = [row for row in (await self._ledger.turns(sequences)).values() if row.owner == owner]
+            sessions = await self._ledger.sessions(row.session_id for row in rows)
+            nobody = Scope("")
+            leaving = [
+                row
+                for row in rows
+                if condition(row, sessions.get(row.session_id) or SessionRow(id=row.session_id, scope=nobody))
+            ]
+            await self._remove(changes, leaving)
+            return len(leaving)
+
+        return await self._transactions.on_owner(owner, work)
+
+    async def _remove(self, changes: Changes, rows: Sequence[TurnRow]) -> None:
+        for row in rows:
+            self._ledger.remove_turn(changes, row)
+        states = [row.state for row in rows]
+        waiting, dead = states.count(TurnState.WAITING), states.count(TurnState.DEAD)
+        changes.count(self._keys.totals, {"deleted": waiting + dead, "dead_lettered": -dead, "waiting": -waiting})
+        sessions = await self._ledger.sessions(row.session_id for row in rows)
+        for session in sessions.values():
+            await self._shrink(changes, session, [row for row in rows if row.session_id == session.id])
+
+    async def _shrink(self, changes: Changes, session: SessionRow, leaving: Sequence[TurnRow]) -> None:
+        """Write what is left of a session."""
+        gone = {row.sequence for row in leaving}
+        left = await self._ledger.sequences("ZRANGE", self._keys.session_turns(session.id), 0, -1)
+        left = [sequence for sequence in left if sequence not in gone]
+        if not left:
+            self._ledger.remove_session(changes, session.id)
+            return
+        unsummarised = sum(row.accepted and row.sequence > session.summarised for row in leaving)
+        waiting = [row for row in await self._ledger.waiting(session.id) if row.sequence not in gone]
+        session = replace(
+            session.recounted(waiting),
+            dead=session.dead - sum(row.state is TurnState.DEAD for row in leaving),
+            unsummarised=session.unsummarised - unsummarised,
+            end_at=0 if session.end_at in gone else session.end_at,
+            newest=await self._newest(left) if session.newest in gone else session.newest,
+        )
+        self._ledger.put_session(changes, session)
+
+    async def _newest(self, sequences: Sequence[int]) -> int:
+        for start in range(len(sequences), 0, -_BATCH):
+            rows = await self._ledger.turns(sequences[max(0, start - _BATCH) : start])
+            accepted = [row.sequence for row in rows.values() if row.accepted]
+            if accepted:
+                return max(accepted)
+        return 0
+
+
+def _ended_before(row: TurnRow, limit: int) -> bool:
+    return row.kept_since is not None and row.kept_since < limit

@@ -1,0 +1,66 @@
+"""The names of all keys. Whatever a client can choose is in them as a digest.
+
+key                      string   the secret of all digests
+sequence                 string   the last sequence number given out
+totals                   hash     durable counts
+turns, dead, kept        zset     all turns by sequence number; dead letters; ended ones by the time they ended
+pending                  hash     session -> what triggers decide on, of those that are not done with
+burying                  set      owners whose deletion is not brought to its end
+spool:<id>               string   the last number shipped from that spool
+turn:<n>                 hash     a turn's state
+trace:<digest>           zset     the turns that are found by that digest, by when they were learned
+owner:<o>:version        string   changes with everything of an owner; what transactions watch
+owner:<o>:turns          zset     an owner's turns
+owner:<o>:deleted        hash     an owner's tombstones
+session:<s>              hash     a session's state
+session:<s>:turns        zset     its turns, :waiting those that wait
+session:<s>:content      stream   what was said: one entry per turn, its id is the sequence number
+"""
+
+
+class Keys:
+    """Names under one installation's prefix."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self.digest_key = self._of("key")
+        self.sequence = self._of("sequence")
+        self.totals = self._of("totals")
+        self.turns = self._of("turns")
+        self.dead = self._of("dead")
+        self.kept = self._of("kept")
+        self.pending = self._of("pending")
+        self.burying = self._of("burying")
+
+    def spool(self, spool_id: str) -> str:
+        return self._of("spool", spool_id)
+
+    def turn(self, sequence: int) -> str:
+        return self._of("turn", str(sequence))
+
+    def trace(self, digest: str) -> str:
+        return self._of("trace", digest)
+
+    def owner_version(self, owner: str) -> str:
+        return self._of("owner", owner, "version")
+
+    def owner_turns(self, owner: str) -> str:
+        return self._of("owner", owner, "turns")
+
+    def owner_deleted(self, owner: str) -> str:
+        return self._of("owner", owner, "deleted")
+
+    def session(self, session_id: str) -> str:
+        return self._of("session", session_id)
+
+    def session_turns(self, session_id: str) -> str:
+        return self._of("session", session_id, "turns")
+
+    def session_waiting(self, session_id: str) -> str:
+        return self._of("session", session_id, "waiting")
+
+    def session_content(self, session_id: str) -> str:
+        return self._of("session", session_id, "content")
+
+    def _of(self, *parts: str) -> str:
+        return ":".join((self._prefix, *parts))

@@ -1,0 +1,323 @@
+"""The shared turn log beside a real Redis that comes and goes, and what is left of what was forgotten."""
+
+import shutil
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from semrouter_memory.errors import ConfigurationError, TurnLogError
+from semrouter_memory.model import AppendOutcome, Memory, MemoryType, Reach, Scope, Tombstone, TurnTotals
+from semrouter_memory.sessions.redis.connection import RedisConnection
+from semrouter_memory.sessions.redis.log import RedisTurnLog
+from tests.contract.turn_logs import ALICE, BOB, START, a_turn, append, claimed
+from tests.redis_server import RedisServer
+from tests.replicas import Installation, until
+
+
+@pytest.fixture
+def installation(own_redis_server: RedisServer, tmp_path: Path) -> Installation:
+    return Installation(own_redis_server, tmp_path)
+
+
+@pytest.fixture
+def shared(redis_server: RedisServer, tmp_path: Path) -> Installation:
+    """On the server that all tests share, for tests that leave it alone."""
+    return Installation(redis_server, tmp_path)
+
+
+async def has_arrived(log: RedisTurnLog, turns: int) -> bool:
+    try:
+        return len(await log.list_turns(scope=None, states=None, limit=turns + 1)) == turns
+    except TurnLogError:
+        return False
+
+
+def a_memory(memory_id: str) -> Memory:
+    return Memory(
+        id=memory_id,
+        scope=ALICE,
+        type=MemoryType.SEMANTIC,
+        content="User lives in Berlin",
+        source="conversation",
+        observed_at=START,
+        created_at=START,
+        updated_at=START,
+    )
+
+
+class TestWhileRedisIsAway:
+    async def test_it_starts_and_accepts_and_ships_when_redis_comes(self, installation: Installation) -> None:
+        installation.server.kill()
+        async with installation.replica() as replica:
+            for number in range(5):
+                assert replica.log.append(a_turn(str(number), session="s"), remember=False).outcome == "accepted"
+            assert not (await replica.log.tombstones(ALICE)).covers(a_memory("m"))
+            with pytest.raises(TurnLogError):
+                await replica.log.pending()
+            installation.server.start()
+            await until(lambda: has_arrived(replica.log, 5))
+            assert [scope for scope, _ in replica.arrived] == [ALICE] * 5
+            claim = await claimed(replica.log, replica.arrived[0][1])
+            assert [turn.user_text for turn in claim.turns] == list("01234")
+            assert replica.errors == []
+
+    async def test_what_was_not_shipped_is_shipped_after_a_restart(self, installation: Installation) -> None:
+        installation.server.kill()
+        async with installation.replica() as replica:
+            replica.log.append(a_turn("a"), remember=True)
+        installation.server.start()
+        async with installation.replica() as replica:
+            await until(lambda: has_arrived(replica.log, 1))
+            assert (await replica.log.totals()).waiting == 1
+
+    async def test_a_clean_stop_ships_what_it_can(self, installation: Installation) -> None:
+        async with installation.replica(started=False) as replica:
+            replica.log.append(a_turn("a"), remember=False)
+        async with installation.replica("other", started=False) as other:
+            assert await has_arrived(other.log, 1)
+
+    async def test_a_server_that_dies_again_and_again_gets_every_turn_once(self, installation: Installation) -> None:
+        async with installation.replica() as replica:
+            for number in range(200):
+                replica.log.append(a_turn(str(number), session="s"), remember=False)
+                if number % 50 == 49:
+                    arrived = len(replica.arrived)
+                    await until(partial(more_than, replica.arrived, arrived))
+                    installation.server.restart()
+            await until(lambda: has_arrived(replica.log, 200))
+            claim = await claimed(replica.log, replica.arrived[0][1])
+            assert [turn.user_text for turn in claim.turns] == [str(number) for number in range(200)]
+            assert await replica.log.totals() == TurnTotals(accepted=200, waiting=200)
+
+    async def test_one_that_hangs_holds_up_neither_accepting_nor_recall(self, installation: Installation) -> None:
+        async with installation.replica() as replica:
+            await replica.log.bury(Tombstone(scope=ALICE, at=START, memory_id="m"))
+            await replica.log.tombstones(ALICE)
+            installation.server.pause()
+            assert (await replica.log.tombstones(ALICE)).covers(a_memory("m"))
+            assert not replica.connection.responsive
+            # From now on nobody waits for an answer at all.
+            for _ in range(1000):
+                assert (await replica.log.tombstones(ALICE)).covers(a_memory("m"))
+            replica.log.append(a_turn("a", at=START + timedelta(seconds=1)), remember=False)
+            with pytest.raises(TurnLogError):
+                await replica.log.bury(Tombstone(scope=ALICE, at=START))
+            assert not replica.connection.available
+            installation.server.resume()
+            await until(lambda: has_arrived(replica.log, 1))
+            await until(lambda: is_responsive(replica.connection))
+
+    async def test_no_deletion_is_completed(self, installation: Installation) -> None:
+        async with installation.replica() as replica:
+            installation.server.kill()
+            with pytest.raises(TurnLogError):
+                await replica.log.bury(Tombstone(scope=ALICE, at=START))
+            installation.server.start()
+            await until(lambda: is_responsive(replica.connection))
+            assert not (await replica.log.tombstones(ALICE)).covers(a_memory("m"))
+
+    async def test_a_statements_hash_is_known_all_the_same(self, installation: Installation) -> None:
+        async with installation.replica(started=False) as one, installation.replica("two", started=False) as two:
+            for replica in (one, two):
+                await replica.log.pending()
+            known = one.log.content_hash("User lives in Berlin")
+            assert two.log.content_hash("user lives in berlin.") == known
+        installation.server.kill()
+        async with installation.replica(started=False) as one:
+            assert one.log.content_hash("User lives in Berlin") == known
+
+
+async def more_than(things: Sequence[object], number: int) -> bool:
+    return len(things) > number
+
+
+async def is_responsive(connection: RedisConnection) -> bool:
+    return connection.responsive
+
+
+class TestShippingOnce:
+    async def test_a_crash_before_the_spool_forgets_makes_no_second_turn(self, shared: Installation) -> None:
+        async with shared.replica(started=False) as replica:
+            replica.log.append(a_turn("a"), remember=False)
+            replica.log.append(a_turn("tool call", response="r", complete=False), remember=False)
+            copy_spool(replica.spool, shared.directory / "crashed")
+            assert len(await replica.log.ship()) == 2
+        async with shared.replica("crashed", started=False) as replica:
+            assert await replica.log.totals() == TurnTotals(accepted=1, waiting=1)
+            assert await replica.log.ship() == []
+            assert await replica.log.totals() == TurnTotals(accepted=1, waiting=1)
+
+    async def test_a_spool_that_comes_back_older_takes_new_turns(self, shared: Installation) -> None:
+        async with shared.replica(started=False) as replica:
+            replica.log.append(a_turn("before"), remember=False)
+            copy_spool(replica.spool, shared.directory / "restored")
+            for number in range(5):
+                replica.log.append(a_turn(str(number)), remember=False)
+            await replica.log.ship()
+        async with shared.replica("restored", started=False) as replica:
+            for number in range(3):
+                replica.log.append(a_turn(f"new {number}"), remember=False)
+            assert [item.outcome for item in await replica.log.ship()] == [AppendOutcome.ACCEPTED] * 3
+            assert (await replica.log.totals()).accepted == 9
+
+    async def test_a_turn_that_cannot_be_read_holds_up_nobody(self, shared: Installation) -> None:
+        async with shared.replica(started=False) as replica:
+            replica.log.append(a_turn("damaged"), remember=False)
+            with closing(sqlite3.connect(replica.spool)) as spool, spool:
+                spool.execute("UPDATE turns SET payload = 'damaged'")
+            replica.log.append(a_turn("whole"), remember=False)
+            await replica.log.start()
+            await until(lambda: has_arrived(replica.log, 1))
+            await until(lambda: more_than(replica.errors, 0))
+            totals = await replica.log.totals()
+            assert (totals.accepted, totals.waiting) == (2, 2)
+
+    async def test_the_spool_is_its_owners_alone(self, shared: Installation) -> None:
+        async with shared.replica(started=False) as replica:
+            replica.log.append(a_turn("a"), remember=False)
+            assert {path.stat().st_mode & 0o077 for path in replica.spool.parent.iterdir()} == {0}
+
+
+def copy_spool(spool: Path, directory: Path) -> None:
+    """The files as they are at this moment are what a killed process leaves."""
+    shutil.copytree(spool.parent, directory)
+
+
+class TestTotals:
+    async def test_what_is_spooled_waits(self, shared: Installation) -> None:
+        async with shared.replica(started=False) as replica:
+            for number in range(3):
+                replica.log.append(a_turn(str(number)), remember=False)
+            replica.log.append(a_turn("tool call", complete=False), remember=False)
+            assert await replica.log.totals() == TurnTotals(accepted=3, waiting=3)
+            await replica.log.ship()
+            assert await replica.log.totals() == TurnTotals(accepted=3, waiting=3)
+
+    async def test_turns_forgotten_before_they_were_shipped_are_deleted_ones(self, shared: Installation) -> None:
+        async with shared.replica(started=False) as one, shared.replica("two", started=False) as two:
+            for replica in (one, two):
+                replica.log.append(a_turn("a"), remember=False)
+                replica.log.append(a_turn("b", scope=BOB), remember=False)
+            await one.log.bury(Tombstone(scope=ALICE, at=START))
+            assert [item.outcome for item in await one.log.ship()] == ["forgotten", "accepted"]
+            assert [item.outcome for item in await two.log.ship()] == ["forgotten", "accepted"]
+            assert await one.log.totals() == TurnTotals(accepted=4, deleted=2, waiting=2)
+
+
+class TestEnding:
+    async def test_what_is_finished_ends_by_itself_and_what_waits_does_not(self, shared: Installation) -> None:
+        async with shared.replica(started=False) as replica:
+            appended = await append(replica.log, a_turn("a", session="s", request="q", response="r"))
+            with shared.client() as client:
+                assert {
+                    name: client.ttl(name) for name in own_keys(client, shared, ":turn:", ":session:")
+                } == dict.fromkeys(own_keys(client, shared, ":turn:", ":session:"), -1)
+                claim = await claimed(replica.log, appended.session_id)
+                await replica.log.finish(claim, {claim.turns[0].id: True})
+                names = own_keys(client, shared, ":turn:", ":session:", ":trace:")
+                assert len(names) >= 5
+                assert all(int(client.ttl(name)) > 0 for name in names)
+                await append(replica.log, a_turn("b", session="s"))
+                assert {client.ttl(name) for name in own_keys(client, shared, ":session:")} == {-1}
+
+
+def own_keys(client: "Redis", installation: Installation, *kinds: str) -> list[bytes]:
+    names: Iterator[bytes] = client.scan_iter(f"{installation.prefix}:*")
+    return [name for name in names if not kinds or any(kind.encode() in name for kind in kinds)]
+
+
+class TestForgetting:
+    async def test_nothing_of_it_is_left_in_redis_or_in_the_files(self, installation: Installation) -> None:
+        secret = "xylophone"
+        eve = Scope(f"{secret}-eve", f"{secret}-project", f"{secret}-agent")
+        server = installation.server
+        async with installation.replica(started=False) as replica, installation.replica("two", started=False) as two:
+            for number in range(40):
+                named = f"{secret} {number}"
+                turn = a_turn(
+                    named,
+                    scope=eve,
+                    answer=named,
+                    session=named if number % 2 else "",
+                    response=named,
+                    request=named,
+                    retry=named,
+                    transcripts=(named,),
+                    complete=number % 5 > 0,
+                )
+                appended = await append(replica.log, turn)
+                if appended.outcome == "accepted":
+                    claim = await claimed(replica.log, appended.session_id, eve)
+                    if number % 3 == 0:
+                        await replica.log.finish(claim, {claim.turns[0].id: True})
+                    elif number % 3 == 1:
+                        await replica.log.fail(claim, "error", retry_at=START, max_attempts=1)
+            await append(replica.log, a_turn("bob stays", scope=BOB))
+            replica.log.append(a_turn(f"{secret} in the spool", scope=eve), remember=False)
+            two.log.append(a_turn(f"{secret} in the other spool", scope=eve), remember=False)
+            assert secret in everything_in(installation)
+            assert secret in text_of(replica.spool.parent)
+            await replica.log.bury(Tombstone(scope=eve, at=START, reach=Reach.ALL))
+            assert secret not in everything_in(installation)
+            assert "bob stays" in everything_in(installation)
+            await two.log.ship()
+            for each in (replica, two):
+                await each.log.compact()
+                assert secret not in text_of(each.spool.parent)
+            await until(lambda: rewritten(installation))
+            server.kill()
+            assert secret not in text_of(server.directory / "appendonlydir")
+            server.start()
+            await until(lambda: has_arrived(replica.log, 1))
+
+
+async def rewritten(installation: Installation) -> bool:
+    with installation.client() as client:
+        state: dict[str, int] = client.info("persistence")
+        return state["aof_rewrite_in_progress"] == 0 and state["aof_rewrite_scheduled"] == 0
+
+
+def everything_in(installation: Installation) -> str:
+    """Every key with its value, as text."""
+    with installation.client() as client:
+        parts = [part for name in client.scan_iter() for part in (name, client.type(name), whole(client, name))]
+    return repr(parts)
+
+
+def whole(client: "Redis", name: bytes) -> object:
+    kind = client.type(name)
+    match kind:
+        case b"string":
+            return client.get(name)
+        case b"hash":
+            return client.hgetall(name)
+        case b"zset":
+            return client.zrange(name, 0, -1, withscores=True)
+        case b"set":
+            return client.smembers(name)
+        case b"stream":
+            return client.xrange(name)
+    raise AssertionError(kind)
+
+
+def text_of(directory: Path) -> str:
+    return "".join(path.read_bytes().decode("latin-1") for path in directory.rglob("*") if path.is_file())
+
+
+class TestSettings:
+    @pytest.mark.parametrize("url", ["http://localhost:6379", "localhost:6379", "redis://", "unix://", ""])
+    def test_a_url_of_another_kind_is_refused_with_the_fix(self, redis_server: RedisServer, url: str) -> None:
+        with pytest.raises(ConfigurationError, match=r"memory\.redis\.url.*redis://127\.0\.0\.1:6379/0"):
+            RedisConnection(redis_server.config().model_copy(update={"url": url}))
+
+    def test_a_password_does_not_belong_into_the_url(self, redis_server: RedisServer) -> None:
+        config = redis_server.config().model_copy(update={"url": "redis://user:geheim@localhost:6379/0"})
+        with pytest.raises(ConfigurationError, match=r"memory\.redis\.password_file") as caught:
+            RedisConnection(config)
+        assert "geheim" not in str(caught.value)

@@ -1,0 +1,355 @@
+"""A session's end: what makes it, the episodic memory that comes of it, and what may go wrong on the way."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from semrouter_memory.errors import ChatModelError, CircuitOpenError, LockLostError, StoreUnavailableError
+from semrouter_memory.model import Candidate, Claim, LoggedTurn, Tombstone, ToolUse, TurnTotals
+from semrouter_memory.retain.pipeline import SessionKey
+from tests.retaining import ALICE, Bench, MakeBench, ScriptedModel
+
+BUDGET = "My budget for the Hawaii trip is $10,000"
+SUMMARY = "On 2026-03-20 the user planned a trip to Hawaii with a budget of $10,000."
+DEPLOYED = (
+    ToolUse("run_tests", "412 passed"),
+    ToolUse("docker_push", "error: denied"),
+    ToolUse("docker_push", "pushed"),
+)
+
+
+async def only_episode(bench: Bench) -> str:
+    (episode,) = await bench.episodes()
+    return episode.content
+
+
+async def is_done_with(bench: Bench) -> bool:
+    return await bench.log.pending() == []
+
+
+async def test_an_idle_session_becomes_one_dated_memory(make_bench: MakeBench) -> None:
+    bench = make_bench(session_idle_seconds=300)
+    first = bench.say(BUDGET)
+    second = bench.say("I prefer window seats")
+    await bench.work()
+    bench.clock.step(seconds=299)
+    await bench.tick()
+    assert await bench.episodes() == []
+    bench.clock.step(seconds=1)
+    await bench.tick()
+    (episode,) = await bench.episodes()
+    assert episode.content == (
+        "On 2026-03-20 the user said that their budget for the Hawaii trip is $10,000"
+        " and that the user prefers window seats."
+    )
+    assert first is not None
+    assert second is not None
+    assert episode.source == "session"
+    assert episode.session_id == first.session_id
+    assert episode.metadata["turn_ids"] == [first.turn_id, second.turn_id]
+    assert episode.metadata["extractor"] == "episode_rules"
+    assert await is_done_with(bench)
+    assert bench.observer.triggers[-1] == "idle"
+
+
+async def test_an_announced_end_is_summed_up_at_once(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.say(BUDGET)
+    bench.say("thanks, that is all", ends=True)
+    await bench.work()
+    assert "$10,000" in await only_episode(bench)
+    assert await is_done_with(bench)
+    assert bench.observer.triggers[-1] == "end"
+    assert await bench.totals() == TurnTotals(accepted=2, extracted=1, empty=1)
+
+
+async def test_an_end_announced_by_its_name_is_found_by_the_next_tick(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.say(BUDGET, session="mine")
+    await bench.work()
+    await bench.log.end_session(ALICE, "mine")
+    await bench.tick()
+    assert "$10,000" in await only_episode(bench)
+
+
+async def test_with_a_model_everything_is_read_before_the_session_is_summed_up(make_bench: MakeBench) -> None:
+    model = ScriptedModel()
+    model.facts, model.episode = ["User's cousin runs a bakery in Ghent"], SUMMARY
+    bench = make_bench(model, batch_size=2)
+    for text in (BUDGET, "what is 1 plus 1?", "what is 2 plus 2?"):
+        bench.say(text)
+    bench.say("bye", ends=True)
+    await bench.work()
+    assert [prompt.split(":")[0] for prompt in model.prompts] == [
+        "Conversation",
+        "Earlier, for context only; list nothing from here",
+        "Session",
+    ]
+    (episode,) = await bench.episodes()
+    assert episode.content == SUMMARY
+    assert episode.metadata["extractor"] == "episode_llm"
+    assert (await bench.totals()).waiting == 0
+    assert await is_done_with(bench)
+
+
+@pytest.mark.parametrize(
+    "answer", ['[{"type": "semantic", "content": "x"}]', "On 1999-01-01 the user slept.", "User budget"]
+)
+async def test_a_model_that_answers_garbage_leaves_the_episode_to_the_rule(make_bench: MakeBench, answer: str) -> None:
+    model = ScriptedModel()
+    model.episode = answer
+    bench = make_bench(model)
+    bench.say(BUDGET, ends=True)
+    await bench.work()
+    (episode,) = await bench.episodes()
+    assert episode.metadata["extractor"] == "episode_rules"
+
+
+@pytest.mark.parametrize("error", [ChatModelError("500"), CircuitOpenError("away", wait_seconds=60)])
+async def test_a_model_that_is_away_does_not_keep_the_episode_away(make_bench: MakeBench, error: Exception) -> None:
+    model = ScriptedModel()
+    bench = make_bench(model)
+    bench.say(BUDGET, ends=True)
+    model.error = error
+    await bench.work()
+    for _ in range(3):
+        bench.clock.step(seconds=2)
+        await bench.tick()
+    if isinstance(error, CircuitOpenError):
+        assert "$10,000" in await only_episode(bench)
+        assert (await bench.totals()).waiting == 1, "the turn still waits for the model"
+    model.error = None
+    for _ in range(4):
+        bench.clock.step(minutes=6)
+        await bench.tick()
+    assert "$10,000" in await only_episode(bench)
+    assert (await bench.totals()).waiting == 0
+    assert await is_done_with(bench)
+
+
+async def test_small_talk_and_questions_make_no_episode(make_bench: MakeBench) -> None:
+    model = ScriptedModel()
+    model.episode = "On 2026-03-20 the user asked for the capital of France."
+    bench = make_bench(model)
+    bench.say("what is the capital of France?", answer="Paris.")
+    bench.say("thanks!", ends=True)
+    await bench.work()
+    assert await bench.memories() == []
+    assert bench.observer.episodes == [("", False)]
+    assert await is_done_with(bench)
+
+
+async def test_a_continued_session_rewrites_its_episode(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.say(BUDGET, ends=True)
+    await bench.work()
+    (before,) = await bench.episodes()
+    bench.clock.step(hours=2)
+    bench.say("I prefer window seats", ends=True)
+    await bench.work()
+    (after,) = await bench.episodes()
+    assert after.id == before.id
+    assert after.created_at == before.created_at
+    assert "$10,000" in after.content
+    assert "window seats" in after.content
+
+
+async def test_a_second_end_changes_nothing(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.say(BUDGET, session="mine", ends=True)
+    await bench.work()
+    before = await bench.episodes()
+    await bench.log.end_session(ALICE, "mine")
+    bench.clock.step(hours=1)
+    await bench.tick()
+    assert await bench.episodes() == before
+    assert await is_done_with(bench)
+
+
+async def test_a_crash_after_the_episode_was_written_writes_the_same_one_again(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.say(BUDGET)
+    await bench.work()
+    bench.clock.step(minutes=6)
+    bench.store.fail_after_write = asyncio.CancelledError()
+    with pytest.raises(asyncio.CancelledError):
+        await bench.tick()
+    bench.clock.step(seconds=1)
+    await bench.tick()
+    assert len(await bench.episodes()) == 1
+    assert await is_done_with(bench)
+
+
+@pytest.mark.parametrize("error", [StoreUnavailableError("gone"), LockLostError("gone")])
+async def test_an_episode_waits_for_a_store_or_a_lock_that_is_away(make_bench: MakeBench, error: Exception) -> None:
+    bench = make_bench(retry_seconds=5)
+    bench.say(BUDGET)
+    await bench.work()
+    bench.clock.step(minutes=6)
+    bench.store.error = error
+    await bench.tick()
+    await bench.tick()
+    assert bench.observer.store_failures == 1
+    bench.store.error = None
+    bench.clock.step(seconds=5)
+    await bench.tick()
+    assert "$10,000" in await only_episode(bench)
+    assert await is_done_with(bench)
+
+
+async def test_an_episode_that_fails_for_a_bug_of_ours_is_done_without(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.say(BUDGET)
+    await bench.work()
+    bench.clock.step(minutes=6)
+    bench.store.error = ValueError("a bug")
+    await bench.tick()
+    assert bench.observer.bugs == [bench.store.error]
+    assert await is_done_with(bench)
+    assert (await bench.totals()).extracted == 1
+
+
+async def test_a_turn_deleted_while_the_session_is_summed_up_is_not_told(make_bench: MakeBench) -> None:
+    model = ScriptedModel()
+    bench = make_bench(model)
+    secret = bench.say("I hide my gold under the oak")
+    bench.say(BUDGET)
+    bench.clock.step(minutes=6)
+    await bench.tick()
+    assert secret is not None
+    bench.say("bye", ends=True)
+    model.episode = "On 2026-03-20 the user hid gold under the oak."
+
+    async def delete_it() -> None:
+        if model.prompts[-1].startswith("Session:"):
+            model.meanwhile, model.episode = None, SUMMARY
+            tombstone = Tombstone(scope=ALICE, at=bench.clock.now(), memory_id="mem_x")
+            await bench.log.bury(tombstone, turn_ids=[secret.turn_id])
+
+    model.meanwhile = delete_it
+    await bench.work()
+    await bench.tick()
+    assert SUMMARY in {memory.content for memory in await bench.episodes()}
+
+
+async def test_what_was_corrected_within_the_session_is_told_as_it_was_at_the_end(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.say(BUDGET)
+    bench.say("My budget for the Hawaii trip is now $15,000", ends=True)
+    await bench.work()
+    told = await only_episode(bench)
+    assert "$15,000" in told
+    assert "$10,000" not in told
+
+
+async def test_an_agents_run_is_told_by_goal_steps_outcome_and_lesson(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.say(
+        "Deploy payment-service to staging.",
+        answer="Deployed version 1.4 to staging. The user likes pizza.",
+        tools=DEPLOYED,
+    )
+    bench.say("next time run the smoke tests too", ends=True)
+    await bench.work()
+    told = await only_episode(bench)
+    assert told.startswith('On 2026-03-20 the user asked: "Deploy payment-service to staging."')
+    assert "Steps: run_tests, docker_push." in told
+    assert "Outcome: Deployed version 1.4 to staging." in told
+    assert "smoke tests" in told.split("Lesson:")[1]
+    assert "docker_push failed at first" in told
+    assert "denied" not in told
+    assert "pizza" not in told
+
+
+async def test_without_episodes_sessions_are_only_closed(make_bench: MakeBench) -> None:
+    bench = make_bench(episodes=False)
+    bench.say(BUDGET, ends=True)
+    await bench.work()
+    assert await bench.episodes() == []
+    assert await is_done_with(bench)
+
+
+async def test_a_claim_lost_while_summing_up_writes_nothing(make_bench: MakeBench) -> None:
+    model = ScriptedModel()
+    bench = make_bench(model, lease_seconds=10)
+    bench.say(BUDGET)
+    bench.clock.step(minutes=6)
+    model.episode = SUMMARY
+    taken: list[Claim | None] = []
+
+    async def take_over() -> None:
+        if model.prompts[-1].startswith("Session:"):
+            model.meanwhile = None
+            bench.clock.step(seconds=11)
+            (session,) = await bench.log.pending()
+            taken.append(await bench.log.claim(ALICE, session.session_id, lease=timedelta(seconds=10), context=0))
+
+    model.meanwhile = take_over
+    await bench.tick()
+    assert await bench.episodes() == []
+    (claim,) = taken
+    assert claim is not None
+    await bench.log.release(claim)
+    await bench.tick()
+    assert await only_episode(bench) == SUMMARY
+
+
+async def test_a_topic_that_changes_makes_the_model_read_what_waits(make_bench: MakeBench) -> None:
+    model = ScriptedModel()
+    bench = make_bench(model, drift_similarity=0.2)
+    for text in (
+        "hotel beach Hawaii flights booking",
+        "Hawaii beach hotel with flights in May",
+        "beach hotel Hawaii price flights",
+    ):
+        bench.say(text)
+        await bench.work()
+    bench.say("ok thanks")
+    bench.say("python traceback sqlite database locked")
+    await bench.work()
+    assert model.prompts == [], "one turn may be an aside"
+    bench.say("sqlite database locked python pytest")
+    await bench.work()
+    assert len(model.prompts) == 1
+    assert "drift" in bench.observer.triggers
+    bench.say("python sqlite database pool size")
+    await bench.work()
+    assert len(model.prompts) == 1, "the new topic is the topic now"
+
+
+async def test_states_are_told_of_turns_that_rules_and_model_read(make_bench: MakeBench) -> None:
+    told: list[tuple[int, list[str], bool]] = []
+
+    class States:
+        async def turns_read(self, claim: Claim, turns: list[LoggedTurn], candidates: list[Candidate]) -> None:
+            held = bool(await bench.log.surviving(claim))
+            told.append((len(turns), [each.extractor for each in candidates], held))
+
+    model = ScriptedModel()
+    model.facts = ["User's cousin runs a bakery in Ghent"]
+    bench = make_bench(model, batch_size=2, states=States())
+    bench.say(BUDGET)
+    bench.say("would my cousin's bakery in Ghent be open?")
+    await bench.work()
+    assert told == [(2, ["rules"], True), (2, ["llm"], True)]
+
+
+async def test_a_turn_whose_session_is_not_known_yet_wakes_nobody(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    append = bench.log.append
+
+    bench.log.append = lambda turn, *, remember: replace(append(turn, remember=remember), session_id="")  # type: ignore[method-assign]
+    bench.say(BUDGET)
+    assert bench.woken == []
+
+
+async def test_work_on_a_session_that_is_not_at_its_end_gives_it_back(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    appended = bench.say(BUDGET)
+    await bench.work()
+    assert appended is not None
+    await bench.retainer.process(SessionKey(ALICE, appended.session_id))
+    assert await bench.episodes() == []
+    assert len(await bench.log.pending()) == 1

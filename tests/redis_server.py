@@ -1,0 +1,146 @@
+"""Real Redis servers for tests, started here, on free ports, each with its own directory and an append-only file.
+
+Used as a pytest plugin. The server is the one on the PATH, else the one that `make redis` unpacked. Without either the
+tests that need it are skipped, and fail where `CI` is set.
+"""
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from semrouter_memory.config import RedisConfig
+
+_UNPACKED = Path(__file__).parents[1] / ".cache" / "redis" / "redis-server"
+_PORT_RANGE = range(20_000, 32_000)
+"""Below the range that connections take their own ports from: a server that was killed must get its back."""
+_READY_SECONDS = 30
+_POLL_SECONDS = 0.01
+
+
+class RedisServer:
+    """One server process with its own data; it may be paused, killed and started again."""
+
+    def __init__(self, program: str, directory: Path) -> None:
+        self._program = program
+        self.directory = directory
+        self._port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self._port}/0"
+
+    def config(self, prefix: str = "srm", *, timeout_ms: int = 500, retry_seconds: float = 0.05) -> RedisConfig:
+        """Settings with short times, so that tests of outages are short."""
+        return RedisConfig(url=self.url, prefix=prefix, timeout_ms=timeout_ms, retry_seconds=retry_seconds)
+
+    def start(self) -> None:
+        """Returns when it serves."""
+        options = {
+            "port": str(self._port),
+            "bind": "127.0.0.1",
+            "dir": str(self.directory),
+            "appendfsync": "everysec",
+            "appendonly": "yes",
+            "save": "",
+            "daemonize": "no",
+            "maxmemory-policy": "noeviction",
+        }
+        arguments = [item for name, value in options.items() for item in (f"--{name}", value)]
+        with (self.directory / "output.log").open("ab") as log:
+            self._process = subprocess.Popen([self._program, *arguments], stdout=log, stderr=log)
+        self._wait_until_ready(self._process)
+
+    def pause(self) -> None:
+        """It hangs from now on: connections stay open, nothing is answered."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def restart(self) -> None:
+        self.kill()
+        self.start()
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + _READY_SECONDS
+        while not self._answers():
+            assert process.poll() is None, f"Redis ended with {process.returncode}; see {self.directory}"
+            assert time.monotonic() < deadline, f"Redis was not ready in {_READY_SECONDS} s; see {self.directory}"
+            time.sleep(_POLL_SECONDS)
+
+    def _answers(self) -> bool:
+        """Whether it serves; while it loads its file it answers with an error."""
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(64).startswith(b"+PONG")
+        return False
+
+
+def _free_port() -> int:
+    for port in random.sample(_PORT_RANGE, len(_PORT_RANGE)):
+        with suppress(OSError), socket.socket() as one:
+            one.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no free port")
+
+
+@pytest.fixture(scope="session")
+def new_redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], RedisServer]]:
+    """Makes a server that is not started yet; whatever is still running is killed at the end."""
+    program = _require_program()
+    servers: list[RedisServer] = []
+
+    def new() -> RedisServer:
+        servers.append(RedisServer(program, tmp_path_factory.mktemp("redis")))
+        return servers[-1]
+
+    yield new
+    for server in servers:
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def redis_server(new_redis_server: Callable[[], RedisServer]) -> RedisServer:
+    """A running server that the tests of a session share; each uses a prefix of its own."""
+    server = new_redis_server()
+    server.start()
+    return server
+
+
+@pytest.fixture
+def own_redis_server(new_redis_server: Callable[[], RedisServer]) -> Iterator[RedisServer]:
+    """A running server for one test, which may kill it."""
+    server = new_redis_server()
+    server.start()
+    yield server
+    server.kill()
+
+
+def _require_program() -> str:
+    program = shutil.which("redis-server") or (str(_UNPACKED) if _UNPACKED.exists() else None)
+    if program is None:
+        reason = "no redis-server: make redis, or install Debian's package of that name"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return program

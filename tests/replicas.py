@@ -1,0 +1,79 @@
+"""Replicas of the service as far as their turn log goes: each with its own spool and connection, on one real Redis."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from redis import Redis
+
+from semrouter_memory.model import Scope
+from semrouter_memory.sessions.redis.connection import RedisConnection
+from semrouter_memory.sessions.redis.log import RedisTurnLog
+from tests.contract.turn_logs import SteppedClock
+from tests.redis_server import RedisServer
+
+POLL_SECONDS = 0.01
+PATIENCE_SECONDS = 30
+
+
+@dataclass
+class Replica:
+    log: RedisTurnLog
+    connection: RedisConnection
+    spool: Path
+    arrived: list[tuple[Scope, str]] = field(default_factory=list)
+    errors: list[BaseException] = field(default_factory=list)
+
+
+@dataclass
+class Installation:
+    """What replicas have in common."""
+
+    server: RedisServer
+    directory: Path
+    clock: SteppedClock = field(default_factory=SteppedClock)
+    prefix: str = field(default_factory=lambda: uuid.uuid4().hex)
+    timeout_ms: int = 500
+
+    @asynccontextmanager
+    async def replica(self, name: str = "one", *, started: bool = True) -> AsyncIterator[Replica]:
+        """A replica that ships by itself, or only when it is told to."""
+        connection = RedisConnection(self.server.config(timeout_ms=self.timeout_ms))
+        arrived: list[tuple[Scope, str]] = []
+        errors: list[BaseException] = []
+        spool = self.directory / name / "spool.db"
+        log = RedisTurnLog(
+            spool,
+            connection,
+            prefix=self.prefix,
+            clock=self.clock,
+            shipped=lambda scope, session_id: arrived.append((scope, session_id)),
+            on_error=errors.append,
+            max_turn_chars=1000,
+        )
+        if started:
+            await log.start()
+        try:
+            yield Replica(log, connection, spool, arrived, errors)
+        finally:
+            try:
+                await log.stop()
+            finally:
+                await connection.aclose()
+
+    @contextmanager
+    def client(self) -> Iterator[Redis]:
+        with Redis.from_url(self.server.url) as client:
+            yield client
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Return when it is so."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            if await condition():
+                return
+            await asyncio.sleep(POLL_SECONDS)

@@ -1,0 +1,263 @@
+"""A retainer with its real turn log, locks, rules and writer, worked by hand; store and model can be made to fail."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semrouter_memory.config import RetainConfig
+from semrouter_memory.embedding.hashed import HashedEmbedder
+from semrouter_memory.model import (
+    Appended,
+    ChatMessage,
+    EmbeddedMemory,
+    ExtractionReport,
+    Memory,
+    MemoryType,
+    Reason,
+    RecallResult,
+    Scope,
+    SessionHints,
+    ToolUse,
+    Turn,
+    TurnTotals,
+    UpkeepReport,
+)
+from semrouter_memory.ports import ChatModel, SessionStateBuilder
+from semrouter_memory.retain.pipeline import Retainer, SessionKey
+from semrouter_memory.retain.writing import ReconcilingWriter
+from semrouter_memory.sessions.locks import InProcessOwnerLocks
+from semrouter_memory.sessions.sqlite import SqliteTurnLog
+from semrouter_memory.store.in_memory import InMemoryStore
+
+ALICE = Scope("alice")
+START = datetime(2026, 3, 20, 12, tzinfo=UTC)
+
+
+class SteppingClock:
+    def __init__(self) -> None:
+        self.time = START
+
+    def now(self) -> datetime:
+        return self.time
+
+    def step(self, **amount: float) -> None:
+        self.time += timedelta(**amount)
+
+
+class Collecting:
+    """An observer that keeps what retain tells it."""
+
+    def __init__(self) -> None:
+        self.reports: list[ExtractionReport] = []
+        self.appended: list[Appended] = []
+        self.dropped: list[str] = []
+        self.store_failures = 0
+        self.bugs: list[BaseException] = []
+        self.triggers: list[str] = []
+        self.episodes: list[tuple[str, bool]] = []
+
+    def turn_appended(self, appended: Appended) -> None:
+        self.appended.append(appended)
+
+    def turn_dropped(self, reason: str) -> None:
+        self.dropped.append(reason)
+
+    def extraction_finished(self, report: ExtractionReport) -> None:
+        self.reports.append(report)
+
+    def store_failed(self, operation: str, error: BaseException) -> None:
+        self.store_failures += 1
+
+    def exchange_bypassed(self, reason: Reason) -> None: ...
+
+    def exchange_failed(self, error: BaseException) -> None: ...
+
+    def recall_finished(self, result: RecallResult) -> None: ...
+
+    def store_state_changed(self, *, available: bool, detail: str) -> None: ...
+
+    def setting_ignored(self, name: str) -> None: ...
+
+    def work_failed(self, error: BaseException) -> None:
+        self.bugs.append(error)
+
+    def work_queued(self, *, depth: int, oldest_seconds: float) -> None: ...
+
+    def session_due(self, trigger: str) -> None:
+        self.triggers.append(trigger)
+
+    def episode_finished(self, extractor: str, *, turns: int, written: bool) -> None:
+        self.episodes.append((extractor, written))
+
+    def model_state_changed(self, host: str, *, available: bool, detail: str) -> None: ...
+
+    def upkeep_finished(self, report: UpkeepReport) -> None: ...
+
+
+class BreakableStore(InMemoryStore):
+    """The in-memory store, which can be taken away and can run something before it writes."""
+
+    def __init__(self) -> None:
+        super().__init__(dimension=384)
+        self.error: Exception | None = None
+        self.away = False
+        self.fail_after_write: BaseException | None = None
+
+    @property
+    def available(self) -> bool:
+        return not self.away
+
+    async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
+        if self.error:
+            raise self.error
+        await super().upsert(scope, rows)
+        if self.fail_after_write:
+            error, self.fail_after_write = self.fail_after_write, None
+            raise error
+
+
+class ScriptedModel:
+    """Answers with the given facts, or with the episode when it is asked for one, or fails."""
+
+    name = "stand-in"
+
+    def __init__(self) -> None:
+        self.facts: list[str] = []
+        self.raw: str | None = None
+        self.episode = "NONE"
+        self.error: Exception | None = None
+        self.prompts: list[str] = []
+        self.meanwhile: Callable[[], Any] | None = None
+
+    async def complete(self, messages: Sequence[ChatMessage]) -> str:
+        self.prompts.append(messages[-1].content)
+        if self.meanwhile:
+            await self.meanwhile()
+        if self.error:
+            raise self.error
+        if messages[-1].content.startswith("Session:"):
+            return self.episode
+        return (
+            self.raw
+            if self.raw is not None
+            else json.dumps([{"type": "semantic", "content": fact} for fact in self.facts])
+        )
+
+
+class Bench:
+    """A retainer with its parts, worked by hand instead of by the pool."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        model: ChatModel | None,
+        config: RetainConfig,
+        batch_size: int,
+        states: SessionStateBuilder | None = None,
+    ) -> None:
+        self.clock = SteppingClock()
+        self.observer = Collecting()
+        self.store = BreakableStore()
+        self.model = model
+        self.log = SqliteTurnLog(path / "turns.db", clock=self.clock)
+        self.woken: list[SessionKey] = []
+        ids = count()
+        self.locks = InProcessOwnerLocks()
+        embedder = HashedEmbedder()
+        self.retainer = Retainer(
+            turn_log=self.log,
+            reader=self.store,
+            writer=ReconcilingWriter(
+                turn_log=self.log,
+                reader=self.store,
+                writer=self.store,
+                embedder=embedder,
+                locks=self.locks,
+                clock=self.clock,
+                new_id=lambda: f"mem_{next(ids):04}",
+            ),
+            embedder=embedder,
+            chat_model=model,
+            observer=self.observer,
+            clock=self.clock,
+            config=config,
+            extraction_batch_size=batch_size,
+            wake=self.woken.append,
+            states=states,
+            jitter=lambda: 0.0,
+        )
+
+    def say(
+        self,
+        text: str,
+        *,
+        session: str = "s1",
+        answer: str = "Noted.",
+        tools: tuple[ToolUse, ...] = (),
+        ends: bool = False,
+    ) -> Appended | None:
+        self.clock.step(seconds=1)
+        return self.retainer.accept(
+            Turn(
+                scope=ALICE,
+                hints=SessionHints(explicit=session),
+                user_texts=(text,),
+                assistant_text=answer,
+                observed_at=self.clock.now(),
+                request_id=f"r{self.clock.now().timestamp()}",
+                tools=tools,
+                ends_session=ends,
+            )
+        )
+
+    async def work(self) -> None:
+        """Run what was woken, as the pool does."""
+        while self.woken:
+            await self.retainer.process(self.woken.pop(0))
+
+    async def tick(self) -> None:
+        await self.retainer.tick()
+        await self.work()
+
+    async def memories(self) -> list[Memory]:
+        page = await self.store.page(ALICE, limit=100, now=self.clock.now())
+        return list(page.memories)
+
+    async def episodes(self) -> list[Memory]:
+        return [memory for memory in await self.memories() if memory.type is MemoryType.EPISODIC]
+
+    async def contents(self) -> list[str]:
+        return sorted(memory.content for memory in await self.memories())
+
+    async def totals(self) -> TurnTotals:
+        return await self.log.totals()
+
+
+MakeBench = Callable[..., Bench]
+
+
+@pytest.fixture
+async def make_bench(tmp_path: Path) -> AsyncIterator[MakeBench]:
+    made: list[Bench] = []
+
+    def make(
+        model: ChatModel | None = None,
+        *,
+        batch_size: int = 10,
+        states: SessionStateBuilder | None = None,
+        **settings: object,
+    ) -> Bench:
+        config = RetainConfig.model_validate(settings)
+        bench = Bench(tmp_path, model=model, config=config, batch_size=batch_size, states=states)
+        made.append(bench)
+        return bench
+
+    yield make
+    for bench in made:
+        bench.log.close()

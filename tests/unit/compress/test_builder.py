@@ -1,0 +1,259 @@
+"""States are built of exactly the turns that they cover."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from semrouter_memory.compress import record
+from semrouter_memory.compress.builder import StateBuilder
+from semrouter_memory.compress.record import Covered
+from semrouter_memory.compress.state import shown
+from semrouter_memory.config import CompressionConfig
+from semrouter_memory.errors import ChatModelError, CircuitOpenError
+from semrouter_memory.model import Candidate, LoggedTurn, MemoryType
+from semrouter_memory.ports import ChatModel, Embedder, Observer, StateStore, TurnLog
+from semrouter_memory.retain.redact import redact
+from tests.unit.compress.conftest import ALICE, MakeTurns, World, claim_of, small_talk
+
+
+def _builder(world: World, *, model: bool = False, **config: int) -> StateBuilder:
+    return StateBuilder(
+        store=cast("StateStore", world),
+        turn_log=cast("TurnLog", world),
+        embedder=cast("Embedder", world),
+        chat_model=cast("ChatModel", world) if model else None,
+        observer=cast("Observer", world),
+        config=CompressionConfig(**config),
+        redact=redact,
+    )
+
+
+def _fact(turn: LoggedTurn, content: str) -> Candidate:
+    return Candidate(
+        type=MemoryType.SEMANTIC, content=content, observed_at=turn.observed_at, extractor="rules", turn_ids=(turn.id,)
+    )
+
+
+def _state_after(world: World, turn: LoggedTurn) -> Covered | None:
+    key = record.transcript_key(turn.transcript_hashes[0]) if turn.transcript_hashes else record.turn_key(turn.id)
+    return record.load(world.values.get(("alice", "", key)))
+
+
+async def _read(builder: StateBuilder, turns: Sequence[LoggedTurn], facts: Sequence[Candidate] = ()) -> None:
+    await builder.turns_read(claim_of(turns), turns, facts)
+
+
+@pytest.mark.parametrize("transcripts", [True, False])
+async def test_each_turn_gives_a_state_of_all_turns_before_it(
+    world: World, make_turns: MakeTurns, transcripts: bool
+) -> None:
+    turns = make_turns(small_talk(3), transcripts=transcripts)
+    for turn in turns:
+        await _read(_builder(world), [turn], [_fact(turn, f"User's number {turn.sequence} is {turn.sequence}")])
+
+    for turn in turns:
+        covered = _state_after(world, turn)
+        assert covered is not None
+        assert covered.turns == turn.sequence
+        assert len(shown(covered.state)["values"]) == turn.sequence
+    last = _state_after(world, turns[-1])
+    assert last is not None
+    assert last.trail == record.trail_of(turn.id for turn in turns)
+    assert not world.events
+
+
+async def test_turns_that_are_read_together_are_folded_one_by_one(world: World, make_turns: MakeTurns) -> None:
+    turns = make_turns(small_talk(3))
+    await _read(_builder(world), turns[::-1])
+
+    assert [covered.turns for turn in turns if (covered := _state_after(world, turn))] == [1, 2, 3]
+
+
+async def test_only_the_last_predecessors_are_kept(world: World, make_turns: MakeTurns) -> None:
+    turns = make_turns(small_talk(record.KEPT + 3))
+    for turn in turns:
+        await _read(_builder(world), [turn])
+
+    assert _state_after(world, turns[2]) is None
+    assert _state_after(world, turns[3]) is not None
+    assert len(world.values) == record.KEPT + 1
+
+
+async def test_what_a_second_extractor_finds_in_a_known_turn_is_added(world: World, make_turns: MakeTurns) -> None:
+    turns = make_turns(small_talk(2))
+    await _read(_builder(world), turns)
+    await _read(_builder(world), turns, [_fact(turns[0], "User lives in Berlin")])
+
+    covered = _state_after(world, turns[1])
+    assert covered is not None
+    assert shown(covered.state)["user"] == ["lives in Berlin"]
+    assert covered.turns == 2
+
+
+async def test_a_conversation_whose_beginning_was_not_seen_has_no_state(world: World, make_turns: MakeTurns) -> None:
+    turns = make_turns(small_talk(3), before=[("unseen", "before")])
+    await _read(_builder(world), turns)
+
+    assert not any(_state_after(world, turn) for turn in turns)
+
+
+async def test_a_turn_that_was_not_seen_ends_what_is_covered(world: World, make_turns: MakeTurns) -> None:
+    turns = make_turns(small_talk(4))
+    await _read(_builder(world), [*turns[:2], turns[3]])
+
+    assert _state_after(world, turns[3]) is None
+
+
+async def test_an_edited_message_goes_on_from_the_state_before_it(world: World, make_turns: MakeTurns) -> None:
+    turns = make_turns(small_talk(3))
+    await _read(_builder(world), turns, [_fact(turns[2], "User lives in Berlin")])
+    edited = make_turns([*small_talk(2), ("question 3, edited?", "answer 3")])[2]
+    await _read(_builder(world), [replace(edited, id="t4", sequence=4)])
+
+    covered = _state_after(world, edited)
+    assert covered is not None
+    assert covered.turns == 3
+    assert "user" not in shown(covered.state)
+
+
+async def test_a_client_goes_on_from_another_answer_of_the_same_turn(world: World, make_turns: MakeTurns) -> None:
+    said = small_talk(2)
+    turns = make_turns(said)
+    await _read(_builder(world), turns)
+    (*_, other) = make_turns([said[0], ("question 2?", "another answer 2")])
+    (*_, third) = make_turns([said[0], ("question 2?", "another answer 2"), ("question 3?", "answer 3")])
+    known = replace(turns[1], transcript_hashes=(*turns[1].transcript_hashes, *other.transcript_hashes))
+    await _builder(world).turns_read(replace(claim_of([third]), context=(known,)), [third], ())
+
+    covered = _state_after(world, third)
+    assert covered is not None
+    assert covered.turns == 3
+
+
+async def test_a_secret_that_the_log_does_not_hold_does_not_end_a_conversation(
+    world: World, make_turns: MakeTurns
+) -> None:
+    turns = make_turns([("My key is sk-verysecret", "Noted."), *small_talk(2)])
+    turns[0] = replace(turns[0], user_text="My key is [redacted]")
+    await _read(_builder(world), turns)
+
+    covered = _state_after(world, turns[2])
+    assert covered is not None
+    assert covered.turns == 3
+
+
+async def test_several_messages_of_one_turn_are_known_again(world: World, make_turns: MakeTurns) -> None:
+    from semrouter_memory.codec.base import transcript_hash
+    from semrouter_memory.model import Message, Role
+
+    (turn,) = make_turns([("one\ntwo", "fine")])
+    messages = [Message(Role.USER, "one"), Message(Role.USER, "two"), Message(Role.ASSISTANT, "fine")]
+    turn = replace(turn, transcript_hashes=(transcript_hash(messages),))
+    await _read(_builder(world), [turn])
+
+    assert _state_after(world, turn) is not None
+
+
+async def test_the_block_is_bounded(world: World, make_turns: MakeTurns) -> None:
+    turns = make_turns(small_talk(30))
+    facts = [_fact(turn, f"User's dear number {turn.sequence} is {turn.sequence}") for turn in turns]
+    await _read(_builder(world, state_tokens=50), turns, facts)
+
+    covered = _state_after(world, turns[-1])
+    assert covered is not None
+    values = shown(covered.state)["values"]
+    assert 0 < len(values) < 30
+    assert list(values.values())[-1] == "30", "the newest stays"
+
+
+async def test_turns_that_are_deleted_meanwhile_leave_no_state(world: World, make_turns: MakeTurns) -> None:
+    turns = make_turns(small_talk(2))
+    world.deleted = {"t1"}
+    await _read(_builder(world), turns)
+
+    assert world.values == {}
+
+
+async def test_a_session_can_be_forgotten(world: World, make_turns: MakeTurns) -> None:
+    await _read(_builder(world), make_turns(small_talk(2)))
+    await _builder(world).forget(ALICE, "s1")
+
+    assert world.values == {}
+
+
+@pytest.mark.parametrize("what", ["get", "put"])
+async def test_a_store_that_is_away_is_told_and_nothing_raised(world: World, make_turns: MakeTurns, what: str) -> None:
+    world.broken = {what}
+    await _read(_builder(world), make_turns(small_talk(2)))
+
+    assert [name for name, _ in world.events] == ["session_state"]
+
+
+# -- with a model ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_model_is_asked_every_so_many_turns(world: World, make_turns: MakeTurns) -> None:
+    world.answer = '{"topic": "question", "open": ["question 2?"]}'
+    for turn in make_turns(small_talk(7)):
+        await _read(_builder(world, model=True, every_turns=3), [turn])
+
+    assert len(world.asked) == 2
+
+
+async def test_a_models_state_keeps_the_facts_that_it_leaves_out(world: World, make_turns: MakeTurns) -> None:
+    world.answer = 'Sure: {"topic": "the trip", "decisions": ["go to Hilo"], "values": {"hotel": "Kaimana"}}'
+    turns = make_turns([("We go to Hilo, to the Kaimana, for $300.", "Good.")])
+    await _read(_builder(world, model=True, every_turns=1), turns, [_fact(turns[0], "User's budget is $300")])
+
+    covered = _state_after(world, turns[0])
+    assert covered is not None
+    assert shown(covered.state) == {
+        "topic": "the trip",
+        "values": {"budget": "$300", "hotel": "Kaimana"},
+        "decisions": ["go to Hilo"],
+    }
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "no idea",
+        "[]",
+        "{}",
+        '{"values": {"budget": "$900"}}',
+        '{"user": ["has a friend called Bruno"]}',
+        '{"decisions": ["x' + "x" * 500 + '"]}',
+        ChatModelError("away"),
+    ],
+)
+async def test_what_a_model_invents_or_gets_wrong_changes_nothing(
+    world: World, make_turns: MakeTurns, answer: str | Exception
+) -> None:
+    world.answer = answer
+    turns = make_turns([("We have $300.", "Good.")])
+    await _read(_builder(world, model=True, every_turns=1), turns, [_fact(turns[0], "User's budget is $300")])
+
+    covered = _state_after(world, turns[0])
+    assert covered is not None
+    assert shown(covered.state)["values"] == {"budget": "$300"}
+    assert covered.asked == 1, "a failure is not repeated at the next turn"
+    assert not world.events
+
+
+async def test_a_model_that_is_known_to_be_away_is_asked_at_the_next_turn(world: World, make_turns: MakeTurns) -> None:
+    world.answer = CircuitOpenError("away")
+    for turn in make_turns(small_talk(3)):
+        await _read(_builder(world, model=True, every_turns=2), [turn])
+
+    assert len(world.asked) == 2
+
+
+async def test_a_secret_in_a_models_answer_is_not_kept(world: World, make_turns: MakeTurns) -> None:
+    secret = "sk-abcdefghijklmnop1234567890"
+    world.answer = f'{{"user": ["has the key {secret}"]}}'
+    turns = make_turns([("Hello.", secret)])
+    await _read(_builder(world, model=True, every_turns=1), turns)
+
+    assert not any(secret.encode() in value for value in world.values.values())

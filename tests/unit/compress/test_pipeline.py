@@ -1,0 +1,332 @@
+"""What becomes of a request's conversation."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from semrouter_memory.codec.base import transcript_hashes
+from semrouter_memory.compress import record
+from semrouter_memory.compress.builder import StateBuilder
+from semrouter_memory.compress.pipeline import Compressor
+from semrouter_memory.config import CompressionConfig
+from semrouter_memory.errors import TurnLogError
+from semrouter_memory.model import (
+    Candidate,
+    Compression,
+    CompressionReason,
+    LoggedTurn,
+    MemoryType,
+    PastTurn,
+    RecallOptions,
+    RecallRequest,
+    StoredChain,
+    TurnState,
+)
+from semrouter_memory.ports import Embedder, Observer, StateStore, TurnLog
+from tests.unit.compress.conftest import ALICE, MakeTurns, Said, World, claim_of, small_talk, transcript_of
+
+CONFIG = CompressionConfig(enabled=True, min_turns=6, raw_turns=2)
+FACT = "User's budget is $300"
+
+
+def _compressor(world: World) -> Compressor:
+    return Compressor(
+        store=cast("StateStore", world),
+        turn_log=cast("TurnLog", world),
+        embedder=cast("Embedder", world),
+        observer=cast("Observer", world),
+        config=CONFIG,
+    )
+
+
+async def _built(world: World, turns: Sequence[LoggedTurn]) -> None:
+    builder = StateBuilder(
+        store=cast("StateStore", world),
+        turn_log=cast("TurnLog", world),
+        embedder=cast("Embedder", world),
+        chat_model=None,
+        observer=cast("Observer", world),
+        config=CONFIG,
+        redact=str,
+    )
+    found = Candidate(
+        type=MemoryType.SEMANTIC,
+        content=FACT,
+        observed_at=turns[0].observed_at,
+        extractor="rules",
+        turn_ids=(turns[0].id,),
+    )
+    await builder.turns_read(claim_of(turns), turns, [found])
+
+
+def _chat(said: Said, **fields: Any) -> RecallRequest:
+    messages = transcript_of(said)
+    hashes = transcript_hashes(messages, range(2, len(messages) + 1, 2))
+    turns = tuple(
+        PastTurn(
+            number=at + 1, messages=2 * at + 2, places=(2 * at, 2 * at + 1), texts=(), chars=20, transcript_hash=value
+        )
+        for at, value in enumerate(hashes)
+    )
+    request = RecallRequest(
+        scope=ALICE, query="next?", options=RecallOptions(limit=5, threshold=0.6), compressible=True, turns=turns
+    )
+    return replace(request, **fields)
+
+
+def _chained(response_id: str = "r", **fields: Any) -> RecallRequest:
+    return replace(_chat(()), previous_response_id=response_id, **fields)
+
+
+async def _asked(world: World, request: RecallRequest, before: Compression | None = None) -> Compression:
+    return await _compressor(world).compress(request, before)
+
+
+# -- transcripts -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_state_stands_for_all_but_the_last_turns(world: World, make_turns: MakeTurns) -> None:
+    said = small_talk(8)
+    await _built(world, make_turns(said))
+    result = await _asked(world, _chat(said))
+
+    assert result.reason is CompressionReason.COMPRESSED
+    assert result.dropped_turns == 6
+    assert "6 turns" in result.text
+    assert '"budget":"$300"' in result.text
+    assert FACT in result.statements
+    assert result.tokens_after < result.tokens_before + 30
+    assert result.items is None
+
+
+async def test_what_the_state_does_not_cover_yet_stays(world: World, make_turns: MakeTurns) -> None:
+    said = small_talk(8)
+    await _built(world, make_turns(said[:4]))
+
+    assert (await _asked(world, _chat(said))).dropped_turns == 4
+
+
+async def test_a_retry_finds_the_state_of_its_own_history(world: World, make_turns: MakeTurns) -> None:
+    said = small_talk(9)
+    await _built(world, make_turns(said))
+
+    assert (await _asked(world, _chat(said[:7]))).dropped_turns == 5
+
+
+async def test_another_conversation_stays_whole(world: World, make_turns: MakeTurns) -> None:
+    said = small_talk(8)
+    await _built(world, make_turns(said))
+    other = [("something else", "yes"), *said[1:]]
+
+    assert await _asked(world, _chat(other)) == Compression(reason=CompressionReason.NO_STATE)
+
+
+async def test_a_state_of_another_number_of_turns_does_not_count(world: World, make_turns: MakeTurns) -> None:
+    said = small_talk(8)
+    await _built(world, make_turns(said))
+    request = _chat(said)
+    longer = replace(request, turns=tuple(replace(turn, number=turn.number + 1) for turn in request.turns))
+
+    assert (await _asked(world, longer)).reason is CompressionReason.NO_STATE
+
+
+async def test_a_short_conversation_stays_whole(world: World, make_turns: MakeTurns) -> None:
+    said = small_talk(5)
+    await _built(world, make_turns(said))
+
+    assert (await _asked(world, _chat(said))).reason is CompressionReason.TOO_SHORT
+
+
+async def test_another_user_and_another_project_find_nothing(world: World, make_turns: MakeTurns) -> None:
+    said = small_talk(8)
+    await _built(world, make_turns(said))
+
+    for scope in (replace(ALICE, user_id="bob"), replace(ALICE, project_id="p")):
+        assert (await _asked(world, _chat(said, scope=scope))).reason is CompressionReason.NO_STATE
+
+
+async def test_what_was_deleted_is_not_in_the_state(world: World, make_turns: MakeTurns) -> None:
+    said = small_talk(8)
+    turns = make_turns([("I booked room 12.", "Good."), *said])
+    await _built(world, turns)
+    request = _chat([("I booked room 12.", "Good."), *said])
+    world.forbidden = {FACT}
+    result = await _asked(world, request)
+
+    assert result.reason is CompressionReason.COMPRESSED
+    assert "$300" not in result.text
+    world.forbidden = {FACT, "I booked room 12."}
+    assert (await _asked(world, request)).reason is CompressionReason.NO_STATE
+
+
+async def test_a_later_step_of_a_turn_keeps_to_its_first(world: World) -> None:
+    before = Compression(reason=CompressionReason.COMPRESSED, text="T", dropped_turns=3)
+
+    assert await _asked(world, _chat(small_talk(8)), before) is before
+
+
+async def test_a_store_that_is_away_leaves_the_conversation_whole(world: World) -> None:
+    world.broken = {"get"}
+
+    assert await _asked(world, _chat(small_talk(8))) == Compression(reason=CompressionReason.UNAVAILABLE)
+
+
+async def test_the_same_request_is_always_compressed_the_same_way(world: World, make_turns: MakeTurns) -> None:
+    said = small_talk(8)
+    await _built(world, make_turns(said))
+
+    assert await _asked(world, _chat(said)) == await _asked(world, _chat(said))
+
+
+# -- stored chains -----------------------------------------------------------------------------------------------------
+
+
+async def _chain(world: World, make_turns: MakeTurns, count: int = 8, *, state: bool = True) -> list[LoggedTurn]:
+    turns = make_turns(small_talk(count), transcripts=False)
+    world.chains["r"] = StoredChain(turns=tuple(turns), complete=True)
+    if state:
+        await _built(world, turns)
+    return turns
+
+
+def _items(turns: Sequence[LoggedTurn]) -> tuple[Any, ...]:
+    return tuple(item for turn in turns for item in turn.items or ())
+
+
+async def test_a_chain_is_rebuilt_from_its_last_turns(world: World, make_turns: MakeTurns) -> None:
+    turns = await _chain(world, make_turns)
+    result = await _asked(world, _chained())
+
+    assert result.reason is CompressionReason.COMPRESSED
+    assert result.items == _items(turns[6:])
+    assert '"budget":"$300"' in result.text
+    assert "question 8?" in "\n".join(result.statements)
+    assert ("alice", "", record.mark_key("s1")) in world.values
+
+
+async def test_a_compressed_chain_without_state_is_rebuilt_whole(world: World, make_turns: MakeTurns) -> None:
+    turns = await _chain(world, make_turns)
+    await _asked(world, _chained())
+    world.values = {key: value for key, value in world.values.items() if ":mark:" in key[2]}
+    result = await _asked(world, _chained())
+
+    assert result.reason is CompressionReason.REBUILT
+    assert result.items == _items(turns)
+    assert result.text == ""
+
+
+async def test_a_compressed_chain_in_another_project_is_rebuilt_whole(world: World, make_turns: MakeTurns) -> None:
+    turns = await _chain(world, make_turns)
+    await _asked(world, _chained())
+    result = await _asked(world, _chained(scope=replace(ALICE, project_id="p")))
+
+    assert (result.reason, result.items) == (CompressionReason.REBUILT, _items(turns))
+
+
+async def test_a_chain_that_was_never_compressed_and_has_no_state_is_left_to_the_server(
+    world: World, make_turns: MakeTurns
+) -> None:
+    await _chain(world, make_turns, state=False)
+
+    assert await _asked(world, _chained()) == Compression(reason=CompressionReason.NO_STATE)
+
+
+@pytest.mark.parametrize("marked", [False, True])
+async def test_a_chain_with_an_unknown_item_passes_unchanged_and_is_told(
+    world: World, make_turns: MakeTurns, marked: bool
+) -> None:
+    turns = await _chain(world, make_turns)
+    if marked:
+        await _asked(world, _chained())
+    turns[3] = replace(turns[3], items=None)
+    world.chains["r"] = StoredChain(turns=tuple(turns), complete=True)
+    reason = CompressionReason.CHAIN_LOST if marked else CompressionReason.CHAIN_INCOMPLETE
+
+    assert await _asked(world, _chained()) == Compression(reason=reason)
+
+
+async def test_a_chain_whose_mark_cannot_be_written_is_left_alone(world: World, make_turns: MakeTurns) -> None:
+    await _chain(world, make_turns)
+    world.broken = {"put"}
+
+    assert await _asked(world, _chained()) == Compression(reason=CompressionReason.NOT_MARKED)
+
+
+async def test_a_chain_of_which_nothing_can_be_looked_up_is_rebuilt_whole(world: World, make_turns: MakeTurns) -> None:
+    turns = await _chain(world, make_turns)
+    world.broken = {"get"}
+
+    assert (await _asked(world, _chained())).items == _items(turns)
+
+
+async def test_an_unknown_chain_passes_unchanged(world: World) -> None:
+    assert await _asked(world, _chained("x")) == Compression(reason=CompressionReason.CHAIN_INCOMPLETE)
+
+
+async def test_a_state_of_other_turns_does_not_count_for_a_chain(world: World, make_turns: MakeTurns) -> None:
+    turns = await _chain(world, make_turns)
+    others = ((replace(turns[0], id="another"), *turns[1:]), tuple(turns[1:]))
+    for branch in others:
+        world.chains["r"] = StoredChain(turns=branch, complete=True)
+
+        assert (await _asked(world, _chained())).reason is CompressionReason.NO_STATE
+
+
+async def test_a_loop_under_way_stays_and_its_later_steps_begin_with_the_same_items(
+    world: World, make_turns: MakeTurns
+) -> None:
+    turns = await _chain(world, make_turns)
+    first = await _asked(world, _chained())
+    call = {"type": "function_call", "call_id": "c1", "name": "look"}
+    step = replace(turns[-1], id="t9", sequence=9, state=TurnState.INCOMPLETE, items=({"role": "user"}, call))
+    world.chains["r2"] = StoredChain(turns=(*turns, step), complete=True)
+    await _built(world, [*turns, replace(step, state=TurnState.EXTRACTED)])
+    second = await _asked(world, _chained("r2", continues_loop=True, answers_calls=frozenset({"c1"})), first)
+
+    assert first.items is not None
+    assert second.items == (*first.items, *(step.items or ()))
+    assert second.text == first.text
+
+
+async def test_a_later_step_whose_turn_is_not_known_keeps_the_state(world: World, make_turns: MakeTurns) -> None:
+    await _chain(world, make_turns)
+    first = await _asked(world, _chained())
+    later = await _asked(world, _chained("unknown", continues_loop=True), first)
+
+    assert (later.text, later.items) == (first.text, None)
+
+
+async def test_a_chain_is_not_cut_between_a_call_and_its_result(world: World, make_turns: MakeTurns) -> None:
+    turns = make_turns(small_talk(8), transcripts=False)
+    turns[4] = replace(turns[4], items=(*(turns[4].items or ()), {"type": "function_call", "call_id": "c1"}))
+    turns[6] = replace(turns[6], items=({"type": "function_call_output", "call_id": "c1"}, *(turns[6].items or ())))
+    world.chains["r"] = StoredChain(turns=tuple(turns), complete=True)
+    await _built(world, turns)
+
+    assert (await _asked(world, _chained())).items == _items(turns[4:])
+
+
+async def test_system_and_developer_messages_of_a_chain_stay(world: World, make_turns: MakeTurns) -> None:
+    turns = make_turns(small_talk(8), transcripts=False)
+    rule = {"role": "developer", "content": "Be brief."}
+    turns[1] = replace(turns[1], items=(rule, *(turns[1].items or ())))
+    world.chains["r"] = StoredChain(turns=tuple(turns), complete=True)
+    await _built(world, turns)
+
+    assert (await _asked(world, _chained())).items == (rule, *_items(turns[6:]))
+
+
+async def test_a_bug_costs_no_request(world: World, make_turns: MakeTurns, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: Any, **__: Any) -> Any:
+        raise RuntimeError
+
+    monkeypatch.setattr(world, "chain", fail)
+    assert (await _asked(world, _chained())).reason is CompressionReason.INTERNAL
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise TurnLogError("away")
+
+    monkeypatch.setattr(world, "chain", away)
+    assert (await _asked(world, _chained())).reason is CompressionReason.UNAVAILABLE

@@ -1,0 +1,222 @@
+"""Lines that become memories. `house` is in conftest.py."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.manage.importing import ImportReport, ImportUnfinishedError, TooManyLinesError
+from semrouter_memory.manage.portable import MAX_LINE_BYTES, export_line, lines_of
+from semrouter_memory.model import Memory, MemoryType, Reach, Scope
+
+ALICE = Scope("alice")
+
+House = Any
+"""The fixture's class lives in conftest.py, which cannot be imported."""
+
+
+def scope_of(project: str) -> Scope:
+    if project == "bad":
+        raise InvalidRequestError("is no project", field="project_id")
+    return Scope("alice", project)
+
+
+async def pieces(data: bytes, size: int = 7) -> AsyncIterator[bytes]:
+    for start in range(0, len(data), size):
+        yield data[start : start + size]
+
+
+async def imported(house: House, *lines: dict[str, Any] | bytes, from_user: str | None = None) -> ImportReport:
+    data = b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
+    report = ImportReport()
+    await house.service.import_lines(scope_of, pieces(data), report, from_user=from_user)
+    return report
+
+
+async def exported(house: House) -> list[bytes]:
+    return [export_line(memory) async for memory in house.service.export(ALICE)]
+
+
+def whole(house: House) -> list[Memory]:
+    """Two memories with everything that a memory can have."""
+    new = house.put(
+        "mem_new",
+        scope=Scope("alice", "trip", "planner"),
+        type=MemoryType.PROCEDURAL,
+        content="User moved to Munich",
+        session_id="ses 1",
+        importance=0.7,
+        expires_at=house.put("x").observed_at + timedelta(days=900),
+        metadata={
+            "turn_ids": ["t1"],
+            "extractor": "rules",
+            "model": "",
+            "flagged": True,
+            "contradicts": ["m9"],
+            "k": 1,
+        },
+    )
+    house.store.rows.pop("x")
+    said = new.observed_at - timedelta(days=1, microseconds=1)
+    old = house.put(
+        "mem_old", observed_at=said, created_at=said, superseded_at=new.observed_at, superseded_by="mem_new"
+    )
+    return [new, old]
+
+
+async def test_an_export_imported_after_everything_was_forgotten_is_exported_the_same(house: House) -> None:
+    """Ids, texts, times, links, provenance: all of it; an import is a deliberate act that no tombstone hides."""
+    rows = whole(house)
+    before = await exported(house)
+    await house.service.forget_all(ALICE, Reach.ALL)
+    assert await exported(house) == []
+    report = await imported(house, *before)
+    assert (report.lines, report.imported, report.skipped, report.refused) == (2, 2, 0, 0)
+    assert await exported(house) == before
+    for row in rows:
+        back = house.store.rows[row.id]
+        assert back.metadata.keys() - row.metadata.keys() == {"imported_at"}
+        assert replace(back, metadata=row.metadata) == row
+    assert house.changed[-1] == ALICE
+
+
+async def test_importing_a_file_twice_changes_nothing(house: House) -> None:
+    """Nor does a line of the file undo what was changed since."""
+    whole(house)
+    lines = await exported(house)
+    house.store.rows["mem_new"] = changed = replace(house.store.rows["mem_new"], content="User moved to Kiel")
+    report = await imported(house, *lines, *lines)
+    assert (report.imported, report.skipped) == (0, 4)
+    assert house.store.rows["mem_new"] == changed
+    assert "upsert" not in house.calls
+
+
+async def test_a_memory_deleted_by_its_id_comes_back_under_another_and_links_follow(house: House) -> None:
+    """The same one at every import; deleted again, it comes back under a third."""
+    whole(house)
+    lines = await exported(house)
+    await house.service.forget(ALICE, "mem_new")
+    assert (await imported(house, *lines)).imported == 2
+    (new,) = [memory for memory in house.store.rows.values() if memory.superseded_at is None]
+    (old,) = [memory for memory in house.store.rows.values() if memory.superseded_at is not None]
+    assert new.id not in {"mem_new", "mem_old"}
+    assert old.id not in {"mem_new", "mem_old"}
+    assert old.superseded_by == new.id
+    assert [each.id for each in await house.service.history(ALICE, new.id)] == [old.id, new.id]
+    assert (await imported(house, *lines)).skipped == 2
+    await house.service.forget(ALICE, new.id)
+    assert (await imported(house, *lines)).imported == 2
+    assert new.id not in house.store.rows
+
+
+async def test_a_line_made_by_hand_needs_a_content_only(house: House) -> None:
+    line = {"content": "User likes tea"}
+    assert (await imported(house, line, {**line, "project_id": "trip"})).imported == 2
+    assert (await imported(house, line, {**line, "project_id": "trip"})).skipped == 2
+    sources = {(memory.source, memory.content, memory.scope.project_id) for memory in house.store.rows.values()}
+    assert sources == {("import", "User likes tea", ""), ("import", "User likes tea", "trip")}
+
+
+LATER = "2036-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        (b"{", None),
+        (b"[]", None),
+        (b'"text"', None),
+        (b"\xff\xfe", None),
+        ({}, "content"),
+        ({"content": 1}, "content"),
+        ({"content": "  "}, "content"),
+        ({"content": "x" * 101}, "content"),
+        ({"content": "my password is hunter2"}, "content"),
+        ({"content": "x", "colour": "red"}, "colour"),
+        ({"content": "x", "type": "gossip"}, "type"),
+        ({"content": "x", "importance": 2}, "importance"),
+        ({"content": "x", "observed_at": "yesterday"}, "observed_at"),
+        ({"content": "x", "observed_at": "2026-01-01T00:00:00"}, "observed_at"),
+        ({"content": "x", "observed_at": "0001-01-01T00:00:00+01:00"}, "observed_at"),
+        ({"content": "x", "observed_at": LATER}, "observed_at"),
+        ({"content": "x", "created_at": LATER}, "created_at"),
+        ({"content": "x", "superseded_at": LATER}, "superseded_at"),
+        ({"content": "x", "superseded_by": "mem_2"}, "superseded_by"),
+        ({"content": "x", "id": "a/b"}, "id"),
+        ({"content": "x", "id": "export"}, "id"),
+        ({"content": "x", "id": ""}, "id"),
+        ({"content": "x", "id": "x" * 129}, "id"),
+        ({"content": "x", "project_id": "bad"}, "project_id"),
+        ({"content": "x", "session_id": "x" * 513}, "session_id"),
+        ({"content": "x", "metadata": {"k": "hunter2"}}, "metadata"),
+        ({"content": "x", "metadata": {"k": "x" * 300}}, "metadata"),
+        ({"content": "x", "metadata": {"turn_ids": ["x" * 20_000]}}, "metadata"),
+        ({"content": "x", "metadata": {"turn_ids": [2**70]}}, "metadata"),
+        ({"content": "x", "user_id": "bob"}, "user_id"),
+    ],
+)
+async def test_a_line_that_does_not_fit_is_named_and_the_others_are_imported(
+    house: House, line: dict[str, Any] | bytes, field: str | None
+) -> None:
+    report = await imported(house, {"content": "first"}, b"", line, {"content": "last"})
+    assert (report.lines, report.imported, report.refused) == (3, 2, 1)
+    (error,) = report.errors
+    assert (error.line, error.field) == (3, field)
+    assert "hunter2" not in error.message
+    assert {memory.content for memory in house.store.rows.values()} == {"first", "last"}
+
+
+async def test_another_users_lines_are_taken_over_only_when_that_is_said(house: House) -> None:
+    """And whatever a line says, it becomes the memory of who imports it."""
+    line = {"content": "User likes tea", "user_id": "bob"}
+    assert (await imported(house, line)).refused == 1
+    assert (await imported(house, line, from_user="carol")).refused == 1
+    assert (await imported(house, line, from_user="bob")).imported == 1
+    assert {memory.scope for memory in house.store.rows.values()} == {ALICE}
+
+
+async def test_an_expired_line_is_skipped(house: House) -> None:
+    report = await imported(house, {"content": "x", "expires_at": "2020-01-01T00:00:00Z"})
+    assert (report.imported, report.skipped) == (0, 1)
+
+
+async def test_more_lines_than_a_request_may_bring_are_not_dropped_silently(house: House) -> None:
+    report = ImportReport()
+    lines = b"".join(json.dumps({"content": f"fact {number}"}).encode() + b"\n" for number in range(121))
+    with pytest.raises(TooManyLinesError, match="120 imported, 0 skipped, 0 refused"):
+        await house.service.import_lines(scope_of, pieces(lines), report)
+    assert len(house.store.rows) == report.imported == 120
+
+
+async def test_a_line_of_any_length_is_refused_without_being_kept(house: House) -> None:
+    long = b'{"content": "' + b"x" * (3 * MAX_LINE_BYTES) + b'"}'
+    kept = [len(line) async for line in lines_of(pieces(long, 65_536))]
+    assert kept == [MAX_LINE_BYTES + 65_536]
+    report = ImportReport()
+    await house.service.import_lines(scope_of, pieces(long + b'\r\n{"content": "after"}', 65_536), report)
+    assert (report.refused, report.imported) == (1, 1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+async def test_lines_are_the_same_however_they_arrive(size: int) -> None:
+    assert [line async for line in lines_of(pieces(b"one\n\ntwo\r\nthree", size))] == [b"one", b"", b"two\r", b"three"]
+
+
+async def test_an_import_that_breaks_off_says_how_far_it_came_and_can_be_repeated(house: House) -> None:
+    lines = [{"content": f"fact {number}"} for number in range(75)]
+    upsert, writes = house.store.upsert, iter([True, False])
+
+    async def failing(*arguments: Any) -> None:
+        house.store.refuse = set() if next(writes) else {"upsert"}
+        await upsert(*arguments)
+
+    house.store.upsert = failing
+    with pytest.raises(ImportUnfinishedError, match="50 imported, 0 skipped, 0 refused"):
+        await imported(house, *lines)
+    house.store.upsert, house.store.refuse = upsert, set()
+    report = await imported(house, *lines)
+    assert (report.imported, report.skipped) == (25, 50)
