@@ -26,6 +26,11 @@ _READY_SECONDS = 30
 _POLL_SECONDS = 0.01
 
 
+def impatient(url: str) -> RedisConfig:
+    """Settings with short times, so that tests of outages are short."""
+    return RedisConfig(url=url, timeout_ms=500, retry_seconds=0.05)
+
+
 class RedisServer:
     """One server process with its own data; it may be paused, killed and started again."""
 
@@ -39,9 +44,8 @@ class RedisServer:
     def url(self) -> str:
         return f"redis://127.0.0.1:{self._port}/0"
 
-    def config(self, prefix: str = "srm", *, timeout_ms: int = 500, retry_seconds: float = 0.05) -> RedisConfig:
-        """Settings with short times, so that tests of outages are short."""
-        return RedisConfig(url=self.url, prefix=prefix, timeout_ms=timeout_ms, retry_seconds=retry_seconds)
+    def config(self) -> RedisConfig:
+        return impatient(self.url)
 
     def start(self) -> None:
         """Returns when it serves."""

@@ -13,7 +13,7 @@ from semrouter_memory.model import Scope
 from semrouter_memory.sessions.redis.connection import RedisConnection
 from semrouter_memory.sessions.redis.log import RedisTurnLog
 from tests.contract.turn_logs import SteppedClock
-from tests.redis_server import RedisServer
+from tests.redis_server import impatient
 
 POLL_SECONDS = 0.01
 PATIENCE_SECONDS = 30
@@ -32,16 +32,15 @@ class Replica:
 class Installation:
     """What replicas have in common."""
 
-    server: RedisServer
+    url: str
     directory: Path
     clock: SteppedClock = field(default_factory=SteppedClock)
     prefix: str = field(default_factory=lambda: uuid.uuid4().hex)
-    timeout_ms: int = 500
 
     @asynccontextmanager
     async def replica(self, name: str = "one", *, started: bool = True) -> AsyncIterator[Replica]:
         """A replica that ships by itself, or only when it is told to."""
-        connection = RedisConnection(self.server.config(timeout_ms=self.timeout_ms))
+        connection = RedisConnection(impatient(self.url))
         arrived: list[tuple[Scope, str]] = []
         errors: list[BaseException] = []
         spool = self.directory / name / "spool.db"
@@ -66,7 +65,7 @@ class Installation:
 
     @contextmanager
     def client(self) -> Iterator[Redis]:
-        with Redis.from_url(self.server.url) as client:
+        with Redis.from_url(self.url) as client:
             yield client
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from semrouter_memory.app.adapters import Adapters, new_memory_id
-from semrouter_memory.config import Config, secret
+from semrouter_memory.config import Config, ManagementConfig, secret
 from semrouter_memory.manage.http import create_user_api
 from semrouter_memory.manage.maintenance import Maintenance
 from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
@@ -30,19 +30,7 @@ async def serve_management(
     Raises:
         ConfigurationError: a port or the operator's token that cannot be had.
     """
-    service = MemoryService(
-        reader=adapters.store,
-        writer=adapters.store,
-        embedder=adapters.embedder,
-        turn_log=adapters.turn_log,
-        locks=adapters.locks,
-        clock=adapters.clock,
-        new_id=new_memory_id,
-        redact=redact,
-        config=config.management,
-        state=adapters.state,
-        written=upkeep.changed,
-    )
+    service = _service(config.management, adapters, upkeep)
     users = create_user_api(
         service,
         identity=config.memory.identity,
@@ -67,3 +55,19 @@ async def serve_management(
         ),
     )
     on_exit.push_async_callback((await serve_http(operator, config.management.operator_listen)).stop)
+
+
+def _service(config: ManagementConfig, adapters: Adapters, upkeep: Upkeep) -> MemoryService:
+    return MemoryService(
+        reader=adapters.store,
+        writer=adapters.store,
+        embedder=adapters.embedder,
+        turn_log=adapters.turn_log,
+        locks=adapters.locks,
+        clock=adapters.clock,
+        new_id=new_memory_id,
+        redact=redact,
+        config=config,
+        state=adapters.state,
+        written=upkeep.changed,
+    )

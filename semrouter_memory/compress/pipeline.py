@@ -189,5 +189,8 @@ def _continued(before: Compression, chain: Chain) -> Compression:
 
 
 def _marks_of(scope: Scope) -> Scope:
-    """A chain may go on in another project; its mark must be found there."""
-    return Scope(scope.user_id)
+    """A chain may go on in another project, and a deletion there must not take its mark along: it says nothing of anybody.
+
+    No client can name such a project.
+    """
+    return Scope(scope.user_id, "\x00marks")

@@ -18,6 +18,7 @@ from semrouter_memory.model import (
     Scope,
     SessionHints,
     Signals,
+    ToolUse,
     Turn,
 )
 
@@ -154,11 +155,16 @@ def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
         model=answer.model or parsed.model,
         # A chained request shows only a part of its conversation: the hash of that part would name another one.
         transcript_hashes=_transcripts(parsed, answer) if finished and not chained else (),
-        tools=parsed.tools,
+        tools=parsed.tools if finished else (*parsed.tools, *_called(answer)),
         complete=finished,
         ends_session=facts.ends_session,
         items=_items(source, answer),
     )
+
+
+def _called(answer: Answer) -> tuple[ToolUse, ...]:
+    """The tools that a step calls. The step after it, in a stored chain, brings their results without their names."""
+    return tuple(ToolUse(name) for name in answer.calls if name)
 
 
 def _items(source: TurnSource, answer: Answer) -> tuple[Json, ...] | None:

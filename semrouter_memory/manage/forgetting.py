@@ -7,7 +7,7 @@ under the owner's lock, so nothing is confirmed or superseded meanwhile; and wha
 hidden by the tombstone.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from semrouter_memory.errors import (
@@ -18,7 +18,7 @@ from semrouter_memory.errors import (
     UnavailableError,
 )
 from semrouter_memory.manage.chains import generations
-from semrouter_memory.model import Memory, Reach, Scope, Tombstone
+from semrouter_memory.model import SESSION_SOURCE, Memory, MemoryType, Reach, Scope, Tombstone
 from semrouter_memory.ports import Clock, MemoryReader, MemoryWriter, OwnerHold, OwnerLocks, StateStore, TurnLog
 
 _PAGE = 500
@@ -94,14 +94,36 @@ class Forgetter:
     async def _erase(self, scope: Scope, memory: Memory, hold: OwnerHold) -> None:
         """The memory and all that it replaced; what is deleted first leaves the rest reachable."""
         found = await generations(self._reader, scope, memory)
+        # The oldest of all, so that they go first.
+        found.append(await self._retold(scope, [each for generation in found for each in generation]))
         for generation in found[1:]:
             for older in generation:
                 await self._bury(older)
-        if self._state is not None:
-            await self._state.drop_usage(scope, [each.id for generation in found for each in generation])
+        await self._drop_state(scope, [each for generation in found for each in generation])
         await hold.confirm()
-        for generation in reversed(found):
+        for generation in filter(None, reversed(found)):
             await self._writer.delete(scope, [each.id for each in generation])
+
+    async def _retold(self, scope: Scope, memories: Sequence[Memory]) -> list[Memory]:
+        """Summaries of sessions in which these were said: they may repeat it in other words."""
+        turns = {turn_id for memory in memories for turn_id in _source_turns(memory)}
+        known = {memory.id for memory in memories}
+        found: list[Memory] = []
+        cursor = ""
+        while turns:
+            page = await self._reader.page(
+                scope, limit=_PAGE, cursor=cursor, types=frozenset({MemoryType.EPISODIC}), reach=Reach.ALL, now=None
+            )
+            found += [
+                memory
+                for memory in page.memories
+                if memory.source == SESSION_SOURCE
+                and memory.id not in known
+                and not turns.isdisjoint(_source_turns(memory))
+            ]
+            if not (cursor := page.cursor):
+                break
+        return found
 
     async def _bury(self, memory: Memory) -> None:
         tombstone = Tombstone(
@@ -111,6 +133,17 @@ class Forgetter:
             content_hash=self._turn_log.content_hash(memory.content),
         )
         await self._turn_log.bury(tombstone, turn_ids=_source_turns(memory))
+
+    async def _drop_state(self, scope: Scope, memories: Sequence[Memory]) -> None:
+        """What is kept of their use, and of the sessions of their projects: any of these may repeat what they said.
+
+        Such state is built again from the turns that are left.
+        """
+        if self._state is None:
+            return
+        await self._state.drop_usage(scope, [memory.id for memory in memories])
+        for project_id in sorted({memory.scope.project_id for memory in memories}):
+            await self._state.forget(Scope(scope.user_id, project_id), Reach.EXACT)
 
     async def _forget_state(self, scope: Scope, reach: Reach) -> None:
         if self._state is None:

@@ -6,6 +6,7 @@ Strategy: cheap tests first. The order is by relevance, ties by id, so that the 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from semrouter_memory.model import Hit, Memory, RecallOptions
+from semrouter_memory.recall.outdated import outdated_episodes
 from semrouter_memory.recall.overlap import WordOverlap
 from semrouter_memory.recall.visible import VisibleTexts
 from semrouter_memory.recall.words import words
@@ -38,13 +39,15 @@ def choose(
     overlap = WordOverlap(query)
     said: set[tuple[str, ...]] = set()
     chosen: list[Hit] = []
-    for hit in _above_the_cut(hits, options):
+    kept = [hit for hit in hits if not is_deleted(hit.memory)]
+    outdated = outdated_episodes(kept)
+    for hit in _above_the_cut(kept, options):
         if len(chosen) >= options.limit:
             break
         statement = _statement(hit.memory.content)
-        if statement in said or not overlap.allows(hit.memory.content):
+        if statement in said or hit.memory.id in outdated or not overlap.allows(hit.memory.content):
             continue
-        if is_deleted(hit.memory) or texts.contain(hit.memory.content):
+        if texts.contain(hit.memory.content):
             continue
         if (needed := cost(hit)) > budget:
             continue

@@ -233,7 +233,7 @@ def _people(text: str) -> frozenset[str]:
     """Relations in the subject, or in "User has a sister, ..."."""
     has = re.match(r"^user has (?:an? |two |three )?(?:[\w-]+ )?(?P<who>[\w-]+)", text)
     verb = forms.VERB.search(text)
-    head = text[: verb.start()] if verb else text
+    head = "user" if re.match(r"user (?!and\b)", text) else text[: verb.start()] if verb else text
     found = {word for word in re.findall(r"[\w-]+", forms.NOBODY.sub("", head)) if word in forms.KIN}
     if has and has.group("who").rstrip(",") in forms.KIN and head.strip() == "user":
         found.add(has.group("who"))

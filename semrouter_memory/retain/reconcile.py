@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from semrouter_memory.model import Candidate, Hit, Memory, MemoryType, ReconcileAction, Reconciled
+from semrouter_memory.model import SESSION_SOURCE, Candidate, Hit, Memory, MemoryType, ReconcileAction, Reconciled
 from semrouter_memory.retain.meaning import Meaning, meaning
 from semrouter_memory.retain.relate import Relation, distinct_for_sure, paraphrase, relate
 from semrouter_memory.retain.rows import contradicted
@@ -22,8 +22,6 @@ SAME_TURN_SIMILARITY = 0.8
 """The same for two statements that were read from one turn."""
 GREY_SIMILARITY = 0.7
 """From here on two statements that only look distinct are worth asking a model about."""
-EPISODE_SOURCE = "session"
-"""The source of memories that sum a session up: they mention facts, and are neither repeated nor replaced by them."""
 
 NEAR_TYPES = {
     MemoryType.SEMANTIC: frozenset({MemoryType.SEMANTIC, MemoryType.EPISODIC}),
@@ -79,7 +77,7 @@ def arrives_late(candidate: Candidate, neighbours: Sequence[Hit]) -> bool:
 
 def is_near(candidate: Candidate, known: Memory) -> bool:
     """Whether the candidate may repeat or replace that memory at all."""
-    return known.type in NEAR_TYPES[candidate.type] and known.source != EPISODE_SOURCE
+    return known.type in NEAR_TYPES[candidate.type] and known.source != SESSION_SOURCE
 
 
 def grey(candidate: Candidate, neighbours: Sequence[Hit], decision: Reconciled) -> tuple[Memory, ...]:
@@ -147,7 +145,8 @@ def _decide(candidate: Candidate, new: Meaning, found: _Found) -> Reconciled:
         )
         rivals = _rivals(known, [memory for _, memory in found.outdated])
         if rivals and known.observed_at < candidate.observed_at:
-            return Reconciled(ReconcileAction.UPDATE, "contradiction_decided", (known, *rivals))
+            repeated = (known,) if relation is Relation.SAME else ()
+            return Reconciled(ReconcileAction.UPDATE, "contradiction_decided", (*repeated, *rivals))
         return Reconciled(ReconcileAction.SKIP, relation.value, (known,))
     if found.later:
         _, successor = min(found.later, key=lambda pair: pair[1].observed_at)

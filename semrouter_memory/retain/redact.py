@@ -34,7 +34,7 @@ _AUTHORIZATION = re.compile(r"\b(bearer|basic)\s+([A-Za-z0-9._~+/-]{12,}=*)", re
 _URL_CREDENTIALS = re.compile(r"(://)[^\s/:@]{1,128}:[^\s/@]{1,128}(@)")
 
 _NAMED = (
-    r"(?:password|passwort|passwd|passphrase|passcode|pwd|pw|pass|otp|totp|puk|2fa|mfa|pin|secret|secret[_-]?key|(?:auth|access|refresh|api|bearer)?[_-]?token"
+    r"(?:passwords?|passwort|passwd|passphrase|passcode|pwd|pw|pass|otp|totp|puk|2fa|mfa|pin|secret|secret[_-]?key|(?:auth|access|refresh|api|bearer)?[_-]?token"
     r"|api[_-]?key|access[_-]?key|private[_-]?key|client[_-]?secret|credentials?)"
 )
 _ASSIGNMENT = re.compile(
@@ -43,9 +43,20 @@ _ASSIGNMENT = re.compile(
     re.IGNORECASE,
 )
 _SAID = (
-    r"(?:password|passwort|passwd|passphrase|passcode|pass\s?code|pwd|pw|pin(?:\s(?:code|number))?|puk|secret\skey|api[\s-]?key|access\stoken|secret"
-    r"|otp|one[\s-]time\s(?:code|password|pin)|(?:verification|security|authentication|auth|login|access|confirmation|2fa|mfa|sms|door|gate|alarm|entry|lock|unlock|safe|locker|keypad|recovery|backup|house|building|key\s?box|lock\s?box)\s(?:code|key)"
-    r"|(?:safe|lock|locker)\scombination|combination|wi-?fi\s(?:key|password)|contrase[ñn]a|mot\sde\spasse|senha|wachtwoord)"
+    r"(?:passwords?|passwort|passwd|passphrase|passcode|pass\s?code|pwd|pw|pin(?:\s(?:code|number))?|puk|secret\skey|api[\s-]?key|access\stoken"
+    r"|wi-?fi\skey|contrase[ñn]a|mot\sde\spasse|senha|wachtwoord)"
+)
+_CODE_NAME = (
+    r"(?:otp|one[\s-]time\s(?:code|password|pin)|(?:verification|security|authentication|auth|login|access|confirmation|2fa|mfa|sms|door|gate|alarm"
+    r"|entry|lock|unlock|safe|locker|keypad|recovery|backup|house|building|key\s?box|lock\s?box)\scode|(?:safe|lock|locker)\scombination)"
+)
+_SPOKEN_CODE = re.compile(
+    rf"\b({_CODE_NAME}(?:\s(?:for|of|to|on|at)\s[^.,;:?!\d\n]{{1,60}}?)?(?:\s(?:is|was|=)|['’]s)\s(?:(?:now|still|currently)\s)?[\"'“]?)"
+    r"(?=[^\s\"'”]{0,40}\d)([^\s\"'”]{3,}?)(?=[.,;!?]*(?:[\s\"'”]|\Z))",
+    re.IGNORECASE,
+)
+_LOGIN = re.compile(
+    r"\b((?:login|log-in|credentials|creds)\s?(?:is|are|:)\s?[^\s/|]{1,64}\s?[/|]\s?)(\S{5,})", re.IGNORECASE
 )
 _CODE_FOR = re.compile(
     r"\b((?:the\s)?code\s(?:for|to|of)\s(?:the|my|our|their)\s[^.,;:?!\d\n]{1,40}?\s(?:is|was)\s)(#?\d{3,10}[#*]?)",
@@ -68,7 +79,7 @@ _ACCOUNT = re.compile(
     re.IGNORECASE,
 )
 _SPOKEN = re.compile(
-    rf"\b({_SAID}(?:\s(?:for|of|to|on|at)\s[^.,;:?!\n]{{1,60}}?)?(?:\s(?:is|was|=)|['’]s)\s(?:(?:now|still|currently)\s)?[\"'“]?)"
+    rf"\b({_SAID}(?:\s(?:for|of|to|on|at)\s[^.,;:?!\n]{{1,60}}?)?(?:\s(?:is|are|was|=)|['’]s)\s(?:(?:now|still|currently)\s)?[\"'“]?)"
     # Up to the full stop behind it, so that the next sentence stays one.
     r"([^\s\"'”]{3,}?)(?=[.,;!?]*(?:[\s\"'”]|\Z))",
     re.IGNORECASE,
@@ -102,6 +113,8 @@ def redact(text: str) -> str:
     text = _URL_CREDENTIALS.sub(rf"\1{MARK}\2", text)
     text = _ASSIGNMENT.sub(_if(_is_assigned_secret), text)
     text = _SPOKEN.sub(_if(_is_spoken_secret), text)
+    text = _SPOKEN_CODE.sub(rf"\1{MARK}", text)
+    text = _LOGIN.sub(rf"\1{MARK}", text)
     text = _BARE_CODE.sub(rf"\1{MARK}", text)
     text = _BARE_PASSWORD.sub(rf"\1{MARK}", text)
     text = _CODE_FOR.sub(rf"\1{MARK}", text)

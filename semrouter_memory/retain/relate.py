@@ -71,6 +71,12 @@ _KINDS = {
 }
 _GENERIC = {next(iter(tokens(kind))): frozenset().union(*map(tokens, members)) for kind, members in _KINDS.items()}
 """Words for a kind, and what is of that kind: "plays an instrument", "plays the oboe"."""
+_GOES_ON = re.compile(
+    r"(?:a|about|after|again|all|an|and|any\w*|as|at|because|before|but|by|daily|during|each|every|for|from|her|his|if|in|into|most"
+    r"|much|near|now|of|often|on|once|or|over|since|so|than|that|the|their|to|too|until|very|weekly|when|where|which|while|who|with"
+    r"|without|\W.*)$"
+)
+"""After these a noun is at its end."""
 
 
 class Relation(StrEnum):
@@ -171,7 +177,18 @@ def _opposites(newer: Meaning, older: Meaning) -> Relation:
         return Relation.CONTRADICTS
     if not denied <= positive.words or not _same_act(negative, positive, denied):
         return Relation.DISTINCT
-    return Relation.PARTLY if _part_of_several(positive.plain, denied) else Relation.CONTRADICTS
+    taste = "like" in positive.words and not negative.ended
+    partly = _part_of_several(positive.plain, denied) or (taste and _part_of_a_compound(positive.plain, denied))
+    return Relation.PARTLY if partly else Relation.CONTRADICTS
+
+
+def _part_of_a_compound(positive: str, denied: frozenset[str]) -> bool:
+    """As in "likes olive oil", which "does not like olives" need not deny: the word belongs to the next one."""
+    said = positive.split()
+    ends = [at for at, word in enumerate(said) if tokens(word) and tokens(word) <= denied]
+    if not ends or ends[-1] + 1 == len(said):
+        return False
+    return not _GOES_ON.match(said[ends[-1] + 1])
 
 
 def _denied(negative: Meaning, positive: Meaning) -> frozenset[str]:
@@ -198,8 +215,10 @@ def _same_act(negative: Meaning, positive: Meaning, denied: frozenset[str]) -> b
 
 def _part_of_several(text: str, denied: frozenset[str]) -> bool:
     """As in "likes cats and dogs", of which only dogs are denied."""
-    parts = [tokens(part) for part in re.split(r",\s|\sand\s|\sor\s|和|、", text)]
-    return len(parts) > 1 and any(part and not part & denied for part in parts[1:]) | (not parts[0] & denied)
+    parts = [re.findall(r"[\w'-]+", part) for part in re.split(r",\s(?:and\s|or\s)?|\sand\s|\sor\s", text)]
+    members = [parts[0][-1:], *(part[:1] for part in parts[1:])] if len(parts) > 1 and all(parts) else []
+    is_denied = [bool(tokens(" ".join(member)) & denied) for member in members]
+    return any(is_denied) and not all(is_denied)
 
 
 def _status(newer: Meaning, older: Meaning) -> bool:

@@ -37,11 +37,7 @@ class Rows:
             updated_at=now,
             session_id=candidate.session_id,
             expires_at=candidate.observed_at + lifetime if lifetime else None,
-            metadata={
-                "turn_ids": list(candidate.turn_ids),
-                "extractor": candidate.extractor,
-                "model": candidate.model,
-            },
+            metadata=_provenance(candidate),
         )
 
     def confirmed(self, known: Memory, candidate: Candidate, *, now: datetime) -> Memory:
@@ -87,6 +83,15 @@ class Rows:
         return replace(
             memory, updated_at=now, metadata={**plain, "flagged": True, "contradicts": left} if left else plain
         )
+
+
+def _provenance(candidate: Candidate) -> dict[str, Json]:
+    provenance: dict[str, Json] = {
+        "turn_ids": list(candidate.turn_ids),
+        "extractor": candidate.extractor,
+        "model": candidate.model,
+    }
+    return provenance | ({"extraction_model": candidate.extraction_model} if candidate.extraction_model else {})
 
 
 def contradicted(memory: Memory) -> tuple[str, ...]:

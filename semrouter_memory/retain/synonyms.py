@@ -28,7 +28,7 @@ CHANGE = words(
     " changing updated upgraded upgrading downgraded renamed rescheduled postponed extended delayed pushed rebooked"
     " migrated migrating replaced replacing swapped promoted transferred relocated bumped revised adjusted rose risen"
     " grew fell dropped turned jumped climbed shortened expanded doubled halved brought forward shifted transitioned"
-    " converted traded exchanged refinanced renegotiated corrected modified trimmed sold decided gone moving relocating"
+    " converted traded exchanged reached refinanced renegotiated corrected modified trimmed sold decided gone moving relocating"
 )
 """What happens to a value; the value itself is what counts."""
 

@@ -13,6 +13,12 @@ MARKUP = "markup"
 ORDER = "order"
 SUPPOSED = "supposed"
 
+_SECRET = re.compile(
+    r"\b(?:passwords?|passcodes?|passphrases?|pin codes?|otps?|seed phrase|recovery phrase)\b(?! managers?)[^.\n]{0,60}?(?:\s(?:is|are|was|contains)\b|\s?[=:])"
+    r"|(?:密码|口令|验证码)(?:是|为|：|:)",
+    re.IGNORECASE,
+)
+"""A password in plain words looks like any other words, so nothing is stored that says what one is."""
 _MARKS = re.compile(
     r"<\|?[/\w][^<>\n]{0,80}>|<!--|-->|\[/?(?:INST|SYS)\]|```|\bsemrouter-memory\b|^\s*(?:system|assistant|user|tool|developer)\s?:|\"(?:type|content|role)\"\s?:",
     re.IGNORECASE,
@@ -32,7 +38,7 @@ _SUPPOSED = re.compile(
 
 def reason(content: str) -> str:
     """Why this must not be stored, in a word; "" when nothing speaks against it."""
-    if is_redacted(content) or redact(content) != content:
+    if is_redacted(content) or redact(content) != content or _SECRET.search(content):
         return SECRET
     if BLOCK_OPEN in content or BLOCK_CLOSE in content or _MARKS.search(content):
         return MARKUP

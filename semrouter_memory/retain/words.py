@@ -106,6 +106,7 @@ _MONTH_ALONE = re.compile(
 )
 _YEAR = re.compile(r"(?<![\w.:])((?:19|20)\d\d)(?![\w:,-]|\.\d)")
 _NUMBER = re.compile(r"(?<![\w.:])(\d[\d,]*(?:\.\d+)*)(?![\w:]|\.\d)")
+_HAS_DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[a-z]+:[\w:.@+-]+|[\w][\w.+#/-]*[\w+#]|\w")
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _PROPER = re.compile(r"(?<=[\w,] )[A-Z][\w.+#-]*")
@@ -129,8 +130,16 @@ def classed(text: str) -> str:
     for pattern, replacement in PHRASES:
         text = pattern.sub(replacement, text)
     text = _WRITTEN.sub(_written, text)
-    text = _EMAIL.sub(lambda match: f" email:{match.group()} ", text)
+    text = _EMAIL.sub(lambda match: f" email:{match.group()} ", text) if "@" in text else text
     text = _URL.sub(lambda match: f" url:{re.sub(r'[^a-z0-9]', '.', match.group())} ", text)
+    text = _numbers_classed(text) if _HAS_DIGIT.search(text) else _MONTH_ALONE.sub(_month, text)
+    text = _PART.sub(lambda match: f" part:{match[1]} ", text)
+    text = _DAY.sub(lambda match: f" day:{match.group(1)[:3]} ", text)
+    return _ORDINAL.sub(lambda match: f" ord:{_ORDINALS.get(match[1] or '') or match[2]} ", text)
+
+
+def _numbers_classed(text: str) -> str:
+    """Amounts, dates, times, measures; what is left is a number."""
     text = _MONEY.sub(_money, text)
     for pattern in (_ISO_DATE, _DAY_MONTH, _MONTH_DAY):
         text = pattern.sub(_date, text)
@@ -139,9 +148,6 @@ def classed(text: str) -> str:
     text = _AGE.sub(lambda match: f" age:{match[1] or match[2] or match[3]} ", text)
     text = _LENGTH.sub(_length, text)
     text = _MEASURE.sub(_measure, text)
-    text = _PART.sub(lambda match: f" part:{match[1]} ", text)
-    text = _DAY.sub(lambda match: f" day:{match.group(1)[:3]} ", text)
-    text = _ORDINAL.sub(lambda match: f" ord:{_ORDINALS.get(match[1] or '') or match[2]} ", text)
     text = _PHONE.sub(_phone, text)
     text = _YEAR.sub(r" year:\1 ", text)
     return _NUMBER.sub(lambda match: f" num:{_plain_number(match.group(1))} ", text)

@@ -648,7 +648,10 @@ async def remembered_chain(house: House) -> list[Memory]:
     said = datetime(2026, 1, 1, tzinfo=UTC)
     rows = []
     for number, city in enumerate(("Berlin", "Munich", "Kiel")):
-        moved: dict[str, Any] = {"superseded_at": said + timedelta(days=number + 1), "superseded_by": f"mem_{number + 1}"}
+        moved: dict[str, Any] = {
+            "superseded_at": said + timedelta(days=number + 1),
+            "superseded_by": f"mem_{number + 1}",
+        }
         rows.append(
             await house.remember(
                 "alice",

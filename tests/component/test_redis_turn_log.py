@@ -22,13 +22,13 @@ from tests.replicas import Installation, until
 
 @pytest.fixture
 def installation(own_redis_server: RedisServer, tmp_path: Path) -> Installation:
-    return Installation(own_redis_server, tmp_path)
+    return Installation(own_redis_server.url, tmp_path)
 
 
 @pytest.fixture
 def shared(redis_server: RedisServer, tmp_path: Path) -> Installation:
     """On the server that all tests share, for tests that leave it alone."""
-    return Installation(redis_server, tmp_path)
+    return Installation(redis_server.url, tmp_path)
 
 
 async def has_arrived(log: RedisTurnLog, turns: int) -> bool:
@@ -52,26 +52,30 @@ def a_memory(memory_id: str) -> Memory:
 
 
 class TestWhileRedisIsAway:
-    async def test_it_starts_and_accepts_and_ships_when_redis_comes(self, installation: Installation) -> None:
-        installation.server.kill()
+    async def test_it_starts_and_accepts_and_ships_when_redis_comes(
+        self, installation: Installation, own_redis_server: RedisServer
+    ) -> None:
+        own_redis_server.kill()
         async with installation.replica() as replica:
             for number in range(5):
                 assert replica.log.append(a_turn(str(number), session="s"), remember=False).outcome == "accepted"
             assert not (await replica.log.tombstones(ALICE)).covers(a_memory("m"))
             with pytest.raises(TurnLogError):
                 await replica.log.pending()
-            installation.server.start()
+            own_redis_server.start()
             await until(lambda: has_arrived(replica.log, 5))
             assert [scope for scope, _ in replica.arrived] == [ALICE] * 5
             claim = await claimed(replica.log, replica.arrived[0][1])
             assert [turn.user_text for turn in claim.turns] == list("01234")
             assert replica.errors == []
 
-    async def test_what_was_not_shipped_is_shipped_after_a_restart(self, installation: Installation) -> None:
-        installation.server.kill()
+    async def test_what_was_not_shipped_is_shipped_after_a_restart(
+        self, installation: Installation, own_redis_server: RedisServer
+    ) -> None:
+        own_redis_server.kill()
         async with installation.replica() as replica:
             replica.log.append(a_turn("a"), remember=True)
-        installation.server.start()
+        own_redis_server.start()
         async with installation.replica() as replica:
             await until(lambda: has_arrived(replica.log, 1))
             assert (await replica.log.totals()).waiting == 1
@@ -82,24 +86,28 @@ class TestWhileRedisIsAway:
         async with installation.replica("other", started=False) as other:
             assert await has_arrived(other.log, 1)
 
-    async def test_a_server_that_dies_again_and_again_gets_every_turn_once(self, installation: Installation) -> None:
+    async def test_a_server_that_dies_again_and_again_gets_every_turn_once(
+        self, installation: Installation, own_redis_server: RedisServer
+    ) -> None:
         async with installation.replica() as replica:
             for number in range(200):
                 replica.log.append(a_turn(str(number), session="s"), remember=False)
                 if number % 50 == 49:
                     arrived = len(replica.arrived)
                     await until(partial(more_than, replica.arrived, arrived))
-                    installation.server.restart()
+                    own_redis_server.restart()
             await until(lambda: has_arrived(replica.log, 200))
             claim = await claimed(replica.log, replica.arrived[0][1])
             assert [turn.user_text for turn in claim.turns] == [str(number) for number in range(200)]
             assert await replica.log.totals() == TurnTotals(accepted=200, waiting=200)
 
-    async def test_one_that_hangs_holds_up_neither_accepting_nor_recall(self, installation: Installation) -> None:
+    async def test_one_that_hangs_holds_up_neither_accepting_nor_recall(
+        self, installation: Installation, own_redis_server: RedisServer
+    ) -> None:
         async with installation.replica() as replica:
             await replica.log.bury(Tombstone(scope=ALICE, at=START, memory_id="m"))
             await replica.log.tombstones(ALICE)
-            installation.server.pause()
+            own_redis_server.pause()
             assert (await replica.log.tombstones(ALICE)).covers(a_memory("m"))
             assert not replica.connection.responsive
             # From now on nobody waits for an answer at all.
@@ -109,28 +117,41 @@ class TestWhileRedisIsAway:
             with pytest.raises(TurnLogError):
                 await replica.log.bury(Tombstone(scope=ALICE, at=START))
             assert not replica.connection.available
-            installation.server.resume()
+            own_redis_server.resume()
             await until(lambda: has_arrived(replica.log, 1))
             await until(lambda: is_responsive(replica.connection))
 
-    async def test_no_deletion_is_completed(self, installation: Installation) -> None:
+    async def test_no_deletion_is_completed(self, installation: Installation, own_redis_server: RedisServer) -> None:
         async with installation.replica() as replica:
-            installation.server.kill()
+            own_redis_server.kill()
             with pytest.raises(TurnLogError):
                 await replica.log.bury(Tombstone(scope=ALICE, at=START))
-            installation.server.start()
+            own_redis_server.start()
             await until(lambda: is_responsive(replica.connection))
             assert not (await replica.log.tombstones(ALICE)).covers(a_memory("m"))
 
-    async def test_a_statements_hash_is_known_all_the_same(self, installation: Installation) -> None:
+    async def test_a_statements_hash_is_known_all_the_same(
+        self, installation: Installation, own_redis_server: RedisServer
+    ) -> None:
         async with installation.replica(started=False) as one, installation.replica("two", started=False) as two:
             for replica in (one, two):
                 await replica.log.pending()
             known = one.log.content_hash("User lives in Berlin")
             assert two.log.content_hash("user lives in berlin.") == known
-        installation.server.kill()
+        own_redis_server.kill()
         async with installation.replica(started=False) as one:
             assert one.log.content_hash("User lives in Berlin") == known
+
+
+async def has_accepted(installation: Installation, turns: int) -> bool:
+    with installation.client() as client:
+        return client.hget(f"{installation.prefix}:totals", "accepted") == str(turns).encode()
+
+
+async def spool_is_empty(path: Path) -> bool:
+    with closing(sqlite3.connect(path)) as spool:
+        (turns,) = spool.execute("SELECT count(*) FROM turns").fetchone()
+    return not turns
 
 
 async def more_than(things: Sequence[object], number: int) -> bool:
@@ -165,6 +186,36 @@ class TestShippingOnce:
                 replica.log.append(a_turn(f"new {number}"), remember=False)
             assert [item.outcome for item in await replica.log.ship()] == [AppendOutcome.ACCEPTED] * 3
             assert (await replica.log.totals()).accepted == 9
+
+    async def test_a_redis_that_comes_back_without_the_last_turns_is_sent_them_again(
+        self, installation: Installation, own_redis_server: RedisServer, tmp_path: Path
+    ) -> None:
+        """It answers before what it was told is safe on its disk."""
+        async with installation.replica() as replica:
+            replica.log.append(a_turn("a", session="s"), remember=False)
+            await until(lambda: has_arrived(replica.log, 1))
+            own_redis_server.kill()
+            shutil.copytree(own_redis_server.directory, tmp_path / "earlier")
+            own_redis_server.start()
+            replica.log.append(a_turn("b", session="s"), remember=False)
+            replica.log.append(a_turn("c", session="s"), remember=False)
+            await until(lambda: has_arrived(replica.log, 3))
+            own_redis_server.kill()
+            shutil.rmtree(own_redis_server.directory)
+            shutil.copytree(tmp_path / "earlier", own_redis_server.directory)
+            own_redis_server.start()
+            # Though nothing else happens, it is noticed before the turns leave the spool.
+            await until(partial(has_accepted, installation, 3))
+            assert [turn.user_text for turn in (await claimed(replica.log, replica.arrived[0][1])).turns] == list("abc")
+            assert await replica.log.totals() == TurnTotals(accepted=3, waiting=3)
+
+    async def test_what_has_arrived_leaves_the_spool_after_a_while(self, shared: Installation) -> None:
+        async with shared.replica() as replica:
+            replica.log.append(a_turn("a xylophone"), remember=False)
+            await until(lambda: has_arrived(replica.log, 1))
+            await until(partial(spool_is_empty, replica.spool))
+            await replica.log.compact()
+            assert "xylophone" not in text_of(replica.spool.parent)
 
     async def test_a_turn_that_cannot_be_read_holds_up_nobody(self, shared: Installation) -> None:
         async with shared.replica(started=False) as replica:
@@ -233,10 +284,12 @@ def own_keys(client: "Redis", installation: Installation, *kinds: str) -> list[b
 
 
 class TestForgetting:
-    async def test_nothing_of_it_is_left_in_redis_or_in_the_files(self, installation: Installation) -> None:
+    async def test_nothing_of_it_is_left_in_redis_or_in_the_files(
+        self, installation: Installation, own_redis_server: RedisServer
+    ) -> None:
         secret = "xylophone"
         eve = Scope(f"{secret}-eve", f"{secret}-project", f"{secret}-agent")
-        server = installation.server
+        server = own_redis_server
         async with installation.replica(started=False) as replica, installation.replica("two", started=False) as two:
             for number in range(40):
                 named = f"{secret} {number}"

@@ -49,7 +49,7 @@ SUPPOSES = re.compile(
 )
 _SAMPLES = re.compile(
     r"\b(?:translat\w+|proof-?read\w*|(?:correct|check|fix|grade) (?:my|the|this|these) (?:\w+ )?(?:grammar|sentences?|spelling|text|english|german|french|spanish|writing)"
-    r"|(?:example|sample) sentences?|grammatical(?:ly)?|homework|word problems?|dictation|classif(?:y|ies|ication)|sentiment|categori[sz]e|label (?:this|these|the)|user stor(?:y|ies)|(?:how (?:do|would) (?:you|i) say)|correct me|in (?:the )?first person|from the (?:perspective|point of view|viewpoint) of|in (?:german|french|spanish|italian|portuguese|dutch|polish|turkish|russian|chinese|japanese|korean|english|swedish)(?: please| pls)?(?=\s?:))\b|翻译|造句|改错|语法|作业",
+    r"|(?:example|sample) sentences?|grammatical(?:ly)?|homework|word problems?|dictation|passive|past tense|reported speech|synonyms?|classif(?:y|ies|ication)|sentiment|categori[sz]e|label (?:this|these|the)|user stor(?:y|ies)|(?:how (?:do|would) (?:you|i) say)|correct me|in (?:the )?first person|from the (?:perspective|point of view|viewpoint) of|in (?:german|french|spanish|italian|portuguese|dutch|polish|turkish|russian|chinese|japanese|korean|english|swedish)(?: please| pls)?(?=\s?:))\b|翻译|造句|改错|语法|作业",
     re.IGNORECASE,
 )
 _COMES_BACK = re.compile(

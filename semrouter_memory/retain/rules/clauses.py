@@ -44,7 +44,7 @@ _JOIN = re.compile(
 )
 _HARD_JOIN = re.compile(r"[,:;–—]|\s-+\s|\b(?:and|but|so|because|since|as|while|although|though|plus)\b", re.IGNORECASE)
 _SECOND_VERB = re.compile(
-    r",?\s+(?:and|but)\s+(?=(?:(?:also|now|usually|currently|never|always)\s+)?"
+    r",?\s+(?:and|but)\s+(?!\w+\s(?:is|are|was)\b)(?=(?:(?:also|now|usually|currently|never|always)\s+)?"
     r"(?:cannot|am|have|do not|was|" + "|".join(sorted(STATIVE)) + r")\s+\w)",
     re.IGNORECASE,
 )
@@ -57,7 +57,10 @@ _TO_THE_ASSISTANT = re.compile(
     r"|explain|what|how|any (?:ideas?|tips|advice|suggestions?|thoughts|recommendations?)|need (?:tips|help|advice|ideas)|thoughts|ideas|tips|advice)\b).*$",
     re.IGNORECASE,
 )
-_JOINT_SUBJECT = re.compile(r"^(?:\w+\s+){0,2}(?:my|our)\s+(?:[\w'-]+\s+){0,2}[\w'-]+$", re.IGNORECASE)
+_JOINT_SUBJECT = re.compile(
+    r"^(?!.*\b(?:is|are|was|were|has|have|had|will|can|costs?|needs?|likes?|loves?|hates?|lives?|works?)\b)(?:\w+\s+){0,2}(?:my|our)\s+(?:[\w'-]+\s+){0,2}[\w'-]+$",
+    re.IGNORECASE,
+)
 _SHARED_VERB = re.compile(r"^(I|we)\s", re.IGNORECASE)
 _MIN_CLAUSE_WORDS = 2
 

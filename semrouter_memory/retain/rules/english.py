@@ -44,6 +44,8 @@ _BARE_POSSESSION = re.compile(
     r"^(?P<whose>my|our)\s(?P<what>\w+)\s(?P<rest>(?:is|are|was|would be)\s.+)$", re.IGNORECASE
 )
 _THAT = re.compile(r"^that\s+(?=(?:my|our|I|we|[A-Z][a-z]+)\s)")
+_OPERATING = frozenset({"host", "deploy", "run", "serve"})
+"""What is done with a piece of software that the conversation is about."""
 _BROKEN_OFF = re.compile(r"\b(?:to|and|the|an?|of|but|or|with|the user's|because|than)\W*$", re.IGNORECASE)
 _ELIDED = re.compile(r"^(?P<verb>[a-z]+)\s+\S", re.IGNORECASE)
 _RESCHEDULED = re.compile(
@@ -101,12 +103,8 @@ def _about(clause: str, people: Mapping[str, str], topic: str, *, trusted: bool)
     if first.lower() in {"my", "our"}:
         stated = possession(clause, trusted=trusted)
         return third_person(_completed(stated, topic)) if stated else ""
-    if known := of_someone_known(clause, people) or of_a_group(clause, people):
+    if known := _of_others(clause, people, topic, trusted=trusted):
         return known
-    if topic and (companion := of_a_companion(clause)):
-        return companion
-    if (relation := bare_relation(clause)) and (stated := possession(relation, trusted=trusted)):
-        return third_person(stated)
     if (moved := _RESCHEDULED.match(clause)) and "it" in people:
         return f"{people['it']} {moved.group('rest')}"
     if _OUR_PLACES.match(clause):
@@ -115,8 +113,18 @@ def _about(clause: str, people: Mapping[str, str], topic: str, *, trusted: bool)
     return _elided(clause) or fragments.statement(clause, people, topic)
 
 
+def _of_others(clause: str, people: Mapping[str, str], topic: str, *, trusted: bool) -> str:
+    known = of_someone_known(clause, people) or of_a_group(clause, people) or (topic and of_a_companion(clause))
+    if known:
+        return known
+    relation = bare_relation(clause)
+    return third_person(relation) if relation and possession(relation, trusted=trusted) else ""
+
+
 def _with_what(words: list[str], people: Mapping[str, str]) -> list[str]:
     """As in "we run it with systemd on Debian": "it" with its name, where it is known and the rest ties it down."""
+    if words[1:2] == ["it"] and "it" not in people and words[0].lower() in _OPERATING and lex.anchored(" ".join(words)):
+        return [words[0], "the", "project", *words[2:]]
     if "it" not in people or words[1:2] != ["it"] or not lex.anchored(" ".join(words[2:])):
         return words
     return [words[0], *f"the u{people['it'][1:]}".split(), *words[2:]]

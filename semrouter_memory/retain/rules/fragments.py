@@ -18,7 +18,7 @@ _MAX_SHORT = 12
 
 _EVENT = (
     r"(?:(?:first|final|next|last|oral|driving|bar|job|phone|civil|school|math|maths|summer|house|return|connecting|monthly|total|whole|grocery|food|wedding|travel)\s)*"
-    r"(?:budget|rent|mortgage|salary|deposit|exams?|test|interview|appointment|check-?up|recheck|surgery|operation|deadline|due date|flights?|train|ferry|lease|contract|wedding|funeral"
+    r"(?:budget|rent|mortgage|salary|deposit|exams?|test|interview|appointment|check-?up|vet check|recheck|surgery|operation|deadline|due date|flights?|train|ferry|lease|contract|wedding|funeral"
     r"|party|ceremony|graduation|guests?|in-laws|visitors|movers|meeting|offsite|conference|workshop|race|match|game day|gig|concert|recital|presentation|defen[cs]e|thesis|trial|hearing"
     r"|move|move-in|closing|delivery|class|course|semester|term|holidays?|vacation|trip|birthday|anniversary|renovation|project|launch|release|go-live|sprint|retention|team|cluster|upstream|backend|frontend"
     r"|fields?|land|plot|rooms?|lawn|roof|yard|pool|soil|basement|attic|pond|greenhouse|ci|pipeline|servers?|database|db|repo|stack|prod|production|staging|house|flat|apartment|garden|balcony|kitchen|oven|car|bike|boat|shop|studio|class size|commute|shift|visa|passport)"
@@ -81,7 +81,7 @@ _GERUND = re.compile(
 )
 _STATE = re.compile(
     r"^(?P<adverb>(?:also|never|always|usually|only|mostly|no longer|still|just|already|currently)\s)?(?P<verb>live|prefer|love|hate|own|commute|work (?=as|at|in|for|from|with|nights|part|full|remotely)"
-    r"|work with|study|grew|have an?|have (?:two|three|four|five|\d+)|had an?|need to be|need (?=[\w\s]{0,30}\bby\b)|got an?|adopted|bought|joined|signed up|moved|booked|started|lost|finished|use (?=[A-Z])|drive an?|cannot|do not eat|do not drink|sleep|wake up|get up)\s(?P<rest>\S.*)$",
+    r"|work with|study|grew|have to|have an?|have (?:two|three|four|five|\d+)|had an?|need to be|need (?=[\w\s]{0,30}\bby\b)|got an?|adopted|bought|joined|signed up|moved|booked|started|lost|finished|use (?=[A-Z])|drive an?|cannot|do not eat|do not drink|sleep|wake up|get up)\s(?P<rest>\S.*)$",
     re.IGNORECASE,
 )
 _SELF = re.compile(
@@ -109,6 +109,7 @@ _HURT = re.compile(
 _WANT = re.compile(
     r"^(?:looking for|want|would like|searching for|hoping for|after|something|somewhere|someone)\s.+$", re.IGNORECASE
 )
+_WANTING = re.compile(r"^(?:looking for|want|would like|searching for|hoping for|after) ", re.IGNORECASE)
 _TITLED = re.compile(r"^(?:Dr|Prof|Mrs|Mr|Ms)\.?\s[A-ZÀ-Þ][\w'’-]+\s(?:is|has|wants|will|always|never)\s\S+")
 _HELP_ME = re.compile(
     r"^(?:please |pls )?(?:(?:can|could|would|will) (?:you|u) )?(?:please |pls )?(?:(?:help (?:me|us)(?: to)?|i (?:need|want) (?:some )?help (?:to|with)?) (?P<do>plan|prep|prepare|organi[sz]e|book|find|choose|sort out|pick|move|pack|decide|study|train|buy|sell|rent|save)"
@@ -237,16 +238,19 @@ def _about_topic(clause: str, topic: str) -> str:
         return f"User wants {third_person(wish.group('wish'))}{f' for {topic}' if topic else ''}" if named else ""
     if not topic:
         return ""
-    if _LIMIT.match(clause):
-        return f"User's limit for {topic} is {clause}"
-    if _CALENDAR.match(clause):
-        return f"User's time for {topic} is {clause}"
+    for pattern, kind in ((_LIMIT, "limit"), (_CALENDAR, "time")):
+        if pattern.match(clause):
+            return f"User's {kind} for {topic} is {clause}"
     if _MEASURE.match(clause):
         return f"User, about {topic}: {_inside(clause)}"
+    return _chosen(clause, topic)
+
+
+def _chosen(clause: str, topic: str) -> str:
     if choice := _IT_SHALL_BE.match(clause):
         return f"User's choice for {topic} is {_inside(choice.group('what'))}"
     if then := _PLACE_THEN.match(clause):
         return f"User's choice for {topic} is probably {then.group('rest')}"
     if _WANT.match(clause) and (lex.anchored(clause) or " with " in clause):
-        return f"User wants {third_person(re.sub(r'^(?:looking for|want|would like|searching for|hoping for|after) ', '', clause))} for {topic}"
+        return f"User wants {_inside(_WANTING.sub('', clause))} for {topic}"
     return ""

@@ -37,7 +37,7 @@ _STANDING = re.compile(
     re.IGNORECASE,
 )
 _ALWAYS = re.compile(
-    r"^(?:please\s+|pls\s+)?(?P<wish>(?:always|never|don't ever|do not ever)\s+(?:please\s+)?(?:answer|reply|respond|use|write|give|call|address|include|add"
+    r"^(?:(?:can|could|would|will) you\s+)?(?:please\s+|pls\s+)?(?P<wish>(?:always|never|don't ever|do not ever)\s+(?:please\s+)?(?:answer|reply|respond|use|write|give|call|address|include|add"
     r"|show|explain|format|speak|talk|keep|put|start|end|send|suggest|recommend|ask|address|using|giving|calling|adding|writing)\b.+)$",
     re.IGNORECASE,
 )
@@ -45,6 +45,7 @@ _STANDING_TAIL = re.compile(
     r"^(?P<wish>(?:answer|reply|respond|use|write|give|call|format|speak|keep|address)\b.{3,}?),?\s+(?:from now on|going forward|in (?:the )?future)\W*$",
     re.IGNORECASE,
 )
+_POLITE = re.compile(r"^(?:can|could|would|will) you\s+(?:please\s+)?(?:always|never)\b", re.IGNORECASE)
 _NO_WISH = re.compile(
     r"^(?:I|we|you|it|this|that|there|what|how|can|could|will|would)\b(?!\s+(?:want you to|would like you to))",
     re.IGNORECASE,
@@ -75,9 +76,9 @@ def procedure(sentence: str) -> str:
 def standing_instruction(sentence: str) -> str:
     """What shall hold from now on, as "User wants the assistant to ...", else ""."""
     found = _STANDING.match(sentence) or _ALWAYS.match(sentence) or _STANDING_TAIL.match(sentence)
-    if not found or sentence.endswith("?"):
+    if not found or (sentence.endswith("?") and not _POLITE.match(sentence)):
         return ""
-    wish = expand(found.group("wish")).strip(" .!,")
+    wish = expand(found.group("wish")).strip(" .!,?")
     wish = re.sub(
         r"^(?:please|pls|I (?:want|would like|need) you to|you (?:should|must|can))\s+", "", wish, flags=re.IGNORECASE
     )

@@ -55,20 +55,20 @@ _WORK = re.compile(
     re.IGNORECASE,
 )
 _HANDED_OVER = re.compile(
-    r"(?:^|\n)(?:and|next|now|then|another|also this|this one|one more)(?: one)?\s?:|\b(?:this|these|the following|following|below|here is(?! how)|here's(?! how)|here are|attached|my code|the code|the text|the error"
+    r"(?:^|\n)(?:and|(?:the )?next|now|then|another|also this|this one|one more|q|question|riddle)(?: one)?\s?:|\b(?:this|these|the following|following|below|here is(?! how)|here's(?! how)|here are|attached|my code|the code|the text|the error"
     r"|the log|the prompt|says|(?<!I )(?<!i )said|wrote|sent|reads|texted|emailed|posted|replied|answered"
     r"|e-?mail|message|letter|review|tweet|article|text|bio|profile|transcript|logs?|output|config|readme|ticket|comment|caption|advert?|listing|description|passage|paragraph|sentences?|abstract|essay"
-    r"|poem|lyrics|quote|snippet|sign|song|chat|thread|homework|exercise|problem|quiz|example|sample|grammatical|correct|lyric|script|prompt|story|translation|for instance|e\.g\.)\b[^.!?\n:]{0,60}:(?!\d|//)",
+    r"|poem|lyrics|quote|snippet|sign|song|chat|thread|homework|exercise|problem|quiz|example|sample|grammatical|correct|lyric|script|prompt|story|translation|for instance|riddle|e\.g\.)\b[^.!?\n:]{0,60}:(?!\d|//)",
     re.IGNORECASE,
 )
 _WORK_CHINESE = re.compile(
-    r"(?:翻译|总结|概括|润色|改写|修改|校对|扩写|缩写|续写|解释|分析|检查|纠正)(?:一下|下)?[^。！？!?\n]{0,40}(?:[:：\n]|$)|(?:以下|下面|如下)[^。！？\n]{0,20}[:：]"
+    r"(?:翻译|总结|概括|润色|改写|修改|校对|扩写|缩写|续写|解释|分析|检查|纠正)(?:一下|下)?[^。！？!?\n]{0,40}(?:[:：\n]|$)|(?:以下|下面|如下)[^。！？\n]{0,20}[:：]|造句|(?:说|写道|写着|回复|问我|告诉我|发给我|消息|邮件|短信|文章|评论|新闻|通知)[^。！？\n]{0,12}[:：]"
 )
 
 _FICTION = re.compile(
-    r"\b(?:role-?\s?play\w*|in character|pretend|act as|let's play|play the (?:role|part)|text adventure|dungeon master"
-    r"|you are (?:now )?(?:an? |the )(?!bit|little))\b"
-    r"|(?:扮演|角色扮演|假装|我们来玩|你现在是)",
+    r"\b(?:role-?\s?play\w*|in character|pretend|act as|let(?:'s|s| us) (?:play|practi[sc]e|rehearse|simulate|pretend)|mock interview|play the (?:role|part)|text adventure|dungeon master"
+    r"|you(?:'re| are) (?:now )?(?:an? |the |my )(?!bit|little))\b"
+    r"|(?:扮演|角色扮演|假装|我们来玩|你现在是|从现在起你是|你是我的|你来当)",
     re.IGNORECASE,
 )
 _INVENTION = re.compile(
@@ -88,6 +88,17 @@ _WORD_PROBLEM = re.compile(
     r"\bhow (?:many|much|long|far|old|fast)\b[^?]{0,80}\b(?:altogether|in total|total|left|remain\w*|each|together|does (?:he|she|it|they|\w+) (?:need|have|take)|will (?:he|she|it|they))\b|\bsolve\b",
     re.IGNORECASE,
 )
+_INSTANCE = re.compile(
+    r"\b(?:for example|for instance|as an example|e\.g\.|in a parallel universe|in another life|once upon a time|\w*(?:Error|Exception|Warning)\s?:)|例如|比如说?",
+    re.IGNORECASE,
+)
+_NOT_SERIOUS = re.compile(
+    r"\b(?:two truths|(?:20|twenty) questions|hangman|trivia|d&d|dnd|dungeons?|skyrim|minecraft|pokemon|zelda|fortnite|hit points|mana|my (?:character|rook|knight|bishop|queen|pawn|elf|wizard|paladin)|checkmate|level \d+"
+    r"|(?:what|who) am i\?|guess (?:what|who|which)|who (?:said|wrote|sang) (?:that|this|it)|(?:which|what) (?:movie|film|song|book|show|game) is (?:this|that)|where is (?:this|that) (?:quote |line )?from|next line"
+    r"|test test|this is (?:just |only )?a test|testing (?:1|one)|test user|test account|lorem ipsum)(?!\w)|^as [A-ZÀ-Þ]\w+, I\b",
+    re.IGNORECASE,
+)
+"""Games, quizzes, quotations and try-outs: nothing of such a message is read."""
 _MANY_NUMBERS = 3
 _BACK = re.compile(
     r"\b(?:back to reality|ok enough|enough (?:now|games)|real talk|ok stop|stop now|that's enough|end game|end the game|out of character|stop (?:the )?(?:role-?\s?play\w*|game|playing)|end (?:of )?(?:the )?(?:role-?\s?play|game|scene)"
@@ -109,7 +120,7 @@ def closes_fiction(text: str) -> bool:
 def own_words(text: str) -> str:
     """The part of a message in which the user speaks as themselves, about what is."""
     text = tidied(text)
-    if asides.confidential(text) or _is_word_problem(text):
+    if asides.confidential(text) or _NOT_SERIOUS.search(text) or _is_word_problem(text):
         return ""
     text = _CODE.sub(" ", text)
     text = _MARKUP.sub(" ", _COMMAND.sub(_command, text))
@@ -118,7 +129,18 @@ def own_words(text: str) -> str:
     text = _SETTING.sub(" ", text)
     if text.count("\n"):
         text = _SPEAKER_LINE.sub("", text)
-    for start in (_ROLE, _LETTER, _WORK, _HANDED_OVER, _WORK_CHINESE, _FICTION, _INVENTION, _TOLD, asides.SUPPOSES):
+    for start in (
+        _ROLE,
+        _LETTER,
+        _WORK,
+        _HANDED_OVER,
+        _WORK_CHINESE,
+        _FICTION,
+        _INVENTION,
+        _TOLD,
+        _INSTANCE,
+        asides.SUPPOSES,
+    ):
         text = _before(start, text)
     if asides.injects(text):
         return ""

@@ -22,7 +22,7 @@ _ANAPHORIC = re.compile(
     r"|^(?:do|did|have done|cannot|will do|do not do) (?:it|this|that|so)\b|^\w+ (?:something|anything|nothing|some help|help)\b",
     re.IGNORECASE,
 )
-_A_THINGAT_HAND = re.compile(
+_A_THING_AT_HAND = re.compile(
     r"^have (?:not )?(?:got )?(?:(?:a|an|some|no|any|the|one|two|another|few|many|several|following|little|quick|small|bit of a|more|"
     r"hard|stupid|simple|strange|weird|bad|good|great|python|pandas|sql|json|csv)\s+)*"
     r"(?:question|problem|issue|doubt|idea|clue|request|feeling|time|trouble|error|bug|look|to\b|task|df|dataframe|list|"
@@ -105,7 +105,7 @@ _KNOWING = re.compile(
 )
 _ABILITIES = words("speak play swim drive cook sail ski read ride dance sing program code")
 _SO_MANY = re.compile(
-    r"^(?:about )?(?:\d+|two|three|four|five|six|seven|eight|nine|ten|twelve) (?:of us|people|guests|adults|families|couples|students|employees|colleagues|kids)\b",
+    r"^(?:about )?(?:\d+|two|three|four|five|six|seven|eight|nine|ten|twelve) (?:of us|people|guests|adults|families|couples|(?:weeks|months) (?:pregnant|along|old|into)|students|employees|colleagues|kids)\b",
     re.IGNORECASE,
 )
 _GOING = re.compile(
@@ -144,6 +144,8 @@ def _special(verb: str, predicate: str, after: str) -> bool | None:
         return _negated(verb, after)
     if verb == "know":
         return bool(_KNOWING.match(predicate))
+    if verb == "can" and after.startswith("only "):
+        return lex.anchored(after)
     if verb == "can":
         return after.partition(" ")[0].lower() in _ABILITIES
     if verb in {"want", "need", "plan", "hope", "intend", "aim", "will", "must"}:
@@ -181,7 +183,8 @@ def _being(after: str) -> bool:
         return True
     if word in lex.LASTING or _LASTING_FORM.match(word) or _IN_A_STAGE.match(after):
         return True
-    if _BOUND.match(after) and lex.anchored(after):
+    ended = word.endswith("ed") or word == "paid"
+    if (_BOUND.match(after) or (ended and word not in lex.PASSING and not troubled(after))) and lex.anchored(after):
         return True
     if _SO_MANY.match(after) or (word in lex.DOING and substantial(after.partition(" ")[2])):
         return not troubled(after)
@@ -237,7 +240,7 @@ def _has_been(after: str) -> bool:
 
 def _having(predicate: str, after: str) -> bool:
     """As in "I have two cats", "I have lived here since 2019", not "I have a question"."""
-    if _A_THINGAT_HAND.match(predicate):
+    if _A_THING_AT_HAND.match(predicate):
         return False
     words = after.split()
     if len(words) > 1 and words[0].lower() in {"been", "never", "always", "just", "already", "not", "recently"}:
@@ -260,7 +263,7 @@ def _negated(verb: str, after: str) -> bool:
     if rest[0] in lex.STATIVE:
         return True
     if rest[0] == "have":
-        return len(rest) > 1 and not _A_THINGAT_HAND.match(" ".join(rest))
+        return len(rest) > 1 and not _A_THING_AT_HAND.match(" ".join(rest))
     return rest[0] in {"want", "do"} and len(rest) > 1 and (rest[1] not in _VAGUE or lex.anchored(after))
 
 
@@ -278,9 +281,7 @@ def _planned(verb: str, after: str) -> bool:
         return lex.anchored(after) and word in (
             lex.PLANNED | {"be", "pick", "attend", "pay", "meet", "submit", "leave", "renew", "turn", "have"}
         )
-    planned = word in lex.PLANNED or (
-        word in {"plan", "book", "organise", "organize", "prepare"} and lex.anchored(after)
-    )
+    planned = word in lex.PLANNED or (word not in lex.MOMENTARY and lex.anchored(after))
     return planned and not re.search(r"\b(?:this|that|it)\b$", after) and not AT_HAND.search(after)
 
 

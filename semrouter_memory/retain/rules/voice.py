@@ -51,7 +51,7 @@ _PRONOUNS = (
     (re.compile(r"\bof us\b"), "of them"),
     (re.compile(r"\b(?:me|us)\b", re.IGNORECASE), "the user"),
     (re.compile(r"\b(?:my|our)\b", re.IGNORECASE), "the user's"),
-    (re.compile(r"\b(?:mine|ours)\b", re.IGNORECASE), "the user's"),
+    (re.compile(r"(?<!the )(?<!a )(?<!this )(?<!that )\b(?:mine|ours)\b", re.IGNORECASE), "the user's"),
     (re.compile(r"\b(?:myself|ourselves)\b", re.IGNORECASE), "themselves"),
 )
 

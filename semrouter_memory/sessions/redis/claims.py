@@ -16,16 +16,15 @@ from semrouter_memory.ports import NewId
 from semrouter_memory.sessions.columns import micros, storable
 from semrouter_memory.sessions.redis.connection import RedisConnection
 from semrouter_memory.sessions.redis.ledger import Ledger
-from semrouter_memory.sessions.redis.rows import SessionRow, TurnRow, pending_row, pending_session
+from semrouter_memory.sessions.redis.pending import PendingSessions
+from semrouter_memory.sessions.redis.rows import SessionRow, TurnRow, pending_session
 from semrouter_memory.sessions.redis.tombstones import DeletedReader, deleted_since
-from semrouter_memory.sessions.redis.transaction import Changes, Transactions, pairs
+from semrouter_memory.sessions.redis.transaction import Changes, Transactions
 
 T = TypeVar("T")
 
 _MAX_ERROR_CHARS = 200
 _MAX_SESSION_ID_CHARS = 128
-_SCAN_COUNT = 500
-"""Sessions that are read at a time: the event loop has other things to do between two reads."""
 
 
 class Claims:
@@ -40,27 +39,17 @@ class Claims:
         *,
         new_id: NewId,
     ) -> None:
-        self._connection = connection
         self._ledger = ledger
         self._keys = ledger.keys
         self._transactions = transactions
         self._deleted = deleted
+        self._pending = PendingSessions(connection, ledger.keys)
         self._new_id = new_id
 
     async def pending(self, now: datetime) -> list[PendingSession]:
-        rows = [row for row in await self._pending_rows() if row.claimable(micros(now))]
+        rows = [row for row in await self._pending.rows() if row.claimable(micros(now))]
         rows.sort(key=lambda row: (not row.waiting, row.oldest_waiting or row.newest))
         return [pending_session(row) for row in rows]
-
-    async def _pending_rows(self) -> list[SessionRow]:
-        found: dict[str, SessionRow | None] = {}
-        cursor = b"0"
-        while True:
-            cursor, answer = await self._connection.execute("HSCAN", self._keys.pending, cursor, "COUNT", _SCAN_COUNT)
-            for name, value in pairs(answer).items():
-                found[name.decode()] = pending_row(name.decode(), value)
-            if int(cursor) == 0:
-                return [row for row in found.values() if row is not None]
 
     # -- claiming ------------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ class Keys:
         self.dead = self._of("dead")
         self.kept = self._of("kept")
         self.pending = self._of("pending")
+        self.changed = self._of("changed")
         self.burying = self._of("burying")
 
     def spool(self, spool_id: str) -> str:

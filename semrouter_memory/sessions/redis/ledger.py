@@ -26,6 +26,9 @@ from semrouter_memory.sessions.redis.rows import (
 )
 from semrouter_memory.sessions.redis.transaction import Changes, pairs
 
+_KEPT_CHANGES = 10_000
+"""Many more than there are between two looks at the pending sessions."""
+
 
 class Ledger:
     """Rows behind one connection.
@@ -156,6 +159,7 @@ class Ledger:
             changes.add("HSET", self.keys.pending, row.id, pending_value(row))
         else:
             changes.add("HDEL", self.keys.pending, row.id)
+        self._note_change(changes, row.id)
         for key in self._keys_of(row.id):
             if row.waiting or row.dead:
                 changes.add("PERSIST", key)
@@ -165,6 +169,10 @@ class Ledger:
     def remove_session(self, changes: Changes, session_id: str) -> None:
         changes.add("DEL", *self._keys_of(session_id))
         changes.add("HDEL", self.keys.pending, session_id)
+        self._note_change(changes, session_id)
+
+    def _note_change(self, changes: Changes, session_id: str) -> None:
+        changes.add("XADD", self.keys.changed, "MAXLEN", "~", _KEPT_CHANGES, "*", "session", session_id)
 
     def _keys_of(self, session_id: str) -> tuple[str, ...]:
         return (

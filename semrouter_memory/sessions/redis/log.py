@@ -4,6 +4,7 @@ A turn is accepted when the local spool has committed it; it is shipped to Redis
 whether it is a repetition are found out there. Everything runs on the event loop that the connection belongs to.
 """
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from semrouter_memory.errors import TurnLogError
+from semrouter_memory.errors import MemoryServiceError, TurnLogError
 from semrouter_memory.model import (
     Appended,
     AppendOutcome,
@@ -168,8 +169,16 @@ class RedisTurnLog:
 
     async def claim(self, scope: Scope, session_id: str, *, lease: timedelta, context: int) -> Claim | None:
         async with self._using("claim") as parts:
-            now = self._clock.now()
-            return await parts.claims.claim(scope, session_id, now=now, lease=lease, context=context)
+            claiming = parts.claims.claim(scope, session_id, now=self._clock.now(), lease=lease, context=context)
+            task = asyncio.create_task(claiming, name="claim")
+            try:
+                return await asyncio.shield(task)
+            except asyncio.CancelledError:
+                # It may be sent already; then nobody knows the token, and the session would wait for its lease.
+                with suppress(MemoryServiceError):
+                    if claim := await task:
+                        await self.release(claim)
+                raise
 
     async def session_turns(self, claim: Claim, *, limit: int) -> tuple[LoggedTurn, ...]:
         async with self._using("session_turns") as parts:

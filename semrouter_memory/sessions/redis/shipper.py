@@ -136,9 +136,16 @@ class Shipper:
             self._note(parcel)
             if outcome is not None:
                 appended.append(outcome)
-                if outcome.outcome is AppendOutcome.ACCEPTED:
-                    self._shipped(parcel.scope, outcome.session_id)
+                await self._tell(parcel, outcome)
         return appended
+
+    async def _tell(self, parcel: Parcel, appended: Appended) -> None:
+        match appended.outcome:
+            case AppendOutcome.ACCEPTED:
+                self._shipped(parcel.scope, appended.session_id)
+            case AppendOutcome.FORGOTTEN:
+                # Not after a while, as the others: somebody wants it gone.
+                await self._spool.forget_parcel(parcel)
 
     def _note(self, parcel: Parcel) -> None:
         self._shipped_to = parcel.key

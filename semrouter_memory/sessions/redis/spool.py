@@ -135,6 +135,16 @@ class Spool:
         """Take away what was said in turns that a deletion of a scope covers; returns how many. Their counts stay."""
         return await self._change("forget", lambda: self._forget(tombstone))
 
+    async def forget_parcel(self, parcel: Parcel) -> None:
+        """The same for one turn, which came out as forgotten."""
+        await self._change(
+            "forget",
+            lambda: self._background.execute(
+                "UPDATE turns SET payload = NULL, user_id = x'', project_id = x'', agent_id = x'' WHERE key = ?",
+                (parcel.key,),
+            ).close(),
+        )
+
     async def runs(self) -> list[str]:
         return await self._run("runs", self._runs)
 

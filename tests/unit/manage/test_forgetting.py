@@ -43,6 +43,7 @@ async def test_the_history_of_a_memory_goes_with_it(house: House) -> None:
     assert [stone.memory_id for stone in house.log.buried] == ["m3", "m2", "m1"]
     assert house.log.deleted_turns == ["turn of m3", "turn of m2", "turn of m1"]
     assert house.state.unused == ["m3", "m2", "m1"]
+    assert house.state.forgotten == [(ALICE, Reach.EXACT)]
     assert house.changed == [ALICE]
 
 

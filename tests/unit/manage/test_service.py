@@ -67,7 +67,17 @@ async def test_the_tombstone_is_committed_before_the_row_is_deleted(house: House
     """And with it go the turns that the memory came from; the tombstone holds a hash, not the statement."""
     memory = house.put("m1", scope=Scope("alice", "trip"), metadata={"turn_ids": ["t1", "t2"]})
     await house.service.forget(ALICE, "m1")
-    assert house.calls == ["lock", "get", "bury", "predecessors", "drop_usage", "delete", "unlock"]
+    assert house.calls == [
+        "lock",
+        "get",
+        "bury",
+        "predecessors",
+        "page",
+        "drop_usage",
+        "forget_state",
+        "delete",
+        "unlock",
+    ]
     (stone,) = house.log.buried
     assert (stone.memory_id, stone.content_hash, stone.scope) == ("m1", "hash of 27", memory.scope)
     assert house.log.deleted_turns == ["t1", "t2"]

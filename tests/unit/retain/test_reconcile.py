@@ -126,7 +126,7 @@ def test_a_statement_ends_all_that_it_makes_obsolete(make_candidate: MakeCandida
 def test_a_short_name_that_fits_two_memories_is_left_open(make_candidate: MakeCandidate, make_hit: MakeHit) -> None:
     known = [make_hit("User's budget for the kitchen is $10,000"), make_hit("User's budget for the garden is $4,000")]
     decision = reconcile(make_candidate("User's budget is now $15,000"), known)
-    assert (decision.action, set(decision.targets)) == (FLAG, {hit.memory for hit in known})
+    assert (decision.action, decision.targets) == (FLAG, tuple(hit.memory for hit in known))
 
 
 def test_two_values_of_one_time_contradict_each_other(make_candidate: MakeCandidate, make_hit: MakeHit) -> None:

@@ -103,9 +103,14 @@ def test_a_short_answer_is_completed_by_the_question_and_the_topic(
     assert stored in of_session(make_turn, ("help me choose a bike", question), (answer, "Great."))
 
 
-@pytest.mark.parametrize("answer", ["yes", "ok", "not sure", "what do you think?", "yes pls", "no thanks", "haha"])
-def test_an_answer_without_content_says_nothing(make_turn: MakeTurn, answer: str) -> None:
-    assert of_session(make_turn, ("help me choose a bike", "What is your budget?"), (answer, "Fine.")) == []
+@pytest.mark.parametrize(
+    "question", ["What is your budget?", "Do you prefer red or blue?", "Where would you like to ride?"]
+)
+@pytest.mark.parametrize(
+    "answer", ["yes", "ok", "not sure", "what do you think?", "yes pls", "no thanks", "haha", "both"]
+)
+def test_an_answer_without_content_says_nothing(make_turn: MakeTurn, question: str, answer: str) -> None:
+    assert of_session(make_turn, ("help me choose a bike", question), (answer, "Fine.")) == []
 
 
 def test_not_a_word_of_the_assistants_question_enters_a_memory(make_turn: MakeTurn) -> None:

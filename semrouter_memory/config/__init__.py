@@ -1,0 +1,43 @@
+"""The configuration file, as frozen sections. Each component is given its section, never the whole.
+
+Precedence: environment (`SEMROUTER_MEMORY__MEMORY__MILVUS__URI=...`) over the YAML file over the defaults here.
+Secrets come only from the environment or from files that the YAML names; a secret written into the YAML is an error.
+"""
+
+from semrouter_memory.config.loading import ENV_PREFIX, Config, load
+from semrouter_memory.config.memory import (
+    AgeingConfig,
+    CompressionConfig,
+    EmbeddingConfig,
+    IdentityConfig,
+    MemoryConfig,
+    MilvusConfig,
+    RecallConfig,
+    RedisConfig,
+    RetainConfig,
+    SignalsConfig,
+)
+from semrouter_memory.config.section import secret
+from semrouter_memory.config.service import ExternalModel, LlmEndpoint, ManagementConfig, ServerConfig, TelemetryConfig
+
+__all__ = [
+    "ENV_PREFIX",
+    "AgeingConfig",
+    "CompressionConfig",
+    "Config",
+    "EmbeddingConfig",
+    "ExternalModel",
+    "IdentityConfig",
+    "LlmEndpoint",
+    "ManagementConfig",
+    "MemoryConfig",
+    "MilvusConfig",
+    "RecallConfig",
+    "RedisConfig",
+    "RetainConfig",
+    "ServerConfig",
+    "SignalsConfig",
+    "TelemetryConfig",
+    "load",
+    "secret",
+]

@@ -1,0 +1,131 @@
+"""The whole file, read and checked, with the environment on top."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from semrouter_memory.config.memory import MemoryConfig
+from semrouter_memory.config.service import ExternalModel, ManagementConfig, ServerConfig, TelemetryConfig
+from semrouter_memory.errors import ConfigurationError
+
+ENV_PREFIX = "SEMROUTER_MEMORY__"
+_ENV_DELIMITER = "__"
+
+
+class Config(BaseSettings):
+    """The whole file. Only `app.py` sees it whole."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter=_ENV_DELIMITER,
+        frozen=True,
+        extra="forbid",
+        nested_model_default_partial_update=True,
+    )
+
+    memory: MemoryConfig = MemoryConfig()
+    external_models: tuple[ExternalModel, ...] = ()
+    server: ServerConfig = ServerConfig()
+    management: ManagementConfig = ManagementConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
+
+    @model_validator(mode="after")
+    def _one_model_per_role(self) -> "Config":
+        roles = [model.model_role for model in self.external_models]
+        for role in roles:
+            if roles.count(role) > 1:
+                raise ValueError(f"external_models: two models have the role {role}; keep one")
+        return self
+
+    @model_validator(mode="after")
+    def _a_model_that_is_away_costs_no_turn(self) -> "Config":
+        retain = self.memory.retain
+        asked = any(model.model_role == "memory_extraction" for model in self.external_models)
+        if asked and retain.breaker_failures >= retain.max_attempts:
+            raise ValueError(
+                f"memory.retain.breaker_failures is {retain.breaker_failures} but memory.retain.max_attempts is"
+                f" {retain.max_attempts}: turns would be given up before a model that is away is left alone; set the"
+                " former below the latter"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is pydantic's
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return env_settings, init_settings
+
+
+_SECRETS = frozenset({"token", "password", "api_key", "shared_secret", "operator_token"})
+
+
+def load(path: Path | None = None) -> Config:
+    """Read a configuration file (none: the defaults), with the environment on top.
+
+    Raises:
+        ConfigurationError: the file is missing, is not YAML, or has a key or value that does not fit; the message
+            names its path and what to do.
+    """
+    values = _read(path) if path is not None else {}
+    _refuse_secrets(values, "")
+    _refuse_unknown_environment()
+    try:
+        return Config(**values)
+    except ValidationError as error:
+        raise ConfigurationError(_explain(error, path)) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the configuration {path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} is not YAML: {error}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"{path} must hold a mapping with `memory:` and its siblings")
+    return content
+
+
+def _refuse_secrets(value: Any, where: str) -> None:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            _refuse_secrets(item, f"{where}.{index}")
+    if not isinstance(value, dict):
+        return
+    for key, item in value.items():
+        path = f"{where}.{key}" if where else str(key)
+        if key in _SECRETS and item is not None:
+            name = ENV_PREFIX + path.upper().replace(".", _ENV_DELIMITER)
+            raise ConfigurationError(f"{path}: secrets do not belong in the file; set {name}, or {path}_file")
+        _refuse_secrets(item, path)
+
+
+def _refuse_unknown_environment() -> None:
+    """A mistyped variable is silently ignored otherwise; its first part at least can be checked."""
+    for name in os.environ:
+        if name.upper().startswith(ENV_PREFIX):
+            section = name[len(ENV_PREFIX) :].split(_ENV_DELIMITER)[0].lower()
+            if section not in Config.model_fields:
+                known = ", ".join(sorted(Config.model_fields))
+                raise ConfigurationError(f"environment variable {name}: no section {section!r}; there are {known}")
+
+
+def _explain(error: ValidationError, path: Path | None) -> str:
+    lines = [f"the configuration{f' {path}' if path else ''} does not fit:"]
+    for problem in error.errors():
+        where = ".".join(str(part) for part in problem["loc"]) or "(top level)"
+        what = "unknown key" if problem["type"] == "extra_forbidden" else problem["msg"].removeprefix("Value error, ")
+        lines.append(f"  {where}: {what}")
+    return "\n".join(lines)

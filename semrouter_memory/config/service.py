@@ -1,0 +1,90 @@
+"""The sections beside `memory`: external models, ports, telemetry."""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr, model_validator
+
+from semrouter_memory.config.section import HeaderName, Section, secret
+from semrouter_memory.errors import ConfigurationError
+
+
+class LlmEndpoint(Section):
+    """Either address and port, or a whole base URL."""
+
+    address: str | None = Field(None, description="host name")
+    port: int | None = Field(None, ge=1, le=65535, description="with it: http://address:port/v1")
+    base_url: str | None = Field(None, description="for example https://api.example.com/v1; wins over address and port")
+
+    @model_validator(mode="after")
+    def _names_a_server(self) -> "LlmEndpoint":
+        if self.base_url is None and (self.address is None or self.port is None):
+            raise ValueError("needs base_url, or address and port")
+        return self
+
+    @property
+    def url(self) -> str:
+        return self.base_url or f"http://{self.address}:{self.port}/v1"
+
+
+class ExternalModel(Section):
+    """An OpenAI-compatible chat model that takes over one role."""
+
+    llm_provider: str = Field("vllm", description="for the reader; every server is spoken to in the OpenAI way")
+    model_role: Literal["memory_rewrite", "memory_extraction", "memory_reconcile"] = Field(
+        description="what it is asked for"
+    )
+    llm_endpoint: LlmEndpoint
+    llm_model_name: str = Field(description="as its server calls it")
+    llm_timeout_seconds: float = Field(30, gt=0, description="bound on one call")
+    max_tokens: int = Field(500, ge=1, description="bound on one answer")
+    temperature: float = Field(0.1, ge=0, le=2, description="low, because facts are wanted")
+    api_key_env: str | None = Field(None, description="name of the environment variable that holds the key")
+    api_key_file: Path | None = Field(None, description="file that holds the key")
+
+    @property
+    def api_key(self) -> str | None:
+        """The key from where the file says it is.
+
+        Raises:
+            ConfigurationError: the variable is not set, or the file cannot be read.
+        """
+        if self.api_key_env is None:
+            return secret(None, self.api_key_file)
+        if self.api_key_env not in os.environ:
+            raise ConfigurationError(f"the environment variable {self.api_key_env} (api_key_env) is not set")
+        return os.environ[self.api_key_env]
+
+
+class ServerConfig(Section):
+    """The ext_proc server."""
+
+    listen: str = Field("127.0.0.1:50051", description="host:port, or unix:path")
+    max_message_bytes: int = Field(72 * 1024 * 1024, ge=1024, description="above Envoy's body limit of 64 MiB")
+    max_body_bytes: int = Field(64 * 1024 * 1024, ge=1024, description="larger bodies pass without memory")
+    max_answer_bytes: int = Field(8 * 1024 * 1024, ge=1024, description="longer answers are not remembered")
+    max_concurrent_streams: int = Field(16_384, ge=1, description="per connection; two per open answer")
+    drain_seconds: float = Field(10, ge=0, description="how long running exchanges may end at shutdown")
+    secret_header: HeaderName = Field("x-memory-secret", description="gRPC metadata and HTTP header of the secret")
+    shared_secret: SecretStr | None = Field(None, description="what Envoy sends in secret_header; environment only")
+    shared_secret_file: Path | None = Field(None, description="needed where others than Envoy can connect")
+
+
+class ManagementConfig(Section):
+    """The HTTP ports: the users' API behind Envoy, and the operator's."""
+
+    listen: str = Field("127.0.0.1:8081", description="host:port or unix:path; Envoy routes /v1/memory here")
+    operator_listen: str | None = Field("127.0.0.1:9090", description="/healthz /readyz /metrics, operator's API")
+    operator_token: SecretStr | None = Field(None, description="environment only; unset: nobody acts for others")
+    operator_token_file: Path | None = Field(None, description="file that holds the token")
+    max_content_chars: int = Field(8_000, ge=16, description="bound on one memory's text")
+    max_metadata_bytes: int = Field(8_192, ge=256, description="bound on what a caller attaches to one memory")
+    max_body_bytes: int = Field(1024 * 1024, ge=1024, description="larger requests are refused with 413")
+    max_import_bytes: int = Field(64 * 1024 * 1024, ge=1024, description="the same, of an import")
+    max_import_lines: int = Field(10_000, ge=1, description="memories in one import; a file may be sent in parts")
+
+
+class TelemetryConfig(Section):
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="DEBUG tells each bypass")
+    log_format: Literal["json", "console"] = Field("json", description="to standard error")

@@ -1,0 +1,136 @@
+"""Memories, and what becomes of new statements."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from semrouter_memory.model.scope import Json, MemoryType, Scope, Vector
+
+SESSION_SOURCE = "session"
+"""`Memory.source` of a session's summary: it repeats what others say, and is no statement of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """One remembered statement, in the third person ("User's budget for the Hawaii trip is $10,000").
+
+    Attributes:
+        observed_at: when it was said; decides what is newer.
+        superseded_at: set when a newer memory replaced it; from then on it is history and is not recalled.
+        source: `conversation`, `session` (the summary of one) or `api`.
+        metadata: provenance (`turn_ids`, `extractor`, `model`) and whatever an API caller attached.
+    """
+
+    id: str
+    scope: Scope
+    type: MemoryType
+    content: str
+    source: str
+    observed_at: datetime
+    created_at: datetime
+    updated_at: datetime
+    session_id: str = ""
+    superseded_at: datetime | None = None
+    superseded_by: str = ""
+    expires_at: datetime | None = None
+    importance: float = 0.5
+    metadata: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def asserted_at(self) -> datetime:
+        """When somebody last wanted it to be known: said, or imported later. What was deleted after that stays deleted."""
+        imported = self.metadata.get("imported_at")
+        try:
+            return max(self.observed_at, datetime.fromisoformat(imported)) if imported else self.observed_at
+        except (TypeError, ValueError):
+            # Not ours: a caller's own metadata from before the name was reserved.
+            return self.observed_at
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedMemory:
+    """A memory with the vector it is found by: what the store writes."""
+
+    memory: Memory
+    vector: Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A memory that a search found.
+
+    Attributes:
+        similarity: the cosine, -1..1.
+        relevance: what is compared with `similarity_threshold`; at first the same as `similarity`.
+    """
+
+    memory: Memory
+    similarity: float
+    relevance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a listing, newest first; `cursor` "" means that there is no further page."""
+
+    memories: tuple[Memory, ...]
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """Something an extractor found worth remembering, before it is reconciled with what is known.
+
+    Attributes:
+        extractor: what found it: `rules` or `llm`.
+        model: what answered the user in that turn.
+        extraction_model: what read the turn, where that was a model.
+    """
+
+    type: MemoryType
+    content: str
+    observed_at: datetime
+    extractor: str
+    session_id: str = ""
+    turn_ids: tuple[str, ...] = ()
+    model: str = ""
+    extraction_model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How often a memory was put into a request, and when last."""
+
+    access_count: int
+    last_accessed_at: datetime
+
+
+class ReconcileAction(StrEnum):
+    ADD = "add"
+    UPDATE = "update"
+    """Another value: the targets are superseded."""
+    REFINE = "refine"
+    """The same in more detail: the targets are superseded."""
+    RETRACT = "retract"
+    """What the targets say is no longer so: they are superseded."""
+    SKIP = "skip"
+    FLAG = "flag"
+    """Contradicts the targets, and nothing tells which holds: both stay, marked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What to do with a candidate, and why.
+
+    Attributes:
+        reason: a short word for the log, for example `same_attribute_new_value`.
+        targets: the known memories that are superseded (UPDATE, REFINE, RETRACT), confirmed (SKIP: one) or contradicted
+            (FLAG). With ADD: history that belongs before a candidate that arrived late.
+        successor: the memory that was said after the candidate and replaced it: the candidate is written as history.
+    """
+
+    action: ReconcileAction
+    reason: str
+    targets: tuple[Memory, ...] = ()
+    successor: Memory | None = None

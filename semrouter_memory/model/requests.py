@@ -1,0 +1,182 @@
+"""The request phase: what is asked, and what was decided."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from semrouter_memory.model.memories import Hit
+from semrouter_memory.model.scope import Json, MemoryType, Message, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What upstream classifiers said of the request."""
+
+    is_fact: bool = False
+    requires_tool: bool = False
+
+
+class Position(StrEnum):
+    SYSTEM = "system"
+    USER_TAIL = "user_tail"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallOptions:
+    """The settings of one request, merged from file, route and body."""
+
+    limit: int
+    threshold: float
+    types: frozenset[MemoryType] | None = None
+    position: Position = Position.SYSTEM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastTurn:
+    """An answered turn of the conversation that a request repeats.
+
+    Attributes:
+        number: how many turns the conversation had with it; earlier ones that cannot be told apart from it belong to it.
+        messages: how many of the request's `history` there are up to its end.
+        places: positions of its messages in the request's array. System and developer messages belong to no turn.
+        texts: positions of its texts in `visible`.
+        chars: characters of its texts.
+        transcript_hash: of the conversation up to its end; "" where nobody asked for it.
+    """
+
+    number: int
+    messages: int
+    places: tuple[int, ...]
+    texts: tuple[int, ...]
+    chars: int = 0
+    transcript_hash: str = ""
+
+
+class CompressionReason(StrEnum):
+    """Why a conversation was shortened or not. Also the metric's label."""
+
+    COMPRESSED = "compressed"
+    REBUILT = "rebuilt"
+    """A stored chain that was compressed before and has no state now: its whole history comes from the log."""
+    NO_STATE = "no_state"
+    """No state covers a beginning of this very conversation."""
+    TOO_SHORT = "too_short"
+    CHAIN_INCOMPLETE = "chain_incomplete"
+    """Not every item of the stored chain is known."""
+    CHAIN_LOST = "chain_lost"
+    """Same, and it was compressed before: the server goes on from what it was sent then."""
+    NOT_MARKED = "not_marked"
+    """The note that the chain is compressed could not be written."""
+    TIMEOUT = "timeout"
+    UNAVAILABLE = "unavailable"
+    INTERNAL = "internal_error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compression:
+    """What becomes of a conversation's beginning. Without `text`, `dropped_turns` and `items` it stays as it is.
+
+    Attributes:
+        text: the rendered state, "" for none.
+        dropped_turns: how many turns leave, the first ones.
+        items: what a stored chain is rebuilt from, in place of `previous_response_id`; None: it is not.
+        statements: what `text` says, in the words of memories; they need not be said again.
+        tokens_before: size of the conversation's texts, in the embedding model's tokens. An estimate from characters.
+        tokens_after: the same, of the turns that stay and `text`.
+    """
+
+    reason: CompressionReason
+    text: str = ""
+    dropped_turns: int = 0
+    items: tuple[Json, ...] | None = None
+    statements: tuple[str, ...] = ()
+    tokens_before: int = 0
+    tokens_after: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallRequest:
+    """All that recall needs to know of a request.
+
+    Attributes:
+        query: the text of the last user message; "" when the body has none (a tool result in a stored chain).
+        history: user and assistant messages before that one, oldest first.
+        visible: every text that the model will see anyway, system prompt included.
+        loop_key: names the user turn: a hash of the conversation up to and including the turn's user messages, so it is
+            equal for all steps of an agent's tool loop. Set on every request.
+        continues_loop: the last message is a tool result: a later step of the turn that `loop_key` names.
+        compressible: the conversation's beginning may be replaced by a state.
+        turns: the answered turns before this one, oldest first; only those of a compressible request that repeats them.
+        answers_calls: ids of the tool calls that the request itself brings results of.
+    """
+
+    scope: Scope
+    query: str
+    options: RecallOptions
+    history: tuple[Message, ...] = ()
+    visible: tuple[str, ...] = ()
+    previous_response_id: str = ""
+    signals: Signals = Signals()
+    loop_key: str = ""
+    continues_loop: bool = False
+    compressible: bool = False
+    turns: tuple[PastTurn, ...] = ()
+    answers_calls: frozenset[str] = frozenset()
+
+
+class Reason(StrEnum):
+    """Why memory was searched or not, used or not. Also the metric's label."""
+
+    SEARCH = "search"
+    FACT = "fact_query"
+    TOOL = "tool_query"
+    GREETING = "greeting"
+    NO_QUERY = "no_query"
+    # outcomes of a search
+    INJECTED = "injected"
+    BELOW_THRESHOLD = "below_threshold"
+    TIMEOUT = "timeout"
+    STORE_UNAVAILABLE = "store_unavailable"
+    EMBEDDING_FAILED = "embedding_failed"
+    INTERNAL = "internal_error"
+    # the exchange is not ours
+    DISABLED = "disabled"
+    OPTED_OUT = "opted_out"
+    NO_IDENTITY = "no_identity"
+    BAD_IDENTITY = "bad_identity"
+    IDENTITY_MISMATCH = "identity_mismatch"
+    UNKNOWN_PATH = "unknown_path"
+    NOT_POST = "not_post"
+    ENCODED_BODY = "encoded_body"
+    NOT_JSON = "not_json"
+    UNAUTHENTICATED_PROXY = "unauthenticated_proxy"
+    UNSUITABLE_BODY_MODE = "unsuitable_body_mode"
+    BODY_TOO_LARGE = "body_too_large"
+    EARLY_RESPONSE = "early_response"
+    NO_ANSWER = "no_answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    search: bool
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallResult:
+    """What recall found. `text` is the rendered block, "" when nothing is to be injected.
+
+    Attributes:
+        steps_ms: duration of each step that ran, in order (`history`, `embed`, `search`, `rank`, ...).
+        tokens: size of `text` in the embedding model's tokens.
+        without_history: there were no earlier messages that a vague query could have been completed with.
+        compression: what becomes of the conversation's beginning; None when that was no question.
+    """
+
+    reason: Reason
+    text: str = ""
+    hits: tuple[Hit, ...] = ()
+    steps_ms: Mapping[str, float] = field(default_factory=dict)
+    tokens: int = 0
+    without_history: bool = False
+    compression: Compression | None = None

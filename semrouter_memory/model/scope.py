@@ -1,0 +1,89 @@
+"""Who and what: scopes, types, messages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Vector: TypeAlias = npt.NDArray[np.float32]
+"""One L2-normalised embedding, shape (dimension,)."""
+
+Json: TypeAlias = Any
+"""Parsed JSON: dict, list, str, int, float, bool or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose memory an operation is about. Every store and session call takes one.
+
+    `project_id` "" is the user's own space, without a project.
+    """
+
+    user_id: str
+    project_id: str = ""
+    agent_id: str = ""
+
+    @property
+    def owner(self) -> str:
+        """The partition that isolates this user's rows, for example `user:alice`."""
+        return f"user:{self.user_id}"
+
+
+class Reach(StrEnum):
+    """Which of the owner's projects an operation touches, relative to its scope."""
+
+    RECALL = "recall"
+    """The scope's project and the user's own space; without a project only the latter."""
+    EXACT = "exact"
+    """Only the scope's project ("" = only the user's own space)."""
+    ALL = "all"
+    """Every project of the owner."""
+
+
+class MemoryType(StrEnum):
+    SEMANTIC = "semantic"
+    PROCEDURAL = "procedural"
+    EPISODIC = "episodic"
+    REFLECTIVE = "reflective"
+
+
+class Role(StrEnum):
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation, reduced to its text."""
+
+    role: Role
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """A tool that an agent called on the way to its answer.
+
+    Attributes:
+        name: the tool's name.
+        outcome: the beginning of what it returned; "" when the result was not seen.
+    """
+
+    name: str
+    outcome: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """A message of a prompt that we send to an external model."""
+
+    role: str
+    content: str
+
+
+def joined(texts: Sequence[str]) -> str:
+    """Several messages of one turn as one text."""
+    return "\n".join(text for text in texts if text)

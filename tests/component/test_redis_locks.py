@@ -1,0 +1,163 @@
+"""Owners' locks across replicas, on a real Redis."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from semrouter_memory.errors import LockLostError
+from semrouter_memory.model import Scope
+from semrouter_memory.sessions.redis.connection import RedisConnection
+from semrouter_memory.sessions.redis.locks import RedisOwnerLocks
+from tests.redis_server import RedisServer
+from tests.replicas import until
+
+ALICE, BOB = Scope("alice"), Scope("bob")
+
+
+@asynccontextmanager
+async def replica(
+    server: RedisServer, prefix: str, *, lock_seconds: float = 5.0, patience_seconds: float = 20.0
+) -> AsyncIterator[RedisOwnerLocks]:
+    connection = RedisConnection(server.config())
+    try:
+        yield RedisOwnerLocks(connection, prefix=prefix, lock_seconds=lock_seconds, patience_seconds=patience_seconds)
+    finally:
+        await connection.aclose()
+
+
+@pytest.fixture
+def prefix() -> str:
+    return uuid.uuid4().hex
+
+
+class TestWhileRedisIsThere:
+    async def test_one_owner_is_changed_by_one_task_at_a_time(self, redis_server: RedisServer, prefix: str) -> None:
+        inside = 0
+        done = 0
+
+        async def change(locks: RedisOwnerLocks) -> None:
+            nonlocal inside, done
+            async with locks.hold(Scope("alice", "whatever project")) as hold:
+                inside += 1
+                assert inside == 1
+                await hold.confirm()
+                assert inside == 1
+                inside -= 1
+                done += 1
+
+        async with replica(redis_server, prefix) as one, replica(redis_server, prefix) as two:
+            await asyncio.gather(*(change(locks) for locks in (one, two) for _ in range(25)))
+        assert done == 50
+
+    async def test_owners_and_installations_do_not_wait_for_each_other(
+        self, redis_server: RedisServer, prefix: str
+    ) -> None:
+        async with (
+            replica(redis_server, prefix) as one,
+            replica(redis_server, prefix) as two,
+            replica(redis_server, "other") as other,
+            one.hold(ALICE),
+            two.hold(BOB) as bob,
+            other.hold(ALICE) as foreign,
+        ):
+            await bob.confirm()
+            await foreign.confirm()
+
+    async def test_a_busy_replica_does_not_keep_it_from_the_others(
+        self, redis_server: RedisServer, prefix: str
+    ) -> None:
+        order: list[str] = []
+
+        async def change(name: str, locks: RedisOwnerLocks) -> None:
+            async with locks.hold(ALICE):
+                order.append(name)
+                await asyncio.sleep(0.01)
+
+        async with replica(redis_server, prefix) as one, replica(redis_server, prefix) as two:
+            busy = [asyncio.create_task(change("one", one)) for _ in range(60)]
+            await until(lambda: at_least(order, 1))
+            await change("two", two)
+            assert len(order) < 40
+            await asyncio.gather(*busy)
+
+    async def test_it_outlives_its_time_while_the_holder_lives(self, redis_server: RedisServer, prefix: str) -> None:
+        async with (
+            replica(redis_server, prefix, lock_seconds=0.3) as one,
+            replica(redis_server, prefix, lock_seconds=0.3, patience_seconds=1.0) as two,
+            one.hold(ALICE) as hold,
+        ):
+            with pytest.raises(LockLostError):
+                async with two.hold(ALICE):
+                    pass
+            await hold.confirm()
+
+    async def test_a_holder_that_stood_still_for_too_long_has_lost_it(
+        self, redis_server: RedisServer, prefix: str
+    ) -> None:
+        async with replica(redis_server, prefix, lock_seconds=0.2) as one, replica(redis_server, prefix) as two:
+            async with one.hold(ALICE) as late:
+                time.sleep(0.4)  # noqa: ASYNC251 - the whole process stands still
+                async with two.hold(ALICE) as current:
+                    with pytest.raises(LockLostError):
+                        await late.confirm()
+                    await current.confirm()
+            # Giving back what is not held any more takes it from nobody.
+            async with two.hold(ALICE) as current:
+                await current.confirm()
+
+    async def test_who_is_cancelled_while_waiting_leaves_nothing_behind(
+        self, redis_server: RedisServer, prefix: str
+    ) -> None:
+        async with replica(redis_server, prefix) as one, replica(redis_server, prefix) as two:
+            async with one.hold(ALICE):
+                waiting = asyncio.create_task(hold_for_ever(two))
+                await asyncio.sleep(0)
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+            async with asyncio.timeout(5), one.hold(ALICE) as hold:
+                await hold.confirm()
+
+
+class TestWhileRedisIsAway:
+    async def test_it_cannot_be_had(self, own_redis_server: RedisServer, prefix: str) -> None:
+        async with replica(own_redis_server, prefix) as locks:
+            own_redis_server.kill()
+            for _ in range(2):
+                with pytest.raises(LockLostError):
+                    async with locks.hold(ALICE):
+                        pytest.fail("nobody keeps it")
+
+    async def test_a_hold_through_an_outage_is_lost(self, own_redis_server: RedisServer, prefix: str) -> None:
+        """What was read under it, deletions above all, may be older than it."""
+        connection = RedisConnection(own_redis_server.config())
+        locks = RedisOwnerLocks(connection, prefix=prefix, lock_seconds=5)
+        async with locks.hold(ALICE) as hold:
+            own_redis_server.restart()
+            own_redis_server.pause()
+            with pytest.raises(LockLostError):
+                await hold.confirm()
+            own_redis_server.resume()
+            await until(lambda: is_available(connection))
+            with pytest.raises(LockLostError):
+                await hold.confirm()
+        async with locks.hold(ALICE) as hold:
+            await hold.confirm()
+        await connection.aclose()
+
+
+async def at_least(things: list[str], number: int) -> bool:
+    return len(things) >= number
+
+
+async def is_available(connection: RedisConnection) -> bool:
+    return connection.available
+
+
+async def hold_for_ever(locks: RedisOwnerLocks) -> None:
+    async with locks.hold(ALICE):
+        await asyncio.Event().wait()

@@ -1,0 +1,157 @@
+"""Two replicas on one Redis: every turn is extracted once, every session is summed up once, whoever does it."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from semrouter_memory.config import RetainConfig
+from semrouter_memory.embedding.hashed import HashedEmbedder
+from semrouter_memory.model import MemoryType, SessionHints, Turn, TurnTotals
+from semrouter_memory.retain.pipeline import Retainer, SessionKey
+from semrouter_memory.retain.writing import ReconcilingWriter
+from semrouter_memory.sessions.locks import InProcessOwnerLocks
+from semrouter_memory.sessions.redis.connection import RedisConnection
+from semrouter_memory.sessions.redis.log import RedisTurnLog
+from tests.redis_server import RedisServer
+from tests.retaining import ALICE, BreakableStore, Collecting, SteppingClock
+
+SESSIONS, TURNS = 4, 3
+WORDS = ("budget for the Hawaii trip", "favourite colour", "dog", "office", "bike", "tea", "piano", "garden")
+
+
+class Replica:
+    """One process's part; the store and the owners' lock are shared."""
+
+    def __init__(
+        self, log: RedisTurnLog, store: BreakableStore, clock: SteppingClock, writer: ReconcilingWriter
+    ) -> None:
+        self.log = log
+        self.woken: list[SessionKey] = []
+        self.retainer = Retainer(
+            turn_log=log,
+            reader=store,
+            writer=writer,
+            embedder=HashedEmbedder(),
+            chat_model=None,
+            observer=Collecting(),
+            clock=clock,
+            config=RetainConfig(),
+            extraction_batch_size=10,
+            wake=self.woken.append,
+        )
+
+    async def look(self) -> None:
+        await self.retainer.tick()
+        while self.woken:
+            await self.retainer.process(self.woken.pop(0))
+
+
+def _raise(error: BaseException) -> None:
+    raise AssertionError from error
+
+
+@pytest.fixture
+def clock() -> SteppingClock:
+    return SteppingClock()
+
+
+@pytest.fixture
+def store() -> BreakableStore:
+    return BreakableStore()
+
+
+@pytest.fixture
+async def replicas(
+    redis_server: RedisServer, tmp_path: Path, clock: SteppingClock, store: BreakableStore
+) -> AsyncIterator[list[Replica]]:
+    prefix, locks, ids = uuid.uuid4().hex, InProcessOwnerLocks(), count()
+    new_id: Callable[[], str] = lambda: f"mem_{next(ids):04}"  # noqa: E731 - shared by both
+    async with AsyncExitStack() as stack:
+        made = []
+        for name in ("one", "two"):
+            connection = RedisConnection(redis_server.config())
+            stack.push_async_callback(connection.aclose)
+            log = RedisTurnLog(
+                tmp_path / name / "spool.db",
+                connection,
+                prefix=prefix,
+                clock=clock,
+                shipped=lambda scope, session_id: None,
+                on_error=_raise,
+                max_turn_chars=1000,
+            )
+            stack.push_async_callback(log.stop)
+            await log.pending()
+            writer = ReconcilingWriter(
+                turn_log=log,
+                reader=store,
+                writer=store,
+                embedder=HashedEmbedder(),
+                locks=locks,
+                clock=clock,
+                new_id=new_id,
+            )
+            made.append(Replica(log, store, clock, writer))
+        yield made
+
+
+async def test_each_turn_is_extracted_and_each_session_summed_up_once(
+    replicas: list[Replica], clock: SteppingClock, store: BreakableStore
+) -> None:
+    for number in range(SESSIONS * TURNS):
+        clock.step(seconds=1)
+        session = f"s{number % SESSIONS}"
+        turn = Turn(
+            scope=ALICE,
+            hints=SessionHints(explicit=session),
+            user_texts=(f"My {WORDS[number % len(WORDS)]} is called Name{number}",),
+            assistant_text="Noted.",
+            observed_at=clock.now(),
+            request_id=f"r{number}",
+            ends_session=number >= SESSIONS * (TURNS - 1),
+        )
+        replica = replicas[number % 2]
+        assert replica.retainer.accept(turn) is not None
+        await replica.log.ship()
+    for _ in range(6):
+        await asyncio.gather(*(replica.look() for replica in replicas))
+        clock.step(seconds=1)
+    assert await replicas[0].log.totals() == TurnTotals(accepted=12, extracted=12)
+    memories = (await store.page(ALICE, limit=100, now=clock.now())).memories
+    told = [memory for memory in memories if memory.type is MemoryType.EPISODIC]
+    assert len(told) == len({memory.session_id for memory in told}) == SESSIONS
+    assert [await replica.log.pending() for replica in replicas] == [[], []]
+
+
+async def test_a_replica_that_dies_while_it_holds_a_session_is_taken_over(
+    replicas: list[Replica], clock: SteppingClock, store: BreakableStore
+) -> None:
+    dying, living = replicas
+    turn = Turn(
+        scope=ALICE,
+        hints=SessionHints(explicit="s"),
+        user_texts=("My budget for the Hawaii trip is $10,000",),
+        assistant_text="Noted.",
+        observed_at=clock.now(),
+        request_id="r",
+        ends_session=True,
+    )
+    dying.retainer.accept(turn)
+    await dying.log.ship()
+    (session,) = await dying.log.pending()
+    assert await dying.log.claim(ALICE, session.session_id, lease=timedelta(seconds=120), context=0) is not None
+    await living.look()
+    assert (await living.log.totals()).waiting == 1
+    clock.step(seconds=121)
+    for _ in range(2):
+        await living.look()
+    assert await living.log.totals() == TurnTotals(accepted=1, extracted=1)
+    kinds = {memory.type for memory in (await store.page(ALICE, limit=10, now=clock.now())).memories}
+    assert kinds == {MemoryType.SEMANTIC, MemoryType.EPISODIC}
+    assert await living.log.pending() == []

@@ -1,0 +1,166 @@
+"""Two sidecars, each behind an Envoy of its own, that share what they know; and what an operator sees of them."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from semrouter_memory.demo.stay import local_llm
+from semrouter_memory.stack.llm import StandInLlm
+from semrouter_memory.stack.stack import Stack, StackOptions
+
+from .conftest import Installation, eventually
+
+OPERATOR = "operator-token"
+LEASE_SECONDS = 3
+SETTLED_SECONDS = 60
+_PARTS = ("extracted", "empty", "dead_lettered", "deleted", "waiting")
+_PAGE = 200
+
+
+def key_of(user: str) -> str:
+    """The API key that Envoy knows a user of these tests by."""
+    return f"key-of-{user}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Both replicas; `directories` are those of their data, one or two."""
+
+    replicas: tuple[Installation, Installation]
+    directories: tuple[Path, ...]
+
+    @property
+    def llm(self) -> StandInLlm:
+        return self.replicas[0].llm
+
+    async def kill(self, number: int) -> None:
+        await self.replicas[number].stack.sidecar.stop(kill=True)
+
+    async def start(self, number: int) -> None:
+        await self.replicas[number].stack.start_sidecar()
+
+    async def all_running(self) -> None:
+        """Start whatever an earlier test left dead."""
+        for number, replica in enumerate(self.replicas):
+            if not replica.stack.sidecar.running:
+                await self.start(number)
+
+    @asynccontextmanager
+    async def operator(self, number: int) -> AsyncIterator[httpx.AsyncClient]:
+        headers = {"authorization": f"Bearer {OPERATOR}"}
+        url = self.replicas[number].stack.operator_url
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
+            yield http
+
+    async def totals(self, number: int) -> dict[str, int]:
+        async with self.operator(number) as http:
+            answer = (await http.get("/v1/turns/totals")).raise_for_status().json()
+        return {name: answer[name] for name in ("accepted", *_PARTS)}
+
+    async def settled(self) -> dict[str, int]:
+        """The totals when nothing waits any more, anywhere; they must add up, and be what the files accepted."""
+        async with asyncio.timeout(SETTLED_SECONDS):
+            while True:
+                one, two = await self.totals(0), await self.totals(1)
+                if one == two and one["waiting"] == 0 and one["accepted"] == self.accepted_here():
+                    break
+                await asyncio.sleep(0.2)
+        assert one["accepted"] == sum(one[part] for part in _PARTS)
+        return one
+
+    def accepted_here(self) -> int:
+        """How many turns the local files have ever accepted, by their own count and not by the totals."""
+        return sum(_accepted_in(directory) for directory in self.directories)
+
+    async def turns(self, user: str | None = None) -> list[dict[str, Any]]:
+        """All turns of the log, with their texts, oldest first."""
+        async with self.operator(1) as http:
+            found: list[dict[str, Any]] = []
+            before = 0
+            while True:
+                asked = {"limit": _PAGE, "before": before} | ({"user_id": user} if user else {})
+                page = (await http.get("/v1/turns", params=asked)).raise_for_status().json()
+                for turn in page["data"]:
+                    found.append((await http.get(f"/v1/turns/{turn['id']}")).raise_for_status().json())
+                if page["next_before"] is None:
+                    return found[::-1]
+                before = page["next_before"]
+
+    async def memories(self, user: str, *, number: int = 0, **asked: str) -> list[dict[str, Any]]:
+        """All of a user's memories, as one of the replicas lists them."""
+        found: list[dict[str, Any]] = []
+        cursor = ""
+        async with self.replicas[number].http(key_of(user)) as http:
+            while True:
+                page = await http.get("/v1/memory", params={"limit": 100, "cursor": cursor, **asked})
+                page.raise_for_status()
+                found += page.json()["data"]
+                if not (cursor := page.json()["next_cursor"] or ""):
+                    return found
+
+    async def compact(self) -> None:
+        for number in range(len(self.replicas)):
+            async with self.operator(number) as http:
+                (await http.post("/v1/compact")).raise_for_status()
+
+    async def remembers(self, user: str, text: str, *, number: int = 0) -> None:
+        async def found() -> bool:
+            return any(text in memory["content"] for memory in await self.memories(user, number=number))
+
+        await eventually(found, f"nothing remembered of {text!r}", seconds=SETTLED_SECONDS)
+
+
+@asynccontextmanager
+async def pair(
+    directory: Path, model: Path, *, users: Sequence[str], config: dict[str, Any], one_directory: bool = False
+) -> AsyncIterator[Pair]:
+    """Two replicas with the same settings, started one after the other.
+
+    Args:
+        users: who may come, beside alice and bob.
+        one_directory: both work on the same data directory, as processes of one machine.
+    """
+    data = [directory / ("data" if one_directory else f"replica-{number}") / "data" for number in range(2)]
+    environment = {"SEMROUTER_MEMORY__MANAGEMENT__OPERATOR_TOKEN": OPERATOR}
+
+    def with_users(envoy: dict[str, Any]) -> None:
+        manager = envoy["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
+        credentials = manager["http_filters"][0]["typed_config"]["credentials"]
+        credentials += [{"key": key_of(user), "client": user} for user in users]
+
+    async with AsyncExitStack() as exits:
+        llm, url = await exits.enter_async_context(local_llm(directory))
+        stacks = [
+            await exits.enter_async_context(
+                Stack(
+                    StackOptions(
+                        directory=directory / f"replica-{number}",
+                        model_directory=model,
+                        llm=url,
+                        environment=environment,
+                        edit_envoy=with_users,
+                        sidecar_config={**config, "memory": {**config["memory"], "data_dir": str(data[number])}},
+                    )
+                )
+            )
+            for number in range(2)
+        ]
+        one, two = (Installation(stack, llm) for stack in stacks)
+        yield Pair((one, two), tuple(dict.fromkeys(data)))
+
+
+def _accepted_in(directory: Path) -> int:
+    spool, log = directory / "spool.db", directory / "turns.db"
+    path, count = (
+        (spool, "SELECT max(seq) FROM sqlite_sequence WHERE name = 'turns'")
+        if spool.exists()
+        else (log, "SELECT accepted FROM counters")
+    )
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        return int(database.execute(count).fetchone()[0] or 0)

@@ -1,0 +1,242 @@
+"""Replicas share what they know: whichever of them dies, nothing accepted is lost, and nothing is done twice."""
+
+import asyncio
+import random
+import signal
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.milvus_server import MilvusServer
+from tests.redis_server import RedisServer
+
+from .conftest import eventually
+from .extraction_llm import ExtractionLlm, extracting
+from .replicas import LEASE_SECONDS, Pair, key_of, pair
+from .talk import PLACES, Talks, killed_at_random, nothing_lost_nothing_twice, restarted, say, told
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
+
+TOLD = "My budget for the Hawaii trip is $10,000"
+ASKED = "What's my budget for the Hawaii trip?"
+SLOW_SECONDS = 1.0
+USERS = [f"user-{number}" for number in range(20)]
+
+
+def settings(milvus: MilvusServer, **memory: Any) -> dict[str, Any]:
+    """Short times, so that tests of outages are short."""
+    retain = {"tick_seconds": 0.2, "lease_seconds": LEASE_SECONDS, "retry_seconds": 0.2, "retry_max_seconds": 1}
+    return {
+        "memory": {
+            "milvus": {"uri": milvus.uri, "collection": f"c{uuid.uuid4().hex}", "reconnect_seconds": 0.3},
+            "retain": retain,
+            **memory,
+        }
+    }
+
+
+def on_redis(server: RedisServer, *, prefix: str = "replicas") -> dict[str, Any]:
+    return {"redis": {"url": server.url, "prefix": prefix, "timeout_ms": 1000, "retry_seconds": 0.1, "lock_seconds": 3}}
+
+
+@pytest.fixture(scope="module")
+def redis(new_redis_server: Callable[[], RedisServer]) -> Iterator[RedisServer]:
+    """These tests stop, kill and start it."""
+    server = new_redis_server()
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def running(
+    tmp_path_factory: pytest.TempPathFactory, model_directory: Path, milvus_server: MilvusServer, redis: RedisServer
+) -> AsyncIterator[Pair]:
+    config = settings(milvus_server, **on_redis(redis))
+    async with pair(tmp_path_factory.mktemp("replicas"), model_directory, users=USERS, config=config) as replicas:
+        yield replicas
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def on(running: Pair) -> Pair:
+    """Both on one Redis and one Milvus server."""
+    await running.all_running()
+    return running
+
+
+async def test_killed_at_random_nothing_is_lost_or_twice(on: Pair) -> None:
+    await talk_and_kill(on, USERS[:3], seed=3)
+
+
+async def test_on_one_sqlite_directory_nothing_is_lost_or_twice(
+    tmp_path: Path, model_directory: Path, milvus_server: MilvusServer
+) -> None:
+    """As two processes of one machine."""
+    config = settings(milvus_server)
+    async with pair(tmp_path, model_directory, users=USERS[:3], config=config, one_directory=True) as on:
+        await talk_and_kill(on, USERS[:3], seed=5)
+
+
+async def talk_and_kill(on: Pair, users: Sequence[str], *, seed: int) -> None:
+    draw = random.Random(seed)
+    talks = Talks(on, users, draw)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(talks.go_on())
+        killing = group.create_task(killed_at_random(on, 4, draw))
+        await killing
+        talks.stopping.set()
+    totals = await on.settled()
+    print(len(talks.said), "requests", totals, max(said.seconds for said in talks.said))
+    await nothing_lost_nothing_twice(talks, killing.result())
+
+
+async def test_a_redis_that_dies_or_hangs_costs_no_turn_no_request_and_no_recall(on: Pair, redis: RedisServer) -> None:
+    """One replica is started anew while it is dead."""
+    teller, *users = USERS[3:6]
+    await say(on, 0, teller, TOLD)
+    await on.remembers(teller, "$10,000")
+    talks = Talks(on, users, random.Random(7), pause_seconds=0.5)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(talks.go_on())
+        await asyncio.sleep(1)
+        redis.kill()
+        await all_recall(on, teller)
+        outages = [await restarted(on, 0)]
+        await all_recall(on, teller)
+        await asyncio.to_thread(redis.start)
+        await asyncio.sleep(1)
+        redis.pause()
+        await asyncio.sleep(1.5)
+        await all_recall(on, teller)
+        await asyncio.sleep(1)
+        redis.resume()
+        await asyncio.sleep(1)
+        talks.stopping.set()
+    totals = await on.settled()
+    print(len(talks.said), "requests", totals, max(said.seconds for said in talks.said))
+    await nothing_lost_nothing_twice(talks, outages)
+    slow = [said for said in talks.said if said.seconds > SLOW_SECONDS and not outages[0].hit(said)]
+    assert not slow
+
+
+async def all_recall(on: Pair, user: str) -> None:
+    for number in range(2):
+        began = time.monotonic()
+        assert "$10,000" in await say(on, number, user, ASKED)
+        assert time.monotonic() - began < SLOW_SECONDS
+
+
+async def test_a_replica_that_dies_for_good_leaves_its_sessions_to_the_other(
+    tmp_path: Path, model_directory: Path, milvus_server: MilvusServer, redis: RedisServer
+) -> None:
+    """It had claimed them, and waited for the model."""
+    llm = ExtractionLlm()
+    llm.hangs = True
+    config = extracting(llm, rules=False, lease_seconds=LEASE_SECONDS)
+    config["external_models"][0]["llm_timeout_seconds"] = 30
+    shared = settings(milvus_server, **on_redis(redis, prefix="dying"))["memory"]
+    config["memory"] = {**config["memory"], **shared, "retain": config["memory"]["retain"]}
+    user = USERS[6]
+    async with llm.listening(), pair(tmp_path, model_directory, users=[user], config=config) as on:
+        for session in ("one", "two"):
+            await say(on, 0, user, TOLD, **{"x-session-id": session})
+
+        async def asked() -> bool:
+            return len(llm.asked) == 2
+
+        await eventually(asked, "the model was not asked")
+        died = time.monotonic()
+        await on.kill(0)
+        llm.works("User's budget for the Hawaii trip is $10,000")
+
+        async def read() -> bool:
+            return (await on.totals(1))["waiting"] == 0
+
+        assert (await on.totals(1))["waiting"] == 2
+        await eventually(read, "nobody took the sessions over", seconds=LEASE_SECONDS + 15)
+        print("taken over after", time.monotonic() - died)
+        assert (await on.totals(1))["extracted"] == 2
+        assert len(await on.memories(user, number=1)) == 1
+
+
+async def test_what_a_spool_holds_is_shipped_when_its_replica_starts_again(on: Pair, redis: RedisServer) -> None:
+    """Redis was away when it was said, and again when the replica was killed."""
+    user = USERS[7]
+    before = on.accepted_here()
+    redis.kill()
+    for place in PLACES[:5]:
+        await say(on, 0, user, told(place))
+
+    async def accepted() -> bool:
+        return on.accepted_here() == before + 5
+
+    await eventually(accepted, "not all turns were accepted")
+    await on.kill(0)
+    await asyncio.to_thread(redis.start)
+    await say(on, 1, user, "My marker is set")
+    await on.remembers(user, "marker", number=1)
+    assert [turn["user_text"] for turn in await on.turns(user)] == ["My marker is set"]
+    await on.start(0)
+    await on.settled()
+    contents = [memory["content"] for memory in await on.memories(user)]
+    assert sorted(word for word in PLACES[:5] for content in contents if word in content) == sorted(PLACES[:5])
+    assert len(contents) == 6
+
+
+async def test_the_same_fact_in_two_sessions_at_once_is_one_memory(on: Pair) -> None:
+    user = USERS[8]
+    for place in PLACES[:6]:
+        sayings = [say(on, number, user, told(place), **{"x-session-id": f"session-{number}"}) for number in range(2)]
+        await asyncio.gather(*sayings)
+    await on.settled()
+    contents = [memory["content"] for memory in await on.memories(user, include="history")]
+    assert len(contents) == len(set(contents)) == 6
+    assert len(await on.turns(user)) == 12
+
+
+async def test_values_that_change_from_session_to_session_are_all_in_the_history(on: Pair) -> None:
+    """The last one holds, and none that was said before it is lost, in whatever order they are learned from."""
+    user = USERS[9]
+    values = [f"${number},000" for number in range(10, 18)]
+    for number, value in enumerate(values):
+        text = f"My budget for the Hawaii trip is {value}"
+        await say(on, number % 2, user, text, **{"x-session-id": f"session-{number % 2}"})
+    await on.settled()
+    (current,) = await on.memories(user)
+    assert values[-1] in current["content"]
+    async with on.replicas[1].http(key_of(user)) as http:
+        chain = (await http.get(f"/v1/memory/{current['id']}/history")).raise_for_status().json()["data"]
+    assert [memory["content"].rsplit(" ", 1)[-1] for memory in chain] == values
+
+
+async def test_a_deletion_through_one_replica_holds_at_the_other(
+    on: Pair, redis: RedisServer, milvus_server: MilvusServer
+) -> None:
+    """Also of what waits there: in its spool, on its way, and in the log."""
+    user = USERS[10]
+    secret = "Quuxburg"
+    question = f"How many desks does my office in {secret} have?"
+    sessions = [{"x-session-id": f"{secret}-{number}"} for number in range(2)]
+    for number in range(2):
+        await say(on, number, user, f"My office in {secret} has 42 desks", **sessions[number])
+        await on.remembers(user, secret, number=number)
+        assert "42" in await say(on, number, user, question)
+    redis.pause()
+    await say(on, 1, user, f"My garden in {secret} has 7 trees", **sessions[1])
+    on.replicas[1].stack.sidecar.send(signal.SIGSTOP)
+    redis.resume()
+    assert values_in(redis, secret)
+    assert await rows_in(milvus_server, secret)
+    try:
+        await delete(on, 0, user)
+    finally:
+        on.replicas[1].stack.sidecar.send(signal.SIGCONT)
+    assert not values_in(redis, secret)
+    assert not await rows_in(milvus_server, secret)
+    assert secret not in (await say(on, 1, user, question)).replace(question, "")
+    assert await on.memories(user, number=1) == []

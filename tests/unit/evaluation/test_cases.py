@@ -1,0 +1,52 @@
+"""Files of cases: what is read, and what a complaint says."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from semrouter_memory.errors import CaseFileError
+from semrouter_memory.evaluation.cases import parse_cases, read_cases, text_of, write_json
+
+
+def test_each_line_is_a_case_and_empty_lines_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "cases.jsonl"
+    path.write_text('\ufeff{"id": "a"}\r\n\n{"id": "b", "text": "line\\u2028separator \u2028"}\n', encoding="utf-8")
+    assert [case["id"] for case in read_cases(path)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b'{"id": "a"}\n{"id": \n', "line 2: not JSON"),
+        (b'{"id": "a"}\n["b"]\n', "line 2: a case is a JSON object, not list"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"\n", "holds no cases"),
+    ],
+)
+def test_a_complaint_names_file_and_line(content: bytes, complaint: str, tmp_path: Path) -> None:
+    path = tmp_path / "cases.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(CaseFileError, match=complaint) as raised:
+        read_cases(path)
+    assert str(path) in str(raised.value)
+
+
+def test_a_missing_or_wrong_field_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "cases.jsonl"
+    for line, complaint in (("{}", "line 1: id is missing"), ('{"id": 1}', "line 1: id must be a text")):
+        path.write_text(line)
+        with pytest.raises(CaseFileError, match=complaint):
+            parse_cases(path, lambda case: text_of(case, "id"))
+
+
+def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(CaseFileError, match="No such file"):
+        read_cases(tmp_path / "none.jsonl")
+
+
+def test_a_result_is_written_as_json_that_people_can_read(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "out.json"
+    write_json(path, {"files": [{"file": "生活"}]})
+    assert json.loads(path.read_text(encoding="utf-8")) == {"files": [{"file": "生活"}]}
+    assert "生活" in path.read_text(encoding="utf-8")

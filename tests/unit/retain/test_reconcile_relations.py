@@ -1,0 +1,133 @@
+"""How two statements stand to each other, over many domains: what is one attribute and what is not."""
+
+import pytest
+
+from semrouter_memory.retain.meaning import meaning
+from semrouter_memory.retain.relate import Relation, relate
+
+SIDE_BY_SIDE = [
+    ("User lives in Berlin", "User's company is based in Munich"),
+    ("User works at Acme", "User works at night"),
+    ("User works at Acme", "User joined a gym"),
+    ("User works at Acme", "User joined the Berlin Marathon"),
+    ("User works as a barista at Starbucks", "User is a student at MIT"),
+    ("User works at Acme", "User is a member at FitOne"),
+    ("User works at Acme as an engineer", "User also works as a tutor on weekends"),
+    ("User lives in Berlin", "User plans to move to Munich"),
+    ("User lives in Berlin", "User is visiting Munich this week"),
+    ("User lives in Berlin", "User's parents live in Munich"),
+    ("User lives in Berlin", "User grew up in Hamburg"),
+    ("User lives in Berlin", "User was born in Hamburg"),
+    ("User has two cats", "User's sister has three cats"),
+    ("User has two cats", "User has three dogs"),
+    ("User's car insurance costs $640 a year", "User sold the car"),
+    ("User wants to buy a car", "User has no car"),
+    ("User likes football", "User doesn't like watching football on TV"),
+    ("User has a budget of $500 for shoes", "User now has a budget of $300 for jackets"),
+    ("User's doctor is Dr. Weiss", "User's eye doctor is Dr. Kim"),
+    ("User's first marathon was Vienna", "User's second marathon was Berlin"),
+    ("User's flight to Rome leaves at 9:00", "User's flight from Rome leaves at 18:00"),
+    ("User takes ibuprofen 400 mg", "User takes paracetamol 500 mg"),
+    ("User's son Leo is 5", "User's son Max is 7"),
+    ("User is learning Spanish", "User is learning Dutch"),
+    ("User now speaks Korean", "User speaks Italian"),
+    ("User has a cat named Tom", "User now has a dog named Rex"),
+    ("User plays tennis on Mondays", "User plays chess on Thursdays"),
+    ("User's favorite book is Dune", "User's favorite movie is Alien"),
+    ("User's work phone is 555-0101", "User's private phone is 555-0202"),
+    ("User stopped eating meat", "User eats fish on Fridays"),
+    ("User paid $300 for the flight", "User paid $450 for the hotel"),
+    ("User ran 5 km on 2026-01-03", "User ran 10 km on 2026-01-10"),
+    ("User's meeting with Ann is on Monday", "User's meeting with Bob moved to Tuesday"),
+    ("User bought a laptop for $900", "User bought a phone for $600"),
+    ("User's project A uses Python 3.11", "User's project B uses Python 3.12"),
+    ("User uses Notion for notes", "User switched to Linear for tasks"),
+    ("User's rent is $1,200", "User's rent deposit is $2,400"),
+    ("User's gym closes at 22:00", "User's gym opens at 6:00"),
+    ("User's lease starts on 2026-01-01", "User's lease ends on 2026-12-31"),
+    ("User is allergic to nuts", "User is not allergic to shellfish"),
+    ("User doesn't eat pork", "User doesn't eat shellfish"),
+    ("User's mother is a nurse", "User is a nurse"),
+    ("User owns a house in Porto", "User rents a flat in Lisbon"),
+    ("User prefers tea in the morning", "User prefers wine in the evening"),
+    ("User wants replies in German", "User now wants code comments in English"),
+    ("User's daughter is 6", "User's daughter weighs 20 kg"),
+    ("User cancelled the Hulu subscription", "User has a Netflix subscription"),
+    ("User's salary is $90,000", "User's bonus is $9,000"),
+    ("User likes cats", "User is allergic to cats"),
+    ("User is married to Ana", "User's brother is divorced"),
+    ("User is on vacation until May 5", "User's exam is on May 9"),
+    ("User's goal is to run a marathon", "User's goal is to learn French"),
+    ("User sleeps 6 hours a night", "User works 9 hours a day"),
+    ("User works from home on Fridays", "User works from the office on Mondays"),
+    ("User's server has 32 GB of RAM", "User's server has 4 TB of disk"),
+    ("User has lived in Lyon since 2019", "User lived in Paris until 2018"),
+    ("User moved to Linux in 2020", "User lives in Berlin"),
+    ("User lives in Berlin", "User moved to Notion for notes"),
+    ("User's laptop is a Dell", "User's wife's laptop is a MacBook"),
+    ("User's budget for food is $400", "User's budget for rent is now $1,500"),
+    ("User's dentist is Dr. Ray", "User has a dentist appointment on June 3"),
+    ("用户喜欢咖啡", "用户的妈妈不喜欢咖啡"),
+    ("用户在学日语", "用户在学韩语"),
+    ("用户的生日是5月1日", "用户妻子的生日是6月2日"),
+    ("用户有一只狗", "用户有两只猫"),
+    ("用户住在上海", "用户的公司在苏州"),
+    ("用户不吃牛肉", "用户不吃羊肉"),
+    ("用户周一开会", "用户周三健身"),
+]
+
+SAME_OR_COVERED = [
+    ("User has a severe allergy to penicillin", "The user is severely allergic to penicillin"),
+    ("User drives a 2018 Honda Civic", "User's car is a 2018 Honda Civic"),
+    ("User works remotely on Mondays", "The user works from home on Mondays"),
+    ("User takes the train to work", "The user commutes to work by train"),
+    ("User's annual salary is £52,000", "User earns 52,000 pounds a year"),
+    ("User goes swimming twice a week", "The user swims two times a week"),
+    ("User's standup is at 9:30 am", "The user has a standup at 09:30"),
+    ("用户在腾讯工作", "用户就职于腾讯"),
+    ("用户每天早上六点起床", "用户早上6点起床"),
+]
+
+REPLACED = [
+    ("User is 34 years old", "User turned 35"),
+    ("User lives at 12 Elm Street", "User's new address is 48 Oak Avenue"),
+    ("User uses Trello to manage tasks", "User switched to Linear to manage tasks"),
+    ("User's car is a Toyota Yaris", "User replaced the Toyota Yaris with a Kia EV3"),
+    ("User's flight to Tokyo leaves on May 3", "User's flight to Tokyo was rebooked for May 5"),
+    ("User wants replies in English", "User now wants replies in German"),
+    ("User's daughter attends Lincoln School", "User's daughter switched to Roosevelt Middle School"),
+    ("User's default branch is called master", "User renamed the default branch to main"),
+    ("用户的工资是每月一万五千元", "用户的工资涨到每月一万八千元"),
+    ("用户的会议在周三下午三点", "用户的会议改到周四下午三点"),
+    ("用户的手机是小米13", "用户的手机换成了华为Mate 60"),
+]
+
+ENDED = [
+    ("User owns a motorcycle", "User sold the motorcycle"),
+    ("User plans to adopt a second dog", "User decided not to adopt a second dog"),
+    ("User is renting a flat in Denver", "User bought a house in Denver and no longer rents"),
+    ("User runs three times a week", "User stopped running because of the knee"),
+    ("User is a smoker", "User quit smoking"),
+    ("用户正在健身", "用户已经不健身了"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SIDE_BY_SIDE)
+def test_both_can_be_true(one: str, other: str) -> None:
+    assert relate(meaning(other), meaning(one)) is Relation.DISTINCT
+    assert relate(meaning(one), meaning(other)) is Relation.DISTINCT
+
+
+@pytest.mark.parametrize(("known", "new"), SAME_OR_COVERED)
+def test_other_words_for_the_same_say_nothing_new(known: str, new: str) -> None:
+    assert relate(meaning(new), meaning(known)) in {Relation.SAME, Relation.COVERED}
+
+
+@pytest.mark.parametrize(("known", "new"), REPLACED)
+def test_a_new_value_replaces_the_old_one(known: str, new: str) -> None:
+    assert relate(meaning(new), meaning(known)) in {Relation.REPLACES, Relation.REPLACES_ONE}
+
+
+@pytest.mark.parametrize(("known", "new"), ENDED)
+def test_what_came_to_its_end_is_contradicted(known: str, new: str) -> None:
+    assert relate(meaning(new), meaning(known)) is Relation.CONTRADICTS
