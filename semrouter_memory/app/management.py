@@ -68,6 +68,7 @@ def _service(config: ManagementConfig, adapters: Adapters, upkeep: Upkeep) -> Me
         new_id=new_memory_id,
         redact=redact,
         config=config,
+        records=adapters.turn_log,
         state=adapters.state,
         written=upkeep.changed,
     )

@@ -18,6 +18,7 @@ from semrouter_memory.app.adapters import Adapters, connect
 from semrouter_memory.app.management import serve_management
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, secret
+from semrouter_memory.errors import TurnLogError
 from semrouter_memory.exchange.exchange import ExchangeSettings
 from semrouter_memory.manage.operator import Exposition, Readiness
 from semrouter_memory.model import Scope
@@ -42,6 +43,7 @@ class App:
         self._metrics = Metrics()
         self._observer = TelemetryObserver(self._metrics)
         self._pool: WorkerPool[SessionKey] | None = None
+        self._log_is_away = False
         self.ext_proc_address = ""
 
     async def start(self) -> None:
@@ -123,7 +125,7 @@ class App:
             lambda key: retainer.process(key),  # noqa: PLW0108 - it is made below
             workers=config.workers,
             max_queue=config.max_queue,
-            on_error=lambda _, error: self._observer.work_failed(error),
+            on_error=lambda _, error: self._failed(error),
         )
         retainer = pipelines.retainer(self._config.memory, adapters, models, wake=pool.submit, written=upkeep.changed)
         pool.start()
@@ -139,9 +141,24 @@ class App:
             try:
                 await retainer.tick()
             except Exception as error:  # noqa: BLE001 - one failed look must not be the last
-                self._observer.work_failed(error)
+                self._failed(error)
+            else:
+                self._log_answers()
             self._observer.work_queued(depth=pool.depth, oldest_seconds=pool.oldest_seconds)
             await asyncio.sleep(self._config.memory.retain.tick_seconds)
+
+    def _failed(self, error: BaseException) -> None:
+        """Background work failed. A turn log that is away is said once; its turns wait."""
+        if not isinstance(error, TurnLogError):
+            self._observer.work_failed(error)
+        elif not self._log_is_away:
+            self._log_is_away = True
+            _log.error("Turn log unavailable, turns wait", exc_info=error)
+
+    def _log_answers(self) -> None:
+        if self._log_is_away:
+            self._log_is_away = False
+            _log.info("Turn log available again")
 
 
 def run(config: Config) -> None:

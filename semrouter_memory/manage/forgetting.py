@@ -18,8 +18,18 @@ from semrouter_memory.errors import (
     UnavailableError,
 )
 from semrouter_memory.manage.chains import generations
+from semrouter_memory.manage.retelling import retelling_turns
 from semrouter_memory.model import SESSION_SOURCE, Memory, MemoryType, Reach, Scope, Tombstone
-from semrouter_memory.ports import Clock, MemoryReader, MemoryWriter, OwnerHold, OwnerLocks, StateStore, TurnLog
+from semrouter_memory.ports import (
+    Clock,
+    MemoryReader,
+    MemoryWriter,
+    OwnerHold,
+    OwnerLocks,
+    StateStore,
+    TurnLog,
+    TurnRecords,
+)
 
 _PAGE = 500
 
@@ -43,6 +53,7 @@ class Forgetter:
         reader: MemoryReader,
         writer: MemoryWriter,
         turn_log: TurnLog,
+        records: TurnRecords | None,
         state: StateStore | None,
         locks: OwnerLocks,
         clock: Clock,
@@ -51,6 +62,7 @@ class Forgetter:
         self._reader = reader
         self._writer = writer
         self._turn_log = turn_log
+        self._records = records
         self._state = state
         self._locks = locks
         self._clock = clock
@@ -95,10 +107,13 @@ class Forgetter:
         """The memory and all that it replaced; what is deleted first leaves the rest reachable."""
         found = await generations(self._reader, scope, memory)
         # The oldest of all, so that they go first.
-        found.append(await self._retold(scope, [each for generation in found for each in generation]))
+        stated = [each for generation in found for each in generation]
+        found.append(await self._retold(scope, stated))
         for generation in found[1:]:
             for older in generation:
                 await self._bury(older)
+        if self._records is not None and (turn_ids := await retelling_turns(self._records, scope, stated)):
+            await self._turn_log.bury(self._tombstone(memory), turn_ids=turn_ids)
         await self._drop_state(scope, [each for generation in found for each in generation])
         await hold.confirm()
         for generation in filter(None, reversed(found)):
@@ -126,13 +141,15 @@ class Forgetter:
         return found
 
     async def _bury(self, memory: Memory) -> None:
-        tombstone = Tombstone(
+        await self._turn_log.bury(self._tombstone(memory), turn_ids=_source_turns(memory))
+
+    def _tombstone(self, memory: Memory) -> Tombstone:
+        return Tombstone(
             scope=memory.scope,
             at=self._clock.now(),
             memory_id=memory.id,
             content_hash=self._turn_log.content_hash(memory.content),
         )
-        await self._turn_log.bury(tombstone, turn_ids=_source_turns(memory))
 
     async def _drop_state(self, scope: Scope, memories: Sequence[Memory]) -> None:
         """What is kept of their use, and of the sessions of their projects: any of these may repeat what they said.

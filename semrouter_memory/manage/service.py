@@ -29,6 +29,7 @@ from semrouter_memory.ports import (
     OwnerLocks,
     StateStore,
     TurnLog,
+    TurnRecords,
 )
 
 SOURCE = "api"
@@ -48,6 +49,7 @@ class MemoryService:
 
     Args:
         redact: finds secrets; what it would change is refused.
+        records: the log's turns, for those that repeat what is deleted.
         state: what is kept of the owner's sessions and of memories' use; a deletion takes it along.
         written: is told of an owner whose memories changed.
 
@@ -67,6 +69,7 @@ class MemoryService:
         new_id: NewId,
         redact: Redact,
         config: ManagementConfig,
+        records: TurnRecords | None = None,
         state: StateStore | None = None,
         written: Written = _nobody,
     ) -> None:
@@ -81,7 +84,14 @@ class MemoryService:
         self._config = config
         self._written = written
         self._forgetter = Forgetter(
-            reader=reader, writer=writer, turn_log=turn_log, state=state, locks=locks, clock=clock, written=written
+            reader=reader,
+            writer=writer,
+            turn_log=turn_log,
+            records=records,
+            state=state,
+            locks=locks,
+            clock=clock,
+            written=written,
         )
         self._importer = Importer(
             reader=reader,

@@ -5,9 +5,9 @@ is found as well, the old value beside it would only mislead. So an episode that
 of its other words, and not all of them, yields to it. Whoever asks for episodes alone gets them all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from semrouter_memory.model import Hit, MemoryType
+from semrouter_memory.model import Hit, Memory, MemoryType
 from semrouter_memory.recall.words import content_words
 
 _SAME_MATTER = 0.5
@@ -18,14 +18,22 @@ _ENDED = frozenset({"longer", "anymore"})
 """Said of an attribute, before its name."""
 
 
-def outdated_episodes(hits: Sequence[Hit]) -> frozenset[str]:
-    """The ids of the episodes among the hits that a newer fact among them makes misleading."""
-    episodes = [hit for hit in hits if hit.memory.type is MemoryType.EPISODIC]
-    facts = [hit for hit in hits if hit.memory.type is not MemoryType.EPISODIC]
-    if not episodes or not facts:
+def outdated_episodes(
+    found: Sequence[Hit], known: Sequence[Hit], is_deleted: Callable[[Memory], bool]
+) -> frozenset[str]:
+    """The ids of the episodes that a newer fact makes misleading.
+
+    Args:
+        found: hits that may be given to the model.
+        known: all hits: a fact may be a little too far from the question, and still be about the same.
+        is_deleted: whether a memory was deleted, though the store may still show it.
+    """
+    episodes = [hit for hit in found if hit.memory.type is MemoryType.EPISODIC]
+    if not episodes:
         return frozenset()
     told = {hit.memory.id: frozenset(content_words(hit.memory.content)) for hit in episodes}
-    stated = [(hit, content_words(hit.memory.content)) for hit in facts]
+    facts = [hit for hit in known if hit.memory.type is not MemoryType.EPISODIC and not is_deleted(hit.memory)]
+    stated = [(fact, content_words(fact.memory.content)) for fact in facts]
     return frozenset(
         episode.memory.id
         for episode in episodes

@@ -39,6 +39,9 @@ from semrouter_memory.recall.voice import in_memory_voice
 _CHAIN_MESSAGES = 4 * HISTORY_MESSAGES
 # A chain that is not at hand within this part of the deadline is done without.
 _CHAIN_SHARE = 0.25
+# Deadlines that a stored chain's compression may take longer than all else: a chain that was compressed before, and goes
+# up as it is because the log was late, goes on from what the server was sent then, without the state.
+_CHAIN_PATIENCE = 6
 # More than asked for, so that memories which are visible, said twice or deleted do not starve the result.
 _FETCH_FACTOR = 2
 _FETCH_EXTRA = 5
@@ -108,7 +111,8 @@ class Recaller:
         if self._compressor is None or not request.compressible:
             return await self._remembered(request, steps, until)
         before = self._compressions.find(_key(request), self._clock.now()) if request.continues_loop else None
-        beside = CompressionBeside(self._compressor, request, before, until=until)
+        patience = self._config.deadline_ms / 1000 * _CHAIN_PATIENCE if request.previous_response_id else 0.0
+        beside = CompressionBeside(self._compressor, request, before, until=until + patience)
         try:
             result = await self._remembered(request, steps, until, beside)
             compression = await beside.result()

@@ -39,15 +39,16 @@ def choose(
     overlap = WordOverlap(query)
     said: set[tuple[str, ...]] = set()
     chosen: list[Hit] = []
-    kept = [hit for hit in hits if not is_deleted(hit.memory)]
-    outdated = outdated_episodes(kept)
-    for hit in _above_the_cut(kept, options):
+    known = tuple(hits)
+    found = tuple(_above_the_cut(known, options))
+    outdated = outdated_episodes(found, known, is_deleted)
+    for hit in found:
         if len(chosen) >= options.limit:
             break
         statement = _statement(hit.memory.content)
         if statement in said or hit.memory.id in outdated or not overlap.allows(hit.memory.content):
             continue
-        if texts.contain(hit.memory.content):
+        if is_deleted(hit.memory) or texts.contain(hit.memory.content):
             continue
         if (needed := cost(hit)) > budget:
             continue

@@ -13,7 +13,8 @@ from datetime import datetime
 
 from semrouter_memory.model import SESSION_SOURCE, Candidate, Hit, Memory, MemoryType, ReconcileAction, Reconciled
 from semrouter_memory.retain.meaning import Meaning, meaning
-from semrouter_memory.retain.relate import Relation, distinct_for_sure, paraphrase, relate
+from semrouter_memory.retain.relate import distinct_for_sure, paraphrase, relate
+from semrouter_memory.retain.relation import Relation
 from semrouter_memory.retain.rows import contradicted
 
 PARAPHRASE_SIMILARITY = 0.95

@@ -120,7 +120,7 @@ class Talks:
         async with self.on.replicas[replica].http(key_of(user), headers=headers) as http:
             answer = await http.post(path, json=body)
         self.said.append(Said(user, told(place), place, replica, began, time.monotonic()))
-        assert answer.status_code == httpx.codes.OK
+        assert answer.status_code == httpx.codes.OK, (answer.status_code, answer.headers, answer.text)
         assert answer.content == await self._sent_by_llm(path, headers)
         return response_id
 

@@ -3,7 +3,8 @@
 import pytest
 
 from semrouter_memory.retain.meaning import meaning
-from semrouter_memory.retain.relate import Relation, relate
+from semrouter_memory.retain.relate import relate
+from semrouter_memory.retain.relation import Relation
 
 SIDE_BY_SIDE = [
     ("User lives in Berlin", "User's company is based in Munich"),
