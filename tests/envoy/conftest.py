@@ -19,6 +19,8 @@ from semrouter_memory.stack.stack import Stack, StackOptions
 
 ALICE, BOB = "demo-key-alice", "demo-key-bob"
 _WITHIN_SECONDS = 15
+_UNHURRIED = {"memory": {"recall": {"deadline_ms": 2000}}}
+"""Unless a test says otherwise: what is not about time must not fail on a machine that is busy."""
 T = TypeVar("T")
 
 
@@ -79,7 +81,7 @@ async def eventually(holds: Callable[[], Awaitable[bool]], otherwise: str, *, se
 async def installed(directory: Path, model: Path, **options: Any) -> AsyncIterator[Installation]:
     """An installation of one's own; `options` are those of `StackOptions`."""
     async with local_llm(directory) as (llm, url):
-        settings = {"llm": url, **options}
+        settings = {"llm": url, "sidecar_config": _UNHURRIED, **options}
         async with Stack(StackOptions(directory=directory, model_directory=model, **settings)) as stack:
             yield Installation(stack, llm)
 

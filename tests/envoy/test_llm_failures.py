@@ -13,9 +13,10 @@ from .sidecar_log import logged
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-TOLD = "My budget for the Hawaii trip is $10,000"
-MADE_UP = "User collects stamps"
-"""No rule finds this in what is told: it can only come from the model."""
+HINTED = "Would stamps be something to collect there?"
+TOLD = f"My budget for the Hawaii trip is $10,000. {HINTED}"
+INFERRED = "User collects stamps"
+"""No rule finds this in what is told: it can only come from the model, whose words the user did say."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -91,7 +92,7 @@ async def test_the_turn_waits_for_a_better_model(
 ) -> None:
     """Meanwhile nothing of it is stored but what the rules found, and no request notices."""
     await patient.forget_everything()
-    llm.works(MADE_UP)
+    llm.works(INFERRED)
     failure(llm)
     warned = logged(patient, "warning", warning)
     await ask(patient, CHAT, TOLD)
@@ -101,8 +102,8 @@ async def test_the_turn_waits_for_a_better_model(
 
     await eventually(tried_twice, f"not twice: {warning}")
     assert await patient.memories() == ["User's budget for the Hawaii trip is $10,000"]
-    llm.works(MADE_UP)
-    await patient.remembers(MADE_UP)
+    llm.works(INFERRED)
+    await patient.remembers(INFERRED)
     assert len(await patient.memories()) == 2
     assert await patient.metric("semrouter_memory_dead_letters_total") == 0
 
@@ -119,23 +120,23 @@ async def test_a_model_that_refuses_the_key_costs_no_turn_and_the_log_says_so(
         return logged(patient, "error", "Model unavailable") > away
 
     await eventually(said, "no word of the key")
-    llm.works(MADE_UP)
-    await patient.remembers(MADE_UP)
+    llm.works(INFERRED)
+    await patient.remembers(INFERRED)
 
 
 async def test_a_turn_that_fails_too_often_is_given_up_and_counted(impatient: Installation, llm: ExtractionLlm) -> None:
     """It is not tried again, and the next one is extracted as ever."""
-    llm.works(MADE_UP)
+    llm.works(INFERRED)
     talks(llm)
-    await ask(impatient, CHAT, "I bought some of them at the market")
+    await ask(impatient, CHAT, "Which of them would be at the market?")
 
     async def given_up() -> bool:
         return await impatient.metric("semrouter_memory_dead_letters_total") == 1
 
     await eventually(given_up, "no dead letter")
-    llm.works("User lives in Bergen")
+    llm.works("User bought shelves in Bergen")
     llm.asked.clear()
-    await ask(impatient, CHAT, "Something else, if you like", key=BOB)
+    await ask(impatient, CHAT, "In Bergen some bought shelves, right?", key=BOB)
     await impatient.remembers("Bergen", key=BOB)
     assert await impatient.memories(ALICE) == []
     assert len(llm.asked) == 1
@@ -143,19 +144,19 @@ async def test_a_turn_that_fails_too_often_is_given_up_and_counted(impatient: In
 
 async def test_what_rules_and_model_both_find_is_stored_once(patient: Installation, llm: ExtractionLlm) -> None:
     await patient.forget_everything()
-    llm.works("User's budget for the Hawaii trip is $10,000", "User's Hawaii trip has a $10,000 budget", MADE_UP)
+    llm.works("User's budget for the Hawaii trip is $10,000", "User's Hawaii trip has a $10,000 budget", INFERRED)
     await ask(patient, CHAT, TOLD)
-    await patient.remembers(MADE_UP)
+    await patient.remembers(INFERRED)
     assert sum("$10,000" in content for content in await patient.memories()) == 1
 
 
 async def test_the_model_sees_no_system_prompt(patient: Installation, llm: ExtractionLlm) -> None:
     await patient.forget_everything()
-    llm.works(MADE_UP)
+    llm.works(INFERRED)
     llm.asked.clear()
-    system, user = ({"role": "system", "content": "You are Falcon."}, {"role": "user", "content": "Which one is it?"})
+    system, user = ({"role": "system", "content": "You are Falcon."}, {"role": "user", "content": HINTED})
     async with patient.http() as http:
         (await http.post(CHAT, json={"model": "m", "messages": [system, user]})).raise_for_status()
-    await patient.remembers(MADE_UP)
-    assert "Which one is it?" in "".join(llm.asked)
+    await patient.remembers(INFERRED)
+    assert HINTED in "".join(llm.asked)
     assert "Falcon" not in "".join(llm.asked)

@@ -203,7 +203,7 @@ async def test_a_chain_is_rebuilt_from_its_last_turns(world: World, make_turns: 
     assert result.items == _items(turns[6:])
     assert '"budget":"$300"' in result.text
     assert "question 8?" in "\n".join(result.statements)
-    assert ("alice", "", record.mark_key("s1")) in world.values
+    assert ("alice", "\x00marks", record.mark_key("s1")) in world.values
 
 
 async def test_a_compressed_chain_without_state_is_rebuilt_whole(world: World, make_turns: MakeTurns) -> None:
