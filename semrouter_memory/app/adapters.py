@@ -17,7 +17,18 @@ from semrouter_memory.config import MemoryConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.model import Scope
-from semrouter_memory.ports import Clock, OwnerLocks, StateStore, TurnLog, TurnRecords
+from semrouter_memory.ports import (
+    Clock,
+    Embedder,
+    MemoryReader,
+    MemoryWriter,
+    NewId,
+    Observer,
+    OwnerLocks,
+    StateStore,
+    TurnLog,
+    TurnRecords,
+)
 from semrouter_memory.sessions.locks import FileOwnerLocks
 from semrouter_memory.sessions.redis.connection import RedisConnection
 from semrouter_memory.sessions.redis.locks import RedisOwnerLocks
@@ -26,7 +37,6 @@ from semrouter_memory.sessions.redis.state import RedisStateStore
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.sessions.state import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.telemetry.observer import TelemetryObserver
 
 _DATA_MODE = 0o700
 
@@ -47,6 +57,14 @@ class Log(TurnLog, TurnRecords, Protocol):
     """A turn log with its operator's side."""
 
 
+class Store(MemoryReader, MemoryWriter, Protocol):
+    """A store, to read, to write and to copy."""
+
+    async def backup(self, directory: Path) -> str:
+        """Same as `MilvusStore.backup`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Sessions:
     """What keeps turns, sessions' state and owners' locks: all in one place, or replicas could not share it."""
@@ -60,19 +78,20 @@ class Sessions:
 class Adapters:
     """Everything outside that the pipelines work with."""
 
-    embedder: OnnxEmbedder
-    store: MilvusStore
+    embedder: Embedder
+    store: Store
     turn_log: Log
     state: StateStore
     locks: OwnerLocks
     clock: Clock
-    observer: TelemetryObserver
+    observer: Observer
+    new_id: NewId
 
 
 async def connect(
     memory: MemoryConfig,
     *,
-    observer: TelemetryObserver,
+    observer: Observer,
     arrived: Callable[[Scope, str], object],
     on_exit: AsyncExitStack,
 ) -> Adapters:
@@ -102,6 +121,7 @@ async def connect(
         locks=sessions.locks,
         clock=clock,
         observer=observer,
+        new_id=new_memory_id,
     )
 
 
@@ -126,7 +146,7 @@ def _in_files(memory: MemoryConfig, clock: Clock, on_exit: AsyncExitStack) -> Se
 async def _in_redis(
     memory: MemoryConfig,
     clock: Clock,
-    observer: TelemetryObserver,
+    observer: Observer,
     arrived: Callable[[Scope, str], object],
     on_exit: AsyncExitStack,
 ) -> Sessions:

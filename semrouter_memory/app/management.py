@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
-from semrouter_memory.app.adapters import Adapters, new_memory_id
+from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.config import Config, ManagementConfig, secret
 from semrouter_memory.manage.http import create_user_api
 from semrouter_memory.manage.maintenance import Maintenance
@@ -65,7 +65,7 @@ def _service(config: ManagementConfig, adapters: Adapters, upkeep: Upkeep) -> Me
         turn_log=adapters.turn_log,
         locks=adapters.locks,
         clock=adapters.clock,
-        new_id=new_memory_id,
+        new_id=adapters.new_id,
         redact=redact,
         config=config,
         records=adapters.turn_log,

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from semrouter_memory.app.adapters import Adapters, new_memory_id
+from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.pipeline import Compressor
 from semrouter_memory.config import AgeingConfig, MemoryConfig
 from semrouter_memory.model import Scope
+from semrouter_memory.ports import UsageNotes
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.recall.rewrite import QueryRewriter
 from semrouter_memory.retain.pipeline import Retainer, SessionKey
@@ -71,9 +72,31 @@ def _consolidator(config: AgeingConfig, adapters: Adapters, models: ExternalMode
         state=adapters.state,
         locks=adapters.locks,
         clock=adapters.clock,
-        new_id=new_memory_id,
+        new_id=adapters.new_id,
         chat_model=models.of_role("memory_extraction"),
         config=config,
+    )
+
+
+def reconciling_writer(
+    config: AgeingConfig,
+    adapters: Adapters,
+    models: ExternalModels,
+    *,
+    written: Callable[[Scope], object] | None = None,
+) -> ReconcilingWriter:
+    judge = models.of_role("memory_reconcile")
+    return ReconcilingWriter(
+        turn_log=adapters.turn_log,
+        reader=adapters.store,
+        writer=adapters.store,
+        embedder=adapters.embedder,
+        locks=adapters.locks,
+        clock=adapters.clock,
+        new_id=adapters.new_id,
+        ttl_days=config.ttl_days,
+        judge=Judge(judge) if judge else None,
+        written=written,
     )
 
 
@@ -83,22 +106,9 @@ def retainer(
     models: ExternalModels,
     *,
     wake: Callable[[SessionKey], object],
-    written: Callable[[Scope], object],
+    written: Callable[[Scope], object] | None = None,
 ) -> Retainer:
-    judge = models.of_role("memory_reconcile")
     extraction = models.of_role("memory_extraction")
-    writer = ReconcilingWriter(
-        turn_log=adapters.turn_log,
-        reader=adapters.store,
-        writer=adapters.store,
-        embedder=adapters.embedder,
-        locks=adapters.locks,
-        clock=adapters.clock,
-        new_id=new_memory_id,
-        ttl_days=config.ageing.ttl_days,
-        judge=Judge(judge) if judge else None,
-        written=written,
-    )
     states = StateBuilder(
         store=adapters.state,
         turn_log=adapters.turn_log,
@@ -111,7 +121,7 @@ def retainer(
     return Retainer(
         turn_log=adapters.turn_log,
         reader=adapters.store,
-        writer=writer,
+        writer=reconciling_writer(config.ageing, adapters, models, written=written),
         embedder=adapters.embedder,
         chat_model=extraction,
         observer=adapters.observer,
@@ -123,7 +133,9 @@ def retainer(
     )
 
 
-def recaller(config: MemoryConfig, adapters: Adapters, models: ExternalModels, usage: UsageCounter) -> Recaller:
+def recaller(
+    config: MemoryConfig, adapters: Adapters, models: ExternalModels, usage: UsageNotes | None = None
+) -> Recaller:
     rewrite = models.of_role("memory_rewrite")
     compressor = Compressor(
         store=adapters.state,

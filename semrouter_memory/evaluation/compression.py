@@ -1,24 +1,22 @@
 """Plays long conversations turn by turn and measures what the next request goes up with.
 
-Real are the exchange with its codecs, the retainer with its rules, the state builder, the turn log, the state store, the
-recaller and the embedder. The store of memories is an exact search in this process's memory.
+The exchange with its codecs is the one that serves, for what is heard and for what is asked.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, cast
+from datetime import timedelta
+from typing import cast
 
 import orjson
 
+from semrouter_memory.app import pipelines
+from semrouter_memory.app.adapters import Adapters
+from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.codec.chat import ChatCodec
-from semrouter_memory.compress.builder import StateBuilder
-from semrouter_memory.compress.pipeline import Compressor
-from semrouter_memory.config import Config, MemoryConfig
+from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.long_talk import Fact, Talk
+from semrouter_memory.evaluation.playing import PlayClock, work
 from semrouter_memory.exchange.events import (
     BodyMode,
     Headers,
@@ -32,22 +30,13 @@ from semrouter_memory.exchange.exchange import Exchange, ExchangeSettings
 from semrouter_memory.exchange.policy import RouteSettings
 from semrouter_memory.exchange.replies import NeedRecall, ReplaceBody
 from semrouter_memory.model import Json, RecallResult, Scope
-from semrouter_memory.ports import ChatModel, Embedder, Observer
-from semrouter_memory.recall.pipeline import Recaller
-from semrouter_memory.retain.pipeline import Retainer, SessionKey
-from semrouter_memory.retain.redact import redact
-from semrouter_memory.retain.writing import ReconcilingWriter
-from semrouter_memory.sessions.locks import InProcessOwnerLocks
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
-from semrouter_memory.sessions.state import SqliteStateStore
-from semrouter_memory.store.in_memory import InMemoryStore
+from semrouter_memory.retain.pipeline import SessionKey
 
 _RECALL = Protocol(request_body=BodyMode.BUFFERED, response_body=BodyMode.NONE)
 _RETAIN = Protocol(observing=True, request_body=BodyMode.STREAMED, response_body=BodyMode.STREAMED)
 _NEXT = "Can you put everything together for me?"
 """A question that names nothing, so that only what is in the context by itself counts."""
 _TURN_TIME = timedelta(minutes=1)
-_START = datetime(2026, 3, 15, 9, tzinfo=UTC)
 _PATIENCE_MS = 60_000
 
 
@@ -86,121 +75,34 @@ class Measured:
         return {name: getattr(self, name) for name in self.__slots__} | {"facts": facts}
 
 
-class _Silent:
-    """An observer that nobody listens to, but for what must not happen in a measurement."""
-
-    def exchange_failed(self, error: BaseException) -> None:
-        raise error
-
-    work_failed = exchange_failed
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
-
-
-SILENT = cast("Observer", _Silent())
-
-
-@dataclass(slots=True)
-class _Clock:
-    time: datetime = _START
-
-    def now(self) -> datetime:
-        return self.time
-
-
-@dataclass(slots=True)
-class _Ids:
-    count: int = 0
-
-    def draw(self) -> str:
-        self.count += 1
-        return f"mem_{self.count:08d}"
-
-
 class CompressionRun:
-    """Plays conversations, each of a user of its own. Use `open`."""
+    """Plays conversations, each of a user of its own; compression is on, whatever the configuration says.
 
-    def __init__(self, directory: Path, embedder: Embedder, config: Config, model: ChatModel | None) -> None:
-        recall = config.memory.recall.model_copy(update={"deadline_ms": _PATIENCE_MS})
-        on = config.memory.compression.model_copy(update={"enabled": True})
-        memory = config.memory.model_copy(update={"recall": recall, "compression": on})
-        self._embedder = embedder
-        self._clock = _Clock()
+    Args:
+        models: the one with the role `memory_extraction` extracts and orders the state, where there is one.
+    """
+
+    def __init__(self, adapters: Adapters, config: MemoryConfig, models: ExternalModels) -> None:
+        recall = config.recall.model_copy(update={"deadline_ms": _PATIENCE_MS})
+        on = config.compression.model_copy(update={"enabled": True})
+        memory = config.model_copy(update={"recall": recall, "compression": on})
+        self._embedder = adapters.embedder
+        self._clock = cast("PlayClock", adapters.clock)
+        self._start = adapters.clock.now()
         self._woken: list[SessionKey] = []
-        self._turn_log = SqliteTurnLog(directory / "turns.db", clock=self._clock)
-        self._states = SqliteStateStore(directory / "state.db", clock=self._clock)
         self._settings = ExchangeSettings(memory, max_body_bytes=1 << 30, max_answer_bytes=1 << 20)
-        store = InMemoryStore(dimension=embedder.dimension)
-        self._retainer = self._retainer_of(store, memory, model)
-        self._recaller = Recaller(
-            embedder=embedder,
-            reader=store,
-            turn_log=self._turn_log,
-            observer=SILENT,
-            clock=self._clock,
-            config=memory.recall,
-            compressor=Compressor(
-                store=self._states, turn_log=self._turn_log, embedder=embedder, observer=SILENT, config=on
-            ),
-        )
-
-    def _retainer_of(self, store: InMemoryStore, memory: MemoryConfig, model: ChatModel | None) -> Retainer:
-        return Retainer(
-            turn_log=self._turn_log,
-            reader=store,
-            writer=ReconcilingWriter(
-                turn_log=self._turn_log,
-                reader=store,
-                writer=store,
-                embedder=self._embedder,
-                locks=InProcessOwnerLocks(),
-                clock=self._clock,
-                new_id=_Ids().draw,
-            ),
-            embedder=self._embedder,
-            chat_model=model,
-            observer=SILENT,
-            clock=self._clock,
-            config=memory.retain,
-            extraction_batch_size=memory.extraction_batch_size,
-            wake=self._woken.append,
-            states=StateBuilder(
-                store=self._states,
-                turn_log=self._turn_log,
-                embedder=self._embedder,
-                chat_model=model,
-                observer=SILENT,
-                config=memory.compression,
-                redact=redact,
-            ),
-        )
-
-    @classmethod
-    @contextmanager
-    def open(cls, embedder: Embedder, config: Config, *, model: ChatModel | None = None) -> Iterator["CompressionRun"]:
-        """With files that are thrown away at the end.
-
-        Args:
-            model: extracts and orders the state, as the one with the role `memory_extraction` does.
-        """
-        with TemporaryDirectory(prefix="semrouter-memory-") as directory:
-            run = cls(Path(directory), embedder, config, model)
-            try:
-                yield run
-            finally:
-                run._turn_log.close()
-                run._states.close()
+        self._retainer = pipelines.retainer(memory, adapters, models, wake=self._woken.append)
+        self._recaller = pipelines.recaller(memory, adapters, models)
 
     async def play(self, talk: Talk) -> Measured:
         """Say every turn, and look at the request that comes next."""
         scope = Scope(f"user-of-{talk.id}")
         messages: list[dict[str, str]] = []
         for number, (user, answer) in enumerate(talk.turns):
-            self._clock.time = _START + number * _TURN_TIME
+            self._clock.time = self._start + number * _TURN_TIME
             messages.append({"role": "user", "content": user})
             self._hear(scope, messages, answer, number)
-            await self._work()
+            await work(self._retainer, self._woken)
             messages.append({"role": "assistant", "content": answer})
         before = [*messages, {"role": "user", "content": _NEXT}]
         after, result = await self._next(scope, before)
@@ -241,11 +143,6 @@ class CompressionRun:
         if turn is None:
             raise AssertionError("an exchange that ended well is a turn")
         self._retainer.accept(turn)
-
-    async def _work(self) -> None:
-        """What the workers would do in the background."""
-        while self._woken:
-            await self._retainer.process(self._woken.pop(0))
 
     async def _next(self, scope: Scope, messages: Sequence[Mapping[str, str]]) -> tuple[list[str], RecallResult]:
         """The recall filter's exchange: every text that goes up, and what recall said."""

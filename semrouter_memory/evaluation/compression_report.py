@@ -1,7 +1,6 @@
 """The compression evaluation's command: what is played, the tables, and the result as JSON."""
 
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 from rich.console import Console
@@ -9,13 +8,11 @@ from rich.table import Table
 
 from semrouter_memory.config import Config
 from semrouter_memory.evaluation.cases import Case, objects_of, parse_cases, text_of, texts_of, write_json
-from semrouter_memory.evaluation.compression import SILENT, CompressionRun, Measured
-from semrouter_memory.evaluation.embedder import load_embedder
+from semrouter_memory.evaluation.compression import CompressionRun, Measured
 from semrouter_memory.evaluation.long_talk import Fact, Talk, long_talk
-from semrouter_memory.llm.breaker import Limits
-from semrouter_memory.llm.circuit import Circuits
-from semrouter_memory.llm.client import OpenAIChatModel
-from semrouter_memory.ports import ChatModel
+from semrouter_memory.evaluation.playing import played_adapters
+from semrouter_memory.evaluation.progress import tracked
+from semrouter_memory.evaluation.running import embedder_of, models_of
 
 LENGTHS = (20, 50, 100, 200, 1000)
 """Of the made conversations that are played by default."""
@@ -52,10 +49,11 @@ async def evaluate(
     """
     console = Console(highlight=False)
     talks = [talk for file in files for talk in parse_cases(file, talk_of)] or [long_talk(count) for count in turns]
-    embedder = load_embedder(config, model=model, progress=lambda step: console.print(step, markup=False))
-    async with AsyncExitStack() as exits:
-        run = exits.enter_context(CompressionRun.open(embedder, config, model=_chat_model(config, exits)))
-        measured = [await run.play(talk) for talk in talks]
+    embedder = embedder_of(config, model, console)
+    async with models_of(config) as models:
+        with played_adapters(embedder) as adapters:
+            run = CompressionRun(adapters, config.memory, models)
+            measured = [await run.play(talk) for talk in tracked(talks, "conversations", total=len(talks))]
     console.print(_table(measured))
     _print_missing(console, measured)
     if json_out is not None:
@@ -87,19 +85,3 @@ def _print_missing(console: Console, measured: Sequence[Measured]) -> None:
     for one in measured:
         if missing := [fact.about for fact in one.facts if not (fact.in_context or fact.when_asked)]:
             console.print(f"{one.id}: not in the context: {', '.join(missing)}", markup=False)
-
-
-def _chat_model(config: Config, exits: AsyncExitStack) -> ChatModel | None:
-    retain = config.memory.retain
-    limits = Limits(
-        failures=retain.breaker_failures,
-        first_seconds=retain.breaker_seconds,
-        longest_seconds=retain.breaker_max_seconds,
-    )
-    for section in config.external_models:
-        if section.model_role == "memory_extraction":
-            circuit = Circuits(limits, observer=SILENT).circuit(section.llm_endpoint.url)
-            model = OpenAIChatModel(section, section.api_key, circuit=circuit)
-            exits.push_async_callback(model.aclose)
-            return model
-    return None

@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 
@@ -83,6 +84,9 @@ class InMemoryStore:
 
     async def compact(self) -> None:
         """Nothing: there are no files."""
+
+    async def backup(self, directory: Path) -> str:  # noqa: ARG002 - same as `MilvusStore.backup`
+        return "memories are in this process only"
 
     def _within(self, scope: Scope, reach: Reach) -> Iterator[Row]:
         owner = schema.stored_owner(scope)

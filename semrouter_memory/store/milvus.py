@@ -204,6 +204,11 @@ class MilvusStore:
     async def _delete_rows(self, rows: Sequence[Row]) -> int:
         for batch in _batches([row["id"] for row in rows], _KEYS_BATCH):
             await self._write("delete", partial(MilvusConnection.delete, keys=batch))
+        if rows and self._lite is None:
+            # A read that need not be fresh sees a server's deletion some tenths of a second later, but not after a fresh
+            # one: recall may have nobody to ask what was deleted (Redis is away there), and must not find it any more.
+            gone = schema.keys_expression([rows[0]["id"]])
+            await self._ask("query", lambda store: store.query(gone, [schema.ID.name]))
         return len(rows)
 
     # -- the files -----------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Long conversations through the exchange, the retainer, the state builder and the recaller, with real files and model."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,9 +15,11 @@ from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.pipeline import Compressor
 from semrouter_memory.config import Config, EmbeddingConfig, MemoryConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.compression import SILENT, CompressionRun, Measured
+from semrouter_memory.evaluation.compression import CompressionRun, Measured
 from semrouter_memory.evaluation.compression_report import TARGET_TOKENS
 from semrouter_memory.evaluation.long_talk import long_talk
+from semrouter_memory.evaluation.playing import Noticing, played_adapters
+from semrouter_memory.evaluation.running import models_of
 from semrouter_memory.exchange.events import (
     BodyMode,
     Headers,
@@ -40,6 +42,7 @@ from semrouter_memory.model import (
     RecallResult,
     Scope,
 )
+from semrouter_memory.ports import Observer
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.retain import rules
 from semrouter_memory.retain.accepting import cleaned
@@ -50,6 +53,7 @@ from semrouter_memory.store.in_memory import InMemoryStore
 
 pytest_plugins = ("tests.model_fixture",)
 
+SILENT = cast("Observer", Noticing())
 START = datetime(2026, 3, 15, 12, tzinfo=UTC)
 CONFIG = MemoryConfig.model_validate(
     {"compression": {"enabled": True, "min_turns": 6, "raw_turns": 2}, "recall": {"deadline_ms": 10_000}}
@@ -65,10 +69,12 @@ def embedder(model_directory: Path) -> OnnxEmbedder:
 # -- the whole way -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def run(embedder: OnnxEmbedder) -> Iterator[CompressionRun]:
-    with CompressionRun.open(embedder, Config()) as run:
-        yield run
+@pytest.fixture
+async def run(embedder: OnnxEmbedder) -> AsyncIterator[CompressionRun]:
+    config = Config()
+    async with models_of(config) as models:
+        with played_adapters(embedder) as adapters:
+            yield CompressionRun(adapters, config.memory, models)
 
 
 @pytest.fixture

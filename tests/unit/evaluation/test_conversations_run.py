@@ -10,6 +10,8 @@ from semrouter_memory.config import Config
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.conversations import Conversation, Remembered, conversation_of
 from semrouter_memory.evaluation.conversations_run import ConversationsRun
+from semrouter_memory.evaluation.playing import played_adapters
+from semrouter_memory.evaluation.running import models_of
 
 
 def conversation(*user_texts: str, wanted: str = "", unwanted: str = "") -> Conversation:
@@ -26,8 +28,10 @@ def conversation(*user_texts: str, wanted: str = "", unwanted: str = "") -> Conv
 async def played(model_directory: Path, *conversations: Conversation) -> list[Remembered]:
     config = Config()
     embedder = OnnxEmbedder.load(config.memory.embedding, model_directory)
-    with ConversationsRun.open(embedder, config) as run:
-        return [await run.play(each) for each in conversations]
+    async with models_of(config) as models:
+        with played_adapters(embedder) as adapters:
+            run = ConversationsRun(adapters, config.memory, models)
+            return [await run.play(each) for each in conversations]
 
 
 async def test_what_was_said_is_remembered_and_the_end_of_the_session_is_summed_up(model_directory: Path) -> None:

@@ -1,0 +1,94 @@
+"""What every evaluation plays with: the parts that serve, on files that are thrown away.
+
+Real are the pipelines, the embedder, the turn log and the state store. The store of memories is an exact search in this
+process's memory, time is a clock that the play moves, and the workers' background is played out after each turn.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+from semrouter_memory.app.adapters import Adapters
+from semrouter_memory.model import ExtractionReport
+from semrouter_memory.ports import Embedder, Observer
+from semrouter_memory.retain.pipeline import Retainer, SessionKey
+from semrouter_memory.sessions.locks import InProcessOwnerLocks
+from semrouter_memory.sessions.sqlite import SqliteTurnLog
+from semrouter_memory.sessions.state import SqliteStateStore
+from semrouter_memory.store.in_memory import InMemoryStore
+
+
+@dataclass(slots=True)
+class PlayClock:
+    """The `Clock` of a play: it stands where the play puts it."""
+
+    time: datetime = datetime(2026, 3, 15, 9, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self.time
+
+
+@dataclass(slots=True)
+class Ids:
+    """Draws ids and remembers them: what was written can then be read again, history included."""
+
+    drawn: list[str] = field(default_factory=list)
+
+    def draw(self) -> str:
+        self.drawn.append(f"mem_{len(self.drawn):08d}")
+        return self.drawn[-1]
+
+
+@dataclass(slots=True)
+class Noticing:
+    """An observer that listens for failures only."""
+
+    failures: list[str] = field(default_factory=list)
+
+    def extraction_finished(self, report: ExtractionReport) -> None:
+        if report.failure:
+            self.failures.append(report.failure)
+
+    def turn_dropped(self, reason: str) -> None:
+        self.failures.append(reason)
+
+    def work_failed(self, error: BaseException) -> None:
+        self.failures.append(type(error).__name__)
+
+    exchange_failed = work_failed
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+@contextmanager
+def played_adapters(embedder: Embedder) -> Iterator[Adapters]:
+    """Adapters with a `PlayClock`, `Ids` and a `Noticing`, thrown away at the end."""
+    clock = PlayClock()
+    with TemporaryDirectory(prefix="semrouter-memory-") as name:
+        turn_log = SqliteTurnLog(Path(name) / "turns.db", clock=clock)
+        state = SqliteStateStore(Path(name) / "state.db", clock=clock)
+        try:
+            yield Adapters(
+                embedder=embedder,
+                store=InMemoryStore(dimension=embedder.dimension),
+                turn_log=turn_log,
+                state=state,
+                locks=InProcessOwnerLocks(),
+                clock=clock,
+                observer=cast("Observer", Noticing()),
+                new_id=Ids().draw,
+            )
+        finally:
+            turn_log.close()
+            state.close()
+
+
+async def work(retainer: Retainer, woken: list[SessionKey]) -> None:
+    """What the workers would do in the background."""
+    while woken:
+        await retainer.process(woken.pop(0))
