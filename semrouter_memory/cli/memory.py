@@ -294,12 +294,22 @@ def _object(text: str) -> dict[str, Json]:
 
 def _print_table(memories: Sequence[dict[str, Json]]) -> None:
     scored = any("relevance" in memory for memory in memories)
+    superseded = any(memory.get("superseded_at") for memory in memories)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in (*(["score"] if scored else []), "id", "type", "project", "said"):
+    for heading in (
+        *(["score"] if scored else []),
+        "id",
+        "type",
+        "project",
+        "said",
+        *(["until"] if superseded else []),
+    ):
         table.add_column(heading, no_wrap=True)
     table.add_column("content", overflow="fold", min_width=_CONTENT_WIDTH)
     for memory in memories:
-        cells = [memory["id"], memory["type"], memory["project_id"], memory["observed_at"][:10], memory["content"]]
+        until = [(memory.get("superseded_at") or "")[:10]] if superseded else []
+        said = memory["observed_at"][:10]
+        cells = [memory["id"], memory["type"], memory["project_id"], said, *until, memory["content"]]
         score = [f"{memory['relevance']:.2f}"] if scored else []
         table.add_row(*score, *(Text(shown(cell)) for cell in cells))
     print_table(table)

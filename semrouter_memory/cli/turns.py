@@ -17,11 +17,12 @@ turns_app = typer.Typer(
     no_args_is_help=True,
     help="""Turns in the log of a running sidecar, asked at the operator's port.
 
-A turn is what a user said and was answered. Once accepted it waits until it
-was learned from; then it is extracted (something was stored) or empty (nothing
-was worth it). When learning from it failed too often it is dead: a dead letter,
-kept until somebody retries it (the model was misconfigured and is up again) or
-drops it. Nothing is lost in between: the totals add up.
+A turn is what a user said and was answered. Once accepted it waits
+until it was learned from; then it is extracted (something was stored)
+or empty (nothing was worth it). When learning from it failed too often
+it is dead: a dead letter, kept until somebody retries it (the model was
+misconfigured and is up again) or drops it. Nothing is lost in between:
+the totals add up.
 
     turns list --state dead       which failed, and with what error
     turns show ID                 what was said in one of them

@@ -12,7 +12,9 @@ Redact = Callable[[str], str]
 IMPORTED_AT = "imported_at"
 """Metadata: when the memory was imported; what was deleted before that does not cover it."""
 
-PROVENANCE = frozenset({"turn_ids", "extractor", "model", "confirmations", "flagged", "contradicts", IMPORTED_AT})
+PROVENANCE = frozenset(
+    {"turn_ids", "replaces", "extractor", "model", "confirmations", "flagged", "contradicts", IMPORTED_AT}
+)
 """Metadata that the service writes itself. A deletion follows `turn_ids` to the turns that a memory came from."""
 
 _MAX_DEPTH = 16

@@ -78,10 +78,8 @@ class MemoryService:
         self._embedder = embedder
         self._turn_log = turn_log
         self._locks = locks
-        self._clock = clock
-        self._new_id = new_id
-        self._redact = redact
-        self._config = config
+        self._clock, self._new_id = clock, new_id
+        self._redact, self._config = redact, config
         self._written = written
         self._forgetter = Forgetter(
             reader=reader,

@@ -1,21 +1,13 @@
-"""Which episodes tell of something that has changed since.
+"""Which episodes tell of something that has changed since. Pure.
 
-Strategy: an episode says what held on its day, and is kept as it is when a fact in it is replaced. Where the newer fact
-is found as well, the old value beside it would only mislead. So an episode that has the attribute of a newer fact, most
-of its other words, and not all of them, yields to it. Whoever asks for episodes alone gets them all.
+Strategy: an episode says what held on its day, and stays as it is when a fact in it is replaced. A fact keeps the turns
+in which it was said otherwise; beside such a fact, an episode of these turns would only mislead, and yields to it. Unless
+the fact was said in the same session: then the episode tells the new value itself.
 """
 
 from collections.abc import Callable, Sequence
 
 from semrouter_memory.model import Hit, Memory, MemoryType
-from semrouter_memory.recall.words import content_words
-
-_SAME_MATTER = 0.5
-"""Share of a fact's words that an episode about the same matter has; the new value is among the others."""
-_NEARLY = 0.15
-"""How much less relevant the fact may be: otherwise the question is about something else in the episode."""
-_ENDED = frozenset({"longer", "anymore"})
-"""Said of an attribute, before its name."""
 
 
 def outdated_episodes(
@@ -28,24 +20,21 @@ def outdated_episodes(
         known: all hits: a fact may be a little too far from the question, and still be about the same.
         is_deleted: whether a memory was deleted, though the store may still show it.
     """
-    episodes = [hit for hit in found if hit.memory.type is MemoryType.EPISODIC]
+    episodes = [hit.memory for hit in found if hit.memory.type is MemoryType.EPISODIC]
     if not episodes:
         return frozenset()
-    told = {hit.memory.id: frozenset(content_words(hit.memory.content)) for hit in episodes}
-    facts = [hit for hit in known if hit.memory.type is not MemoryType.EPISODIC and not is_deleted(hit.memory)]
-    stated = [(fact, content_words(fact.memory.content)) for fact in facts]
-    return frozenset(
-        episode.memory.id
-        for episode in episodes
-        for fact, words in stated
-        if fact.memory.observed_at > episode.memory.observed_at
-        and fact.relevance >= episode.relevance - _NEARLY
-        and _same_matter(words, told[episode.memory.id])
+    facts = [hit.memory for hit in known if hit.memory.metadata.get("replaces") and not is_deleted(hit.memory)]
+    return frozenset(episode.id for episode in episodes if any(_changed(episode, fact) for fact in facts))
+
+
+def _changed(episode: Memory, fact: Memory) -> bool:
+    told = _turns(episode, "turn_ids")
+    return not told.isdisjoint(_turns(fact, "replaces")) and told.isdisjoint(_turns(fact, "turn_ids"))
+
+
+def _turns(memory: Memory, name: str) -> frozenset[str]:
+    """Turn ids in the metadata, which an import may have filled with anything."""
+    value = memory.metadata.get(name)
+    return (
+        frozenset(each for each in value if isinstance(each, str)) if isinstance(value, list | tuple) else frozenset()
     )
-
-
-def _same_matter(stated: Sequence[str], told: frozenset[str]) -> bool:
-    """Whether the episode tells of the attribute, which is named first, with another value."""
-    attribute = next((word for word in stated if word not in _ENDED), "")
-    shared = sum(word in told for word in stated)
-    return attribute in told and _SAME_MATTER * len(stated) <= shared < len(stated)

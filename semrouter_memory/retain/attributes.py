@@ -9,10 +9,14 @@ import re
 from semrouter_memory.retain.meaning import Meaning
 from semrouter_memory.retain.relation import Relation
 from semrouter_memory.retain.rules.lexicon import RELATIONS
+from semrouter_memory.retain.stages import moved_on
 from semrouter_memory.retain.wording import included
 from semrouter_memory.retain.wordlist import words
 from semrouter_memory.retain.words import tokens, values
 
+_ALONE = frozenset({"single", "broke up", "divorced", "widowed"})
+"""Stages that go together."""
+_NOW = re.compile(r"\b(?:from now on|now|instead|currently|going forward)\b")
 _SLOT_WORDS = 3
 _SLOT_CONTEXT = 2
 """One place of at most so many words differs, and so many words that say something are the same."""
@@ -50,7 +54,7 @@ def by_attribute(newer: Meaning, older: Meaning) -> Relation | None:
         return Relation.COVERED if newer.diet == older.diet and newer.words <= older.words else Relation.REPLACES
     if _another_home(newer, older) or _another_job(newer, older) or _another_preference(newer, older):
         return Relation.REPLACES
-    if _another_use(newer, older):
+    if _another_use(newer, older) or _another_institution(newer, older) or moved_on(newer, older):
         return Relation.REPLACES
     if named_former(newer, older):
         return Relation.REPLACES
@@ -103,14 +107,24 @@ def _another_use(newer: Meaning, older: Meaning) -> bool:
         return not included(newer.words, older.words)
     if _one_slot(newer.plain, older.plain):
         return True
-    return bool(newer.becomes) and newer.becomes == older.head and newer.becomes not in newer.people
+    named = not older.entity - newer.words
+    return named and bool(newer.becomes) and newer.becomes == older.head and newer.becomes not in newer.people
+
+
+def _another_institution(newer: Meaning, older: Meaning) -> bool:
+    """As in "goes to Maple School" and "switched to Oak Hill Academy": one school at a time."""
+    if not newer.attends or not older.attends or not newer.changing or newer.planned or older.planned:
+        return False
+    if older.entity - newer.words:
+        return False  # "the daughter" may be another than Mina
+    return newer.attends[0] == older.attends[0] and not newer.attends[1] & older.attends[1]
 
 
 def _one_slot(newer: str, older: str) -> bool:
     """As in "now wants replies in German": all words of "wants replies in English" but for one place."""
-    if not re.search(r"\b(?:now|instead|currently)\b", newer):
+    if not _NOW.search(newer):
         return False
-    new, old = (re.sub(r"\b(?:now|instead|currently)\b", " ", text).split() for text in (newer, older))
+    new, old = (_NOW.sub(" ", text).split() for text in (newer, older))
     start = next((at for at, pair in enumerate(zip(new, old, strict=False)) if pair[0] != pair[1]), 0)
     end = next((at for at, pair in enumerate(zip(new[::-1], old[::-1], strict=False)) if pair[0] != pair[1]), 0)
     changed = max(len(new), len(old)) - start - end
@@ -172,5 +186,7 @@ def _shared_values(new: frozenset[str], old: frozenset[str]) -> bool:
 def status(newer: Meaning, older: Meaning) -> bool:
     """Two steps of one relationship: engaged to Tomasz, married Tomasz."""
     if not newer.relationship or not older.relationship or newer.relationship == older.relationship:
+        return False
+    if {newer.relationship, older.relationship} <= _ALONE:
         return False
     return bool((newer.names & older.names) or not newer.names or not older.names)

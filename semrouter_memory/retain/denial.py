@@ -8,13 +8,17 @@ import re
 
 from semrouter_memory.retain import han
 from semrouter_memory.retain.attributes import by_attribute, named_former, status
+from semrouter_memory.retain.forms import NO_DIET
 from semrouter_memory.retain.meaning import Meaning
 from semrouter_memory.retain.relation import Relation
 from semrouter_memory.retain.wording import by_inclusion
-from semrouter_memory.retain.words import tokens
+from semrouter_memory.retain.words import tokens, values
 
 _HOLDING = frozenset({"be", "car", "live", "like", ""})
 """Acts by which a thing is had; what ends is the having."""
+_WHEN = frozenset({"date", "month", "year"})
+"""When something ended is no part of it."""
+_GIVEN_UP = re.compile(r"\b(?:decided|won't|will not|(?:is not|isn't) going to|(?:can't|cannot) \w+ .*after all)\b")
 _TASTE = frozenset({"like", "eat", "drink"})
 _GOES_ON = re.compile(
     r"(?:a|about|after|again|all|an|and|any\w*|as|at|because|before|but|by|daily|during|each|every|for|from|her|his|if|in|into|most"
@@ -28,6 +32,8 @@ def opposites(newer: Meaning, older: Meaning) -> Relation:
     """As in "does not like watching football" denies "likes watching football on TV", not "likes playing football"."""
     negative, positive = (newer, older) if newer.negated else (older, newer)
     if newer.diet and newer.diet == older.diet:
+        if NO_DIET.search(negative.plain):
+            return Relation.CONTRADICTS
         return by_inclusion(newer, older) or Relation.SAME
     if newer.diet and older.diet:
         return Relation.REPLACES
@@ -58,6 +64,9 @@ def _denied(negative: Meaning, positive: Meaning) -> frozenset[str]:
     denied = negative.denied
     if "like" not in positive.words:
         denied = denied - {"like"}
+    present = values(positive.words)
+    when = {word for kind, found in values(denied).items() if kind in _WHEN and kind not in present for word in found}
+    denied = denied - when
     if not denied <= positive.words and not re.search(r"\b\w+ing\b|\bto\b", positive.plain):
         denied = denied - (_TASTE - positive.words)
     return denied
@@ -72,12 +81,14 @@ def _same_act(negative: Meaning, positive: Meaning, denied: frozenset[str]) -> b
     if negative.act == positive.act or denied == positive.words or han.is_chinese(negative.plain):
         return True
     if negative.planned != positive.planned and not negative.ended:
-        return "decided" in negative.plain and positive.planned
+        return bool(_GIVEN_UP.search(negative.plain)) and positive.planned
     return {negative.act, positive.act} <= _HOLDING | _TASTE or (negative.ended and negative.act in {"", "be"})
 
 
 def _part_of_several(text: str, denied: frozenset[str]) -> bool:
     """As in "likes cats and dogs", of which only dogs are denied."""
+    if not re.search(r"\b(?:and|or)\b", text):
+        return False  # "a colleague, Tim" names one
     parts = [re.findall(r"[\w'-]+", part) for part in re.split(r",\s(?:and\s|or\s)?|\sand\s|\sor\s", text)]
     members = [parts[0][-1:], *(part[:1] for part in parts[1:])] if len(parts) > 1 and all(parts) else []
     is_denied = [bool(tokens(" ".join(member)) & denied) for member in members]

@@ -7,7 +7,7 @@ turn, so that making it again rewrites the same memory.
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType
 from semrouter_memory.retain import unfit
@@ -24,6 +24,8 @@ _PAIR = 2
 _USERS = re.compile(r"^User's\b|\bthe user's\b")
 _USER = re.compile(r"^User\b")
 _USER_CHINESE = re.compile(r"^用户(?!的)")
+_WORD = re.compile(r"[^\W\d_]+")
+_ARTICLES = frozenset({"The", "A", "An", "There", "It", "This", "That", "In", "On"})
 _HOW_TO = re.compile(r"^To (?P<goal>[^:：]{2,160})[:：]")
 
 
@@ -76,21 +78,27 @@ def _english(turns: Sequence[LoggedTurn], run: Run | None, contents: Sequence[st
     first, last = when(turns)
     date = f"On {first}" if first == last else f"From {first} to {last}"
     if run is None:
-        return _joined(f"{date} the user", _said(contents), room=MAX_CHARS)
+        return _joined(f"{date} the user", _said(contents, _small_words(turns)), room=MAX_CHARS)
     goal = f'asked: "{run.goal}"' if run.goal else "let the assistant use tools"
     told = f"{date} the user {_ended(goal)} Steps: {', '.join(run.steps)}."
     if run.outcome:
         told += f" Outcome: {_ended(run.outcome)}"
     if run.lessons:
         told += f" Lesson: {_ended('; '.join(run.lessons))}"
-    return _joined(f"{told} The user also", _said(contents), room=MAX_CHARS) if contents else told
+    return _joined(f"{told} The user also", _said(contents, _small_words(turns)), room=MAX_CHARS) if contents else told
 
 
-def _said(contents: Sequence[str]) -> list[str]:
-    """What the user did, as clauses that follow upon "the user"."""
+def _said(contents: Sequence[str], small: Container[str]) -> list[str]:
+    """What the user did, as clauses that follow upon "the user".
+
+    Args:
+        small: words that the user writes without a capital, so that they are no names.
+    """
     how_tos = [found.group("goal") for content in contents if (found := _HOW_TO.match(content))]
     facts = [content for content in contents if not _HOW_TO.match(content)]
-    clauses = [f"that {_lowered(_USER.sub('the user', _USERS.sub('their', content))).rstrip('.')}" for content in facts]
+    clauses = [
+        f"that {_lowered(_USER.sub('the user', _USERS.sub('their', content)), small).rstrip('.')}" for content in facts
+    ]
     if clauses:
         clauses[0] = f"said {clauses[0]}"
     return clauses + [f"explained how to {goal}" for goal in how_tos]
@@ -108,12 +116,15 @@ def _joined(start: str, clauses: Sequence[str], *, room: int) -> str:
     return f"{start} {'; '.join(kept)}."
 
 
-def _lowered(content: str) -> str:
-    """A sentence's beginning, inside another sentence: articles lose their capital, names keep it."""
+def _small_words(turns: Sequence[LoggedTurn]) -> frozenset[str]:
+    return frozenset(word for turn in turns for word in _WORD.findall(turn.user_text) if word.islower())
+
+
+def _lowered(content: str, small: Container[str]) -> str:
+    """A sentence's beginning, inside another sentence: common words lose their capital, names keep it."""
     first, _, rest = content.partition(" ")
-    return (
-        f"{first.lower()} {rest}" if first in {"The", "A", "An", "There", "It", "This", "That", "In", "On"} else content
-    )
+    common = first in _ARTICLES or first.lower() in small
+    return f"{first.lower()} {rest}" if common else content
 
 
 def _ended(sentence: str) -> str:

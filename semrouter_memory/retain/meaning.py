@@ -32,6 +32,7 @@ class Meaning:
         used: what is used or preferred, and for what.
         becomes: the noun that ends what something was changed to ("moved to Roosevelt Middle School").
         head: the last noun before any circumstances.
+        attends: the kind of a school, gym or the like that one belongs to, and its name.
         replaced: a former value that the statement itself names.
     """
 
@@ -54,6 +55,7 @@ class Meaning:
     employer: frozenset[str] = frozenset()
     diet: frozenset[str] = frozenset()
     relationship: str = ""
+    attends: tuple[str, frozenset[str]] | None = None
     goal: frozenset[str] = frozenset()
     act: str = ""
     denied: frozenset[str] = frozenset()
@@ -74,12 +76,11 @@ def meaning(content: str, *, procedural: bool = False) -> Meaning:
     text = plain(content)
     negated = bool(forms.NEGATION.search(text))
     words = _words(content, text, negated=negated)
-    changing = bool(forms.CHANGE.search(text) or (han.is_chinese(content) and han.CHANGE.search(content)))
+    changing = _changing(content, text)
     key, verb, value = _attribute(text)
     names = frozenset(plain(name) for name in re.findall(r"(?<=\s)[A-Z][\w'’-]+", content)) - {"user", "user's"}
     role, employer = _job(text, tokens(" ".join(names)))
-    ranked = _ranked(text)
-    preferred, context = _preferred(text) if not ranked else ((), frozenset())
+    preferred, context = _preferred(text)
     return Meaning(
         plain=text,
         words=words,
@@ -88,7 +89,7 @@ def meaning(content: str, *, procedural: bool = False) -> Meaning:
         subject=_subject(text),
         entity=_subject(text) & tokens(" ".join(names)),
         bound=frozenset(forms.BOUND.findall(_head(text))) if text.startswith("user's") else frozenset(),
-        stranger=tokens(found.group().casefold()) if (found := forms.STRANGER.search(content)) else frozenset(),
+        stranger=_stranger(content),
         negated=negated,
         changing=changing,
         event=bool(forms.DATED.match(text)) or (bool(forms.EVENT.match(text)) and not changing),
@@ -99,18 +100,19 @@ def meaning(content: str, *, procedural: bool = False) -> Meaning:
         role=role,
         employer=employer,
         diet=words & forms.DIETS,
-        relationship=found.group() if (found := forms.RELATIONSHIP.search(text)) else "",
+        relationship=_relationship(text),
+        attends=_attends(text),
         goal=_goal(text) if procedural else frozenset(),
         act=_act(text),
         denied=_denied(text) if negated else frozenset(),
         ended=bool(forms.ENDED.search(text)),
         planned=bool(forms.PLANNED.search(text)),
         former=bool(forms.FORMER.search(text)) and not changing,
-        ranked=ranked,
+        ranked=_ranked(text),
         preferred=preferred,
         context=context,
         used=_used(text),
-        becomes=_last_noun(found.group("what")) if (found := forms.BECOMES.search(text)) else "",
+        becomes=_becomes(text),
         head=_last_noun(text),
         replaced=_replaced(text) if changing or negated else frozenset(),
     )
@@ -120,7 +122,12 @@ def _words(content: str, text: str, *, negated: bool) -> frozenset[str]:
     found = tokens(content)
     if not negated:
         return found
-    return (found | {"like"} if forms.AVERSION.search(text) else found) - forms.NEGATION_TOKENS
+    return (found | {"like"} if forms.AVERSION.search(text) else found) - _negations(text)
+
+
+def _negations(text: str) -> frozenset[str]:
+    """Tokens of the words that negate."""
+    return forms.NEGATION_TOKENS.union(*(tokens(found) for found in forms.NEGATION.findall(text)))
 
 
 def _ranked(text: str) -> tuple[frozenset[str], ...]:
@@ -130,8 +137,20 @@ def _ranked(text: str) -> tuple[frozenset[str], ...]:
 
 def _preferred(text: str) -> tuple[tuple[str, ...], frozenset[str]]:
     """What is preferred, word by word, and where or what for."""
-    found = forms.PREFERENCE.search(text)
+    found = None if forms.RANKED.search(text) else forms.PREFERENCE.search(text)
     return (tuple(found.group("what").split()), tokens(found.group("context") or "")) if found else ((), frozenset())
+
+
+def _relationship(text: str) -> str:
+    return next((stage for stage, pattern in forms.RELATIONSHIPS.items() if pattern.search(text)), "")
+
+
+def _attends(text: str) -> tuple[str, frozenset[str]] | None:
+    found = forms.ATTENDED.search(text)
+    if not found:
+        return None
+    name = tokens(found.group("name")) - tokens(" ".join(forms.INSTITUTIONS))
+    return (forms.INSTITUTIONS[found.group("kind")], name) if name else None
 
 
 def _used(text: str) -> tuple[frozenset[str], frozenset[str]] | None:
@@ -144,6 +163,20 @@ def _replaced(text: str) -> frozenset[str]:
     return tokens(next(part for part in found.groups() if part)) if found else frozenset()
 
 
+def _stranger(content: str) -> frozenset[str]:
+    found = forms.STRANGER.search(content)
+    return tokens(found.group().casefold()) if found else frozenset()
+
+
+def _changing(content: str, text: str) -> bool:
+    return bool(forms.CHANGE.search(text) or (han.is_chinese(content) and han.CHANGE.search(content)))
+
+
+def _becomes(text: str) -> str:
+    found = forms.BECOMES.search(text)
+    return _last_noun(found.group("what")) if found else ""
+
+
 def _last_noun(text: str) -> str:
     found = forms.PREPOSITION.sub("", text).split()
     return next(iter(tokens(found[-1])), "") if found else ""
@@ -152,7 +185,7 @@ def _last_noun(text: str) -> str:
 def _denied(text: str) -> frozenset[str]:
     """What the clauses with a negation deny, without the circumstances of its end."""
     clauses = [forms.ADJUNCT.sub("", clause) for clause in forms.CLAUSE.split(text) if forms.NEGATION.search(clause)]
-    found = tokens(" ".join(clauses)) - forms.NEGATION_TOKENS
+    found = tokens(" ".join(clauses)) - _negations(text)
     return found | {"like"} if forms.AVERSION.search(text) else found
 
 
@@ -184,7 +217,7 @@ def _is_verb(word: str) -> bool:
 def _job(text: str, names: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
     """Role and employer. An employer has a name or an article: "works at night" names none."""
     if found := forms.EMPLOYER_CHINESE.search(text):
-        return frozenset(), tokens(found.group("employer") or found.group("employer2"))
+        return frozenset(), tokens(found.group("employer") or found.group("employer2") or found.group("employer3"))
     if forms.JOB.search(text):
         role, employer = _part(forms.ROLE, "role", text), forms.EMPLOYER.search(text)
         joined = employer and employer.group().startswith("joined") and not (role or forms.NEGATION.search(text))
@@ -207,6 +240,8 @@ def _attribute(text: str) -> tuple[frozenset[str], str, frozenset[str]]:
     if not found:
         return frozenset(), "", frozenset()
     key, value, verb = found.group("key"), found.group("value"), found.group("verb")
+    if verb == "has" and forms.LED_TO.match(value):
+        verb = "be"
     verb = (
         "name"
         if forms.NAMING.search(value)

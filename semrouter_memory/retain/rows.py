@@ -10,6 +10,8 @@ from semrouter_memory.ports import NewId
 _MAX_SOURCES = 20
 """Turn ids kept with a memory; the newest."""
 _MAX_CONTRADICTED = 20
+_MAX_REPLACED = 50
+"""Turn ids kept of what a memory replaced; the newest."""
 
 
 class Rows:
@@ -68,6 +70,13 @@ class Rows:
         """As history: it held until the newer one was said. `updated_at` tells when that was learned."""
         plain = {key: value for key, value in old.metadata.items() if key not in {"flagged", "contradicts"}}
         return replace(old, superseded_at=newer.observed_at, superseded_by=newer.id, updated_at=now, metadata=plain)
+
+    def replacing(self, new: Memory, old: Sequence[Memory]) -> Memory:
+        """The newer memory, with the turns in which it was said otherwise: what retells these is out of date."""
+        turns = [turn_id for each in old for turn_id in (*_ids(each, "replaces"), *_ids(each, "turn_ids"))]
+        known = [*_ids(new, "replaces"), *turns]
+        metadata = {**new.metadata, "replaces": list(dict.fromkeys(known))[-_MAX_REPLACED:]}
+        return replace(new, metadata=metadata) if turns else new
 
     def flagged(self, new: Memory, known: Sequence[Memory], *, now: datetime) -> list[Memory]:
         """The new memory and those that it contradicts, each with the other's id."""

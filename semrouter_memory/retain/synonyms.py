@@ -19,7 +19,7 @@ LIGHT = words(
     " want wants wanted wish wishes assistant follow follows following woman man person people someone regular regularly usual"
     " usually typically often generally normally goes go going went gone become became currently presently recently"
     " list number amount total size level rate date time both only other another due total next planned scheduled"
-    " because exists located situated called based kind type actually already since year"
+    " because mostly mainly until avid keen passionate lot holds holding held hold possesses exists located situated called based kind type actually already since year"
 )
 """Words that carry no content of their own in a statement about somebody."""
 
@@ -28,6 +28,7 @@ CHANGE = words(
     " changing updated upgraded upgrading downgraded renamed rescheduled postponed extended delayed pushed rebooked"
     " migrated migrating replaced replacing swapped promoted transferred relocated bumped revised adjusted rose risen"
     " grew fell dropped turned jumped climbed shortened expanded doubled halved brought forward shifted transitioned"
+    " come improved worsened shrunk shrank slashed boosted upped deferred amended rearranged ported rebranded retitled scaled"
     " converted traded exchanged reached refinanced renegotiated corrected modified trimmed sold decided gone moving relocating"
 )
 """What happens to a value; the value itself is what counts."""
@@ -63,13 +64,26 @@ play: plays playing player
 smoke: smoker smokes smoking
 vegan: plant-based
 movie: film films movies
-bike: bicycle bicycles bikes cycling
+bike: bicycle bicycles bikes cycling cycle cycles cycled cyclist
+foot: walk walks walking walked
+weigh: weighs weight weighed weighing
+vet: veterinarian
+lawyer: attorney solicitor
+developer: programmer coder
+development: dev
+code: codes coding program programs programming
+physio: physiotherapist
+nurse: nursing
+journalist: reporter
+bartender: bartending
+hairdresser: hairstylist
+policeman: policewoman
+firefighter: fireman
 commute: commutes commuting commuted
 meeting: meets meet meetings call
 buy: buys buying bought purchase purchased purchases
 birthplace: hometown
 big: large
-begin: commence
 company: firm employer
 gym: fitness
 shop: store shops stores
@@ -82,7 +96,38 @@ climb: climber climbs climbing
 hike: hiker hikes hiking
 dance: dancer dances dancing
 write: writes writing
-read: reads reading
+read: reads reading reader
+depart: departs departing leave leaves leaving
+arrive: arrives arriving lands landing
+employee: employees employs staff
+roommate: roommates flatmate flatmates housemate housemates
+neighbour: neighbours neighbor neighbors
+repo: repository repositories repos
+database: db databases
+production: prod
+configuration: config configs
+kubernetes: k8s
+postgres: postgresql
+javascript: js
+typescript: ts
+environment: env environments
+app: application apps applications
+documentation: docs
+deploy: deploys deployed deploying deployment deployments
+host: hosts hosted hosting
+collect: collects collector collecting collection
+bake: bakes baking baker
+knit: knits knitting knitter
+sew: sews sewing
+ski: skis skier skiing
+surf: surfs surfer surfing
+grandmother: grandma granny nan nana
+grandfather: grandpa granddad
+fiance: fiancee
+sick: ill
+certificate: cert certification certified
+quiet: silent
+begin: commence commences
 reside: resides
 exam: examination test tests exams
 project: projects
@@ -130,7 +175,62 @@ def _forms() -> dict[str, str]:
 
 CANONICAL = _forms()
 
+_PLAYERS = {
+    "violin": "violinist",
+    "cello": "cellist",
+    "piano": "pianist",
+    "guitar": "guitarist",
+    "drum": "drummer",
+    "bass": "bassist",
+    "flute": "flautist flutist",
+    "oboe": "oboist",
+    "clarinet": "clarinetist clarinettist",
+    "saxophone": "saxophonist",
+    "harp": "harpist",
+    "trumpet": "trumpeter",
+    "organ": "organist",
+    "accordion": "accordionist",
+    "viola": "violist",
+    "football": "footballer",
+    "golf": "golfer",
+    "cricket": "cricketer",
+}
+"""What somebody plays who is called so."""
+
 _PHRASES = [
+    *((rf"\bis an? (?:\w+ )?(?:{'|'.join(names.split())})\b", f"plays {thing}") for thing, names in _PLAYERS.items()),
+    (
+        r"\bis an? (?:\w+ )?(tennis|chess|football|soccer|golf|hockey|rugby|cricket|basketball|volleyball|badminton|squash|poker|padel) player\b",
+        r"plays \1",
+    ),
+    (r"\bis an? (?:\w+ )?([\w-]+) (?:lover|enthusiast|aficionado|fan|buff)\b", r"likes \1"),
+    (r"\bis an? ([\w-]+) speaker\b", r"speaks \1"),
+    (r"\bis an? ([\w-]+) owner\b", r"has \1"),
+    (r"\bis an? ([\w-]+) (?:learner|student)\b", r"learns \1"),
+    (r"\bis an? (tea|coffee|wine|beer|whisky) drinker\b", r"drinks \1"),
+    (r"\bis (?:an? |the )?(?:main |primary )?(?:caregiver|carer) (?:for|of)\b", "takes care of"),
+    (r"\b(?:finished|completed|got|earned|has) (?:an? |the |his |her |their )?degree (?=(?:at|from) )", "graduated "),
+    (
+        r"\b(?:goes to|hits|(?:works|working) out (?:at|in)|exercises (?:at|in)|trains (?:at|in)) (?:the |a )?gym\b",
+        "gym",
+    ),
+    (r"\bduo\b(?= members)", "2"),
+    (r"\btrio\b(?= members)", "3"),
+    (r"\bquartet\b(?= members)", "4"),
+    (r"\bquintet\b(?= members)", "5"),
+    (
+        r"\b(gave up|given up|abandoned|dropped|cancell?ed|scrapped|shelved)(?: on)? (?:the|her|his|their|all|any) (?:idea|plans?|thoughts?|dreams?|hopes?|intention) (?:of|to|for)\b",
+        r"\1",
+    ),
+    (r"\b(\d+)x\b", r"\1 times"),
+    (
+        r"\b(?:eats|eating) meat (?:again|now)\b|\bnow eats meat\b|\b(?:started|began|resumed|went back to|is back to) eating meat\b",
+        "is omnivore",
+    ),
+    (
+        r"\b(?:was|were|got|been) (?:laid off|fired|let go|made redundant)\b|\blost (?:the|his|her|their) job\b|\bhanded in (?:his|her|their) notice\b",
+        "quit",
+    ),
     (r"\b(?:works?|working) (?:from home|remotely)\b|\bremote work(?:er|s)?\b", "homeoffice"),
     (r"\btakes? the (\w+) to (?:work|the office)\b", r"commutes by \1"),
     (r"\b(drives|cycles|bikes|walks) to (?:work|the office)\b", r"commutes \1"),
@@ -174,4 +274,16 @@ _PHRASES = [
     (r"\bpassed away\b", "died"),
     (r"\bvia\b", "by"),
 ]
+_REWRITES = [
+    (r"\bis (?:an? )?teetotal(?:l?er)?\b|\babstains from alcohol\b", "does not drink alcohol"),
+    (r"\b(?:got|received|was given) a (?:pay |salary )?(?:raise|rise|increase) to\b", "now has a salary of"),
+    (r"\bis now an? (duo|trio|quartet|quintet|sextet)\b", r"now has \1 members"),
+    (r"\b(\w+(?<!\bthe)) (?:mother tongue|first language)\b", r"\1 native language"),
+    (r"\bemploys (\S+) (?:people|employees|staff)\b", r"has \1 employees"),
+    (r"\bon (?:her|his|their|its) own\b(?=$|,| in\b| now\b)|\bby (?:her|him|them)self\b", "alone"),
+    (r"\bmade the (?:move|switch|change) to\b", "switched to"),
+    (r"\bended up (?=\w+ing\b)", ""),
+]
+REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in _REWRITES]
+"""What is said in one word or one figure, in the form that the grammar knows; done before anything else."""
 PHRASES = [(re.compile(pattern), replacement) for pattern, replacement in _PHRASES]

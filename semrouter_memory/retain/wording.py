@@ -17,6 +17,9 @@ _SAME_CHARACTERS = 0.72
 _SELF_EVIDENT = frozenset({"age", "email", "phone"})
 """Classes of values that name their attribute themselves."""
 _PERIODS = frozenset({"date", "month", "year"})
+_ABOUT = frozenset({"teach", "like", "learn", "foot", "plan", "sell"})
+"""Acts of which having or using the same thing is no shorter way to say them."""
+_DOSES = frozenset({"mg", "mcg", "iu", "ml"})
 _TIMES = frozenset({"day", "time", "part"})
 _KINDS = {
     "instrument": words(
@@ -44,8 +47,15 @@ def by_inclusion(newer: Meaning, older: Meaning) -> Relation | None:
     if newer.words < implied(older.words):
         return None if newer.stranger and len(newer.words) == 1 else Relation.COVERED
     if older.words < implied(newer.words):
-        return Relation.REFINES
+        return Relation.REFINES if _says_more_of_it(newer, older) else None
     return Relation.SAME if han.is_chinese(newer.plain) and _han_alike(newer, older) else None
+
+
+def _says_more_of_it(newer: Meaning, older: Meaning) -> bool:
+    """As in "has a car" and "has a blue car", not "the car insurance is due in May" or "teaches driving a car"."""
+    if newer.plain.startswith("user's") and older.words <= newer.key and newer.key - older.words - newer.entity:
+        return False
+    return newer.act == older.act or newer.act not in _ABOUT
 
 
 def _han_alike(newer: Meaning, older: Meaning) -> bool:
@@ -96,11 +106,15 @@ def _acts_alike(newer: Meaning, older: Meaning) -> bool:
 
 def _names_another(newer: Meaning, older: Meaning, more: frozenset[str]) -> bool:
     """Whether the words that only the later has make it another thing: "parking rent" is not "rent"."""
+    if re.search(r"\b(?:pays?|costs?)\b", older.plain):
+        more = more - {"bill"}  # as in "pays 39 euros for internet" and "the internet bill"
     return bool(newer.key and more & newer.key and newer.key != older.key)
 
 
 def by_kind(newer: Meaning, older: Meaning) -> Relation | None:
     """The older names only the kind of what the later names."""
+    if "medication" in older.words and newer.words.isdisjoint({"medication"}) and values(newer.words).keys() & _DOSES:
+        return Relation.REFINES if older.words - {"medication"} <= newer.words else None
     for kind, members in _GENERIC.items():
         if kind in older.words and newer.words & members and older.words - {kind} <= newer.words:
             return Relation.REFINES

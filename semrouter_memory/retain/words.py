@@ -9,7 +9,7 @@ import re
 import unicodedata
 
 from semrouter_memory.retain import han
-from semrouter_memory.retain.synonyms import CANONICAL, CHANGE, KINDS, LIGHT, PHRASES
+from semrouter_memory.retain.synonyms import CANONICAL, CHANGE, KINDS, LIGHT, PHRASES, REWRITES
 
 _MONTHS = {
     name: number
@@ -110,7 +110,7 @@ _HAS_DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[a-z]+:[\w:.@+-]+|[\w][\w.+#/-]*[\w+#]|\w")
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _PROPER = re.compile(r"(?<=[\w,] )[A-Z][\w.+#-]*")
-_HAN_LIGHT = frozenset("用户的是了在也和有就都着过得地每天坐个很位正将与给去")
+_HAN_LIGHT = frozenset("用户的是了在也和有就都着过得地每天坐个很位正将与给去从")
 
 
 _OF_USER = re.compile(r"(?P<start>^|[.] )the (?P<what>[\w' -]{2,40}?) of (?:the )?user\b")
@@ -177,6 +177,8 @@ def plain(text: str) -> str:
     text = re.sub(r"\bthe user\b", "user", text)
     text = _APPOSITION.sub(r"user's \g<who> \g<name> ", text)
     text = re.sub(r"-(?=based\b)", " ", text)
+    for pattern, replacement in REWRITES:
+        text = pattern.sub(replacement, text)
     return re.sub(r"\s+", " ", text).strip(" .!,;:。！")
 
 

@@ -239,6 +239,7 @@ class ReconcilingWriter:
             if decision.action is ReconcileAction.FLAG:
                 memory, *changed = self._rows.flagged(memory, decision.targets, now=now)
             else:
+                memory = self._rows.replacing(memory, decision.targets)
                 changed = [self._rows.superseded(old, memory, now=now) for old in decision.targets]
                 changed += await self._unflagged(scope, decision.targets)
                 if decision.successor:

@@ -19,6 +19,8 @@ _QUIET = {
     "uvicorn": logging.WARNING,
     "httpx": logging.WARNING,
     "httpcore": logging.WARNING,
+    "httpx2": logging.WARNING,
+    "httpcore2": logging.WARNING,
     # Logs whole requests, prompts included, when asked for DEBUG.
     "openai": logging.WARNING,
     # Logs each failed call at ERROR, filter expressions included; the store reports its failures itself.

@@ -151,9 +151,11 @@ def _metadata(memories: Sequence[Memory], model: str) -> Mapping[str, Json]:
     for memory in reversed(memories):
         merged.update(memory.metadata)
     turns = [turn_id for memory in reversed(memories) for turn_id in memory.metadata.get("turn_ids", ())]
+    replaced = [turn_id for memory in reversed(memories) for turn_id in memory.metadata.get("replaces", ())]
     return {
         **merged,
         "turn_ids": list(dict.fromkeys(turns)),
+        **({"replaces": list(dict.fromkeys(replaced))} if replaced else {}),
         "confirmations": sum(map(confirmations, memories)),
         "consolidated_from": [memory.id for memory in memories],
         "extractor": EXTRACTOR,

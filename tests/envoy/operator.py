@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from .client import CHAT
 from .conftest import ALICE, Installation
 
 OPERATOR = "operator-token"
-TOKEN_VARIABLE = "SEMROUTER_MEMORY__MANAGEMENT__OPERATOR_TOKEN"  # noqa: S105 - the name of a variable
+TOKEN_VARIABLE = "SEMROUTER_MEMORY__MANAGEMENT__OPERATOR_TOKEN"
 ENVIRONMENT = {TOKEN_VARIABLE: OPERATOR}
 PARTS = ("extracted", "empty", "dead_lettered", "deleted", "waiting")
 
@@ -58,7 +59,7 @@ async def listed(on: Installation, key: str = ALICE, **asked: str) -> list[dict[
     """The user's memories as the API shows them, oldest first."""
     async with on.http(key) as http:
         answer = (await http.get("/v1/memory", params={"limit": 200, **asked})).raise_for_status()
-    return sorted(answer.json()["data"], key=lambda memory: memory["observed_at"])
+    return sorted(answer.json()["data"], key=lambda memory: (memory["observed_at"], memory["id"]))
 
 
 def of_type(memories: list[dict[str, Any]], kind: str) -> list[str]:
@@ -70,22 +71,23 @@ async def talk(
     *texts: str,
     key: str = ALICE,
     after: list[dict[str, Any]] | None = None,
-    last: dict[str, str] | None = None,
-    fields: dict[str, Any] | None = None,
-    **headers: str,
+    last: Mapping[str, str] | None = None,
+    fields: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """A conversation as a chat client holds it: each request repeats what was said before.
 
     Args:
         after: what was said before.
-        last: further headers of the last request, and `fields` of its body.
+        last: further headers of the last request; `headers` are of all.
+        fields: further fields of the bodies.
     """
     messages = list(after or ())
     for number, text in enumerate(texts, 1):
         messages.append({"role": "user", "content": text})
         ends = number == len(texts)
-        async with on.http(key, headers={**headers, **(last or {} if ends else {})}) as http:
-            body = {"model": "m", "messages": messages, **(fields or {} if ends else {})}
+        async with on.http(key, headers={**(headers or {}), **(last or {} if ends else {})}) as http:
+            body = {"model": "m", "messages": messages, **(fields or {})}
             answer = (await http.post(CHAT, json=body)).raise_for_status().json()
         messages.append({"role": "assistant", "content": answer["choices"][0]["message"]["content"]})
     return messages

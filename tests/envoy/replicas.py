@@ -2,8 +2,9 @@
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from .conftest import Installation, eventually
 
 OPERATOR = "operator-token"
 LEASE_SECONDS = 3
-SETTLED_SECONDS = 60
+SETTLED_SECONDS = 30
 _PARTS = ("extracted", "empty", "dead_lettered", "deleted", "waiting")
 _PAGE = 200
 
@@ -30,10 +31,16 @@ def key_of(user: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Both replicas; `directories` are those of their data, one or two."""
+    """Both replicas.
+
+    Attributes:
+        directories: those of their data, one or two.
+        collection: Milvus's.
+    """
 
     replicas: tuple[Installation, Installation]
     directories: tuple[Path, ...]
+    collection: str
 
     @property
     def llm(self) -> StandInLlm:
@@ -65,12 +72,12 @@ class Pair:
 
     async def settled(self) -> dict[str, int]:
         """The totals when nothing waits any more, anywhere; they must add up, and be what the files accepted."""
-        async with asyncio.timeout(SETTLED_SECONDS):
-            while True:
+        deadline, one, two = time.monotonic() + SETTLED_SECONDS, {}, {"waiting": 1}
+        while not (one == two and one["waiting"] == 0 and one["accepted"] == self.accepted_here()):
+            assert time.monotonic() < deadline, (one, two, self.accepted_here())
+            await asyncio.sleep(0.2)
+            with suppress(httpx.HTTPStatusError):  # what it needs was away a moment ago
                 one, two = await self.totals(0), await self.totals(1)
-                if one == two and one["waiting"] == 0 and one["accepted"] == self.accepted_here():
-                    break
-                await asyncio.sleep(0.2)
         assert one["accepted"] == sum(one[part] for part in _PARTS)
         return one
 
@@ -86,8 +93,8 @@ class Pair:
             while True:
                 asked = {"limit": _PAGE, "before": before} | ({"user_id": user} if user else {})
                 page = (await http.get("/v1/turns", params=asked)).raise_for_status().json()
-                for turn in page["data"]:
-                    found.append((await http.get(f"/v1/turns/{turn['id']}")).raise_for_status().json())
+                answers = [await http.get(f"/v1/turns/{turn['id']}") for turn in page["data"]]
+                found += [answer.raise_for_status().json() for answer in answers]
                 if page["next_before"] is None:
                     return found[::-1]
                 before = page["next_before"]
@@ -152,7 +159,7 @@ async def pair(
             for number in range(2)
         ]
         one, two = (Installation(stack, llm) for stack in stacks)
-        yield Pair((one, two), tuple(dict.fromkeys(data)))
+        yield Pair((one, two), tuple(dict.fromkeys(data)), config["memory"]["milvus"]["collection"])
 
 
 def _accepted_in(directory: Path) -> int:

@@ -6,15 +6,20 @@ import signal
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
+from pymilvus import MilvusClient
+from redis import Redis
 
 from tests.milvus_server import MilvusServer
 from tests.redis_server import RedisServer
 
+from .client import CHAT, RESPONSES
 from .conftest import eventually
 from .extraction_llm import ExtractionLlm, extracting
 from .replicas import LEASE_SECONDS, Pair, key_of, pair
@@ -45,19 +50,28 @@ def on_redis(server: RedisServer, *, prefix: str = "replicas") -> dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def redis(new_redis_server: Callable[[], RedisServer]) -> Iterator[RedisServer]:
-    """These tests stop, kill and start it."""
+def module_redis(new_redis_server: Callable[[], RedisServer]) -> Iterator[RedisServer]:
     server = new_redis_server()
     server.start()
     yield server
     server.kill()
 
 
+@pytest.fixture
+def redis(module_redis: RedisServer) -> Iterator[RedisServer]:
+    """A running server, which a test may stop, kill and start."""
+    yield module_redis
+    module_redis.restart()
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def running(
-    tmp_path_factory: pytest.TempPathFactory, model_directory: Path, milvus_server: MilvusServer, redis: RedisServer
+    tmp_path_factory: pytest.TempPathFactory,
+    model_directory: Path,
+    milvus_server: MilvusServer,
+    module_redis: RedisServer,
 ) -> AsyncIterator[Pair]:
-    config = settings(milvus_server, **on_redis(redis))
+    config = settings(milvus_server, **on_redis(module_redis))
     async with pair(tmp_path_factory.mktemp("replicas"), model_directory, users=USERS, config=config) as replicas:
         yield replicas
 
@@ -99,7 +113,7 @@ async def test_a_redis_that_dies_or_hangs_costs_no_turn_no_request_and_no_recall
     """One replica is started anew while it is dead."""
     teller, *users = USERS[3:6]
     await say(on, 0, teller, TOLD)
-    await on.remembers(teller, "$10,000")
+    await all_recall(on, teller)
     talks = Talks(on, users, random.Random(7), pause_seconds=0.5)
     async with asyncio.TaskGroup() as group:
         group.create_task(talks.go_on())
@@ -125,10 +139,16 @@ async def test_a_redis_that_dies_or_hangs_costs_no_turn_no_request_and_no_recall
 
 
 async def all_recall(on: Pair, user: str) -> None:
-    for number in range(2):
+    """Both give the budget to the model, and no request waits for anything."""
+
+    async def recalled(number: int) -> bool:
         began = time.monotonic()
-        assert "$10,000" in await say(on, number, user, ASKED)
+        answer = await say(on, number, user, ASKED)
         assert time.monotonic() - began < SLOW_SECONDS
+        return "$10,000" in answer
+
+    for number in range(2):
+        await eventually(partial(recalled, number), "not recalled")
 
 
 async def test_a_replica_that_dies_for_good_leaves_its_sessions_to_the_other(
@@ -217,26 +237,138 @@ async def test_values_that_change_from_session_to_session_are_all_in_the_history
 async def test_a_deletion_through_one_replica_holds_at_the_other(
     on: Pair, redis: RedisServer, milvus_server: MilvusServer
 ) -> None:
-    """Also of what waits there: in its spool, on its way, and in the log."""
-    user = USERS[10]
-    secret = "Quuxburg"
-    question = f"How many desks does my office in {secret} have?"
-    sessions = [{"x-session-id": f"{secret}-{number}"} for number in range(2)]
+    """Also of what is in the other's spool, and at once."""
+    user, secret = USERS[10], "Quuxburg"
+    question = "How many desks does my office have?"
+    told_there = f"My garden in {secret} has 7 trees"
+
+    async def recalled(number: int) -> bool:
+        return secret in await say(on, number, user, question)
+
     for number in range(2):
-        await say(on, number, user, f"My office in {secret} has 42 desks", **sessions[number])
+        await say(on, number, user, f"My office in {secret} has 42 desks", **{"x-session-id": f"{secret}-{number}"})
         await on.remembers(user, secret, number=number)
-        assert "42" in await say(on, number, user, question)
+        await eventually(partial(recalled, number), "not recalled")
     redis.pause()
-    await say(on, 1, user, f"My garden in {secret} has 7 trees", **sessions[1])
+    before = on.accepted_here()
+    await say(on, 1, user, told_there)
+
+    async def accepted() -> bool:
+        return on.accepted_here() > before
+
+    await eventually(accepted, "not accepted")
     on.replicas[1].stack.sidecar.send(signal.SIGSTOP)
     redis.resume()
-    assert values_in(redis, secret)
-    assert await rows_in(milvus_server, secret)
+    assert values_with(redis, secret)
+    assert rows_with(milvus_server, on, secret)
     try:
-        await delete(on, 0, user)
+        await deleted(on, 0, user)
+        assert [values_with(redis, words) for words in (secret, user)] == [[], []]
+        assert rows_with(milvus_server, on, user) == []
     finally:
         on.replicas[1].stack.sidecar.send(signal.SIGCONT)
-    assert not values_in(redis, secret)
-    assert not await rows_in(milvus_server, secret)
-    assert secret not in (await say(on, 1, user, question)).replace(question, "")
-    assert await on.memories(user, number=1) == []
+    assert not await recalled(1)
+    assert await on.memories(user, number=1, include="history") == []
+    await on.settled()
+    assert not await recalled(0)
+    assert await on.memories(user, number=0, include="history") == []
+    assert values_with(redis, secret) == []
+    assert rows_with(milvus_server, on, secret) == []
+    await on.compact()
+    assert [files_with(directory, secret) for directory in on.directories] == [[], []]
+
+    async def rewritten() -> bool:
+        return not files_with(redis.directory, secret)
+
+    await eventually(rewritten, "Redis did not rewrite its file")
+
+
+async def test_what_was_said_right_before_a_deletion_elsewhere_stays_away(on: Pair) -> None:
+    """Wherever it is on its way: from the other's spool to the log, from the log to the store."""
+    user = USERS[11]
+    for pause in (0, 0.01, 0.03, 0.1, 0.3):
+        await say(on, 1, user, TOLD)
+        await asyncio.sleep(pause)
+        b = time.monotonic()
+        await deleted(on, 0, user)
+        print("deletion", time.monotonic() - b)
+        assert "$10,000" not in await say(on, 1, user, ASKED)
+    await say(on, 1, user, "My marker is set")
+    await on.remembers(user, "marker")
+    await on.settled()
+    assert [memory["content"] for memory in await on.memories(user, include="history")] == ["User's marker is set"]
+
+
+async def deleted(on: Pair, number: int, user: str) -> None:
+    async with on.replicas[number].http(key_of(user)) as http:
+
+        async def done() -> bool:
+            answer = await http.delete("/v1/memory", params={"user_id": user})
+            return answer.status_code == httpx.codes.OK
+
+        await eventually(done, "not deleted")
+
+
+async def test_a_conversation_that_goes_on_at_the_other_is_one_session(on: Pair) -> None:
+    """By its own transcript, by the response it goes on from, and by what its client calls it."""
+    user = USERS[12]
+    messages = []
+    for number, place in enumerate(PLACES[:4]):
+        messages.append({"role": "user", "content": told(place)})
+        async with on.replicas[number % 2].http(key_of(user)) as http:
+            answer = await http.post(CHAT, json={"model": "m", "messages": messages})
+        messages.append(answer.raise_for_status().json()["choices"][0]["message"])
+    before: dict[str, str] = {}
+    for number, place in enumerate(PLACES[4:8]):
+        async with on.replicas[number % 2].http(key_of(user)) as http:
+            answer = await http.post(RESPONSES, json={"model": "m", "input": told(place), **before})
+        before = {"previous_response_id": answer.raise_for_status().json()["id"]}
+    for number, place in enumerate(PLACES[8:12]):
+        await say(on, number % 2, user, told(place), **{"x-session-id": "named"})
+    await on.settled()
+    turns = await on.turns(user)
+    ways = [[told(place) for place in PLACES[start : start + 4]] for start in (0, 4, 8)]
+    sessions = [{turn["session_id"] for turn in turns if turn["user_text"] in texts} for texts in ways]
+    assert len(turns) == 12
+    assert [len(ids) for ids in sessions] == [1, 1, 1]
+    assert len(set.union(*sessions)) == 3
+
+
+def values_with(redis: RedisServer, words: str) -> list[str]:
+    """The names of what Redis holds these words in."""
+    with Redis.from_url(redis.url) as client:
+        return [key.decode() for key in client.scan_iter() if words.encode() in repr(_value(client, key)).encode()]
+
+
+def _value(client: Redis, key: bytes) -> Any:
+    match client.type(key):
+        case b"string":
+            return client.get(key)
+        case b"hash":
+            return client.hgetall(key)
+        case b"set":
+            return client.smembers(key)
+        case b"zset":
+            return client.zrange(key, 0, -1)
+        case b"stream":
+            return client.xrange(key)
+        case kind:
+            raise AssertionError(kind)
+
+
+def rows_with(server: MilvusServer, on: Pair, words: str) -> list[Any]:
+    """The rows of the collection that hold these words."""
+    client = MilvusClient(server.uri)
+    try:
+        rows = client.query(
+            on.collection, filter='id != ""', output_fields=["*"], limit=1000, consistency_level="Strong"
+        )
+    finally:
+        client.close()
+    return [row["id"] for row in rows if words in repr(row)]
+
+
+def files_with(directory: Path, words: str) -> list[Path]:
+    """The files below a directory that hold these words."""
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return [path for path in files if words.encode() in path.read_bytes()]

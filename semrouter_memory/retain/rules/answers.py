@@ -40,6 +40,14 @@ _NUMBER = re.compile(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|couple|few|dozen|hundred|thousand|just me|alone)\b",
     re.IGNORECASE,
 )
+_OWN_CLAUSE = re.compile(
+    r"^(?=(?:I|we|he|she|they|it|there)\s+[a-z])|\s*(?:[,;:!.–—]|\s-+\s|\b(?:and|but|so|because|since|as)\b)\s*(?=(?:I|we)\s+[a-z])",
+    re.IGNORECASE,
+)
+"""Where a clause begins that says something by itself, whatever was asked."""
+_REFUSED = re.compile(
+    r"^\W*(?:no|nope|nah|never|not)\b(?!\s+(?:more|less|later|earlier|over|under|before|after)\b)", re.IGNORECASE
+)
 _NUMERIC = {"budget", "time", "party", "age", "size"}
 _ASKS_BACK = re.compile(
     r"\?|？|^(?:what|how|why|which|can|could|do|does|is|are|tell|show|give|explain|make|write|add|list|help|use|try|fix|change|translate|draft|and if)\b",
@@ -65,7 +73,10 @@ def answered(sentence: str, kind: str, topic: str) -> str:
     """A memory made of a short answer, "" when the sentence is none."""
     answer = lex.LEAD.sub("", sentence).strip(" .!,;")
     answer = expand(lex.TAIL.sub("", answer))
+    answer = _OWN_CLAUSE.split(answer, maxsplit=1)[0].strip(" .!,;")
     words = answer.split()
+    if kind == "choice" and _REFUSED.match(sentence):
+        return ""
     if not words or len(words) > MAX_ANSWER_WORDS or _NO_ANSWER.match(answer) or _ASKS_BACK.search(answer):
         return ""
     if kind in _NUMERIC and not _NUMBER.search(answer):

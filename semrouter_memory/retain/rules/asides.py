@@ -44,7 +44,7 @@ _INJECTION = re.compile(
 SUPPOSES = re.compile(
     r"(?:^|[.!?\n]\s?)(?:(?:and|so|ok|okay|now|well|hey|hi|question),?\s+)*(?:suppose|supposing|imagine|let's say|lets say|let us say|say (?:i|we)\b|assume|assuming|what if|what would happen if|hypothetically"
     r"|in a hypothetical|consider a|given that i|(?:if|when) (?:i|we|my \w+) (?:were|was|had|won|got|could|lived|became|inherited|owned|moved|earned|bought|quit|died|ever)"
-    r"|would you rather|in theory|thought experiment|picture this|for the sake of argument)\b|假设|假如|如果我(?:是|有|中|能|们)|要是我|想象|万一",
+    r"|would you rather|in theory|(?:go|stay|stick|play|start|work) with (?:the|a|this|that|my) (?:hypothetical|scenario|premise|fantasy)|thought experiment|picture this|for the sake of argument)\b|\b(?:the|a|this|my) (?:hypothetical|thought experiment|what-if)\b|假设|假如|如果我(?:是|有|中|能|们)|要是我|想象|万一",
     re.IGNORECASE,
 )
 _SAMPLES = re.compile(
@@ -54,7 +54,7 @@ _SAMPLES = re.compile(
 )
 _COMES_BACK = re.compile(
     r"\b(?:back to reality|(?:in|back to) real(?:ity| life)|irl|out of character|stop (?:the )?(?:role-?\s?play\w*|game|playing)|end (?:of )?(?:the )?(?:role-?\s?play|game|scene)"
-    r"|(?:game|scene) over|seriously now|for real(?: now)?|enough of (?:the|this) (?:game|role)|btw|by the way|anyway|anyways|my actual|actually|in fact|joking aside|real talk|(?:this|it) is for (?:my|our|the|an?)|(?:this|it)'s for (?:my|our|the|an?)|danke|merci|gracias|thanks|thank you|thx|cheers|ta)\b"
+    r"|(?:game|scene) over|seriously now|for real(?: now)?|enough of (?:the|this) (?:game|role)|btw|by the way|anyway|anyways|my actual|actually|in fact|joking aside|real talk|(?:this|it) is for (?:my|our|the|an?)|(?:this|it)'s for (?:my|our|the|an?)|(?:this|it|that)(?:'s| is| was) (?:from|by) (?:an?|my|our)|(?:that|this|it)(?:'s| is| was) (?:an?|my) (?:patient|client|customer|colleague|student|friend)\w*|danke|merci|gracias|thanks|thank you|thx|cheers|ta)\b"
     r"|回到现实|不玩了|说正经的|言归正传|其实|对了|谢谢|顺便",
     re.IGNORECASE,
 )

@@ -29,9 +29,11 @@ _FEMALE = words("妈 妈妈 母亲 奶奶 外婆 姥姥 姐 姐姐 妹 妹妹 �
 _FULL = {"妈": "妈妈", "爸": "爸爸", "哥": "哥哥", "弟": "弟弟", "姐": "姐姐", "妹": "妹妹"}
 _KIN_SUBJECT = re.compile(rf"^我(?:们)?(?:家)?(?:的)?({_KIN})(?!的)")
 _KIN_WITHIN = re.compile(rf"我(?:们)?(?:家)?(?:的)?({_KIN})(?!的)")
+_CALLED = re.compile(r"[老小阿][\u4e00-\u9fff](?=也|都|是|在|有|会|要|去|来|很|特别|说|喜欢|不|想|[，,。]|$)")
+"""A name of the everyday kind behind a relation: 同事老周."""
 _STATE = re.compile(
     r"叫|姓|名字|住|家在|老家|来自|是|有|养了?|喜欢|爱|讨厌|不喜欢|不爱|偏好|更喜欢|习惯|不吃|吃素|不喝|不能|不会|过敏|预算|生日|岁|工作|上班|从事|当|做.{1,6}(?:工作|生意)"
-    r"|学|读|毕业|搬|用|开|租|买|打算|计划|准备|想(?:去|学|买|换|成为|减|考)|每[天周月年]|经常|总是|从不|患|得了|确诊|怀孕|结婚|离婚|订婚|负责|擅长|会说|怕|戒|吃|身高|体重|在"
+    r"|学|读|毕业|搬|用|开|租|买|打算|计划|准备|想(?:去|学|买|换|成为|减|考)|每[天周月年]|[月号日周年天][^，]{0,4}(?:去|飞|回)|经常|总是|从不|患|得了|确诊|怀孕|结婚|离婚|订婚|负责|擅长|会说|怕|戒|吃|身高|体重|在"
 )
 _AT = re.compile(r"^(?:我|我们|用户)在([\u4e00-\u9fffA-Z]\S{1,12})$")
 _BUSY = re.compile(r"^我(?:们)?(?:正)?在(?:做|写|看|用|试|想|找|学习怎么|调|跑|弄|等|考虑|忙)")
@@ -64,7 +66,7 @@ _KIN_ALONE = re.compile(
     r"^(?P<kin>老婆|老公|妻子|丈夫|太太|女儿|儿子|孩子|爸爸?|妈妈?|父母|爷爷|奶奶|外公|外婆|公公|婆婆|男友|女友|男朋友|女朋友)(?!的|说|问|让|叫我|觉得)(?P<rest>\S{2,})$"
 )
 _SILENT_SUBJECT = re.compile(
-    r"^(?:也|还|一直|平时|从来|目前|现在|刚|已经)*(?:不能吃|不吃|不喝|吃素|对.{1,8}过敏|住在|在.{1,10}(?:工作|上班|上学|读书|读研)|养了|有(?:一|两|二|三|四|五)[个只条岁]|打算|计划|准备(?:去|考|买|搬)|下(?:个月|周|周末|学期|半年).{0,6}(?:去|搬|飞|考|开学|结婚))\S+$"
+    r"^(?:也|还|一直|平时|从来|目前|现在|刚|已经)*(?:不能吃|不吃|不喝|吃素|对.{1,8}过敏|住在|在.{1,10}(?:工作|上班|上学|读书|读研)|养了|有(?:一|两|二|三|四|五)[个只条岁]|打算|计划|准备(?:去|考|买|搬)|(?:上周|上个?月|去年|今年|昨天|最近|前几天)(?:刚)?(?:换|买|订|搬|养|报|考|租|装|做)了|下(?:个月|周|周末|学期|半年).{0,6}(?:去|搬|飞|考|开学|结婚))\S+$"
 )
 
 
@@ -75,6 +77,11 @@ def lessons(sentence: str, *, criticism: bool) -> list[str]:
     parts = [_TAIL.sub("", _LEAD.sub("", part.strip())) for part in _CLAUSE.split(sentence)]
     always = [
         f"用户希望助手总是{_third(habit.group('wish'))}" for part in parts if (habit := _LESSON_HABIT.match(part))
+    ]
+    always += [
+        f"{_WISH}以后{_third(wish.group('wish'))}"
+        for part in parts
+        if (wish := _INSTRUCTION.match(part)) and len(parts) > 1
     ]
     stop = [f"用户希望助手不要{_third(found.group('doing'))}" for part in parts if (found := _LESSON_STOP.match(part))]
     if not criticism:
@@ -123,6 +130,7 @@ def _units(sentence: str) -> list[str]:
             units
             and not re.match(r"我|咱|俺|她|他|请|帮|你|能|可以", bare)
             and not _LIMIT.match(_TAIL.sub("", bare))
+            and not (_NO_SUBJECT.match(bare) and not units[-1].startswith(("我", "咱", "俺")))
             and not _QUESTION.search(bare)
         ):
             units[-1] = f"{units[-1]}，{bare}"
@@ -172,5 +180,6 @@ def _introduced(unit: str) -> dict[str, str]:
     kin = _KIN_SUBJECT.match(unit) or _KIN_WITHIN.search(unit)
     if not kin:
         return {}
-    name = f"用户的{_FULL.get(kin.group(1), kin.group(1))}"
+    called = _CALLED.match(unit, kin.end())
+    name = f"用户的{_FULL.get(kin.group(1), kin.group(1))}{called.group() if called else ''}"
     return {"她": name} if kin.group(1) in _FEMALE else {"他": name}

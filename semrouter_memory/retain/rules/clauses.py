@@ -6,6 +6,8 @@ from semrouter_memory.retain.rules.lexicon import LASTING, PAST, STATIVE
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…])(?<!\b[A-Z]\.)[\"')\]]*\s+|\s*\n\s*|\s*\.\.+\s*|(?<=[!?])(?=[A-Z])|;\s+")
 _TITLES = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|St|vs|etc|e\.g|i\.e|approx|No|Nr|Inc|Ltd|Jr|Sr)\.\s")
+_ORNAMENT = re.compile(r"^[^\w\s\x21-\x7e€£¥“”‘’«»\u3000-\u303f\uff00-\uffef]+\s*")
+"""Pictures that a sentence begins with."""
 _HELD = "\x00"
 
 _QUESTION_START = (
@@ -48,6 +50,10 @@ _SECOND_VERB = re.compile(
     r"(?:cannot|am|have|do not|was|" + "|".join(sorted(STATIVE)) + r")\s+\w)",
     re.IGNORECASE,
 )
+_SECOND_NEED = re.compile(
+    r",\s+(?=(?:also\s|only\s|still\s)?(?:need(?! (?:tips|help|advice|ideas))|want|prefer|have|use|live|work|love|hate|cannot|do not)\s+\w)",
+    re.IGNORECASE,
+)
 _SECOND_PAST = re.compile(r",\s+(?=(?:" + "|".join(sorted(PAST)) + r")\s+\w)", re.IGNORECASE)
 _SECOND_STATE = re.compile(
     r",?\s+(?:and|but)\s+(?:also\s+)?(?=(?:" + "|".join(sorted(LASTING)) + r")\b)", re.IGNORECASE
@@ -61,6 +67,11 @@ _JOINT_SUBJECT = re.compile(
     r"^(?!.*\b(?:is|are|was|were|has|have|had|will|can|costs?|needs?|likes?|loves?|hates?|lives?|works?)\b)(?:\w+\s+){0,2}(?:my|our)\s+(?:[\w'-]+\s+){0,2}[\w'-]+$",
     re.IGNORECASE,
 )
+_SPLICED = re.compile(
+    r",\s+(?:(?:the|my|our)\s)?(?:last|old|previous|current|other|first)\s(?:one|ones|[a-z]+)\s(?:is|was|has|had|[a-z]+ed|left|went|broke|quit|came)\b.*$",
+    re.IGNORECASE,
+)
+"""As in "a new dentist, the last one retired": of something else than the clause before."""
 _SHARED_VERB = re.compile(r"^(I|we)\s", re.IGNORECASE)
 _MIN_CLAUSE_WORDS = 2
 
@@ -68,7 +79,11 @@ _MIN_CLAUSE_WORDS = 2
 def sentences(text: str) -> list[str]:
     """Sentences and lines; "Dr. Amsel" and "St. Mary" do not end one."""
     held = _TITLES.sub(rf"\1{_HELD} ", text)
-    return [part.replace(_HELD, ".").strip(" \t-*•") for part in _SENTENCE_END.split(held) if part and part.strip()]
+    return [
+        _ORNAMENT.sub("", part.replace(_HELD, ".").strip(" \t-*•"))
+        for part in _SENTENCE_END.split(held)
+        if part and part.strip()
+    ]
 
 
 def declarative(sentence: str) -> str:
@@ -81,15 +96,31 @@ def declarative(sentence: str) -> str:
         return sentence[: asks.start()]
     if not sentence.endswith("?"):
         return sentence
-    stated, _, asked = sentence.rpartition(", ")
+    stated, _, asked = max(
+        (sentence.rpartition(link) for link in (", ", " so ", " - ", " — ")), key=lambda parts: len(parts[0])
+    )
     return stated if _FIRST_PERSON.match(stated) and len(asked.split()) <= _MAX_SHORT_QUESTION else ""
+
+
+_REASON = re.compile(
+    r"(?:\s*[,;:–—]\s*|\s+-+\s+|\s+)(?:because\s+|since\s+|as\s+|cause\s+|so\s+|but\s+|and\s+)?(?=(?:I|I'm|I've|we|we're|my|our)\s+[a-z])",
+    re.IGNORECASE,
+)
+
+
+def with_reason(sentence: str) -> tuple[str, str]:
+    """A wish and what the user says of themselves behind it: "use metric units, I'm from Finland"."""
+    for join in _REASON.finditer(sentence):
+        if _HARD_JOIN.search(join.group()) and join.start():
+            return sentence[: join.start()], sentence[join.end() :]
+    return sentence, ""
 
 
 def clauses(sentence: str) -> list[str]:
     """Clauses with a subject of their own; a second verb of "I" gets the subject back."""
     result: list[str] = []
     for part in _joined_subjects(_split_subjects(sentence)):
-        result.extend(_split_verbs(_TO_THE_ASSISTANT.sub("", part)))
+        result.extend(_split_verbs(_SPLICED.sub("", _TO_THE_ASSISTANT.sub("", part))))
     return [clause for clause in result if len(clause.split()) >= _MIN_CLAUSE_WORDS]
 
 
@@ -122,7 +153,12 @@ def _split_verbs(clause: str) -> list[str]:
     subject = _SHARED_VERB.match(clause)
     if not subject:
         return [clause]
-    first, *verbs = [verb for part in _SECOND_VERB.split(clause) for verb in _SECOND_PAST.split(part)]
+    first, *verbs = [
+        verb
+        for part in _SECOND_VERB.split(clause)
+        for needed in _SECOND_NEED.split(part)
+        for verb in _SECOND_PAST.split(needed)
+    ]
     parts = [first, *(f"{subject.group(1)} {verb}" for verb in verbs)]
     return [state for part in parts for state in _split_states(part)]
 

@@ -8,7 +8,7 @@ What matches nothing is not stored.
 import re
 from collections.abc import Mapping
 
-from semrouter_memory.retain.rules import fragments
+from semrouter_memory.retain.rules import fragments, howto
 from semrouter_memory.retain.rules import lexicon as lex
 from semrouter_memory.retain.rules.persons import (
     bare_relation,
@@ -18,7 +18,7 @@ from semrouter_memory.retain.rules.persons import (
     of_someone_known,
     possession,
 )
-from semrouter_memory.retain.rules.predicates import anaphoric, lasts, unreal
+from semrouter_memory.retain.rules.predicates import anaphoric, lasts, troubled, unreal
 from semrouter_memory.retain.rules.voice import split_adverbs, third_person
 
 _MAX_WORDS = 60
@@ -27,7 +27,7 @@ _MAX_GERUND_SUBJECT = 4
 
 _BOTH = re.compile(r"^(?P<other>(?:my|our)\s[^,]{2,40}?)\s+and I\s+(?P<rest>.+)$", re.IGNORECASE)
 _REPORTED = re.compile(
-    r"^(?:my |our |the |his |her )?(?P<who>[\w-]+)(?:\s+[A-Z]\w+)?\s+(?:just\s+|now\s+)?(?:told me|told us|says|said|thinks|confirmed|found|diagnosed)\s+(?:that\s+)?(?P<what>(?:I|we|she|he|they)\s.+)$",
+    r"^(?:my |our |the |his |her )?(?P<who>[\w-]+)(?:\s+[A-Z]\w+)?\s+(?:just\s+|now\s+)?(?:told me|told us|says|said|thinks|confirmed|found|diagnosed)\s+(?:that\s+)?(?P<what>(?:I|we|she|he|they|my|our)\s.+)$",
     re.IGNORECASE,
 )
 _OUR_PLACES = re.compile(
@@ -78,13 +78,19 @@ def statement(clause: str, people: Mapping[str, str], *, topic: str = "", truste
 
 def as_it_is(sentence: str) -> str:
     """A sentence that the user asked to remember and that no rule knows, in the third person."""
-    return _finish(third_person(_trim(sentence)))
+    plain = _trim(sentence)
+    if wish := howto.standing_instruction(f"from now on {plain}") if howto.orders(plain) else "":
+        return wish
+    return _finish(third_person(plain))
 
 
 def _turned(clause: str) -> str:
     """As in "since my operation I cannot lift anything": the statement first."""
     cause = _CAUSE_FIRST.match(clause)
-    return f"{cause.group('stated').rstrip(' .!')} {cause.group('cause')}" if cause else clause
+    if not cause:
+        return clause
+    link = "in the " if cause.group("cause").lower() in {"next one", "next race"} else ""
+    return f"{cause.group('stated').rstrip(' .!')} {link}{cause.group('cause')}"
 
 
 def _about(clause: str, people: Mapping[str, str], topic: str, *, trusted: bool) -> str:
@@ -96,6 +102,8 @@ def _about(clause: str, people: Mapping[str, str], topic: str, *, trusted: bool)
             if shared or lasts([], rest.split(), trusted=trusted)
             else ""
         )
+    if chosen := fragments.decision(clause, topic):
+        return chosen
     first, *words = clause.split()
     if first in {"I", "we", "We"}:
         adverbs, rest = split_adverbs(_with_what(words, people))
@@ -109,7 +117,7 @@ def _about(clause: str, people: Mapping[str, str], topic: str, *, trusted: bool)
         return f"{people['it']} {moved.group('rest')}"
     if _OUR_PLACES.match(clause):
         place = re.sub(r"^(?:the|our)\s+", "", clause, flags=re.IGNORECASE)
-        return f"User's {place[:1].lower()}{place[1:]}"
+        return f"User's {place if place[1:2].isupper() else place[:1].lower() + place[1:]}"
     return _elided(clause) or fragments.statement(clause, people, topic)
 
 
@@ -149,7 +157,8 @@ def _elided(clause: str) -> str:
     match = _ELIDED.match(clause)
     verb = match.group("verb").lower() if match else ""
     after = clause.partition(" ")[2]
-    if unreal(clause) or anaphoric(clause) or not (lex.NAME.search(clause) or verb in lex.LIFE_PAST):
+    named = lex.NAME.search(clause) or verb in lex.LIFE_PAST or lex.AMOUNT.search(after)
+    if unreal(clause) or anaphoric(clause) or troubled(clause) or not named:
         return ""
     if verb in lex.PAST - {"read", "put", "cut", "set", "saw", "was", "were", "had", "made", "left", "born"}:
         return third_person(f"I {verb} {after}") if lex.anchored(after) else ""

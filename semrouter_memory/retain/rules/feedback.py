@@ -7,7 +7,7 @@ habit, or when it criticises the answer before; while a text of the user's is be
 import re
 
 from semrouter_memory.retain.rules import lexicon as lex
-from semrouter_memory.retain.rules.voice import expand, third_person
+from semrouter_memory.retain.rules.voice import conjugate, expand, third_person
 
 _AS = r"bullet(?:s| ?points?| lists?)|bulleted lists?|numbered lists?|lists|tables|plain text|prose|full sentences|steps|step[- ]by[- ]step(?: instructions| answers)?"
 _IN = (
@@ -52,7 +52,7 @@ _DO_NOT = re.compile(
 )
 _HABIT = re.compile(
     r"^(?:please\s+)?(?P<wish>(?:use|add|give|answer|reply|respond|write|explain|keep|show|format|include|put|call|address|speak|start|end|cite|be)\b.{2,}?),?\s+"
-    r"(?:please\s*,?\s*)?(?:always|every time|each time|in general|as a rule|by default|next time|in every answer|whenever you answer)\W*$",
+    r"(?:please\s*,?\s*)?(?:always|every time|each time|in general|as a rule|by default|next time|(?:only )?in (?:every|all|your|the|any) (?:answers?|repl(?:y|ies)|examples|code)|only in (?:examples|answers|code)|whenever you answer)\W*$",
     re.IGNORECASE,
 )
 _THINGS = re.compile(
@@ -63,6 +63,24 @@ _KEEPS = re.compile(
     rf"^(?:you|u) (?:keep|always|constantly) (?P<doing>(?:{_BEHAVIOUR})\b[^,;]*?)(?:,?\s(?:stop (?:it|that)|please stop|cut it out|it's annoying|that's annoying))?$",
     re.IGNORECASE,
 )
+_NOT_CALLED = re.compile(
+    r"^(?:please\s+)?(?:don't|do not|dont)\s+(?P<doing>(?:call|address|greet)\s(?:me|us)\b[^,;]{2,60})(?:[,;].*)?$",
+    re.IGNORECASE,
+)
+"""How somebody is addressed is no matter of one answer."""
+_UNLESS = re.compile(
+    r"(?:^|,\s|\band\s|\bbut\s)(?:please\s|pls\s)?(?P<wish>(?:no|do not (?:\w+\s)+?)\s?[\w' -]{2,40}?\sunless (?:I|we) (?:ask|say so|request|tell)\b(?:\s(?:for (?:it|them|one|that)|you(?: to)?|it))?)$",
+    re.IGNORECASE,
+)
+_WHENEVER = re.compile(
+    r"^(?:please\s|pls\s|plz\s)?(?P<wish>[a-z]+\s[^,;?]{2,60}?\s(?:whenever|every time|each time|any time|when ?ever)\s(?:I|we|you)\s[^?]{2,60})$",
+    re.IGNORECASE,
+)
+_NO_ORDER = re.compile(
+    r"^(?:I|we|my|our|it|he|she|they|this|that|there|the|an?|you|happens?|works?|fails?|crash\w*|breaks?|get|got)\b",
+    re.IGNORECASE,
+)
+_EVER = re.compile(r"^(?:please\s)?no (?P<what>[\w' -]{3,40}?),? ever$", re.IGNORECASE)
 _NEVER_WITH = re.compile(
     rf"^(?:no (?:more )?|without |drop the |skip the |spare me the )(?P<without>{_WITH})(?:\s?(?:please|pls))?(?P<always>,?\s(?:ever|any ?more|at all|in general|always|from now on|in (?:your|the) (?:answers|replies)))?$",
     re.IGNORECASE,
@@ -76,6 +94,9 @@ _MANNERS = re.compile(
     re.IGNORECASE,
 )
 _UNITS = re.compile(rf"^(?:please\s+)?use\s+(?P<what>{_IN}){_PLEASE}$", re.IGNORECASE)
+_MEASURES = re.compile(
+    r"^(?:metric|imperial|si|celsius|fahrenheit|kilomet|miles|24|british|american|plain|simple)", re.IGNORECASE
+)
 _PREFERENCE = re.compile(
     r"^User (?:always |usually |strongly )?(?:prefers|likes|hates|loves|dislikes|wants|needs|cannot stand)\b.*\b(?:answers|replies|responses|explanations|bullet points)\b"
 )
@@ -113,7 +134,7 @@ def _bare(text: str) -> str:
 
 
 def _habit(sentence: str) -> str:
-    sentence = expand(sentence)
+    sentence = expand(sentence).rstrip(" ?")
     if manner := _YOUR_ANSWERS.match(sentence):
         return f"User wants the assistant to {manner.group('do')} its {manner.group('what')}{third_person(manner.group('how'))}"
     for pattern in (_STOP, _NO_NEED):
@@ -123,13 +144,28 @@ def _habit(sentence: str) -> str:
     if never := _DO_NOT.match(sentence):
         return f"User wants the assistant never to {third_person(never.group('doing'))}"
     if keeps := _KEEPS.match(sentence):
-        return f"User does not like that the assistant keeps {_inside(keeps.group('doing'))}"
+        return f"User does not like that the assistant {_again(keeps.group('doing'))}"
+    if told := _asked_for_all_times(sentence):
+        return told
     if (without := _NEVER_WITH.match(sentence)) and (
         without.group("always") or _MANNERS.match(without.group("without"))
     ):
         return f"User prefers answers without {without.group('without')}"
     if wish := _HABIT.match(sentence) or _THINGS.match(sentence):
         return f"User wants the assistant to always {third_person(_lowered(wish.group('wish')))}"
+    return ""
+
+
+def _asked_for_all_times(sentence: str) -> str:
+    """As in "point out my mistakes whenever I make some", "no statistics unless I ask", "don't call me Bob"."""
+    if unless := _UNLESS.search(sentence):
+        return third_person(f"User wants {unless.group('wish')}")
+    if (whenever := _WHENEVER.match(sentence)) and not _NO_ORDER.match(whenever.group("wish")):
+        return third_person(f"User wants the assistant to {_lowered(whenever.group('wish'))}")
+    if never_ever := next((found for part in _PART.split(sentence) if (found := _EVER.match(part))), None):
+        return f"User never wants {never_ever.group('what')}"
+    if not_called := _NOT_CALLED.match(sentence):
+        return f"User wants the assistant not to {third_person(not_called.group('doing'))}"
     return ""
 
 
@@ -149,6 +185,26 @@ def _form(part: str, *, complained: bool) -> str:
     if found.group("short"):
         return f"User prefers {found.group('short')}"
     return next(f"User prefers answers {how} {found.group(how)}" for how in ("as", "in", "with") if found.group(how))
+
+
+def _again(doing: str) -> str:
+    verb, _, rest = doing.partition(" ")
+    rest = third_person(f" {rest}").strip() if rest else ""
+    rest = f"the u{rest[1:]}" if rest.startswith("User") else rest
+    return (
+        f"keeps {verb} {rest}".strip() if verb.lower().endswith("ing") else f"always {conjugate(verb)} {rest}".strip()
+    )
+
+
+def preference(wish: str) -> str:
+    """A wish for a form of answers, as in "give me bullet points"; "" when it is another wish."""
+    return _form(_bare(wish), complained=True)
+
+
+def in_units(wish: str) -> str:
+    """As in "use metric units": what somebody wants for a reason of their own; not a language, which a task may ask for."""
+    found = _UNITS.match(_bare(wish))
+    return f"User prefers answers in {found.group('what')}" if found and _MEASURES.match(found.group("what")) else ""
 
 
 def _inside(text: str) -> str:

@@ -21,11 +21,11 @@ _EVENT = (
     r"(?:budget|rent|mortgage|salary|deposit|exams?|test|interview|appointment|check-?up|vet check|recheck|surgery|operation|deadline|due date|flights?|train|ferry|lease|contract|wedding|funeral"
     r"|party|ceremony|graduation|guests?|in-laws|visitors|movers|meeting|offsite|conference|workshop|race|match|game day|gig|concert|recital|presentation|defen[cs]e|thesis|trial|hearing"
     r"|move|move-in|closing|delivery|class|course|semester|term|holidays?|vacation|trip|birthday|anniversary|renovation|project|launch|release|go-live|sprint|retention|team|cluster|upstream|backend|frontend"
-    r"|fields?|land|plot|rooms?|lawn|roof|yard|pool|soil|basement|attic|pond|greenhouse|ci|pipeline|servers?|database|db|repo|stack|prod|production|staging|house|flat|apartment|garden|balcony|kitchen|oven|car|bike|boat|shop|studio|class size|commute|shift|visa|passport)"
+    r"|fields?|land|plot|rooms?|(?:bath|bed|living |dining |box )rooms?|lawn|roof|yard|pool|soil|basement|attic|pond|greenhouse|ci|pipeline|servers?|database|db|repo|stack|prod|production|staging|house|flat|apartment|garden|balcony|kitchen|oven|car|bike|boat|shop|studio|class size|commute|shift|visa|passport|insurance|landlord|landlady|employer|pension|health plan)"
 )
 _EVENT_IS = re.compile(
     rf"^(?:(?:the|our|my)\s)?(?P<what>(?:early |late |night |morning )?{_EVENT})(?P<of>\s(?:for|of|at|in|with|there|from|to)(?:\s[\w'’.-]+){{0,4}}?)?\s"
-    r"(?P<rest>(?:is|are|was|starts?|ends?|begins?|arrives?|arrive|leaves?|departs?|takes place|runs?|expires?|moves?|comes?|come|costs?|has|have|lasts?|got moved|moved|will|opens?|closes?)\s.+)$",
+    r"(?P<rest>(?:is|are|was|starts?|ends?|begins?|arrives?|arrive|leaves?|departs?|takes place|runs?|expires?|moves?|comes?|come|costs?|has|have|lasts?|got moved|moved|will|opens?|closes?|covers?|pays?|allows?)\s.+)$",
     re.IGNORECASE,
 )
 _EVENT_BARE = re.compile(
@@ -42,7 +42,7 @@ _THIS_IS_MINE = re.compile(
 )
 _THATS_ME = re.compile(r"\b(?P<name>[A-ZÀ-Þ][\w'’-]+(?:\s[A-ZÀ-Þ][\w'’-]+)?),?\s(?:that is|which is) me\b")
 _DOES_TO_ME = re.compile(
-    r"^(?P<subject>(?!this\b|that\b|it\b|what\b|you\b|which\b|who\b)(?:[\w'’-]+\s){1,4}?)(?P<verb>gives?|makes?|triggers?|upsets?|hurts?|keeps?|helps?|bothers?|scares?|bores?|calms?|stresses|worries)\s(?P<rest>(?:me|us|my)\b.*)$",
+    r"^(?P<subject>(?!this\b|that\b|it\b|what\b|you\b|which\b|who\b|just\b|please\b|pls\b|only\b|always\b|never\b|simply\b|then\b)(?:[\w'’-]+\s){1,4}?)(?P<verb>gives?|makes?|triggers?|upsets?|hurts?|keeps?|helps?|bothers?|scares?|bores?|calms?|stresses|worries)\s(?P<rest>(?:me|us|my)\b.*)$",
     re.IGNORECASE,
 )
 _KILLS = re.compile(
@@ -54,7 +54,7 @@ _LIMIT = re.compile(
     re.IGNORECASE,
 )
 _NOT_FOR_ME = re.compile(
-    r"^(?:please\s)?(?P<wish>(?:no|only|nothing|without|never|avoid|strictly)\s(?!thanks?\b|thank\b|problem|worr|idea|way\b|need\b|more\b|matter|one\b|luck|clue|doubt|joke|reason|rush|change|question|longer\b|kidding|pressure|errors?|output|code|result)[\w'’-]+.*)$",
+    r"^(?:please\s)?(?P<wish>(?:no|only|nothing|without|never|avoid|strictly)\s(?!thanks?\b|thank\b|wait\b|sorry\b|time\b|money\b|offen[cs]e\b|[\w'’-]+\s(?:needed|required|necessary)\b|problem|worr|idea|way\b|need\b|more\b|matter|one\b|luck|clue|doubt|joke|reason|rush|change|question|longer\b|kidding|pressure|errors?|output|code|result)[\w'’-]+.*)$",
     re.IGNORECASE,
 )
 _DISPLACED = re.compile(
@@ -81,7 +81,7 @@ _GERUND = re.compile(
 )
 _STATE = re.compile(
     r"^(?P<adverb>(?:also|never|always|usually|only|mostly|no longer|still|just|already|currently)\s)?(?P<verb>live|prefer|love|hate|own|commute|work (?=as|at|in|for|from|with|nights|part|full|remotely)"
-    r"|work with|study|grew|have to|have an?|have (?:two|three|four|five|\d+)|had an?|need to be|need (?=[\w\s]{0,30}\bby\b)|got an?|adopted|bought|joined|signed up|moved|booked|started|lost|finished|use (?=[A-Z])|drive an?|cannot|do not eat|do not drink|sleep|wake up|get up)\s(?P<rest>\S.*)$",
+    r"|work with|study|grew|have to|have an?|have (?:two|three|four|five|\d+)|had an?|want to (?=be |get |have |stay |reach )|need to be|need (?=[\w\s]{0,30}\bby\b)|got an?|adopted|bought|joined|signed up|moved|booked|started|lost|finished|use (?=[A-Z])|drive an?|cannot|do not eat|do not drink|sleep|wake up|get up)\s(?P<rest>\S.*)$",
     re.IGNORECASE,
 )
 _SELF = re.compile(
@@ -115,6 +115,30 @@ _HELP_ME = re.compile(
     r"^(?:please |pls )?(?:(?:can|could|would|will) (?:you|u) )?(?:please |pls )?(?:(?:help (?:me|us)(?: to)?|i (?:need|want) (?:some )?help (?:to|with)?) (?P<do>plan|prep|prepare|organi[sz]e|book|find|choose|sort out|pick|move|pack|decide|study|train|buy|sell|rent|save)"
     r"|(?P<do2>book|reserve) (?:me|us)) (?P<what>[^?.!]{4,120}?)(?:,\s*(?:please|pay|and|it|any|what|how).*)?[?.!]*$",
     re.IGNORECASE,
+)
+_DECISION = re.compile(
+    r"^(?:(?:let us|I will|we will|I would|will|I am|we are|I|we)\s)?(?:just\s|then\s|probably\s)?(?:(?:go|going|went|stick|sticking)\s(?:with|for)|take|taking|took|pick|choose|chose)\s"
+    r"(?P<what>the\s(?!first|second|third|last|latter|former|other|same|one\b|rest|middle|cheap\w*|plunge|time|bus|train|stairs|kids|dog)[\w'’.+-]+(?:\s[\w'’.+-]+){0,3}?)(?:\s(?:then|please|now))?$",
+    re.IGNORECASE,
+)
+_THERE_IS = re.compile(
+    r"^there (?:is|are) (?P<what>(?:an?|one|this|two|three)\s(?:[\w'’-]+\s){1,4}?(?:in|near|at|on|from|called|who|around)\s.+)$",
+    re.IGNORECASE,
+)
+_SO_MANY_OF_US = re.compile(
+    r"^there (?:will be|are|would be) (?P<many>\d+|two|three|four|five|six|seven|eight|nine|ten|twelve) of us$",
+    re.IGNORECASE,
+)
+_MONEY = re.compile(
+    r"[€$£¥]|\d\s?(?:k|euros?|dollars?|pounds?|quid|bucks|francs|pesos|crowns|kronor|zloty|yen|rupees|rand|an hour|a lesson|per \w+|each)\b|\b(?:an?|per|each) (?:month|week|year|night|hour|person|head|lesson)\b",
+    re.IGNORECASE,
+)
+_PER = re.compile(r"\b(?:an?|per|each|every) (?:month|week|year|night|hour|person|head|lesson)$", re.IGNORECASE)
+_DATED = re.compile(
+    r"^(?:the )?(?P<what>[a-z][\w-]+(?:\s[a-z][\w-]+)?)\s(?P<rest>(?:is|starts|ends|begins|is due|takes place)\s(?:on|at|by|until|from|this|next|the)\s.+)$"
+)
+_SUBJECTLESS = words(
+    "it this that there here he she they we you i what which who everything nothing something one today tomorrow christmas easter"
 )
 _HOME = words("soil garden kitchen flat house apartment balcony lawn roof basement")
 """Of these any lasting quality is worth knowing."""
@@ -158,11 +182,37 @@ def _of_the_users_world(clause: str, topic: str) -> str:
     if event := _EVENT_BARE.match(clause):
         what = event.group("what").lower()
         return third_person(f"my {what}{_for(what, topic)} is {event.group('value')}")
+    if told := _of_time_and_place(clause, topic):
+        return told
     if (mine := _MINE.match(clause)) and mine.group("rest").rpartition(" ")[2].lower() not in lex.NO_TOPIC:
         return third_person(clause)
     if (done := _DOES_TO_ME.match(clause)) and not _KILLS.search(done.group("rest")):
         return third_person(clause)
     return clause if _TITLED.match(clause) else ""
+
+
+def _of_time_and_place(clause: str, topic: str) -> str:
+    """As in "dinner is on saturday", "there will be 14 of us", "there is a teacher in Bergamo, 35 euros an hour"."""
+    if many := _SO_MANY_OF_US.match(clause):
+        return f"User is in a group of {many.group('many')}"
+    if (dated := _DATED.match(clause)) and not AT_HAND.search(clause) and not troubled(clause):
+        first, last = dated.group("what").split()[0].lower(), dated.group("what").split()[-1].lower()
+        timed = lex.ANCHOR.search(dated.group("rest"))
+        if (
+            timed
+            and first not in _SUBJECTLESS
+            and last not in _SUBJECTLESS | lex.NO_TOPIC
+            and last not in lex.RELATIONS
+        ):
+            return third_person(f"my {dated.group('what')} {dated.group('rest')}")
+    if (there := _THERE_IS.match(clause)) and not AT_HAND.search(clause) and not troubled(clause):
+        known = (
+            _MONEY.search(clause)
+            or re.search(r"\b(?:near|at|in|around) (?:us|me|my|our)\b", clause)
+            or (topic and lex.NAME.search(clause))
+        )
+        return f"User knows of {_inside(there.group('what'))}" if known else ""
+    return ""
 
 
 def request(sentence: str) -> str:
@@ -208,6 +258,17 @@ def _of_it(clause: str, people: Mapping[str, str], topic: str) -> str:
     return f"User, about {about}: it is {_inside(it.group('what'))}"
 
 
+def decision(clause: str, topic: str) -> str:
+    """As in "let's go with the omnibook", "we'll take the scandic": what was settled on, "" when it is none."""
+    if not topic and (settled := _IT_SHALL_BE.match(clause)) and settled.group("what")[:1].isupper():
+        return f"User decided on {settled.group('what')}"
+    found = _DECISION.match(clause)
+    if not found or AT_HAND.search(clause) or troubled(clause) or not substantial(found.group("what")):
+        return ""
+    what = _inside(found.group("what"))
+    return f"User's choice for {topic} is {what}" if topic else f"User decided on {what}"
+
+
 def _without_i(clause: str) -> str:
     if gerund := _GERUND.match(clause):
         rest = gerund.group("rest")
@@ -215,7 +276,8 @@ def _without_i(clause: str) -> str:
         lasting = lex.anchored(rest) or (
             verb in lex.UNDER_WAY | lex.DOING | {"thinking", "considering"} and substantial(rest)
         )
-        if verb in _NO_DOING or not lasting or _FINITE_SOON.match(rest) or troubled(rest):
+        passing = verb in _NO_DOING and not (verb == "getting" and lex.DAY.search(rest))
+        if passing or not lasting or _FINITE_SOON.match(rest) or troubled(rest):
             return ""
         return third_person(f"I am {clause}")
     if state := _STATE.match(clause):
@@ -235,9 +297,10 @@ def _about_topic(clause: str, topic: str) -> str:
         return ""
     if wish := _NOT_FOR_ME.match(clause):
         named = substantial(wish.group("wish").partition(" ")[2]) and not AT_HAND.search(clause)
-        return f"User wants {third_person(wish.group('wish'))}{f' for {topic}' if topic else ''}" if named else ""
+        about = f" for {topic}" if topic and "," not in clause else ""
+        return f"User wants {_inside(wish.group('wish'))}{about}" if named else ""
     if not topic:
-        return ""
+        return f"User's limit is {clause}" if _LIMIT.match(clause) and _PER.search(clause) else ""
     for pattern, kind in ((_LIMIT, "limit"), (_CALENDAR, "time")):
         if pattern.match(clause):
             return f"User's {kind} for {topic} is {clause}"

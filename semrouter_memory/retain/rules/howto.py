@@ -2,6 +2,7 @@
 
 import re
 
+from semrouter_memory.retain.rules import feedback
 from semrouter_memory.retain.rules.voice import expand, third_person
 
 _STEPS = r"(?P<steps>\S.{7,})"
@@ -27,6 +28,10 @@ _PROCESS = re.compile(
     rf"^(?:my|our|the)\s+(?P<what>[\w\s-]{{2,50}}?\s(?:process|procedure|workflow|routine|steps|recipe|checklist|runbook))\s*(?:is|are)?\s*:\s*{_STEPS}$",
     re.IGNORECASE,
 )
+_EACH_TIME = re.compile(
+    rf"^(?:I|we)\s+(?:always\s+|usually\s+)?(?:do|handle)\s+(?:this|that|it|the following)\s+(?P<what>[^:?]{{4,80}}?)\s*:\s*{_STEPS}$",
+    re.IGNORECASE,
+)
 _PROCEDURE_CHINESE = re.compile(
     r"^(?P<goal>(?:部署|发布|重启|安装|备份|更新|升级|恢复|启动|配置|清理|提交|上线|制作|做)[^，,：:。？?]{1,30}?)(?:的)?(?:步骤|流程|方法|做法)?(?:是|如下)?\s*[：:，,]\s*(?P<steps>(?:先|首先|第一步|运行|执行|1).{4,})$"
 )
@@ -42,7 +47,7 @@ _ALWAYS = re.compile(
     re.IGNORECASE,
 )
 _STANDING_TAIL = re.compile(
-    r"^(?P<wish>(?:answer|reply|respond|use|write|give|call|format|speak|keep|address)\b.{3,}?),?\s+(?:from now on|going forward|in (?:the )?future)\W*$",
+    r"^(?:(?:please|pls|just|simply|only)\s+|(?:can|could|would|will) you\s+)*(?P<wish>(?:answer|reply|respond|use|write|give|call|format|speak|keep|address)\b.{3,}?),?\s+(?:from now on|going forward|in (?:the )?future)\W*$",
     re.IGNORECASE,
 )
 _POLITE = re.compile(r"^(?:can|could|would|will) you\s+(?:please\s+)?(?:always|never)\b", re.IGNORECASE)
@@ -52,6 +57,11 @@ _NO_WISH = re.compile(
 )
 
 
+_ORDERS = re.compile(
+    r"^(?:(?:please|just|simply|only|always|never|do not)\s+)*(?:answer|reply|respond|use|write|give|call|format|speak|keep|address|explain|show|tell|send|avoid)\b",
+    re.IGNORECASE,
+)
+_GIVE = re.compile(r"^(?:give|show|send) (?:me|us)\b", re.IGNORECASE)
 _IMPERATIVE = re.compile(
     r"^(?:please |always |never |only |do not |don't |just |kindly |also )*(?:no |[a-z]+ (?:me|us|my|our|your|the|an?|all|it|in|as|with|to|at|for|from|by|of|only|more|less|every\w*|things|code|short\w*|answers?)\b"
     r"|(?:answer|reply|respond|use|write|give|call|format|speak|keep|address|avoid|include|add|show|explain|be|stop|remember|assume|treat|prefer|suggest|recommend|ask|send|skip|put|start|end|talk|check|make|tell|help|say|cite|quote|round|convert|translate|do|don't)\b)",
@@ -64,6 +74,8 @@ def procedure(sentence: str) -> str:
     sentence = expand(sentence).strip(" .!")
     if process := _PROCESS.match(sentence):
         return f"User's {process.group('what')}: {_steps(process)}"
+    if each_time := _EACH_TIME.match(sentence):
+        return f"What the user does {third_person(each_time.group('what'))}: {_steps(each_time)}"
     if chinese := _PROCEDURE_CHINESE.match(sentence):
         return f"{chinese.group('goal')}：{chinese.group('steps').strip(' 。.')}"
     for pattern in _PATTERNS:
@@ -83,11 +95,19 @@ def standing_instruction(sentence: str) -> str:
         r"^(?:please|pls|I (?:want|would like|need) you to|you (?:should|must|can))\s+", "", wish, flags=re.IGNORECASE
     )
     wish = re.sub(r",?\s+(?:please|pls|thanks|thx|thank you)\b", "", wish, flags=re.IGNORECASE)
+    wish = re.sub(r"^(?:just|simply|kindly)\s+", "", wish, flags=re.IGNORECASE)
     if _NO_WISH.match(wish):
         return ""
+    if _GIVE.match(wish) and (form := feedback.preference(wish)):
+        return form
     if not _IMPERATIVE.match(wish):
         return f"User wants from now on: {third_person(wish)}"
     return f"User wants the assistant {_to(wish)}"
+
+
+def orders(sentence: str) -> bool:
+    """Whether it tells the assistant what to do: "just give me bullet points"."""
+    return bool(_ORDERS.match(sentence))
 
 
 def _to(wish: str) -> str:

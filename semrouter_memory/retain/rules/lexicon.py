@@ -77,6 +77,9 @@ THIRD = words(
 )
 """Finite verbs that may follow "my ..."."""
 
+THIRD_ALONE = words("snores smokes drinks drives stutters limps sleepwalks cooks paints sings knits bites barks")
+"""Verbs that say how somebody is without anything behind them."""
+
 WILL = words("will won't")
 
 SAYING = words(
@@ -173,6 +176,7 @@ ANCHOR = re.compile(
     r"|one|two|three|four|five|six|seven|eight|nine|ten|dozen|hundred|thousand|million)\b",
     re.IGNORECASE,
 )
+DAY = re.compile(rf"\b(?:(?:by|in|on|until|since|from|next|this)\s(?:{_MONTHS})|{_WEEKDAYS})\b", re.IGNORECASE)
 NAME = re.compile(r"(?<=[\s(])(?!(?:I|I'\w+|OK|Ok|LOL)\b)[A-ZÀ-ÖØ-Þ][\w'’.&-]+")
 """A capitalised word that does not begin the text: a name."""
 HABIT = re.compile(
@@ -181,13 +185,25 @@ HABIT = re.compile(
     re.IGNORECASE,
 )
 
+AMOUNT = re.compile(
+    r"[€$£¥]\s?\d|\d[\d.,]*\s?(?:k\b|[€$£¥]|(?:kilos?|kgs?|pounds?|lbs|km|kilomet(?:er|re)s|miles|euros?|dollars?|bucks|pesos|francs|crowns|kronor|yen|rupees|years?|months?)\b)",
+    re.IGNORECASE,
+)
+"""So much of something that belongs to a life rather than to a program."""
+OFTEN = re.compile(
+    r"\b(?:(?:every|each)\s(?:\d+\s|other\s|single\s|second\s)?(?:mornings?|evenings?|afternoons?|nights?|days?|weeks?|weekends?|months?|years?|summers?|winters?|(?:mon|tues|wednes|thurs|fri|satur|sun)day)"
+    r"|(?:once|twice|\w+ times)\s(?:an?|per|every)\s(?:day|week|month|year)|daily)\b",
+    re.IGNORECASE,
+)
+"""Said of a habit, whatever the verb is."""
+
 LEAD = re.compile(
     r"^(?:(?:ok(?:ay)?|oh|ah|uh|um|hm+|ha(?:ha)*|well|hey|hi|hello|so|and|but|also|yes|yeah|yep|nope|no(?=\s*[,.;:!–—]|\s+(?:I|i|my|we|it|sorry)\b)|right|fine|great|perfect|good"
     r"|cool|nice|sure|thanks(?: a lot)?|thank you|thx|btw|by the way|fyi|actually|anyway|anyways|unfortunately|sadly|luckily|fortunately"
     r"|plus|then|now|lol|ugh|wow|hmm|look|listen|see|basically|honestly|just so you know|for context|context|background"
     r"|because|since|although|though|while|as you know|in case it helps|for your information|for reference|personally"
     r"|swap|sorry|wait|hold on|real talk|stop(?=\s*[,.!])|end game|works|fixed|noted|quick note|little background|some background|first|oops|please note(?: that)?|weird"
-    r"|about me|as (?:i|I) (?:said|told you|mentioned)(?: before| earlier| above)?|like (?:i|I) said|again|still|oh|k|tbh|well|ps|p\.s\.|edit|update|reminder|for context|heads up|mind you|fun fact|one more thing|another thing|to be honest|to be clear|these days|nowadays|currently|at the moment)"
+    r"|about me|as (?:i|I) (?:said|told you|mentioned)(?: before| earlier| above)?|like (?:i|I) said|again|still|oh|k|tbh|well|ps|p\.s\.|edit|update|reminder|for context|heads up|mind you|fun fact|one more thing|another thing|to be honest|to be clear|these days|nowadays|currently|at the moment|for now|right now|at present|for the moment|so far|meanwhile|in the meantime)"
     r"(?:\s*[,:;.!–—-]+\s*|\s+))+",
     re.IGNORECASE,
 )

@@ -5,20 +5,27 @@ import re
 from semrouter_memory.retain.rules import lexicon as lex
 
 _MENTION = re.compile(
-    r"\b(?:((?i:my|our|the))\s+)?\b([a-z]+(?:-[a-z]+)*)\b(\s+(?:Dr\.?\s|Mrs?\.?\s|Ms\.?\s)?[A-ZÀ-Þ][\w'’-]+)?"
+    r"\b(?:((?i:my|our|the))\s+(?:(?:two|three|four|five|six|\d+|little|older|younger|elder|big|oldest|youngest|eldest|best|new|old)\s+)*)?\b([a-z]+(?:-[a-z]+)*)\b(\s+(?:Dr\.?\s|Mrs?\.?\s|Ms\.?\s)?[A-ZÀ-Þ][\w'’-]+)?"
 )
 _APPOINTMENT = re.compile(
-    r"\b(?:have|have got|got|my|booked)\s+(?:an?\s+|the\s+)?(?P<what>(?:[\w-]+\s){0,2}?(?:appointment|interview|exam|meeting|flight|surgery|operation|wedding|viewing|check-?up|deadline|test|class|party|reservation|booking))\b",
+    r"\b(?:have|have got|got|my|booked)\s+(?:an?\s+|the\s+|my\s+|our\s+)?(?P<what>(?:[\w-]+\s){0,2}?(?:appointment|interview|exam|meeting|flight|surgery|operation|wedding|viewing|check-?up|deadline|test|class|party|reservation|booking))\b",
     re.IGNORECASE,
 )
 
 
+_OTHERS = re.compile(r"\s(?:in|on|from|of|at|that|who|which|with|next|here|there)\b")
+_HOUSEHOLD = frozenset({"baby", "kids", "twins", "dog", "cat", "puppy", "kitten", "wife", "husband"})
+"""Of these "the" means the user's own."""
 _SUBJECT = re.compile(
     r"^(?:my|our)\s(?P<what>(?:[a-z-]+\s)?[a-z-]+)\s(?:is|was|takes|took|runs|has|costs|needs|keeps|does|starts|ends|broke|hurts|will|cannot)\b",
     re.IGNORECASE,
 )
 _THING = re.compile(
     r"^(?:my|our|the)?\s?(?P<what>(?:[a-z-]+\s)?(?:mortgage|rent|car|bike|house|flat|apartment|garden|boat|van|upstream|backend|frontend|database|cluster|server|app|site|website|shop|lease|contract|oven|kitchen|piano|guitar|laptop|phone|camera))\b",
+    re.IGNORECASE,
+)
+_OBJECT = re.compile(
+    r"\b(?:my|our)\s(?P<what>(?:[a-z-]+\s)?(?:mortgage|rent|car|bike|house|flat|apartment|garden|boat|van|upstream|backend|frontend|database|cluster|server|app|site|website|shop|lease|contract|oven|kitchen|piano|guitar|laptop|phone|camera))$",
     re.IGNORECASE,
 )
 _OWNED = re.compile(r"['’]s\s(?:\w+\s)?([a-z-]+)\b")
@@ -40,6 +47,8 @@ def introduced(clause: str) -> dict[str, str]:
         people["it"] = f"User's {subject.group('what').lower()}"
     if thing := _THING.match(clause):
         people.setdefault("it", f"User's {thing.group('what').lower()}")
+    if owned := _OBJECT.search(clause):
+        people.setdefault("it", f"User's {owned.group('what').lower()}")
     if animal := _NEW_ANIMAL.search(clause):
         people["she"] = people["he"] = people["it"] = f"User's {animal.group('what').lower()}"
     if appointment := _APPOINTMENT.search(clause):
@@ -50,6 +59,9 @@ def introduced(clause: str) -> dict[str, str]:
 def _is_the_users(clause: str, match: re.Match[str]) -> bool:
     relation = match.group(2)
     mine = (match.group(1) or "").lower() in {"my", "our"} or (relation in lex.REPORTERS and match.start(2) == 0)
+    mine = mine or (
+        not _OTHERS.match(clause, match.end()) and (match.group(1) or "").lower() == "the" and relation in _HOUSEHOLD
+    )
     if not mine or relation not in lex.RELATIONS:
         return False
     owned = _OWNED.match(clause, match.end())

@@ -93,7 +93,7 @@ _INSTANCE = re.compile(
     re.IGNORECASE,
 )
 _NOT_SERIOUS = re.compile(
-    r"\b(?:two truths|(?:20|twenty) questions|hangman|trivia|d&d|dnd|dungeons?|skyrim|minecraft|pokemon|zelda|fortnite|hit points|mana|my (?:character|rook|knight|bishop|queen|pawn|elf|wizard|paladin)|checkmate|level \d+"
+    r"\b(?:two truths|in (?:this|that|the|my) (?:video ?)?(?:game|rpg|level|quest|campaign|dungeon|simulation)|(?:20|twenty) questions|hangman|trivia|d&d|dnd|dungeons?|skyrim|minecraft|pokemon|zelda|fortnite|hit points|mana|my (?:character|rook|knight|bishop|queen|pawn|elf|wizard|paladin)|checkmate|level \d+"
     r"|(?:what|who) am i\?|guess (?:what|who|which)|who (?:said|wrote|sang) (?:that|this|it)|(?:which|what) (?:movie|film|song|book|show|game) is (?:this|that)|where is (?:this|that) (?:quote |line )?from|next line"
     r"|test test|this is (?:just |only )?a test|testing (?:1|one)|test user|test account|lorem ipsum)(?!\w)|^as [A-ZÀ-Þ]\w+, I\b",
     re.IGNORECASE,

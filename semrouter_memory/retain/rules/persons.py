@@ -15,7 +15,7 @@ _MAX_SUBJECT_WORDS = 8
 _MIN_PREDICATE_WORDS = 2
 
 _TROUBLE = re.compile(
-    r"^(?:not )?(?:broken|slow|down|fine|ready|good|bad|ok|okay|killing|driving|wrong|right|this|that|these|how|why|what|to know|to find|whether|not sure|here|below|attached|as follows|about)\b",
+    r"^(?:not )?(?:broken|real\b|true\b|fake|serious\b|a joke|made up|invented|imaginary|fictional|slow|down|fine|ready|good|bad|ok|okay|killing|driving|wrong|right|this|that|these|how|why|what|to know|to find|whether|not sure|here|below|attached|as follows|about)\b",
     re.IGNORECASE,
 )
 _RELATION = re.compile(
@@ -88,12 +88,19 @@ _NEVER_BARE = {
     "children",
     "people",
 }
+_A_STRANGER = re.compile(
+    r"^(?:my|our)\s(?:[\w-]+\s)?[\w-]+['’]s\s(?:\w+\s)?(?:friend|colleague|coworker|co-worker|boss|neighbou?r|buddy|teacher|roommate|flatmate|client|landlord)s?\b",
+    re.IGNORECASE,
+)
+"""As in "my aunt's friend": nobody of the user's own."""
 _NO_VERB = re.compile(r"^(?:and|or|but|if|because|please|,)", re.IGNORECASE)
 
 
 def possession(clause: str, *, trusted: bool) -> str:
     """As in "my <noun phrase> <finite verb> ..." when it tells of the user's world, else ""."""
     clause = written_out(clause)
+    if _A_STRANGER.match(clause) and not trusted:
+        return ""
     words = clause.split()[1:]
     return clause if _of_a_relation(" ".join(words)) or _of_a_thing(words, trusted=trusted) else ""
 
@@ -111,6 +118,9 @@ def of_someone_known(clause: str, people: Mapping[str, str]) -> str:
         rest = f"is {rest}"
     words = split_adverbs(rest.split())[1]
     if not who or len(words) < _MIN_PREDICATE_WORDS or unreal(rest) or anaphoric(" ".join(words)):
+        return ""
+    if match.group("who").lower().startswith("it") and words[0].lower() == "is" and not lex.anchored(rest):
+        # As in "it's weird": of whatever was spoken of last.
         return ""
     return third_person(f"{who} {rest}") if _tells(words, rest) else ""
 
@@ -165,13 +175,19 @@ def in_passing(after: str) -> bool:
 def written_out(clause: str) -> str:
     """As in "my partner's on a diet": "is"."""
     found = _HAS.match(clause)
-    if not found or found.group("head").lower() not in lex.RELATIONS or not _AFTER_IS.match(found.group("rest")):
+    if (
+        not found
+        or found.group("head").lower() not in lex.RELATIONS
+        or not (_AFTER_IS.match(found.group("rest")) or found.group("rest").partition(" ")[0].lower() in lex.LASTING)
+    ):
         return clause
     return f"{found.group('subject')} {'has' if found.group('rest').startswith(('got', 'been')) else 'is'} {found.group('rest')}"
 
 
 def _tells(words: list[str], rest: str) -> bool:
     verb, after = words[0].lower(), " ".join(words[1:])
+    if verb == "sent" and re.match(r"(?:me|us) (?:to|for|home)\b", after):
+        return lex.anchored(after)
     if verb in lex.SAYING or (verb in {"is", "are"} and in_passing(after)):
         return False
     if verb in lex.PAST or verb.endswith("ed"):
@@ -186,8 +202,10 @@ def _of_a_relation(phrase: str) -> bool:
     words = split_adverbs(found.group("rest").split())[1]
     if words and _reported(words, found.group("relation").lower()):
         return True
-    if len(words) < _MIN_PREDICATE_WORDS or _NO_VERB.match(words[0]) or words[0].lower() in lex.SAYING:
-        return False
+    if len(words) < _MIN_PREDICATE_WORDS or _NO_VERB.match(words[0]):
+        return len(words) == 1 and words[0].lower() in lex.THIRD_ALONE
+    if words[0].lower() in lex.SAYING:
+        return _tells(words, found.group("rest"))
     verb, after = words[0].lower(), " ".join(words[1:])
     if verb in {"is", "are"} and in_passing(after):
         return False

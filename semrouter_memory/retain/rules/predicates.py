@@ -17,7 +17,7 @@ _TODAYS_TROUBLE = re.compile(
     re.IGNORECASE,
 )
 _ANAPHORIC = re.compile(
-    r"^(?:\w+\s+){1,2}?(?:it|that|this|these|those|them|your|you|u|what|how|one of (?:those|these|them)"
+    r"^(?:\w+\s+){1,2}?(?:it(?!\shere\b)|that|this|these|those|them|your|you|u|what|how|one of (?:those|these|them)"
     r"|the (?:first|second|third|last|idea|tone|way|one|other|same|above|following|output|result|error|code)\w*)\b"
     r"|^(?:do|did|have done|cannot|will do|do not do) (?:it|this|that|so)\b|^\w+ (?:something|anything|nothing|some help|help)\b",
     re.IGNORECASE,
@@ -103,6 +103,20 @@ _GETS = re.compile(
 _KNOWING = re.compile(
     r"^know (?:how to \w+|[\w.+#-]+(?: and [\w.+#-]+)? (?:well|very well|inside out|by heart)|(?:some|a (?:bit|little)(?: of)?|no|basic) [\w.+#-]+)\b(?!.*\b(?:about|that|this|it)\b)"
 )
+_PRICED = re.compile(r"^(?:ask|charge|take|get|make|pay) (?:about |around )?[€$£¥]?\d\S*(?: \w+)? (?:per|each|an?)\b")
+_MEASURED = re.compile(
+    r"^(?:about |around |only )?(?:\d[.,]\d+\s?m?|\d[\d.,]*\s?(?:cm|kg|kilos|lbs|pounds|feet|m))(?:\s(?:tall|now|today))?$|^(?:grade|level|stage|size|band|class)\s\S*\d",
+    re.IGNORECASE,
+)
+_HOUSED = re.compile(r"^(?:in|at) (?:an?|my|our) (?:[\w-]+ ){1,4}?(?:in|near|outside|by) (?:the )?[A-ZÀ-Þ]")
+_ABSENT = re.compile(
+    r"^(?:away|off|back|out|abroad|gone|on (?:holiday|vacation|leave|a trip)|in town|at home)\b(?!.*\b(?:minutes?|mins?|secs?|seconds?|hours?)\b)"
+)
+_BORN_SO = re.compile(
+    r"^(?:colou?r blind|(?:left|right) handed|(?:gluten|dairy|lactose) (?:free|intolerant)|self employed|(?:short|near|far|long) sighted|hard of hearing)\b",
+    re.IGNORECASE,
+)
+_RATED = re.compile(r"^(?:about |around |rated |roughly )*\d[\d.,]*\s(?:on|in|at)\s\w")
 _ABILITIES = words("speak play swim drive cook sail ski read ride dance sing program code")
 _SO_MANY = re.compile(
     r"^(?:about )?(?:\d+|two|three|four|five|six|seven|eight|nine|ten|twelve) (?:of us|people|guests|adults|families|couples|(?:weeks|months) (?:pregnant|along|old|into)|students|employees|colleagues|kids)\b",
@@ -157,6 +171,8 @@ def _ordinary(verb: str, predicate: str, after: str, *, habitual: bool) -> bool:
     """How things are, what is done again and again, and what happened and is tied to something."""
     if verb in lex.STATIVE or verb in lex.EVENT_PAST:
         return bool(after)
+    if (lex.OFTEN.search(after) or _PRICED.match(predicate)) and not troubled(after) and not AT_HAND.search(after):
+        return True
     anchored = lex.anchored(after)
     if verb in lex.HABITUAL:
         habit = habitual or _GETS.match(predicate) or _OWN_BUSINESS.match(predicate) or lex.HABIT.search(after)
@@ -177,8 +193,24 @@ def _being(after: str) -> bool:
     """What may follow "I am"."""
     after = re.sub(r"^(?:not|also|now|still|currently|originally|just|only|already|a proud|actually)\s+", "", after)
     word = after.split()[0].strip(",.").lower() if after else ""
-    if _named(after) or any(
-        pattern.match(after) for pattern in (_NAMED_PLACE, _NUMBERED_AGE, _ARTICLE, _FEAR, _REGIME, _INTEREST)
+    if (
+        _for_a_while(word, after)
+        or _named(after)
+        or any(
+            pattern.match(after)
+            for pattern in (
+                _NAMED_PLACE,
+                _NUMBERED_AGE,
+                _MEASURED,
+                _HOUSED,
+                _RATED,
+                _BORN_SO,
+                _ARTICLE,
+                _FEAR,
+                _REGIME,
+                _INTEREST,
+            )
+        )
     ):
         return True
     if word in lex.LASTING or _LASTING_FORM.match(word) or _IN_A_STAGE.match(after):
@@ -198,6 +230,14 @@ def _being(after: str) -> bool:
             after,
         )
     return False
+
+
+def _for_a_while(word: str, after: str) -> bool:
+    """As in "I am away 3-17 August", "we are trying IVF at the Hestia clinic"."""
+    if _ABSENT.match(after):
+        return bool(lex.ANCHOR.search(after))
+    tries = word == "trying" and re.match(r"trying (?!to\b|it\b|this\b|that\b|out\b)", after)
+    return bool(tries) and lex.anchored(after) and not AT_HAND.search(after) and not troubled(after)
 
 
 def _named(after: str) -> bool:
@@ -277,6 +317,8 @@ def _planned(verb: str, after: str) -> bool:
         wanted = verb in {"want", "need"} and not AT_HAND.search(after)
         return wanted and (lex.anchored(after) or bool(_WANTED.match(after)))
     word = goal.group(1).lower()
+    if verb in {"will", "must"} and word not in lex.MOMENTARY and (lex.AMOUNT.search(after) or lex.DAY.search(after)):
+        return not AT_HAND.search(after) and not troubled(after)
     if verb in {"need", "must", "will"}:
         return lex.anchored(after) and word in (
             lex.PLANNED | {"be", "pick", "attend", "pay", "meet", "submit", "leave", "renew", "turn", "have"}

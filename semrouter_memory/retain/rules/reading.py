@@ -11,6 +11,7 @@ from semrouter_memory.retain.rules import (
     asides,
     chinese,
     clauses,
+    corrections,
     english,
     feedback,
     fragments,
@@ -92,6 +93,9 @@ def read(text: str, scene: Scene = Scene()) -> tuple[tuple[Statement, ...], Scen
         for statement in _read_sentence(sentence, people, scene, complained=complained):
             if _acceptable(statement.content) and len(found) < _MAX_STATEMENTS:
                 found.setdefault(statement.content.lower(), statement)
+                scene = replace(
+                    scene, stated=statement.content if corrections.tied(statement.content) else scene.stated
+                )
     return tuple(found.values()), replace(scene, fiction=opens_fiction(text), people=people)
 
 
@@ -132,6 +136,15 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def _read_sentence(sentence: str, people: dict[str, str], scene: Scene, *, complained: bool) -> Iterator[Statement]:
+    wish, reason = clauses.with_reason(sentence)
+    if reason and not scene.drafting and (units := feedback.in_units(wish)):
+        yield Statement(units, MemoryType.REFLECTIVE)
+        yield from _read_sentence(reason, people, scene, complained=complained)
+        return
+    if reason and not chinese.is_chinese(sentence) and _is_lesson(wish, scene, complained=complained):
+        yield from _read_sentence(wish, people, scene, complained=complained)
+        yield from _read_sentence(reason, people, scene, complained=complained)
+        return
     trusted = False
     if wanted := remember.wish(sentence):
         sentence, trusted = wanted, True
@@ -141,11 +154,25 @@ def _read_sentence(sentence: str, people: dict[str, str], scene: Scene, *, compl
         yield Statement(steps, MemoryType.PROCEDURAL)
     elif preference := howto.standing_instruction(lex.LEAD.sub("", sentence)):
         yield Statement(preference, MemoryType.REFLECTIVE)
-    elif lessons := feedback.lessons(sentence, criticism=scene.answered and not scene.drafting, complained=complained):
+    elif lessons := feedback.lessons(
+        sentence, criticism=_criticised(scene, complained=complained), complained=complained
+    ):
+        people.update(introduced(expand(sentence)))
         for lesson in lessons:
             yield Statement(lesson, MemoryType.REFLECTIVE)
     else:
         yield from _read_english(sentence, people, scene, trusted=trusted)
+
+
+def _criticised(scene: Scene, *, complained: bool) -> bool:
+    """Whether a complaint would be about how the assistant answers."""
+    return (scene.answered or complained) and not scene.drafting
+
+
+def _is_lesson(wish: str, scene: Scene, *, complained: bool) -> bool:
+    bare = lex.LEAD.sub("", wish)
+    criticism = _criticised(scene, complained=complained)
+    return bool(howto.standing_instruction(bare) or feedback.lessons(wish, criticism=criticism, complained=complained))
 
 
 def _read_chinese(sentence: str, people: dict[str, str], scene: Scene, *, trusted: bool) -> Iterator[Statement]:
@@ -167,6 +194,9 @@ def _read_english(sentence: str, people: dict[str, str], scene: Scene, *, truste
         return
     if lex.JOKE.search(sentence) and not trusted:
         return
+    if right := corrections.corrected(expand(sentence), scene.stated):
+        yield Statement(right, _type(right))
+        return
     joking = bool(lex.LAUGHTER.search(sentence))
     stated = clauses.declarative(expand(sentence))
     found = 0
@@ -183,7 +213,8 @@ def _read_english(sentence: str, people: dict[str, str], scene: Scene, *, truste
             found += 1
             yield Statement(content, _type(content))
     if trusted and stated and not found:
-        yield Statement(english.as_it_is(stated))
+        content = english.as_it_is(stated)
+        yield Statement(content, _type(content))
 
 
 def _parts(found: Sequence[str], people: Mapping[str, str], scene: Scene) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import re
 
 _ASKS = re.compile(
-    r"^(?:(?:ok|okay|oh|also|and|so|hey|hi|btw|yes|no|thanks|great)[\s,.!]+)*(?:please\s+|pls\s+|can you\s+|could you\s+|you (?:should|must|can)\s+|i(?:'d like| want| need) you to\s+)*"
+    r"^(?:(?:ok|okay|oh|also|and|so|hey|hi|btw|yes|no|thanks|great)[\s,.!]+)*(?:please\s+|pls\s+|plz\s+|can you\s+|could you\s+|you (?:should|must|can)\s+|i(?:'d like| want| need) you to\s+)*"
     r"(?:also\s+)?(?:remember|keep in mind|bear in mind|make a note|take note|note|don't forget|do not forget|never forget|save|memori[sz]e|store)"
     r"(?:\s+(?:this|to memory|in memory|for (?:later|next time|the future|future reference)|please))*"
     r"\s*(?::|,|\bthat\b|(?=\b(?:my|our|I|I'm|I've|we|we're|the|to always|to never|never|always)\b))\s*:?\s*(?P<what>\S.*)$",

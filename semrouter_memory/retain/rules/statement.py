@@ -26,6 +26,7 @@ class Scene:
         topic: what the user's own request is about ("the Japan trip"), and for how many turns that holds.
         asked: the kind of thing that the last answer asked the user ("budget"), "" when none.
         answered: an answer was given before.
+        stated: the last statement that a date, a time or a sum is part of; a correction is about it.
         drafting: turns for which a text that was asked for is what "shorter" is about.
     """
 
@@ -37,4 +38,5 @@ class Scene:
     topic_turns: int = 0
     asked: str = ""
     answered: bool = False
+    stated: str = ""
     drafting: int = 0

@@ -32,12 +32,19 @@ _NO_TOPIC = re.compile(
     r"|quiz|game|riddle|joke|test|use|need|thing|things|stuff|money|sleep|work|home|answer|example|explanation|question|time|idea|ideas|advice|information|info|feel|hint|reminder|chance|sense|rid|bit|lot|few)\b",
     re.IGNORECASE,
 )
+_REPORTED = re.compile(
+    r"\b(?:says|said|tells|told|thinks|suggests|suggested|wants (?:me|us)|asked (?:me|us)|recommends|recommended|keeps saying|not (?:going|moving|flying|travell?ing|visiting|planning))\b[^.!?;\n]*",
+    re.IGNORECASE,
+)
+"""What others say, or what is denied, is nothing that the user is about to do."""
+_ASKED = re.compile(r"^(?:which|what|whose|what kind of|any|how many|how much)\s+", re.IGNORECASE)
 _MIN_CHARS = 3
 _THE = {"week", "weekend", "trip", "wedding", "party", "move", "interview", "exam", "appointment", "day", "holiday"}
 
 
 def topic_of(text: str) -> str:
     """The topic that these words of the user set, for example "the Japan trip", "a bike"; "" when they set none."""
+    text = _REPORTED.sub(" ", text)
     for pattern in (_NAMED_TRIP, _VISIT, _TRAVEL):
         if trip := pattern.search(text):
             what = trip.groupdict().get("what") or "trip"
@@ -49,7 +56,7 @@ def topic_of(text: str) -> str:
 
 
 def _noun_phrase(text: str) -> str:
-    what = _DETERMINER.sub("", _END.sub("", text.strip())).strip(" ,'’-")
+    what = _DETERMINER.sub("", _ASKED.sub("", _END.sub("", text.strip()))).strip(" ,'’-")
     what = re.sub(r"^(?:need|want|get|find)\s", "", what)
     if not what or _NO_TOPIC.search(what) or len(what) < _MIN_CHARS:
         return ""

@@ -28,11 +28,16 @@ _EXPANSIONS = tuple(
         (r"\bcan't\b|\bcan not\b", "cannot"),
         (r"\bwon't\b", "will not"),
         (r"\b(do|does|did|is|are|was|were|have|has|had|would|should|could|must|need)n[’']?t\b", r"\1 not"),
+        (r"\blet's\b|\blets\b(?= (?:go|take|do|say|make|use|keep|pick)\b)", "let us"),
         (r"\bgonna\b", "going to"),
         (r"\bwanna\b", "want to"),
         (r"\bgotta\b", "have to"),
         (r"\bname's\b", "name is"),
         (r"\bi\b", "I"),
+        (
+            r"^(mostly|usually|normally|currently|generally|typically|sometimes) (I|we)\b(?! (?:am|are|was|were)\b)",
+            r"\2 \1",
+        ),
     )
 )
 _UNCHANGED = words("can cannot will would should could must might may shall ought did had was were got")
@@ -47,8 +52,10 @@ _ADVERBS = words(
 _FILLERS = words("really just actually basically honestly definitely truly personally absolutely")
 _SIBILANT = ("s", "x", "z", "ch", "sh", "o")
 _SUBJECT = re.compile(r"\b(I|[Ww]e)\b((?:\s+[\w'-]+){1,4})")
+_THEIR = re.compile(r"\bthe user's\b")
 _PRONOUNS = (
     (re.compile(r"\bof us\b"), "of them"),
+    (re.compile(r"\b(at|to|from) (?:ours|mine)\b", re.IGNORECASE), r"\1 the user's place"),
     (re.compile(r"\b(?:me|us)\b", re.IGNORECASE), "the user"),
     (re.compile(r"\b(?:my|our)\b", re.IGNORECASE), "the user's"),
     (re.compile(r"(?<!the )(?<!a )(?<!this )(?<!that )\b(?:mine|ours)\b", re.IGNORECASE), "the user's"),
@@ -90,7 +97,8 @@ def third_person(clause: str) -> str:
         clause = pattern.sub(replacement, clause)
     if clause.lower().startswith("the user"):
         clause = "User" + clause[len("the user") :]
-    return re.sub(r"\bthe user's own\b", "their own", clause)
+    clause = re.sub(r"\bthe user's own\b", "their own", clause)
+    return _THEIR.sub("their", clause) if clause.startswith("User ") else clause
 
 
 def _third_person_subject(match: re.Match[str]) -> str:

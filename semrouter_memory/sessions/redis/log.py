@@ -261,9 +261,14 @@ class RedisTurnLog:
     async def compact(self) -> None:
         """Take what was deleted out of the spool file, and ask Redis to rewrite its append-only file without it.
 
-        Redis does that in the background, and may not let us ask; its snapshots lose what was deleted at the next one.
+        Takes some seconds: what has arrived in Redis is kept here for so long, though it was deleted there since. Redis
+        rewrites in the background, and may not let us ask; its snapshots lose what was deleted at the next one.
         """
-        await self._spool.compact()
+        try:
+            async with self._using("compact"):
+                await self._shipper.settle()
+        finally:
+            await self._spool.compact()
         with suppress(RedisFailedError):
             persistence = await self._connection.execute("INFO", "persistence")
             if persistence.get("aof_enabled"):

@@ -107,6 +107,20 @@ class Shipper:
                 appended += await self._ship_batch(parcels)
         return appended
 
+    async def settle(self) -> None:
+        """Return when nothing is in the spool any more of what was spooled before now: what has arrived is kept a while.
+
+        Raises:
+            TurnLogError, RedisFailedError: Redis is away.
+        """
+        await self.ship()
+        through = self._shipped_to
+        while (first := await self._spool.first(1, after=0)) and first[0].key <= through:
+            if self._kept:
+                await asyncio.sleep(self._kept[0].kept_until - asyncio.get_running_loop().time())
+            await self.ship()
+            await self._remove_arrived()
+
     async def stop(self, seconds: float) -> None:
         """End the loop, then ship what can be shipped within that time."""
         if self._task is not None:
@@ -149,10 +163,10 @@ class Shipper:
 
     def _note(self, parcel: Parcel) -> None:
         self._shipped_to = parcel.key
-        kept_until = asyncio.get_running_loop().time() + self._kept_seconds
+        # One entry for the turns of a second, which is kept for that much longer.
+        kept_until = asyncio.get_running_loop().time() + self._kept_seconds + 1
         if self._kept and self._kept[-1].run == parcel.run and self._kept[-1].kept_until > kept_until - 1:
-            # One entry for the turns of a second.
-            kept_until = self._kept.pop().kept_until + 1
+            kept_until = self._kept.pop().kept_until
         self._kept.append(_Arrived(parcel.key, parcel.run, parcel.number, kept_until))
 
     # -- what has arrived ----------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from semrouter_memory.exchange.events import (
 from semrouter_memory.exchange.exchange import Exchange
 from semrouter_memory.exchange.policy import RouteSettings
 from semrouter_memory.exchange.replies import Continue, NeedRecall, ReplaceBody, Silence, StreamBody
-from semrouter_memory.model import MemoryType, Position, Reason, RecallResult, Scope, Signals
+from semrouter_memory.model import MemoryType, Position, Reason, RecallResult, Scope, Signals, ToolUse
 
 from .conftest import (
     DUPLEX,
@@ -414,6 +414,7 @@ class TestToolLoop:
         exchange.receive(ResponseBody(orjson.dumps(data), end_of_stream=True))
         turn = exchange.take_turn()
         assert turn is not None
+        assert turn.tools == (ToolUse("weather"),)
         assert not turn.complete
         assert turn.user_texts == ("weather where I live?",)
 

@@ -111,6 +111,15 @@ async def test_a_state_that_is_late_is_done_without(world: World) -> None:
     assert late.cancelled
 
 
+async def test_a_stored_chain_is_waited_for_when_memories_are_late(world: World) -> None:
+    """One that was compressed before must not go up as the server has it."""
+    world.delay = {"search": 60}
+    chained = replace(LONG, previous_response_id="resp_1", turns=())
+    result = await _recaller(world, Compressing(delay=0.3), deadline_ms=200).recall(chained)
+
+    assert (result.reason, result.compression) == (Reason.TIMEOUT, STATE)
+
+
 async def test_a_request_that_is_given_up_leaves_no_task_behind(world: World) -> None:
     late = Compressing(delay=60)
     world.delay = {"search": 60}

@@ -227,3 +227,11 @@ class TestModel:
         assert len(user.content) < 26_000
         assert "number 39" in user.content
         assert "number 1 " not in user.content
+
+
+def test_a_common_word_at_the_beginning_of_a_statement_loses_its_capital(make_turn: MakeTurn) -> None:
+    turns = [make_turn("pepper makes me sneeze, says Otto")]
+    said = [stated("Pepper makes the user sneeze"), stated("Otto is the user's cook")]
+    assert episode(turns, said) == (
+        "On 2026-03-20 the user said that pepper makes the user sneeze and that Otto is their cook."
+    )

@@ -75,6 +75,14 @@ SIDE_BY_SIDE = [
     ("用户住在上海", "用户的公司在苏州"),
     ("用户不吃牛肉", "用户不吃羊肉"),
     ("用户周一开会", "用户周三健身"),
+    ("User is training for the Boston Marathon", "User ran the Boston Marathon in 2019"),
+    ("User is looking for a flat in Bonn", "User found a wallet on the train"),
+    ("User rents a garage in Turin", "User bought a house in Turin"),
+    ("User wants to buy a bike", "User bought a helmet"),
+    ("User's wife is pregnant", "User's sister gave birth to twins"),
+    ("User's daughter attends Lincoln High School", "User's son transferred to Jefferson High School"),
+    ("User is single", "User and Paolo called off the engagement"),
+    ("User's daughter Mina goes to Birchwood School", "User's daughter moved to Riverside School"),
 ]
 
 SAME_OR_COVERED = [
@@ -87,6 +95,12 @@ SAME_OR_COVERED = [
     ("User's standup is at 9:30 am", "The user has a standup at 09:30"),
     ("用户在腾讯工作", "用户就职于腾讯"),
     ("用户每天早上六点起床", "用户早上6点起床"),
+    ("User plays the cello in an orchestra", "User is a cellist"),
+    ("User has two kids", "The user is a parent of two"),
+    ("User cycles to work", "User commutes by bicycle"),
+    ("User's company has 40 employees", "User's company employs 40 people"),
+    ("User does not drink alcohol", "User is a teetotaler"),
+    ("用户喜欢爬山", "用户爱爬山"),
 ]
 
 REPLACED = [
@@ -101,6 +115,18 @@ REPLACED = [
     ("用户的工资是每月一万五千元", "用户的工资涨到每月一万八千元"),
     ("用户的会议在周三下午三点", "用户的会议改到周四下午三点"),
     ("用户的手机是小米13", "用户的手机换成了华为Mate 60"),
+    ("User's daughter goes to Maple Primary School", "User's daughter switched to Oak Hill School"),
+    ("User weighs 82 kg", "User's weight is down to 78 kg"),
+    ("User's cholesterol is 240", "User's cholesterol has come down to 195"),
+    ("User is looking for a job", "User found a job at Kestrel Labs"),
+    ("User rents a flat in Lyon", "User bought a flat in Lyon"),
+    ("User is unemployed", "User started working at Bosch as a welder"),
+    ("User lives with two roommates", "User lives alone now"),
+    ("User is pregnant", "User gave birth to a boy on 2026-06-10"),
+    ("User is single", "User is in a relationship with Noor"),
+    ("User is vegetarian", "User eats meat again"),
+    ("User pays 39 euros a month for internet", "User's internet bill went up to 45 euros a month"),
+    ("用户在阿里巴巴上班", "用户跳槽去了字节跳动"),
 ]
 
 ENDED = [
@@ -110,6 +136,13 @@ ENDED = [
     ("User runs three times a week", "User stopped running because of the knee"),
     ("User is a smoker", "User quit smoking"),
     ("用户正在健身", "用户已经不健身了"),
+    ("User plans to run the Berlin marathon", "User won't run the Berlin marathon because of an injury"),
+    ("User attends the evening pottery course", "User dropped out of the evening pottery course"),
+    ("User smokes", "User quit smoking in March"),
+    ("User works at Acme as a welder", "User was laid off from Acme"),
+    ("User intends to learn Welsh", "User gave up the idea of learning Welsh"),
+    ("User is a vegan", "User is no longer vegan"),
+    ("用户是健身房会员", "用户退掉了健身房会员"),
 ]
 
 
@@ -132,3 +165,33 @@ def test_a_new_value_replaces_the_old_one(known: str, new: str) -> None:
 @pytest.mark.parametrize(("known", "new"), ENDED)
 def test_what_came_to_its_end_is_contradicted(known: str, new: str) -> None:
     assert relate(meaning(new), meaning(known)) is Relation.CONTRADICTS
+
+
+@pytest.mark.parametrize(
+    ("known", "new"),
+    [("User likes olive oil", "User does not like olives"), ("User likes fish tacos", "User doesn't like fish")],
+)
+def test_a_dislike_leaves_open_what_only_has_the_word_in_its_name(known: str, new: str) -> None:
+    assert relate(meaning(new), meaning(known)) is Relation.PARTLY
+
+
+def test_a_dislike_of_the_thing_itself_ends_the_liking() -> None:
+    assert relate(meaning("User does not like olives"), meaning("User likes olives on pizza")) is Relation.CONTRADICTS
+
+
+def test_an_engagement_that_is_called_off_ends_it() -> None:
+    called_off = meaning("User and Rosa called off the engagement")
+    assert relate(called_off, meaning("User is engaged to Rosa")) in {Relation.REPLACES, Relation.CONTRADICTS}
+    assert relate(called_off, meaning("User is engaged to Paolo")) is Relation.DISTINCT
+
+
+@pytest.mark.parametrize(
+    ("known", "new"),
+    [
+        ("User has a car", "User's car insurance renews in May"),
+        ("User uses Python", "User teaches Python to kids"),
+        ("User works with databases", "User's db server is Postgres 15"),
+    ],
+)
+def test_another_fact_about_the_same_thing_is_no_longer_form_of_it(known: str, new: str) -> None:
+    assert relate(meaning(new), meaning(known)) is Relation.DISTINCT

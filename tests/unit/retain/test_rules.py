@@ -31,10 +31,10 @@ def contents(text: str) -> list[str]:
         ("I'm vegetarian", ["User is vegetarian"]),
         ("I don't have a car", ["User does not have a car"]),
         ("I never drink alcohol", ["User never drinks alcohol"]),
-        ("I need to renew my passport by 3 May", ["User needs to renew the user's passport by 3 May"]),
+        ("I need to renew my passport by 3 May", ["User needs to renew their passport by 3 May"]),
         ("We're getting married on June 5", ["User is getting married on June 5"]),
         ("I was born in Lima in 1988", ["User was born in Lima in 1988"]),
-        ("My wife and I have three kids", ["User and the user's wife have three kids"]),
+        ("My wife and I have three kids", ["User and their wife have three kids"]),
         ("I'm thinking of moving to Porto", ["User is thinking of moving to Porto"]),
     ],
 )

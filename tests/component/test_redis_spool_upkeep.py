@@ -1,0 +1,51 @@
+"""What has arrived in Redis leaves the spool's file, however busy the replica is and wherever it is deleted."""
+
+import sqlite3
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from semrouter_memory.model import Reach, Tombstone
+from tests.contract.turn_logs import ALICE, START, a_turn
+from tests.redis_server import RedisServer
+from tests.replicas import Installation, Replica, until
+
+
+@pytest.fixture
+def shared(redis_server: RedisServer, tmp_path: Path) -> Installation:
+    return Installation(redis_server.url, tmp_path)
+
+
+def files_of(replica: Replica) -> bytes:
+    return b"".join(path.read_bytes() for path in replica.spool.parent.iterdir())
+
+
+async def test_under_steady_traffic_the_first_turns_leave_all_the_same(shared: Installation) -> None:
+    numbers = count()
+    async with shared.replica() as replica:
+        replica.log.append(a_turn("the first", request="first"), remember=False)
+
+        async def first_is_gone_while_others_come() -> bool:
+            for _ in range(3):
+                number = next(numbers)
+                replica.log.append(a_turn(f"turn {number}", request=str(number)), remember=False)
+            with closing(sqlite3.connect(replica.spool)) as spool:
+                return spool.execute("SELECT 1 FROM turns WHERE key = 1").fetchone() is None
+
+        await until(first_is_gone_while_others_come)
+        assert replica.errors == []
+
+
+async def test_a_compaction_takes_along_what_was_deleted_through_another_replica_a_moment_ago(
+    shared: Installation,
+) -> None:
+    """It has arrived, and is kept in the spool for the case that Redis loses it."""
+    async with shared.replica() as one, shared.replica("two") as two:
+        two.log.append(a_turn("a xylophone"), remember=False)
+        await two.log.ship()
+        await one.log.bury(Tombstone(scope=ALICE, at=START, reach=Reach.ALL))
+        assert b"xylophone" in files_of(two)
+        await two.log.compact()
+        assert b"xylophone" not in files_of(two)
