@@ -203,8 +203,16 @@ def _given(fields: Mapping[str, Json]) -> dict[str, Json]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+_NO_ROUTE = "there is no such route; is it the operator's port, and is management.operator_token set there?"
+
+
 def _nobody(url: str) -> UnavailableError:
     return UnavailableError(f"nobody answers at {url}: is the sidecar running, and is this its address?")
+
+
+def _names_what_is_missing(error: Json) -> bool:
+    """Ours say what was not found; a route that does not exist only says so."""
+    return isinstance(error, dict) and str(error.get("code", "")).endswith("_not_found")
 
 
 def _refusal(response: httpx.Response) -> MemoryServiceError:
@@ -214,7 +222,7 @@ def _refusal(response: httpx.Response) -> MemoryServiceError:
     said = str(message or f"the server answered {response.status_code}")
     match response.status_code:
         case HTTPStatus.NOT_FOUND:
-            return NotFoundError(said)
+            return NotFoundError(said if _names_what_is_missing(error) else f"{response.url.path}: {_NO_ROUTE}")
         case HTTPStatus.SERVICE_UNAVAILABLE:
             return UnavailableError(said)
         case HTTPStatus.UNAUTHORIZED:

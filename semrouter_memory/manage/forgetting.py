@@ -154,7 +154,7 @@ class Forgetter:
     async def _drop_state(self, scope: Scope, memories: Sequence[Memory]) -> None:
         """What is kept of their use, and of the sessions of their projects: any of these may repeat what they said.
 
-        Such state is built again from the turns that are left.
+        Conversations that are running then go up whole for their rest.
         """
         if self._state is None:
             return

@@ -110,7 +110,7 @@ def _into(files: Files, directory: Path) -> Callable[[], Awaitable[None]]:
 def _make(directory: Path, partial: Path) -> None:
     try:
         if directory.exists():
-            raise InvalidRequestError("is there already; name a new one", field="directory")
+            raise InvalidRequestError(f"{directory} is there already; name a new one", field="directory")
         # What a process that was killed has left behind.
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(mode=_MODE, parents=True)

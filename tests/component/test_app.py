@@ -11,6 +11,8 @@ from typing import Any
 import grpc.aio
 import httpx
 import pytest
+import structlog
+import structlog.testing
 import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -136,3 +138,18 @@ def test_memory_ids_sort_by_time_and_differ() -> None:
     ids = [new_memory_id() for _ in range(1000)]
     assert len(set(ids)) == len(ids)
     assert [identifier[:16] for identifier in ids] == sorted(identifier[:16] for identifier in ids)
+
+
+async def test_starts_without_redis_and_says_once_that_turns_wait(tmp_path: Path, model_directory: Path) -> None:
+    """Memories of before are served meanwhile."""
+    values = settings(
+        tmp_path, model_directory, redis={"url": f"redis://127.0.0.1:{free_port()}"}, retain={"tick_seconds": 0.01}
+    )
+    api, user = f"http://{values['management']['listen']}/v1/memory", {"x-authz-user-id": "alice"}
+    with structlog.testing.capture_logs() as logs:
+        async with running(values), httpx.AsyncClient(headers=user) as http:
+            assert (await http.get(api)).json()["data"] == []
+            # Many ticks' time: each finds the log away.
+            await asyncio.sleep(1)
+    assert sum(line["event"] == "Turn log unavailable, turns wait" for line in logs) == 1
+    assert not any(line["event"] == "Background work failed" for line in logs)
