@@ -43,16 +43,22 @@ class ChatModelError(UnavailableError):
     """The external model failed: connection, timeout, or a status that is not a success."""
 
 
-class CircuitOpenError(ChatModelError):
-    """The external model is known to be away: it was not asked, or only to see whether it is back; nobody's attempt.
+class ModelAwayError(ChatModelError):
+    """The endpoint did not serve the call: no connection, no answer in time, overloaded, or a server's error.
+
+    That the prompt is at fault is known only when the endpoint serves others.
 
     Attributes:
-        wait_seconds: how long asking again makes no sense.
+        wait_seconds: how long asking again makes no sense; 0 when that is not known.
     """
 
     def __init__(self, message: str, *, wait_seconds: float = 0.0) -> None:
         super().__init__(message)
         self.wait_seconds = wait_seconds
+
+
+class CircuitOpenError(ModelAwayError):
+    """The external model is known to be away: it was not asked, or only to see whether it is back; nobody's attempt."""
 
 
 class StateStoreError(UnavailableError):

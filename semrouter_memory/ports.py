@@ -3,6 +3,7 @@
 Adapters raise the families of `errors.py` only; foreign exceptions end inside them.
 """
 
+import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
@@ -182,6 +183,10 @@ class TurnLog(Protocol):
         """
         ...
 
+    async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
+        """Let the claim's lease end that much after now; returns whether the claim is still current."""
+        ...
+
     async def session_turns(self, claim: Claim, *, limit: int) -> tuple[LoggedTurn, ...]:
         """The claimed session's last accepted turns that are still kept, oldest first, whatever their state."""
         ...
@@ -276,7 +281,7 @@ class TurnRecords(Protocol):
 
 
 class Tombstones(Protocol):
-    """One owner's deletions."""
+    """One owner's deletions. Two of one owner are equal when nothing was deleted between them."""
 
     def covers(self, memory: Memory) -> bool:
         """Whether this memory was deleted: by id, or by scope after it was observed."""
@@ -359,11 +364,15 @@ class SessionStateBuilder(Protocol):
 class ContextCompressor(Protocol):
     """Says what becomes of a long conversation's beginning. Never raises."""
 
-    async def compress(self, request: RecallRequest, before: Compression | None = None) -> Compression:
+    async def compress(
+        self, request: RecallRequest, before: Compression | None = None, *, until: float = math.inf
+    ) -> Compression:
         """The decision for one compressible request.
 
         Args:
-            before: the decision for an earlier step of the same turn, which a later step keeps to.
+            before: the decision for an earlier step, likely of the same turn; then a later step keeps to it. Its items are
+                not needed.
+            until: the loop's time at which a stored chain that is known is done without its state.
         """
         ...
 

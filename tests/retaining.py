@@ -29,7 +29,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import ChatModel, SessionStateBuilder
 from semrouter_memory.retain.pipeline import Retainer, SessionKey
-from semrouter_memory.retain.writing import ReconcilingWriter
+from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.sessions.locks import InProcessOwnerLocks
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.store.in_memory import InMemoryStore

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from semrouter_memory.app.adapters import Adapters
-from semrouter_memory.config import Config, ManagementConfig, secret
+from semrouter_memory.config import Config, secret
 from semrouter_memory.manage.http import create_user_api
 from semrouter_memory.manage.maintenance import Maintenance
 from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
@@ -30,7 +30,7 @@ async def serve_management(
     Raises:
         ConfigurationError: a port or the operator's token that cannot be had.
     """
-    service = _service(config.management, adapters, upkeep)
+    service = _service(config, adapters, upkeep)
     users = create_user_api(
         service,
         identity=config.memory.identity,
@@ -57,7 +57,7 @@ async def serve_management(
     on_exit.push_async_callback((await serve_http(operator, config.management.operator_listen)).stop)
 
 
-def _service(config: ManagementConfig, adapters: Adapters, upkeep: Upkeep) -> MemoryService:
+def _service(config: Config, adapters: Adapters, upkeep: Upkeep) -> MemoryService:
     return MemoryService(
         reader=adapters.store,
         writer=adapters.store,
@@ -67,8 +67,9 @@ def _service(config: ManagementConfig, adapters: Adapters, upkeep: Upkeep) -> Me
         clock=adapters.clock,
         new_id=adapters.new_id,
         redact=redact,
-        config=config,
+        config=config.management,
         records=adapters.turn_log,
         state=adapters.state,
         written=upkeep.changed,
+        ttl_days=config.memory.ageing.ttl_days,
     )

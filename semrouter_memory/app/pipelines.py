@@ -13,9 +13,9 @@ from semrouter_memory.ports import UsageNotes
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.recall.rewrite import QueryRewriter
 from semrouter_memory.retain.pipeline import Retainer, SessionKey
+from semrouter_memory.retain.reconciling.verdict import Judge
+from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.redact import redact
-from semrouter_memory.retain.verdict import Judge
-from semrouter_memory.retain.writing import ReconcilingWriter
 from semrouter_memory.upkeep.consolidate import Consolidator
 from semrouter_memory.upkeep.erase import Eraser
 from semrouter_memory.upkeep.schedule import Upkeep

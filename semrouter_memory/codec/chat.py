@@ -9,7 +9,7 @@ from semrouter_memory.codec.chat_answer import ChatStream, chat_answer, tool_cal
 from semrouter_memory.codec.conversation import Call, Entry, Kind, converse, outline
 from semrouter_memory.codec.edit import before_elements, encoded, into_message, last, without, without_elements
 from semrouter_memory.codec.request import OUR_FIELDS, body_of, body_settings, has_our_fields, json_object, top_level
-from semrouter_memory.codec.shape import mapping, string, text_of
+from semrouter_memory.codec.shape import holds_more, mapping, string, text_of
 from semrouter_memory.codec.splice import Edit, Span, apply, element, elements
 from semrouter_memory.errors import BodyError
 from semrouter_memory.model import Json, Position
@@ -83,13 +83,16 @@ def _entries(messages: list[Any]) -> Iterator[Entry]:
             continue
         kind = _KINDS.get(string(message.get("role")), Kind.CONTEXT)
         text = text_of(message.get("content"))
+        # Of what was spoken the text stands elsewhere, and a later request names it by its id.
+        lasting = holds_more(message.get("content")) or message.get("audio") is not None
         if kind is Kind.ASSISTANT:
-            yield Entry(kind, text, calls=tuple(_call(call) for call in tool_calls(message)), place=place)
+            calls = tuple(_call(call) for call in tool_calls(message))
+            yield Entry(kind, text, calls=calls, place=place, lasting=lasting)
         elif kind is Kind.RESULT:
             # The older form, role `function`, refers to its call by name.
             yield Entry(kind, text, call_id=string(message.get("tool_call_id") or message.get("name")), place=place)
         else:
-            yield Entry(kind, text, place=place)
+            yield Entry(kind, text, place=place, lasting=lasting)
 
 
 def _call(call: dict[str, Any]) -> Call:

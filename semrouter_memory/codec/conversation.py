@@ -43,6 +43,7 @@ class Entry(NamedTuple):
         calls: the tools that an assistant entry calls.
         call_id: the call that a result answers.
         place: position in the request's array; -1 for what is not in it.
+        lasting: it holds what no text can stand for (an image, a file, sound).
     """
 
     kind: Kind
@@ -50,6 +51,7 @@ class Entry(NamedTuple):
     calls: tuple[Call, ...] = ()
     call_id: str = ""
     place: int = -1
+    lasting: bool = False
 
 
 class Conversation(TypedDict):
@@ -122,39 +124,46 @@ def _turns_of_entries(
 
 def _cuttable(entries: Sequence[Entry], turn_of: Sequence[int | None], count: int) -> list[bool]:
     """For each turn whether the conversation can be cut behind it: no call's result comes later."""
-    whole = [True] * count
+    reach = [0] * count
     called: dict[str, int] = {}
     for entry, turn in zip(entries, turn_of, strict=True):
         if turn is None:
             continue
         if (entry.call_id or entry.kind is Kind.RESULT) and entry.call_id in called:
             start = called[entry.call_id]
-            whole[start:turn] = [False] * (min(turn, count) - start)
+            if start < count:
+                reach[start] = max(reach[start], turn)
         called.update((call.id, turn) for call in entry.calls)
-    return whole
+    # Ids may repeat in each turn, so how far each turn reaches is looked at once, at the end.
+    return [furthest <= turn for turn, furthest in enumerate(accumulate(reach, max))]
 
 
 def _past_turns(
     entries: Sequence[Entry], turn_of: Sequence[int | None], whole: Sequence[bool], messages: Sequence[int]
 ) -> Iterable[PastTurn]:
-    """The turns up to each possible cut; what cannot be cut is one turn."""
+    """The turns up to each possible cut; what cannot be cut is one turn.
+
+    A turn with what no text can stand for has no places: it stays, as a whole, wherever the conversation is cut.
+    """
     ends = [turn for turn, can_be_cut in enumerate(whole) if can_be_cut]
     places: list[list[int]] = [[] for _ in ends]
     texts: list[list[tuple[int, int]]] = [[] for _ in ends]
+    lasting = [False] * len(ends)
     visible = 0
     for entry, turn in zip(entries, turn_of, strict=True):
         index = bisect_left(ends, turn) if turn is not None else len(ends)
         if index < len(ends):
             places[index].append(entry.place)
+            lasting[index] |= entry.lasting
             if entry.text:
                 texts[index].append((visible, len(entry.text)))
         visible += bool(entry.text)
-    for end, own_places, own_texts in zip(ends, places, texts, strict=True):
+    for end, stays, own_places, own_texts in zip(ends, lasting, places, texts, strict=True):
         yield PastTurn(
             number=end + 1,
             messages=messages[end],
-            places=tuple(own_places),
-            texts=tuple(at for at, _ in own_texts),
+            places=() if stays else tuple(own_places),
+            texts=() if stays else tuple(at for at, _ in own_texts),
             chars=sum(size for _, size in own_texts),
         )
 

@@ -9,8 +9,9 @@ from semrouter_memory.codec.answers import reader_for
 from semrouter_memory.codec.base import AnswerReader, Outline, ParsedRequest
 from semrouter_memory.codec.conversation import Call, Entry, Kind, converse, outline
 from semrouter_memory.codec.edit import encoded, into_message, into_value, last, with_member, without, without_elements
+from semrouter_memory.codec.items import ATTACHED, CALLS, OUTPUTS, holds_more_than_text
 from semrouter_memory.codec.request import OUR_FIELDS, body_of, body_settings, has_our_fields, json_object, top_level
-from semrouter_memory.codec.responses_answer import CLIENT_CALLS, ResponsesStream, call_name, responses_answer
+from semrouter_memory.codec.responses_answer import ResponsesStream, call_name, responses_answer
 from semrouter_memory.codec.shape import mapping, string, text_of
 from semrouter_memory.codec.splice import Edit, Member, apply, document, element, elements
 from semrouter_memory.errors import BodyError
@@ -19,7 +20,6 @@ from semrouter_memory.model import Json, Position
 _KINDS = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
 _REBUILT = (*OUR_FIELDS, "previous_response_id")
 """What leaves a request whose chain is rebuilt."""
-_OUTPUTS = frozenset(f"{call}_output" for call in CLIENT_CALLS)
 
 
 class ResponsesCodec:
@@ -116,24 +116,33 @@ def _entries(items: list[Any]) -> Iterator[Entry]:
         call_id = string(item.get("call_id"))
         if kind == "message":
             yield _message(item, place)
-        elif kind in CLIENT_CALLS:
+        elif kind in CALLS:
             yield Entry(Kind.ASSISTANT, calls=(Call(call_id, call_name(item)),), place=place)
-        elif kind in _OUTPUTS:
+        elif kind in OUTPUTS:
             yield Entry(Kind.RESULT, text_of(item.get("output")), call_id=call_id, place=place)
-        else:
+        elif kind in ATTACHED:
             yield _attached(item, kind, place)
+        else:
+            # A compaction, a reference, or what did not exist when this was written: nobody knows what it stands for.
+            yield Entry(Kind.CONTEXT, place=place)
 
 
 def _message(item: dict[str, Any], place: int) -> Entry:
     kind = _KINDS.get(string(item.get("role")), Kind.CONTEXT)
-    return Entry(kind, text_of(item.get("content"), joint="" if kind is Kind.ASSISTANT else "\n"), place=place)
+    text = text_of(item.get("content"), joint="" if kind is Kind.ASSISTANT else "\n")
+    return Entry(kind, text, place=place, lasting=holds_more_than_text(item))
 
 
 def _attached(item: dict[str, Any], kind: str, place: int) -> Entry:
     """What a user is asked to approve and the approval are held together like a call and its result."""
     if kind == "mcp_approval_request":
         return Entry(Kind.ATTACHED, calls=(Call(string(item.get("id")), ""),), place=place)
-    return Entry(Kind.ATTACHED, call_id=string(item.get("approval_request_id")), place=place)
+    return Entry(
+        Kind.ATTACHED,
+        call_id=string(item.get("approval_request_id")),
+        place=place,
+        lasting=holds_more_than_text(item),
+    )
 
 
 def _user_item(text: str) -> dict[str, str]:

@@ -2,6 +2,10 @@
 
 from typing import Any
 
+# Tuples: a hostile type may be a list, which no set can look up.
+_TEXTS = ("text", "input_text", "output_text")
+_WORDS = (*_TEXTS, "refusal", "reasoning_text", "summary_text")
+
 
 def string(value: Any) -> str:
     """The value if it is a string, else ""."""
@@ -35,7 +39,16 @@ def text_of(content: Any, *, joint: str = "\n") -> str:
 def _text_of_part(part: Any) -> str:
     if isinstance(part, str):
         return part
-    # Compared one by one: a hostile type may be a list, which no set can look up.
-    if isinstance(part, dict) and part.get("type") in ("text", "input_text", "output_text"):
+    if isinstance(part, dict) and part.get("type") in _TEXTS:
         return string(part.get("text"))
     return ""
+
+
+def holds_more(content: Any) -> bool:
+    """Whether a message's content holds more than its text: an image, a file, sound, or what nobody knows.
+
+    A refusal is only the absence of an answer.
+    """
+    if isinstance(content, list):
+        return any(not isinstance(part, str) and mapping(part).get("type") not in _WORDS for part in content)
+    return content is not None and not isinstance(content, str)

@@ -7,7 +7,7 @@ stays. Nothing here is a truth: what cannot be built or kept is done without.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from semrouter_memory.codec.base import strip_block
@@ -18,12 +18,21 @@ from semrouter_memory.compress.state import State, fitting, folded, learned
 from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import CircuitOpenError, UnavailableError
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, Scope, joined
-from semrouter_memory.ports import ChatModel, Embedder, Observer, StateStore, TurnLog
+from semrouter_memory.ports import ChatModel, Embedder, Observer, StateStore, Tombstones, TurnLog
 
 _MAX_COUNTED_CHARS = 20_000
 """Of one text; what is longer is counted by its beginning."""
 _MANY_TURNS = 10_000
 """The number in the block takes a token or two."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The note that a state is being built, and what its owner had deleted when that began."""
+
+    key: str
+    token: bytes
+    deletions: Tombstones
 
 
 class StateBuilder:
@@ -71,8 +80,18 @@ class StateBuilder:
         key = record.session_key(session_id)
         kept = record.load_session((await self._store.get(scope, [key])).get(key))
         await self._drop(scope, key, kept)
+        await self._store.drop(scope, [record.hold_key(session_id)])
 
     async def _fold(self, claim: Claim, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]) -> None:
+        held = await self._hold(claim)
+        try:
+            await self._fold_held(claim, held, turns, candidates)
+        finally:
+            await self._store.drop(claim.scope, [held.key])
+
+    async def _fold_held(
+        self, claim: Claim, held: _Held, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]
+    ) -> None:
         key = record.session_key(claim.session_id)
         before = record.load_session((await self._store.get(claim.scope, [key])).get(key))
         kept = _with_other_answers(before, (*claim.context, *claim.turns))
@@ -80,12 +99,17 @@ class StateBuilder:
         kept = await asyncio.to_thread(self._with_turns, kept, turns, candidates)
         if kept:
             kept[-1] = await self._in_order(kept[-1], claim)
-        await self._write(claim, turns, key, before, kept)
-        gone = {name for old in before for name in record.keys_of(old)} - {
-            name for covered in kept for name in record.keys_of(covered)
-        }
-        if gone:
-            await self._store.drop(claim.scope, sorted(gone))
+        stays = False
+        try:
+            await self._write(claim, key, before, kept)
+            stays = await self._all_survive(claim, turns) and await self._is_held(claim, held)
+        finally:
+            gone = {name for old in before for name in record.keys_of(old)}
+            if stays:
+                gone -= {name for covered in kept for name in record.keys_of(covered)}
+                await self._store.drop(claim.scope, sorted(gone))
+            else:
+                await self._drop(claim.scope, key, (*before, *kept))
 
     def _with_turns(
         self, kept: list[Covered], turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]
@@ -96,14 +120,13 @@ class StateBuilder:
         return kept
 
     def _with_turn(self, kept: Sequence[Covered], turn: LoggedTurn, facts: Sequence[str]) -> list[Covered]:
-        if kept and turn.sequence <= kept[-1].sequence:
-            # Another extractor has read it before; what this one found is added.
-            latest = kept[-1]
-            state = self._bounded(learned(latest.state, facts, turn.observed_at))
-            return [*kept[:-1], replace(latest, state=state)]
+        if kept and turn.sequence <= max(covered.sequence for covered in kept):
+            # Another extractor has read it before; what this one found is added to the states that the turn is in.
+            return [self._with_late_facts(covered, turn, facts) for covered in kept]
         before = record.predecessor(kept, turn)
         if before is None:
-            return []
+            # What is kept is other conversations' of the session, or other branches' of this one.
+            return list(kept)
         user_text, answer = strip_block(turn.user_text), strip_block(turn.assistant_text)
         said = joined((user_text, answer))
         covered = Covered(
@@ -113,11 +136,17 @@ class StateBuilder:
             hashes=turn.transcript_hashes,
             turns=before.turns + 1,
             trail=record.trail_of((turn.id,), before.trail),
+            recent=record.with_turn(before.recent, turn.id),
             asked=before.asked,
             chars=before.chars + len(said),
             tokens=before.tokens + self._size(said),
         )
         return [*kept, covered][-record.KEPT :]
+
+    def _with_late_facts(self, covered: Covered, turn: LoggedTurn, facts: Sequence[str]) -> Covered:
+        if not facts or not record.includes(covered, turn.id):
+            return covered
+        return replace(covered, state=self._bounded(learned(covered.state, facts, turn.observed_at)))
 
     def _bounded(self, state: State) -> State:
         bound = self._config.state_tokens
@@ -133,7 +162,8 @@ class StateBuilder:
         """The state as a model puts it, when it is time for that; else, or when it cannot, as it is."""
         if self._chat_model is None or covered.turns - covered.asked < self._config.every_turns:
             return covered
-        known = {turn.sequence: turn for turn in (*claim.context, *claim.turns) if turn.sequence <= covered.sequence}
+        # A session may hold several conversations, and branches of one.
+        known = {turn.sequence: turn for turn in (*claim.context, *claim.turns) if record.includes(covered, turn.id)}
         turns = [turn for _, turn in sorted(known.items())][-self._config.every_turns :]
         asked = replace(covered, asked=covered.turns)
         try:
@@ -148,10 +178,26 @@ class StateBuilder:
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
-    async def _write(
-        self, claim: Claim, turns: Sequence[LoggedTurn], key: str, before: Sequence[Covered], kept: Sequence[Covered]
-    ) -> None:
-        """Keep it, unless the turns were deleted in the meantime: looked at after writing, so that no deletion is missed."""
+    async def _hold(self, claim: Claim) -> _Held:
+        """Note that the state is being built, before anything of it is read.
+
+        A deletion buries first and forgets the project's values then, this note among them. So what is written is kept
+        only when the note is still there afterwards: a deletion that comes later still takes what was written along.
+        """
+        held = _Held(
+            record.hold_key(claim.session_id), claim.token.encode(), await self._turn_log.tombstones(claim.scope)
+        )
+        await self._store.put(claim.scope, held.key, held.token, ttl=self._ttl)
+        return held
+
+    async def _is_held(self, claim: Claim, held: _Held) -> bool:
+        found = (await self._store.get(claim.scope, [held.key])).get(held.key)
+        return found == held.token and await self._turn_log.tombstones(claim.scope) == held.deletions
+
+    async def _all_survive(self, claim: Claim, turns: Sequence[LoggedTurn]) -> bool:
+        return {turn.id for turn in turns} <= await self._turn_log.surviving(claim)
+
+    async def _write(self, claim: Claim, key: str, before: Sequence[Covered], kept: Sequence[Covered]) -> None:
         for covered in kept:
             if covered in before:
                 continue
@@ -159,8 +205,6 @@ class StateBuilder:
             for name in record.keys_of(covered):
                 await self._store.put(claim.scope, name, value, ttl=self._ttl)
         await self._store.put(claim.scope, key, record.dump_session(kept), ttl=self._ttl)
-        if not {turn.id for turn in turns} <= await self._turn_log.surviving(claim):
-            await self._drop(claim.scope, key, kept)
 
     async def _drop(self, scope: Scope, key: str, kept: Sequence[Covered]) -> None:
         await self._store.drop(scope, [key, *(name for covered in kept for name in record.keys_of(covered))])

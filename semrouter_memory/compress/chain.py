@@ -2,16 +2,22 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
+import orjson
+
+from semrouter_memory.codec.items import holds_more_than_text, is_context
+from semrouter_memory.compress.record import trail_of
 from semrouter_memory.model import (
-    Compression,
-    CompressionReason,
     Json,
     LoggedTurn,
     StoredChain,
     TurnState,
     joined,
 )
+
+MAX_CHAIN_BYTES = 8 * 1024 * 1024
+"""Of the items that a request is rebuilt from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,44 +50,60 @@ class Chain:
         """What was said in each answered turn."""
         return [joined((turn.user_text, turn.assistant_text)) for turn in self.answered]
 
+    def trail_of(self, cut: int) -> str:
+        """Names the first `cut` answered turns."""
+        return trail_of(turn.id for turn in self.answered[:cut])
+
     def items_from(self, cut: int) -> tuple[Json, ...]:
-        """The items without the first `cut` answered turns, but for the system and developer messages in them."""
-        lasting = [item for turn in self.answered[:cut] for item in turn.items or () if _is_lasting(item)]
+        """The items without the first `cut` answered turns, but for what belongs to no turn (system messages)."""
+        lasting = [item for turn in self.answered[:cut] for item in turn.items or () if is_context(item)]
         return (*lasting, *(item for turn in (*self.answered[cut:], *self.under_way) for item in turn.items or ()))
 
     def safe_cut(self, cut: int, answers_calls: Collection[str]) -> int:
         """The latest cut up to this one that no tool's call and its result stand on either side of.
 
+        Before it is also no turn with what no text can stand for: an image, a file.
+
         Args:
             answers_calls: calls that the request itself answers.
         """
-        later = {*answers_calls, *(name for item in self.items_from(cut) for name in _answered(item))}
-        while cut > 0:
-            turn = self.answered[cut - 1]
-            if not any(name in later for earlier in self.answered[:cut] for name in _called(earlier.items or ())):
-                return cut
-            later.update(name for item in turn.items or () for name in _answered(item))
-            cut -= 1
-        return 0
+        turns = (*self.answered, *self.under_way)
+        called: dict[str, int] = {}
+        reach = [0] * len(turns)
+        for at, turn in enumerate(turns):
+            for item in turn.items or ():
+                for name in _answered(item):
+                    if name in called:
+                        reach[called[name]] = max(reach[called[name]], at)
+                called.update((name, at) for name in _called(item))
+        for name in answers_calls:
+            if name in called:
+                reach[called[name]] = len(turns)
+        safe = 0
+        for at, (turn, furthest) in enumerate(zip(turns[: max(cut, 0)], accumulate(reach, max), strict=False)):
+            if any(holds_more_than_text(item) for item in turn.items or ()):
+                break
+            if furthest <= at:
+                safe = at + 1
+        return safe
 
 
-def rebuilt(chain: Chain) -> Compression:
-    """The whole history, from the log."""
-    return Compression(reason=CompressionReason.REBUILT, items=chain.items_from(0), statements=tuple(chain.texts))
-
-
-def _is_lasting(item: Json) -> bool:
-    return isinstance(item, dict) and item.get("role") in ("system", "developer")
-
-
-def _called(items: Sequence[Json]) -> Iterator[str]:
-    """Ids of calls, and of what a user is asked to approve, whose results stand in none of these items."""
-    answered = {name for item in items for name in _answered(item)}
+def is_too_long(items: Sequence[Json]) -> bool:
+    """Whether a request of these items would be larger than is reasonable to keep or to send."""
+    size = 0
     for item in items:
-        if isinstance(item, dict) and not _is_answer(item):
-            for name in (item.get("call_id"), item.get("id") if item.get("type") == "mcp_approval_request" else None):
-                if isinstance(name, str) and name not in answered:
-                    yield name
+        size += len(orjson.dumps(item))
+        if size > MAX_CHAIN_BYTES:
+            return True
+    return False
+
+
+def _called(item: Json) -> Iterator[str]:
+    """Ids of calls, and of what a user is asked to approve."""
+    if isinstance(item, dict) and not _is_answer(item):
+        for name in (item.get("call_id"), item.get("id") if item.get("type") == "mcp_approval_request" else None):
+            if isinstance(name, str):
+                yield name
 
 
 def _answered(item: Json) -> Iterator[str]:

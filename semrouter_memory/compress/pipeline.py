@@ -6,19 +6,20 @@ what was left out. That is noted before the request goes up, and without the not
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from semrouter_memory.compress import record
 from semrouter_memory.compress.block import render
-from semrouter_memory.compress.chain import Chain, rebuilt
+from semrouter_memory.compress.chain import Chain, is_too_long
 from semrouter_memory.compress.record import Covered
 from semrouter_memory.compress.state import Entry, State, without
 from semrouter_memory.config import CompressionConfig
-from semrouter_memory.errors import MemoryServiceError, StateStoreError
-from semrouter_memory.model import Compression, CompressionReason, RecallRequest, Scope
-from semrouter_memory.ports import Embedder, Observer, StateStore, TurnLog
+from semrouter_memory.errors import MemoryServiceError, StateStoreError, TurnLogError
+from semrouter_memory.model import Compression, CompressionReason, PastTurn, RecallRequest, Scope
+from semrouter_memory.ports import Embedder, Observer, StateStore, Tombstones, TurnLog
 
 _MAX_CHAIN_TURNS = 5_000
 _MARK_TTL = timedelta(days=400)
@@ -59,12 +60,14 @@ class Compressor:
         self._observer = observer
         self._config = config
 
-    async def compress(self, request: RecallRequest, before: Compression | None = None) -> Compression:
+    async def compress(
+        self, request: RecallRequest, before: Compression | None = None, *, until: float = math.inf
+    ) -> Compression:
         """The decision for one request. Never raises (but for cancellation): what fails leaves it as it is."""
         try:
             if request.previous_response_id:
-                return await self._chain(request, before)
-            return before or await self._transcript(request)
+                return await self._chain(request, before, until)
+            return await self._transcript(request, before)
         except MemoryServiceError:
             return Compression(reason=CompressionReason.UNAVAILABLE)
         except Exception as error:  # noqa: BLE001 - no bug of ours may cost a request
@@ -73,34 +76,61 @@ class Compressor:
 
     # -- a request that repeats its conversation -----------------------------------------------------------------------
 
-    async def _transcript(self, request: RecallRequest) -> Compression:
+    async def _transcript(self, request: RecallRequest, before: Compression | None) -> Compression:
         turns = request.turns
+        deletions = await self._turn_log.tombstones(request.scope)
+        if before is not None and _is_beginning(before, turns) and _still_holds(before, deletions):
+            return before
         if len(turns) < self._config.min_turns:
             return Compression(reason=CompressionReason.TOO_SHORT)
         keys = [record.transcript_key(turn.transcript_hash) for turn in turns]
-        found = await self._latest(request.scope, keys, lambda covered, at: covered.turns == turns[at - 1].number)
+        found = await self._latest(
+            request.scope, keys, deletions, lambda covered, at: covered.turns == turns[at - 1].number
+        )
         cut = min(found.index, len(turns) - self._config.raw_turns) if found else 0
         if found is None or cut < 1:
             return Compression(reason=CompressionReason.NO_STATE)
-        chars = [turn.chars for turn in turns]
-        return self._compressed(found, cut, turns[cut - 1].number, chars)
+        number, proof = turns[cut - 1].number, turns[cut - 1].transcript_hash
+        leaving = [turn.chars if at < cut and turn.places else 0 for at, turn in enumerate(turns)]
+        shortened = self._compressed(found, number, sum(turn.chars for turn in turns), sum(leaving))
+        return replace(shortened, dropped_turns=cut, proof=proof, deletions=deletions)
 
     # -- a stored chain ------------------------------------------------------------------------------------------------
 
-    async def _chain(self, request: RecallRequest, before: Compression | None) -> Compression:
+    async def _chain(self, request: RecallRequest, before: Compression | None, until: float) -> Compression:
         chain = await self._stored(request)
         if not chain.complete:
             return await self._incomplete(request.scope, chain, before)
-        if before is not None:
-            return before if before.items is None else _continued(before, chain)
-        if len(chain.answered) < self._config.min_turns:
-            marked = await self._is_marked(request.scope, chain)
-            return rebuilt(chain) if marked else Compression(reason=CompressionReason.TOO_SHORT)
         try:
-            return await self._shortened(request, chain)
-        except StateStoreError:
+            async with asyncio.timeout_at(until if until < math.inf else None):
+                return await self._decided(request, chain, before)
+        except (StateStoreError, TurnLogError, TimeoutError):
             # Whether it was compressed before is not known; the whole history is right in any case.
-            return rebuilt(chain)
+            return self._whole(chain)
+
+    async def _decided(self, request: RecallRequest, chain: Chain, before: Compression | None) -> Compression:
+        deletions = await self._turn_log.tombstones(request.scope)
+        if before is not None and before.text and _names(before, chain) and _still_holds(before, deletions):
+            # A later step of a turn: the same turns have left, and the turn's own items are longer.
+            return self._of_items(before, chain)
+        marked = await self._is_marked(request.scope, chain)
+        if before is not None and not before.text:
+            # The turn's first step went up whole, or as the server has it.
+            return self._whole(chain) if marked or before.reason is CompressionReason.REBUILT else before
+        if len(chain.answered) < self._config.min_turns:
+            return self._whole(chain) if marked else Compression(reason=CompressionReason.TOO_SHORT)
+        return await self._shortened(request, chain, deletions, marked=marked)
+
+    def _whole(self, chain: Chain) -> Compression:
+        """The whole history, from the log."""
+        return self._of_items(Compression(reason=CompressionReason.REBUILT), chain)
+
+    def _of_items(self, decided: Compression, chain: Chain) -> Compression:
+        """The decision with the items of the turns that stay."""
+        items = chain.items_from(decided.dropped_turns)
+        if is_too_long(items):
+            return Compression(reason=CompressionReason.CHAIN_LOST)
+        return replace(decided, items=items, statements=(*decided.statements, *chain.texts[decided.dropped_turns :]))
 
     async def _stored(self, request: RecallRequest) -> Chain:
         for _ in range(_ATTEMPTS if request.continues_loop else 1):
@@ -113,47 +143,50 @@ class Compressor:
     async def _incomplete(self, scope: Scope, chain: Chain, before: Compression | None) -> Compression:
         lost = await self._is_marked(scope, chain)
         reason = CompressionReason.CHAIN_LOST if lost else CompressionReason.CHAIN_INCOMPLETE
-        # The server has the turn's first step; what it lacks of it is the state.
-        return Compression(reason=reason, text=before.text if before else "")
+        text = ""
+        if before is not None and _names(before, chain):
+            # The server has the turn's first step; what it lacks of it is the state.
+            deletions = await self._turn_log.tombstones(scope)
+            text = before.text if _still_holds(before, deletions) else ""
+        return Compression(reason=reason, text=text)
 
-    async def _shortened(self, request: RecallRequest, chain: Chain) -> Compression:
-        marked = await self._is_marked(request.scope, chain)
+    async def _shortened(
+        self, request: RecallRequest, chain: Chain, deletions: Tombstones, *, marked: bool
+    ) -> Compression:
         ids = [turn.id for turn in chain.answered]
         found = await self._latest(
             request.scope,
             [record.turn_key(turn_id) for turn_id in ids],
-            lambda covered, at: covered.turns == at and covered.trail == record.trail_of(ids[:at]),
+            deletions,
+            lambda covered, at: covered.turns == at and covered.trail == chain.trail_of(at),
         )
-        cut = min(found.index, len(ids) - self._config.raw_turns) if found else 0
-        cut = chain.safe_cut(cut, request.answers_calls)
+        cut = chain.safe_cut(min(found.index, len(ids) - self._config.raw_turns), request.answers_calls) if found else 0
         if found is None or cut < 1:
-            return rebuilt(chain) if marked else Compression(reason=CompressionReason.NO_STATE)
+            return self._whole(chain) if marked else Compression(reason=CompressionReason.NO_STATE)
+        chars = [len(text) for text in chain.texts]
+        shortened = self._compressed(found, cut, sum(chars), sum(chars[:cut]))
+        proof = chain.trail_of(cut)
+        result = self._of_items(replace(shortened, dropped_turns=cut, proof=proof, deletions=deletions), chain)
+        if result.items is None:
+            return result if marked else Compression(reason=CompressionReason.NO_STATE)
         if not await self._mark(request.scope, chain) and not marked:
             return Compression(reason=CompressionReason.NOT_MARKED)
-        shortened = self._compressed(found, cut, cut, [len(text) for text in chain.texts])
-        return replace(shortened, items=chain.items_from(cut), statements=(*shortened.statements, *chain.texts[cut:]))
+        return result
 
     # -- look-ups ------------------------------------------------------------------------------------------------------
 
-    async def _latest(self, scope: Scope, keys: Sequence[str], covers: Callable[[Covered, int], bool]) -> _Found | None:
+    async def _latest(
+        self, scope: Scope, keys: Sequence[str], deletions: Tombstones, covers: Callable[[Covered, int], bool]
+    ) -> _Found | None:
         """The state that covers most, of those that cover exactly the turns up to their key's; keys are one a turn."""
         first = max(0, len(keys) - self._config.raw_turns - record.LOOK_BACK)
         values = await self._store.get(scope, keys[first:])
         for index in range(len(keys), first, -1):
             covered = record.load(values.get(keys[index - 1]))
             if covered is not None and covers(covered, index):
-                state = await self._undeleted(scope, covered.state)
+                state = _undeleted(scope, covered.state, deletions)
                 return _Found(covered, state, index) if state.entries or not covered.state.entries else None
         return None
-
-    async def _undeleted(self, scope: Scope, state: State) -> State:
-        """The state without what was deleted, on whatever replica; the store may learn of it a little later."""
-        tombstones = await self._turn_log.tombstones(scope)
-
-        def is_deleted(entry: Entry) -> bool:
-            return tombstones.forbids(scope, entry.statement, entry.at)
-
-        return without(state, is_deleted)
 
     async def _is_marked(self, scope: Scope, chain: Chain) -> bool:
         keys = [record.mark_key(session_id) for session_id in chain.sessions]
@@ -169,23 +202,43 @@ class Compressor:
 
     # -- the decision --------------------------------------------------------------------------------------------------
 
-    def _compressed(self, found: _Found, cut: int, turns: int, chars: Sequence[int]) -> Compression:
-        """The first `cut` turns leave; `turns` is what they are called in the text."""
+    def _compressed(self, found: _Found, turns: int, chars: int, leaving: int) -> Compression:
+        """The state for the first turns, `turns` of them; of all the characters so many leave with them."""
         ratio = found.covered.tokens / max(found.covered.chars, 1)
         text = render(found.state, turns=turns)
         return Compression(
             reason=CompressionReason.COMPRESSED,
             text=text,
-            dropped_turns=cut,
             statements=found.state.statements,
-            tokens_before=round(sum(chars) * ratio),
-            tokens_after=round(sum(chars[cut:]) * ratio) + self._count(text),
+            tokens_before=round(chars * ratio),
+            tokens_after=round((chars - leaving) * ratio) + self._count(text),
         )
 
 
-def _continued(before: Compression, chain: Chain) -> Compression:
-    """A later step of a turn: the same turns have left, and the turn's own items are longer."""
-    return replace(before, items=chain.items_from(before.dropped_turns))
+def _undeleted(scope: Scope, state: State, deletions: Tombstones) -> State:
+    """The state without what was deleted, on whatever replica; the store may learn of it a little later."""
+
+    def is_deleted(entry: Entry) -> bool:
+        return deletions.forbids(scope, entry.statement, entry.at)
+
+    return without(state, is_deleted)
+
+
+def _is_beginning(before: Compression, turns: Sequence[PastTurn]) -> bool:
+    """Whether what an earlier step left out is this conversation's beginning; other conversations use the same words."""
+    cut = before.dropped_turns
+    return cut == 0 or (cut <= len(turns) and turns[cut - 1].transcript_hash == before.proof)
+
+
+def _names(before: Compression, chain: Chain) -> bool:
+    """Same as `_is_beginning`, of a stored chain."""
+    cut = before.dropped_turns
+    return 0 < cut <= len(chain.answered) and chain.trail_of(cut) == before.proof
+
+
+def _still_holds(before: Compression, deletions: Tombstones) -> bool:
+    """Whether nothing was deleted since; the state may tell what was in other words."""
+    return not before.text or before.deletions == deletions
 
 
 def _marks_of(scope: Scope) -> Scope:

@@ -20,8 +20,11 @@ KEPT = 8
 LOOK_BACK = 16
 """How many turns a state may be behind a request's history."""
 _MAX_HASHES = 8
-_REDACTED = "[redacted]"
-"""What the turn log has in place of a secret."""
+RECENT = 100
+"""Turns of a conversation whose names are kept."""
+_NAME_CHARS = 16
+_MAX_BREAKS = 6
+"""Line breaks of a turn's text that are tried as the ends of messages."""
 _PREFIX = "compress"
 
 
@@ -33,6 +36,7 @@ class Covered:
         turn_id: the last turn in it, and its place in the log's order.
         hashes: of the transcript up to it; several when the client may go on from several answers.
         turns: how many turns were added, and their `trail`.
+        recent: names of the last turns that were added; what is found late in others is left out.
         asked: how many turns there were when a model was asked last.
         chars: characters of the turns' texts, and their tokens.
     """
@@ -43,6 +47,7 @@ class Covered:
     hashes: tuple[str, ...] = ()
     turns: int = 0
     trail: str = ""
+    recent: tuple[str, ...] = ()
     asked: int = 0
     chars: int = 0
     tokens: int = 0
@@ -88,6 +93,11 @@ def session_key(session_id: str) -> str:
     return f"{_PREFIX}:session:{session_id}"
 
 
+def hold_key(session_id: str) -> str:
+    """Of the note that a session's state is being built: whoever forgets the project takes it along."""
+    return f"{_PREFIX}:building:{session_id}"
+
+
 def mark_key(session_id: str) -> str:
     """Of the note that chains of a session are compressed."""
     return f"{_PREFIX}:mark:{session_id}"
@@ -101,18 +111,31 @@ def keys_of(covered: Covered) -> Iterator[str]:
 
 
 def predecessor(kept: Sequence[Covered], turn: LoggedTurn) -> Covered | None:
-    """What the turn goes on from; None when there are turns before it that are not covered."""
+    """What the turn goes on from; None when there are turns before it that are not covered, or when that is not proved.
+
+    It is not where the log holds other words than were said: a secret was taken out, or a text was cut.
+    """
     start = Covered(State(), "", 0)
     if not turn.transcript_hashes:
         return kept[-1] if kept else start
     for before in (*reversed(kept), start):
         if any(_continues(value, turn) for value in before.hashes or ("",) if value or before is start):
             return before
-    if not _may_differ(turn):
-        return None
-    # Its words are not in the log as they were said. That it follows the turn before it is likely; when it does not,
-    # the number of turns will be another than the request's.
-    return kept[-1] if kept else start
+    return None
+
+
+def with_turn(recent: Sequence[str], turn_id: str) -> tuple[str, ...]:
+    """The last turns of a conversation, with one more."""
+    return (*recent, _name(turn_id))[-RECENT:]
+
+
+def includes(covered: Covered, turn_id: str) -> bool:
+    """Whether a turn is one of the last that a state was made of."""
+    return _name(turn_id) in covered.recent
+
+
+def _name(turn_id: str) -> str:
+    return hashlib.sha256(turn_id.encode("utf-8", "replace")).hexdigest()[:_NAME_CHARS]
 
 
 def trail_of(turn_ids: Iterable[str], trail: str = "") -> str:
@@ -123,22 +146,28 @@ def trail_of(turn_ids: Iterable[str], trail: str = "") -> str:
 
 
 def _continues(before: str, turn: LoggedTurn) -> bool:
-    asked = ([turn.user_text], turn.user_text.split("\n")) if "\n" in turn.user_text else ([turn.user_text],)
     return any(
         continued_hash(before, [*(Message(Role.USER, text) for text in texts), _answer(turn)]) in turn.transcript_hashes
-        for texts in asked
+        for texts in _as_messages(turn.user_text)
     )
+
+
+def _as_messages(text: str) -> Iterator[list[str]]:
+    """A turn's text as the messages that it may have been: several are put together with line breaks."""
+    lines = text.split("\n")
+    breaks = len(lines) - 1
+    if breaks > _MAX_BREAKS:
+        yield from ([text], lines)
+        return
+    for ends in range(1 << breaks):
+        messages = [lines[0]]
+        for at, line in enumerate(lines[1:]):
+            if ends >> at & 1:
+                messages.append(line)
+            else:
+                messages[-1] += "\n" + line
+        yield messages
 
 
 def _answer(turn: LoggedTurn) -> Message:
     return Message(Role.ASSISTANT, turn.assistant_text)
-
-
-def _may_differ(turn: LoggedTurn) -> bool:
-    """Whether the log may hold other words than were said: a secret taken out, several messages put together, a cut."""
-    text = turn.user_text + turn.assistant_text
-    return _REDACTED in text or "\n" in turn.user_text or len(text) > _LONG_CHARS
-
-
-_LONG_CHARS = 16_000
-"""Texts of this length may have been cut."""

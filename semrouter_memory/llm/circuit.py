@@ -13,7 +13,7 @@ from dataclasses import replace
 from enum import Enum, auto
 from urllib.parse import urlsplit
 
-from semrouter_memory.errors import ChatModelError, CircuitOpenError
+from semrouter_memory.errors import ChatModelError, CircuitOpenError, ModelAwayError
 from semrouter_memory.llm.breaker import Admission, Breaker, Limits
 from semrouter_memory.ports import Observer
 
@@ -99,7 +99,8 @@ class Circuit:
 
         Raises:
             CircuitOpenError: the call was not made, or it was a probe and failed, or the model is refused.
-            ChatModelError: as the call itself raised it.
+            ModelAwayError: the call was made, and speaks of the endpoint.
+            ChatModelError: it speaks of the prompt; as the call itself raised it.
         """
         endpoint = self._admitted(self._endpoint)
         try:
@@ -114,9 +115,12 @@ class Circuit:
             self._failed(failure.verdict, endpoint, refusals)
             advice = "; check its key, address and name" if failure.verdict is Verdict.REFUSED else ""
             self._tell(f"{failure}{advice}", was_open=was_open)
-            # The failure that opens the circuit is an attempt like those before it; a wrong key or name is nobody's.
             if self._is_open and (was_open or failure.verdict is Verdict.REFUSED):
                 raise self._open_error() from None
+            if failure.verdict is Verdict.AWAY:
+                raise ModelAwayError(
+                    str(failure), wait_seconds=self._endpoint.wait_seconds(self._monotonic())
+                ) from None
             raise
         except BaseException:
             self._endpoint.abandoned(probe=endpoint.probe)

@@ -46,7 +46,8 @@ class OpenAIChatModel:
 
         Raises:
             CircuitOpenError: the model is known to be away, or refuses us.
-            ChatModelError: no connection, no answer in time, a status that is no success, or no text in the answer.
+            ModelAwayError: no connection, no answer in time, too many requests, or a server's error.
+            ChatModelError: another status that is no success, or no text in the answer.
         """
         with self._circuit.call() as probe:
             return await self._ask(messages, retries=0 if probe else _MAX_RETRIES)

@@ -22,6 +22,8 @@ from semrouter_memory.model import Reach, Reason, Scope
 
 PREFIX = "/v1/memory"
 
+_REPEATABLE = frozenset({"type", "state"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
@@ -82,14 +84,27 @@ def only(*names: str) -> Any:
     """
 
     def check(request: Request, access: Annotated[Access, Depends(access_of)]) -> None:
-        given = request.query_params
-        for name in given:
-            if name not in names and name not in access.extra_parameters:
-                raise InvalidRequestError("unknown query parameter", field=name)
-            if name != "type" and len(given.getlist(name)) > 1:
-                raise InvalidRequestError("given more than once", field=name)
+        _check_parameters(request, access.extra_parameters.union(names))
 
     return Depends(check)
+
+
+def exactly(*names: str) -> Any:
+    """Same, for a route that acts for nobody: what says whose memories are meant is unknown there, too."""
+
+    def check(request: Request) -> None:
+        _check_parameters(request, frozenset(names))
+
+    return Depends(check)
+
+
+def _check_parameters(request: Request, known: frozenset[str]) -> None:
+    given = request.query_params
+    for name in given:
+        if name not in known:
+            raise InvalidRequestError("unknown query parameter", field=name)
+        if name not in _REPEATABLE and len(given.getlist(name)) > 1:
+            raise InvalidRequestError("given more than once", field=name)
 
 
 def says_whose(request: Request) -> None:

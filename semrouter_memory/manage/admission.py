@@ -12,9 +12,10 @@ Redact = Callable[[str], str]
 IMPORTED_AT = "imported_at"
 """Metadata: when the memory was imported; what was deleted before that does not cover it."""
 
-PROVENANCE = frozenset(
-    {"turn_ids", "replaces", "extractor", "model", "confirmations", "flagged", "contradicts", IMPORTED_AT}
-)
+_IDS = frozenset({"turn_ids", "replaces", "contradicts", "consolidated_from"})
+_KINDS: Mapping[str, type] = {"extractor": str, "model": str, "confirmations": int, "flagged": bool, IMPORTED_AT: str}
+
+PROVENANCE = _IDS | _KINDS.keys()
 """Metadata that the service writes itself. A deletion follows `turn_ids` to the turns that a memory came from."""
 
 _MAX_DEPTH = 16
@@ -51,6 +52,20 @@ def admissible_metadata(metadata: Mapping[str, Json], *, max_bytes: int, redact:
         size += len(text.encode())
         if size > max_bytes:
             raise InvalidRequestError(f"metadata is larger than {max_bytes} bytes", field="metadata")
+
+
+def admissible_provenance(metadata: Mapping[str, Json]) -> None:
+    """Check what an import says that the service wrote: background work relies on it.
+
+    Raises:
+        InvalidRequestError: a value is not of the kind that the service writes.
+    """
+    for key, value in metadata.items():
+        if key in _IDS and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+            raise InvalidRequestError("must be a list of ids", field=f"metadata.{key}")
+        # Not isinstance: true is an int, too.
+        if key in _KINDS and type(value) is not _KINDS[key]:
+            raise InvalidRequestError(f"must be of type {_KINDS[key].__name__}", field=f"metadata.{key}")
 
 
 def _refuse_text(text: str, redact: Redact, field: str) -> None:

@@ -1,27 +1,34 @@
 """What a caller wants to have remembered or changed, as values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
-from semrouter_memory.model import Json, MemoryType
+from semrouter_memory.model import Json, Memory, MemoryType
+
+_MAX_REPLACED = 200
+"""Turn ids kept of what a memory said before; as many as one may have been learned from."""
 
 
 class Unchanged(Enum):
-    """The value of a field that an edit does not name, where None is a value of its own."""
+    """The value of a field that a caller does not name, where None is a value of its own."""
 
     UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMemory:
-    """What a caller wants to have remembered."""
+    """What a caller wants to have remembered.
+
+    Attributes:
+        expires_at: None: it never does; not named: when memories of its type do.
+    """
 
     content: str
     type: MemoryType = MemoryType.SEMANTIC
     importance: float = 0.5
-    expires_at: datetime | None = None
+    expires_at: datetime | Unchanged | None = Unchanged.UNCHANGED
     metadata: Mapping[str, Json] = field(default_factory=dict)
 
 
@@ -41,3 +48,18 @@ class MemoryEdit:
     expires_at: datetime | Unchanged | None = Unchanged.UNCHANGED
     project_id: str | None = None
     metadata: Mapping[str, Json] | None = None
+
+
+def reworded(memory: Memory, content: str) -> Memory:
+    """A memory that says something else from now on: the turns it was learned from say what it replaces.
+
+    What retells these is out of date, as when a newer statement replaces one; a deletion reaches them as before. Of a
+    summary it is known no longer what of its originals it says.
+    """
+    if content == memory.content:
+        return memory
+    turns = dict.fromkeys((*memory.ids("replaces"), *memory.ids("turn_ids")))
+    metadata = {key: value for key, value in memory.metadata.items() if key not in {"turn_ids", "consolidated_from"}}
+    if turns:
+        metadata["replaces"] = list(turns)[-_MAX_REPLACED:]
+    return replace(memory, content=content, metadata=metadata)

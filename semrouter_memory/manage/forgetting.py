@@ -2,15 +2,18 @@
 
 Strategy. A deletion commits its tombstone first: from that moment every read that asks the tombstones hides it, on every
 replica. Then goes what leads to it (turns, usage, state), and the rows last, what was replaced before what replaced it:
-as long as anything is left, the row that was named is still there, and asking again finishes the work. All of it happens
-under the owner's lock, so nothing is confirmed or superseded meanwhile; and what a writer that lost its lock wrote later is
+as long as anything is left, the row that was named is still there, and asking again finishes the work. The state goes
+before the turns, which alone tell in which projects it may be, and once more after them, for it may have been built
+meanwhile. All of it happens under the owner's lock, so nothing is confirmed or superseded meanwhile; and what a writer that lost its lock wrote later is
 hidden by the tombstone.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from semrouter_memory.errors import (
+    EmbeddingError,
     LockLostError,
     NotFoundError,
     StateStoreError,
@@ -18,10 +21,12 @@ from semrouter_memory.errors import (
     UnavailableError,
 )
 from semrouter_memory.manage.chains import generations
-from semrouter_memory.manage.retelling import retelling_turns
-from semrouter_memory.model import SESSION_SOURCE, Memory, MemoryType, Reach, Scope, Tombstone
+from semrouter_memory.manage.retelling import Told, told
+from semrouter_memory.manage.unmerging import Unmerged, source_turns, unmerged
+from semrouter_memory.model import SESSION_SOURCE, EmbeddedMemory, Memory, MemoryType, Reach, Scope, Tombstone
 from semrouter_memory.ports import (
     Clock,
+    Embedder,
     MemoryReader,
     MemoryWriter,
     OwnerHold,
@@ -52,6 +57,7 @@ class Forgetter:
         *,
         reader: MemoryReader,
         writer: MemoryWriter,
+        embedder: Embedder,
         turn_log: TurnLog,
         records: TurnRecords | None,
         state: StateStore | None,
@@ -61,6 +67,7 @@ class Forgetter:
     ) -> None:
         self._reader = reader
         self._writer = writer
+        self._embedder = embedder
         self._turn_log = turn_log
         self._records = records
         self._state = state
@@ -72,7 +79,7 @@ class Forgetter:
         """Same as `MemoryService.forget`; the id is one that may be asked for."""
         async with self._locks.hold(scope) as hold:
             memory = await self._named(scope, memory_id)
-            await self._bury(memory)
+            await self._turn_log.bury(self._tombstone(memory))
             try:
                 with _unfinished():
                     await self._erase(scope, memory, hold)
@@ -104,25 +111,27 @@ class Forgetter:
         return memory
 
     async def _erase(self, scope: Scope, memory: Memory, hold: OwnerHold) -> None:
-        """The memory and all that it replaced; what is deleted first leaves the rest reachable."""
+        """The memory, all that it replaced and what repeats any of it; what is deleted first leaves the rest reachable."""
         found = await generations(self._reader, scope, memory)
-        # The oldest of all, so that they go first.
         stated = [each for generation in found for each in generation]
-        found.append(await self._retold(scope, stated))
-        for generation in found[1:]:
-            for older in generation:
-                await self._bury(older)
-        if self._records is not None and (turn_ids := await retelling_turns(self._records, scope, stated)):
-            await self._turn_log.bury(self._tombstone(memory), turn_ids=turn_ids)
-        await self._drop_state(scope, [each for generation in found for each in generation])
+        deleted = await self._turn_log.tombstones(scope)
+        merged = await unmerged(self._reader, scope, memory, deleted.covers)
+        turns = [*(turn_id for each in stated for turn_id in source_turns(each)), *merged.turns]
+        retold = await self._retold(scope, turns, {each.id for each in stated})
+        for each in (*stated[1:], *retold):
+            await self._turn_log.bury(self._tombstone(each))
+        await self._bury_summaries(merged)
+        turns += [turn_id for episode in retold for turn_id in source_turns(episode)]
+        await self._erase_traces(scope, [*stated, *merged.summaries, *retold], turns, await self._told(scope, stated))
+        await self._restore(scope, merged, hold)
         await hold.confirm()
-        for generation in filter(None, reversed(found)):
+        # The oldest first, the named one last.
+        for generation in filter(None, (retold, *reversed(found[1:]), merged.summaries, found[0])):
             await self._writer.delete(scope, [each.id for each in generation])
 
-    async def _retold(self, scope: Scope, memories: Sequence[Memory]) -> list[Memory]:
+    async def _retold(self, scope: Scope, turn_ids: Collection[str], known: Collection[str]) -> list[Memory]:
         """Summaries of sessions in which these were said: they may repeat it in other words."""
-        turns = {turn_id for memory in memories for turn_id in _source_turns(memory)}
-        known = {memory.id for memory in memories}
+        turns = frozenset(turn_ids)
         found: list[Memory] = []
         cursor = ""
         while turns:
@@ -134,14 +143,31 @@ class Forgetter:
                 for memory in page.memories
                 if memory.source == SESSION_SOURCE
                 and memory.id not in known
-                and not turns.isdisjoint(_source_turns(memory))
+                and not turns.isdisjoint(source_turns(memory))
             ]
             if not (cursor := page.cursor):
                 break
         return found
 
-    async def _bury(self, memory: Memory) -> None:
-        await self._turn_log.bury(self._tombstone(memory), turn_ids=_source_turns(memory))
+    async def _told(self, scope: Scope, memories: Sequence[Memory]) -> Told:
+        return Told() if self._records is None else await told(self._records, scope, memories)
+
+    async def _bury_summaries(self, merged: Unmerged) -> None:
+        others = {self._turn_log.content_hash(other.content) for other in merged.others}
+        for summary in merged.summaries:
+            tombstone = self._tombstone(summary)
+            # One of the others may say the same; that may be said again.
+            hidden = replace(tombstone, content_hash="") if tombstone.content_hash in others else tombstone
+            await self._turn_log.bury(hidden)
+
+    async def _restore(self, scope: Scope, merged: Unmerged, hold: OwnerHold) -> None:
+        """What was merged with it stands for itself again."""
+        memories = merged.restored(now=self._clock.now())
+        if memories:
+            vectors = await self._embedder.embed_passages([memory.content for memory in memories])
+            await hold.confirm()
+            rows = [EmbeddedMemory(memory, vector) for memory, vector in zip(memories, vectors, strict=True)]
+            await self._writer.upsert(scope, rows)
 
     def _tombstone(self, memory: Memory) -> Tombstone:
         return Tombstone(
@@ -151,16 +177,25 @@ class Forgetter:
             content_hash=self._turn_log.content_hash(memory.content),
         )
 
-    async def _drop_state(self, scope: Scope, memories: Sequence[Memory]) -> None:
-        """What is kept of their use, and of the sessions of their projects: any of these may repeat what they said.
+    async def _erase_traces(self, scope: Scope, memories: Sequence[Memory], turns: Sequence[str], told: Told) -> None:
+        """Turns, what is kept of their use, and the state of all the user's conversations: any may repeat it.
 
-        Conversations that are running then go up whole for their rest.
+        A memory may have been moved from the project in which it was said, and answers in any project may have told it.
+        Conversations that are running go up whole for their rest.
         """
-        if self._state is None:
-            return
-        await self._state.drop_usage(scope, [memory.id for memory in memories])
-        for project_id in sorted({memory.scope.project_id for memory in memories}):
-            await self._state.forget(Scope(scope.user_id, project_id), Reach.EXACT)
+        projects = {memory.scope.project_id for memory in memories} | told.project_ids
+        await self._drop_states(scope, projects)
+        turn_ids = list(dict.fromkeys((*turns, *told.turn_ids)))
+        if turn_ids:
+            await self._turn_log.bury(self._tombstone(memories[0]), turn_ids=turn_ids)
+        if self._state is not None:
+            await self._state.drop_usage(scope, [memory.id for memory in memories])
+        await self._drop_states(scope, projects)
+
+    async def _drop_states(self, scope: Scope, projects: Collection[str]) -> None:
+        if self._state is not None:
+            for project_id in sorted(projects):
+                await self._state.forget(Scope(scope.user_id, project_id), Reach.EXACT)
 
     async def _forget_state(self, scope: Scope, reach: Reach) -> None:
         if self._state is None:
@@ -180,10 +215,5 @@ class Forgetter:
 def _unfinished() -> Iterator[None]:
     try:
         yield
-    except (StoreUnavailableError, StateStoreError, LockLostError) as error:
+    except (StoreUnavailableError, StateStoreError, EmbeddingError, LockLostError) as error:
         raise DeletionUnfinishedError from error
-
-
-def _source_turns(memory: Memory) -> tuple[str, ...]:
-    turn_ids = memory.metadata.get("turn_ids")
-    return tuple(str(turn_id) for turn_id in turn_ids) if isinstance(turn_ids, list | tuple) else ()

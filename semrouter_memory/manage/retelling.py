@@ -5,6 +5,7 @@ all words of the statement tells it, whoever says them and in whatever order; wo
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from semrouter_memory.model import LoggedTurn, Memory, Scope
 from semrouter_memory.ports import TurnRecords
@@ -19,18 +20,32 @@ _ENDING = 2
 """Letters in which forms of a word differ."""
 
 
-async def retelling_turns(records: TurnRecords, scope: Scope, memories: Collection[Memory]) -> list[str]:
-    """The ids of this user's turns that tell any of the memories, in whatever project."""
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a user's turns tell of memories.
+
+    Attributes:
+        turn_ids: of those that tell any of them.
+        project_ids: in which the user has turns at all.
+    """
+
+    turn_ids: tuple[str, ...] = ()
+    project_ids: frozenset[str] = frozenset()
+
+
+async def told(records: TurnRecords, scope: Scope, memories: Collection[Memory]) -> Told:
+    """Look through all turns of this user, in whatever project."""
     statements = [stems for memory in memories if (stems := _stems(memory.content))]
-    found: list[str] = []
+    turn_ids: list[str] = []
+    project_ids: set[str] = set()
     before = 0
-    while statements:
+    while True:
         page = await records.list_turns(scope=Scope(scope.user_id), states=None, limit=_PAGE, before=before)
-        found += [turn.id for turn in page if any(_tells(turn, stems) for stems in statements)]
+        turn_ids += [turn.id for turn in page if any(_tells(turn, stems) for stems in statements)]
+        project_ids.update(turn.scope.project_id for turn in page)
         if len(page) < _PAGE:
-            break
+            return Told(tuple(turn_ids), frozenset(project_ids))
         before = page[-1].sequence
-    return found
 
 
 def _stems(content: str) -> Sequence[str]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
-from semrouter_memory.manage.edits import MemoryEdit, NewMemory
+from semrouter_memory.manage.edits import MemoryEdit, NewMemory, Unchanged
 from semrouter_memory.model import Hit, Json, Memory, MemoryType
 
 MAX_PAGE = 200
@@ -25,7 +25,8 @@ Metadata = Annotated[
     dict[str, Any],
     Field(
         description="Anything worth keeping beside the statement, as JSON. `turn_ids`, `extractor`, `model`,"
-        " `confirmations`, `flagged`, `contradicts` and `imported_at` belong to the service. Bounded by"
+        " `confirmations`, `flagged`, `contradicts`, `replaces`, `consolidated_from` and `imported_at` belong to the"
+        " service. Bounded by"
         " `management.max_metadata_bytes`.",
         examples=[{"origin": "crm"}],
     ),
@@ -49,7 +50,7 @@ Expiry = Annotated[
     UtcTime | None,
     Field(
         description="From when on it is no longer recalled, with its offset from UTC (RFC 3339); must lie in the"
-        " future. Null: never.",
+        " future. Null: never; not sent when storing: as `memory.ageing.ttl_days` says for the type.",
         examples=["2027-01-01T00:00:00Z"],
     ),
 ]
@@ -74,7 +75,7 @@ class StoreRequest(_Request):
             content=self.content,
             type=self.type,
             importance=self.importance,
-            expires_at=self.expires_at,
+            expires_at=self.expires_at if "expires_at" in self.model_fields_set else Unchanged.UNCHANGED,
             metadata=self.metadata,
         )
 

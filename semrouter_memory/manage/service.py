@@ -8,13 +8,20 @@ read shows the memory, however late the store catches up.
 
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from semrouter_memory.config import ManagementConfig
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
-from semrouter_memory.manage.admission import PROVENANCE, Redact, admissible_content, admissible_metadata
+from semrouter_memory.manage.admission import (
+    PROVENANCE,
+    Redact,
+    admissible_content,
+    admissible_metadata,
+    admissible_provenance,
+)
 from semrouter_memory.manage.chains import chain
-from semrouter_memory.manage.edits import MemoryEdit, NewMemory, Unchanged
+from semrouter_memory.manage.edits import MemoryEdit, NewMemory, Unchanged, reworded
 from semrouter_memory.manage.forgetting import Forgetter, Written
 from semrouter_memory.manage.importing import Importer, ImportReport, ScopeOf
 from semrouter_memory.manage.portable import ImportLine
@@ -52,6 +59,7 @@ class MemoryService:
         records: the log's turns, for those that repeat what is deleted.
         state: what is kept of the owner's sessions and of memories' use; a deletion takes it along.
         written: is told of an owner whose memories changed.
+        ttl_days: how long memories of a type live that a caller gives no end; types left out do not expire.
 
     Every method raises `StoreUnavailableError` and `TurnLogError`, those that embed `EmbeddingError`, and those that
     change something `LockLostError`, when that part is away.
@@ -72,6 +80,7 @@ class MemoryService:
         records: TurnRecords | None = None,
         state: StateStore | None = None,
         written: Written = _nobody,
+        ttl_days: Mapping[MemoryType, float] = MappingProxyType({}),
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -81,9 +90,11 @@ class MemoryService:
         self._clock, self._new_id = clock, new_id
         self._redact, self._config = redact, config
         self._written = written
+        self._lifetimes = {kind: timedelta(days=days) for kind, days in ttl_days.items()}
         self._forgetter = Forgetter(
             reader=reader,
             writer=writer,
+            embedder=embedder,
             turn_log=turn_log,
             records=records,
             state=state,
@@ -202,7 +213,8 @@ class MemoryService:
         """
         content = self._admissible(new.content)
         self._check_metadata(new.metadata)
-        self._check_expiry(new.expires_at)
+        if not isinstance(new.expires_at, Unchanged):
+            self._check_expiry(new.expires_at)
         async with self._locks.hold(scope) as hold:
             now = self._clock.now()
             memory = Memory(
@@ -214,7 +226,7 @@ class MemoryService:
                 observed_at=now,
                 created_at=now,
                 updated_at=now,
-                expires_at=new.expires_at,
+                expires_at=self._expiry(new, now),
                 importance=new.importance,
                 metadata=dict(new.metadata),
             )
@@ -297,9 +309,10 @@ class MemoryService:
 
     def _edited(self, memory: Memory, edit: MemoryEdit) -> Memory:
         now = self._clock.now()
+        if edit.content is not None:
+            memory = reworded(memory, edit.content)
         return replace(
             memory,
-            content=memory.content if edit.content is None else edit.content,
             type=edit.type or memory.type,
             importance=memory.importance if edit.importance is None else edit.importance,
             scope=memory.scope if edit.project_id is None else replace(memory.scope, project_id=edit.project_id),
@@ -317,6 +330,12 @@ class MemoryService:
     def _admissible(self, content: str) -> str:
         return admissible_content(content, max_chars=self._config.max_content_chars, redact=self._redact)
 
+    def _expiry(self, new: NewMemory, now: datetime) -> datetime | None:
+        if not isinstance(new.expires_at, Unchanged):
+            return new.expires_at
+        lifetime = self._lifetimes.get(new.type)
+        return now + lifetime if lifetime else None
+
     def _check_expiry(self, expires_at: datetime | None) -> None:
         if expires_at is not None and expires_at <= self._clock.now():
             raise InvalidRequestError("must lie in the future", field="expires_at")
@@ -324,6 +343,7 @@ class MemoryService:
     def _admit(self, line: ImportLine) -> None:
         self._admissible(line.content)
         self._check_metadata({key: value for key, value in line.metadata.items() if key not in PROVENANCE})
+        admissible_provenance(line.metadata)
 
     def _check_metadata(self, metadata: Mapping[str, Json]) -> None:
         admissible_metadata(metadata, max_bytes=self._config.max_metadata_bytes, redact=self._redact)

@@ -11,7 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request
 
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
-from semrouter_memory.manage.access import errors
+from semrouter_memory.manage.access import errors, exactly
 from semrouter_memory.manage.faults import Refusal
 from semrouter_memory.manage.maintenance import Maintenance
 from semrouter_memory.manage.operator_schemas import (
@@ -53,7 +53,12 @@ User = Annotated[str | None, Query(min_length=1, description="Only this user's t
 router = APIRouter(prefix="/v1", tags=["turns"])
 
 
-@router.get("/turns", summary="List turns", responses=errors())
+@router.get(
+    "/turns",
+    summary="List turns",
+    responses=errors(),
+    dependencies=[exactly("user_id", "state", "limit", "before")],
+)
 async def list_turns(
     *,
     desk: Desk,
@@ -70,13 +75,13 @@ async def list_turns(
     return TurnList(data=[TurnJson.of(turn) for turn in turns], next_before=further)
 
 
-@router.get("/turns/totals", summary="Count turns", responses=errors())
+@router.get("/turns/totals", summary="Count turns", responses=errors(), dependencies=[exactly()])
 async def turn_totals(desk: Desk) -> TotalsJson:
     """What became of all turns ever accepted; kept in the log itself, so that nothing resets it."""
     return TotalsJson.of(await desk.turn_log.totals())
 
 
-@router.post("/turns/retry", summary="Retry all dead letters", responses=errors())
+@router.post("/turns/retry", summary="Retry all dead letters", responses=errors(), dependencies=[exactly("user_id")])
 async def retry_all(desk: Desk, user_id: User = None) -> Retried:
     """Let every dead letter wait again, or those of one user; each may fail as often as before."""
     retried = before = 0
@@ -90,7 +95,7 @@ async def retry_all(desk: Desk, user_id: User = None) -> Retried:
         before = page[-1].sequence
 
 
-@router.get("/turns/{turn_id}", summary="Show a turn", responses=errors(HTTPStatus.NOT_FOUND))
+@router.get("/turns/{turn_id}", summary="Show a turn", responses=errors(HTTPStatus.NOT_FOUND), dependencies=[exactly()])
 async def show_turn(desk: Desk, turn_id: TurnId) -> WholeTurnJson:
     """One turn with what the user said and was answered."""
     return WholeTurnJson.of_whole(await _turn(desk, turn_id))
@@ -100,6 +105,7 @@ async def show_turn(desk: Desk, turn_id: TurnId) -> WholeTurnJson:
     "/turns/{turn_id}/retry",
     summary="Retry a dead letter",
     responses=errors(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    dependencies=[exactly()],
 )
 async def retry_turn(desk: Desk, turn_id: TurnId) -> Retried:
     """Let it wait again; it may fail as often as before."""
@@ -109,7 +115,12 @@ async def retry_turn(desk: Desk, turn_id: TurnId) -> Retried:
     return Retried(retried=1)
 
 
-@router.delete("/turns/{turn_id}", summary="Drop a turn", responses=errors(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT))
+@router.delete(
+    "/turns/{turn_id}",
+    summary="Drop a turn",
+    responses=errors(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    dependencies=[exactly()],
+)
 async def drop_turn(desk: Desk, turn_id: TurnId) -> Dropped:
     """Delete a dead letter or a waiting turn, without learning from it."""
     turn = await _turn(desk, turn_id)
@@ -118,13 +129,19 @@ async def drop_turn(desk: Desk, turn_id: TurnId) -> Dropped:
     return Dropped(id=turn_id)
 
 
-@router.post("/compact", summary="Take what was deleted out of the files", responses=errors(), tags=["files"])
+@router.post(
+    "/compact",
+    summary="Take what was deleted out of the files",
+    responses=errors(),
+    dependencies=[exactly()],
+    tags=["files"],
+)
 async def compact(desk: Desk) -> MaintenanceDone:
     """Rewrites the files; requests go on meanwhile, writes to memories wait. Also done on schedule."""
     return MaintenanceDone.of(await desk.maintenance.compact())
 
 
-@router.post("/backup", summary="Copy the data directory", responses=errors(), tags=["files"])
+@router.post("/backup", summary="Copy the data directory", responses=errors(), dependencies=[exactly()], tags=["files"])
 async def backup(desk: Desk, body: BackupRequest) -> MaintenanceDone:
     """A consistent copy, taken while everything runs. To restore it, let `memory.data_dir` name it."""
     if "\x00" in body.directory:

@@ -47,6 +47,11 @@ class Memory:
             # Not ours: a caller's own metadata from before the name was reserved.
             return self.observed_at
 
+    def ids(self, name: str) -> tuple[str, ...]:
+        """Ids kept in the metadata under that name, which an import may have filled with anything; else none."""
+        value = self.metadata.get(name)
+        return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list | tuple) else ()
+
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedMemory:

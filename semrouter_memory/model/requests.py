@@ -38,7 +38,8 @@ class PastTurn:
     Attributes:
         number: how many turns the conversation had with it; earlier ones that cannot be told apart from it belong to it.
         messages: how many of the request's `history` there are up to its end.
-        places: positions of its messages in the request's array. System and developer messages belong to no turn.
+        places: positions of its messages in the request's array. System and developer messages belong to no turn. None
+            for a turn that stays because no text can stand for it (an image, a file).
         texts: positions of its texts in `visible`.
         chars: characters of its texts.
         transcript_hash: of the conversation up to its end; "" where nobody asked for it.
@@ -83,6 +84,8 @@ class Compression:
         statements: what `text` says, in the words of memories; they need not be said again.
         tokens_before: size of the conversation's texts, in the embedding model's tokens. An estimate from characters.
         tokens_after: the same, of the turns that stay and `text`.
+        proof: names the turns that leave, so that a later step can tell whether they are its own conversation's.
+        deletions: what the owner had deleted by then; compared, never read.
     """
 
     reason: CompressionReason
@@ -92,6 +95,8 @@ class Compression:
     statements: tuple[str, ...] = ()
     tokens_before: int = 0
     tokens_after: int = 0
+    proof: str = ""
+    deletions: object = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,6 +152,7 @@ class Claim:
         context: finished turns right before them, oldest first.
         ended: the session's end was announced.
         unsummarised: accepted turns since the session's last episode.
+        not_before: turns that failed are not to be tried before this time (back-off after a failure).
     """
 
     scope: Scope
@@ -161,6 +162,7 @@ class Claim:
     context: tuple[LoggedTurn, ...] = ()
     ended: bool = False
     unsummarised: int = 0
+    not_before: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,13 +17,33 @@ class CompressionBeside:
 
     Args:
         until: the loop's time at which it is done without.
+        state_until: the same of a stored chain's state; then the chain goes up whole.
     """
 
     def __init__(
-        self, compressor: ContextCompressor, request: RecallRequest, before: Compression | None, *, until: float
+        self,
+        compressor: ContextCompressor,
+        request: RecallRequest,
+        before: Compression | None,
+        *,
+        until: float,
+        state_until: float,
     ) -> None:
-        self._task = asyncio.create_task(compressor.compress(request, before))
+        self._task = asyncio.create_task(compressor.compress(request, before, until=state_until))
+        self._repeats_itself = not request.previous_response_id
         self._until = until
+
+    async def for_ranking(self, until: float) -> Compression:
+        """What is known of it at that time of the loop, so that ranking is not late.
+
+        The memories of a request that repeats its conversation depend on what leaves: what is later than this is done
+        without. Those of a stored chain do not, so its compression goes on.
+        """
+        left = max(0.0, until - asyncio.get_running_loop().time())
+        done, _ = await asyncio.wait((self._task,), timeout=left)
+        if not done and self._repeats_itself:
+            self._task.cancel()
+        return await self.result() if done else Compression(reason=CompressionReason.TIMEOUT)
 
     async def result(self) -> Compression:
         """What became of it; asked again, the same."""
@@ -48,3 +68,8 @@ def joined(result: RecallResult, compression: Compression) -> RecallResult:
     """The result with the state before its memories."""
     texts = (compression.text, result.text)
     return replace(result, text=_SEPARATOR.join(text for text in texts if text), compression=compression)
+
+
+def without_items(compression: Compression) -> Compression:
+    """What a later step of the turn needs to know of it."""
+    return replace(compression, items=None, statements=())

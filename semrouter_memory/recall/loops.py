@@ -42,10 +42,14 @@ class TurnChoices(Generic[_Value]):
     def keep(self, key: TurnKey, choice: _Value, now: datetime) -> None:
         self._choices[key] = (now, choice)
         self._choices.move_to_end(key)
-        if len(self._choices) > MAX_TURNS:
+        while len(self._choices) > MAX_TURNS or self._is_old(next(iter(self._choices.values()))[0], now):
             self._choices.popitem(last=False)
 
     def find(self, key: TurnKey, now: datetime) -> _Value | None:
         """The turn's choice; None when there is none that is recent enough."""
         kept = self._choices.get(key)
-        return kept[1] if kept is not None and now - kept[0] <= MAX_AGE else None
+        return kept[1] if kept is not None and not self._is_old(kept[0], now) else None
+
+    @staticmethod
+    def _is_old(kept_at: datetime, now: datetime) -> bool:
+        return now - kept_at > MAX_AGE

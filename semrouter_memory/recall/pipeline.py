@@ -26,7 +26,7 @@ from semrouter_memory.model import (
     Scope,
 )
 from semrouter_memory.ports import Clock, ContextCompressor, Embedder, MemoryReader, Observer, TurnLog, UsageNotes
-from semrouter_memory.recall.beside import CompressionBeside, joined, still_visible
+from semrouter_memory.recall.beside import CompressionBeside, joined, still_visible, without_items
 from semrouter_memory.recall.decide import decide
 from semrouter_memory.recall.loops import Choice, TurnChoices, TurnKey
 from semrouter_memory.recall.query import HISTORY_MESSAGES, is_vague, search_query
@@ -42,6 +42,10 @@ _CHAIN_SHARE = 0.25
 # Deadlines that a stored chain's compression may take longer than all else: a chain that was compressed before, and goes
 # up as it is because the log was late, goes on from what the server was sent then, without the state.
 _CHAIN_PATIENCE = 6
+# What is left of that when the state is given up: the chain is known by then, and only has to be put together.
+_CHAIN_ASSEMBLY = 1
+# Ranking takes a fraction of a millisecond. A state that is not at hand within this part of what is left is late.
+_STATE_SHARE = 0.5
 # More than asked for, so that memories which are visible, said twice or deleted do not starve the result.
 _FETCH_FACTOR = 2
 _FETCH_EXTRA = 5
@@ -111,15 +115,23 @@ class Recaller:
         if self._compressor is None or not request.compressible:
             return await self._remembered(request, steps, until)
         before = self._compressions.find(_key(request), self._clock.now()) if request.continues_loop else None
-        patience = self._config.deadline_ms / 1000 * _CHAIN_PATIENCE if request.previous_response_id else 0.0
-        beside = CompressionBeside(self._compressor, request, before, until=until + patience)
+        deadline = self._config.deadline_ms / 1000
+        patience = deadline * _CHAIN_PATIENCE if request.previous_response_id else 0.0
+        beside = CompressionBeside(
+            self._compressor,
+            request,
+            before,
+            until=until + patience,
+            state_until=until + patience - deadline * _CHAIN_ASSEMBLY,
+        )
         try:
             result = await self._remembered(request, steps, until, beside)
             compression = await beside.result()
         finally:
             beside.cancel()
         if request.loop_key:
-            self._compressions.keep(_key(request), compression, self._clock.now())
+            # A step of a stored chain finds its items in the log again; here they would only take memory.
+            self._compressions.keep(_key(request), without_items(compression), self._clock.now())
         return joined(result, compression)
 
     async def _remembered(
@@ -130,7 +142,7 @@ class Recaller:
             async with asyncio.timeout_at(until) as deadline:
                 choice = await self._choice_before(request)
                 if choice is None:
-                    choice = await self._choose(request, steps, deadline, beside)
+                    choice = await self._choose(request, steps, until, deadline, beside)
                     # Here, not at each step: an agent's loop uses a memory once.
                     self._note(choice)
             if request.loop_key:
@@ -149,7 +161,12 @@ class Recaller:
             self._usage.note([hit.memory for hit in choice.hits])
 
     async def _choose(
-        self, request: RecallRequest, steps: Steps, deadline: asyncio.Timeout, beside: CompressionBeside | None
+        self,
+        request: RecallRequest,
+        steps: Steps,
+        until: float,
+        deadline: asyncio.Timeout,
+        beside: CompressionBeside | None,
     ) -> Choice:
         if request.options.limit <= 0:
             return Choice(Reason.DISABLED)
@@ -160,7 +177,9 @@ class Recaller:
         deletions = await self._deletions(request.scope, hits)
         if beside is not None:
             with steps.measure("compress"):
-                request = replace(request, visible=still_visible(request, await beside.result()))
+                now = asyncio.get_running_loop().time()
+                compression = await beside.for_ranking(now + (until - now) * _STATE_SHARE)
+                request = replace(request, visible=still_visible(request, compression))
         with steps.measure("rank"):
             chosen = self._ranked(hits, request, deletions)
         return Choice(Reason.INJECTED if chosen else Reason.BELOW_THRESHOLD, chosen)

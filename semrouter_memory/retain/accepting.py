@@ -1,27 +1,132 @@
-"""What of a turn may be written down. Pure."""
+"""Accepts turns: what of them may be written down is cleaned, and committed to the turn log.
 
-from collections.abc import Iterator
+Strategy. An ordinary turn is cleaned and committed where it is handed over, at once. Cleaning a long one takes a quarter
+of a second, which the event loop does not have: that happens in a thread, and the commit follows on the loop. The turns
+of one owner stay in the order in which they came.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from semrouter_memory.codec.base import strip_block
-from semrouter_memory.model import Json, Turn
+from semrouter_memory.errors import TurnLogError
+from semrouter_memory.model import Appended, AppendOutcome, Json, Turn
+from semrouter_memory.ports import Observer, TurnLog
+from semrouter_memory.retain import rules
 from semrouter_memory.retain.redact import redact
+from semrouter_memory.retain.triggers import SessionKey
 
 _MARGIN_CHARS = 4096
 """Read beyond the cut, so that a secret which the cut would halve is seen whole."""
 _NAMES = frozenset({"id", "call_id", "encrypted_content"})
 """Random by nature; long ones would be taken for keys."""
+_AT_ONCE_CHARS = 8_192
+"""Of a turn that is cleaned where it is handed over: about 20 ms."""
+_MAX_LATER = 256
+"""Turns that wait for the thread; more are cleaned where they are handed over, so that memory stays bounded."""
+
+
+class Accepting:
+    """Accepts turns.
+
+    Args:
+        max_chars: bound on each text.
+        wake: told of each session with a new turn.
+    """
+
+    def __init__(
+        self, turn_log: TurnLog, observer: Observer, *, max_chars: int, wake: Callable[[SessionKey], object]
+    ) -> None:
+        self._turn_log = turn_log
+        self._observer = observer
+        self._max_chars = max_chars
+        self._wake = wake
+        self._later: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._cleaning = asyncio.Semaphore(1)
+
+    def accept(self, turn: Turn) -> Appended | None:
+        """Commit a turn, quickly. Never raises.
+
+        Returns:
+            What became of it, or None when it could not be written, which the observer knows, or is written later.
+        """
+        owner = (turn.scope.user_id, turn.scope.project_id)
+        if len(self._tasks) < _MAX_LATER and (owner in self._later or _size(turn) > _AT_ONCE_CHARS):
+            task = asyncio.create_task(self._accept_later(turn, self._later.get(owner)), name="accept")
+            self._later[owner] = task
+            self._tasks.add(task)
+            task.add_done_callback(lambda done: self._accepted_later(owner, done))
+            return None
+        try:
+            return self._commit(*self._read(turn))
+        except Exception as error:  # noqa: BLE001 - the exchange that ends here must end well
+            return self._dropped(error)
+
+    async def settle(self) -> None:
+        """Return when all turns that were accepted so far are written."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    async def _accept_later(self, turn: Turn, before: "asyncio.Task[None] | None") -> None:
+        try:
+            async with self._cleaning:
+                read = await asyncio.to_thread(self._read, turn)
+            if before is not None:
+                await asyncio.wait([before])
+            self._commit(*read)
+        except Exception as error:  # noqa: BLE001 - nobody waits for this turn; the observer is told
+            self._dropped(error)
+
+    def _accepted_later(self, owner: tuple[str, str], task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if self._later.get(owner) is task:
+            del self._later[owner]
+
+    def _read(self, turn: Turn) -> tuple[Turn, bool]:
+        """The turn as it may be written, and whether it asks to remember something."""
+        clean = cleaned(turn, max_chars=self._max_chars)
+        return clean, any(map(rules.asks_to_remember, clean.user_texts))
+
+    def _commit(self, turn: Turn, remember: bool) -> Appended:  # noqa: FBT001 - what `_read` gives
+        appended = self._turn_log.append(turn, remember=remember)
+        self._observer.turn_appended(appended)
+        if appended.outcome is AppendOutcome.ACCEPTED and appended.session_id:
+            self._wake(SessionKey(turn.scope, appended.session_id))
+        return appended
+
+    def _dropped(self, error: Exception) -> None:
+        self._observer.turn_dropped("log_failed" if isinstance(error, TurnLogError) else "internal_error")
 
 
 def cleaned(turn: Turn, *, max_chars: int) -> Turn:
     """The turn without our injected block and without secrets, its texts cut to `max_chars` each."""
+    users = tuple(_clean(text, max_chars) for text in turn.user_texts)
+    answer = _clean(turn.assistant_text, max_chars)
+    # Most texts of the items are the turn's own: what was clean there is not read again.
+    clean = {
+        text
+        for text, left in zip((*turn.user_texts, turn.assistant_text), (*users, answer), strict=True)
+        if text == left
+    }
     return replace(
         turn,
-        user_texts=tuple(_clean(text, max_chars) for text in turn.user_texts),
-        assistant_text=_clean(turn.assistant_text, max_chars),
+        user_texts=users,
+        assistant_text=answer,
         tools=tuple(replace(tool, outcome=_clean(tool.outcome, max_chars)) for tool in turn.tools),
         # Kept whole or not at all: a chain that is rebuilt must say what was said.
-        items=turn.items if all(redact(text) == text for text in _texts(turn.items)) else None,
+        items=turn.items if all(text in clean or redact(text) == text for text in _texts(turn.items)) else None,
+    )
+
+
+def _size(turn: Turn) -> int:
+    """Characters to read, about; items repeat what the turn says."""
+    return (
+        sum(map(len, turn.user_texts))
+        + len(turn.assistant_text)
+        + sum(len(tool.outcome) for tool in turn.tools)
+        + sum(map(len, _texts(turn.items))) // 2
     )
 
 

@@ -3,14 +3,30 @@
 Strategy. A look at all pending sessions (the tick) and a look at one claimed session (the worker) share what is known.
 While the model is away nobody asks it but one session at a time, the probe, which the tick chooses when the pause is
 over: each time another one, so that a session whose turns the model cannot bear does not keep it away from all.
+
+A prompt that was not served is suspected, no more: an attempt is counted only when the model answered something else
+since the same session's last failure, so that an outage, however long and however many processes see it, costs none.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from semrouter_memory.model import Claim, PendingSession
-from semrouter_memory.retain import rules
-from semrouter_memory.retain.triggers import Pace, SessionKey, Trigger, due, end_of
+from semrouter_memory.retain.triggers import Pace, Rest, SessionKey, Trigger, due, end_of
+
+_MAX_SUSPECTS = 1_024
+_DOUBTFUL = 2
+"""Failures in a row of one session after which it is asked first whether the model answers at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    """A session that the model did not serve: how often in a row, and how many answers it had given by then."""
+
+    failures: int
+    answers: int
 
 
 class Asking:
@@ -24,13 +40,15 @@ class Asking:
         self._pace = pace
         self._probe_pause = probe_pause
         self._due: dict[SessionKey, Trigger] = {}
-        self._away_until: datetime | None = None
+        self._rest: Rest | None = None
+        self._answers = 0
+        self._suspects: OrderedDict[SessionKey, _Suspect] = OrderedDict()
         self._probe: tuple[SessionKey, Trigger] | None = None
         self._probed: set[SessionKey] = set()
 
     @property
     def away(self) -> bool:
-        return self._away_until is not None
+        return self._rest is not None
 
     # -- the tick ------------------------------------------------------------------------------------------------------
 
@@ -44,8 +62,8 @@ class Asking:
                 found.append(key)
                 if session.waiting and trigger is not Trigger.RULES and not self.away:
                     self._due[key] = trigger
-        if self._away_until is not None and now >= self._away_until and self._choose_probe(sessions, now):
-            self._away_until = now + self._probe_pause
+        if self._rest is not None and not self._rest.holds(now) and self._choose_probe(sessions, now):
+            self._rest = Rest.of(self._probe_pause, now)
         return found if self._probe is None else list(dict.fromkeys((*found, self._probe[0])))
 
     def _choose_probe(self, sessions: Sequence[PendingSession], now: datetime) -> bool:
@@ -65,10 +83,13 @@ class Asking:
 
     # -- the worker ----------------------------------------------------------------------------------------------------
 
-    def trigger(self, claim: Claim, key: SessionKey, now: datetime) -> Trigger | None:
+    def trigger(self, claim: Claim, key: SessionKey, now: datetime, *, wished: bool = False) -> Trigger | None:
         """Why the model is asked about the claimed turns now, None when it is not.
 
         After a failure only a tick can tell, since it knows the back-off's end.
+
+        Args:
+            wished: one of the turns that nobody has read before asks to remember something.
         """
         if self._probe is not None and self._probe[0] == key:
             trigger, self._probe = self._probe[1], None
@@ -77,7 +98,7 @@ class Asking:
             return trigger_of_tick
         if not self.may_ask(claim):
             return None
-        if any(rules.asks_to_remember(turn.user_text) for turn in claim.turns):
+        if wished:
             return Trigger.REMEMBER
         if len(claim.turns) >= self._pace.batch_size:
             return Trigger.BATCH
@@ -92,11 +113,36 @@ class Asking:
 
     # -- what came of it -----------------------------------------------------------------------------------------------
 
-    def went_away(self, until: datetime) -> None:
-        self._away_until = until
+    def went_away(self, now: datetime, pause: timedelta) -> None:
+        self._rest = Rest.of(pause, now)
         self._due.clear()
 
-    def answered(self) -> None:
-        """The model is there, whatever it said."""
-        self._away_until = self._probe = None
+    def answered(self, key: SessionKey | None = None) -> None:
+        """The model is there, whatever it said.
+
+        Args:
+            key: the session that it answered for.
+        """
+        self._answers += 1
+        self._rest = self._probe = None
         self._probed.clear()
+        if key is not None:
+            self._suspects.pop(key, None)
+
+    def not_served(self, key: SessionKey) -> bool:
+        """The session's prompt was sent and not served; returns whether the prompt is at fault: others were served."""
+        failures, before = self.failures(key), self._suspects.pop(key, None)
+        self._suspects[key] = _Suspect(failures + 1, self._answers)
+        while len(self._suspects) > _MAX_SUSPECTS:
+            self._suspects.popitem(last=False)
+        return before is not None and before.answers < self._answers
+
+    def failures(self, key: SessionKey) -> int:
+        """How often in a row the session's prompt was not served."""
+        suspect = self._suspects.get(key)
+        return suspect.failures if suspect else 0
+
+    def doubtful(self, key: SessionKey) -> bool:
+        """Whether nobody knows if it is the session's prompt or the model: something else should be asked first."""
+        suspect = self._suspects.get(key)
+        return suspect is not None and suspect.failures >= _DOUBTFUL and suspect.answers == self._answers

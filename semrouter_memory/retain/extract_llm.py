@@ -14,8 +14,8 @@ from semrouter_memory.errors import ExtractionParseError
 from semrouter_memory.model import Candidate, ChatMessage, Json, LoggedTurn, MemoryType
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.retain.gate import Gated, gate
+from semrouter_memory.retain.reconciling.words import tokens
 from semrouter_memory.retain.redact import is_redacted, redact
-from semrouter_memory.retain.words import tokens
 
 EXTRACTOR = "llm"
 MAX_FACTS = 50

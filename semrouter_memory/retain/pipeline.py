@@ -10,7 +10,8 @@ the session is at its end, it is summed up.
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -48,10 +49,10 @@ from semrouter_memory.retain.accepting import cleaned
 from semrouter_memory.retain.asking import Asking
 from semrouter_memory.retain.extract_llm import LlmExtractor, batch_of
 from semrouter_memory.retain.gate import Gated
+from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
 from semrouter_memory.retain.summing_up import EpisodeWriter
 from semrouter_memory.retain.topics import TopicWatch
 from semrouter_memory.retain.triggers import Pace, SessionKey, Trigger, backoff
-from semrouter_memory.retain.writing import ReconcilingWriter, Written
 
 __all__ = ["Retainer", "SessionKey"]
 
@@ -60,6 +61,10 @@ _SCENE_TURNS = 20
 _EPISODE_TURNS = 200
 """The last turns of a session that its episode is made of."""
 _SWEEP_EVERY = timedelta(hours=1)
+_RENEWALS = 3
+"""So many times in a lease it is renewed, while the session is worked on."""
+_MOST_LEASES = 20
+"""Then whoever wants the session may have it: something stands still here."""
 
 
 class Retainer:
@@ -171,7 +176,8 @@ class Retainer:
         if claim is None:
             return
         try:
-            await self._work(claim, key)
+            async with self._keeping(claim, lease):
+                await self._work(claim, key)
         except asyncio.CancelledError:
             await self._turn_log.release(claim)
             raise
@@ -183,6 +189,23 @@ class Retainer:
             await self._fail(claim, error)
         else:
             self._store_failures, self._resume_at = 0, None
+
+    @asynccontextmanager
+    async def _keeping(self, claim: Claim, lease: timedelta) -> AsyncIterator[None]:
+        """Keep the claim while it is worked on: replicas that take it over from each other never come to an end."""
+
+        async def renew() -> None:
+            for _ in range(_MOST_LEASES * _RENEWALS):
+                await asyncio.sleep(lease.total_seconds() / _RENEWALS)
+                with suppress(TurnLogError):
+                    await self._turn_log.renew(claim, lease=lease)
+
+        renewing = asyncio.create_task(renew(), name="claim-lease")
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
 
     async def _work(self, claim: Claim, key: SessionKey) -> None:
         """Take one step with a claimed session; every way through it gives the claim back."""

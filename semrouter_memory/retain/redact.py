@@ -70,6 +70,24 @@ _BARE_PASSWORD = re.compile(
     r"\b((?:password|passwort|passcode|passphrase)[:,]?\s[\"'“]?)(?=[^\s\"'”]*\d)(?=[^\s\"'”]*[A-Za-z])([^\s\"'”]{5,})",
     re.IGNORECASE,
 )
+_LABELLED_KEY = re.compile(
+    r"\b((?:wlan|wi-?fi|wireless|network|router|licen[cs]e|product|activation|recovery|encryption|pre-shared|access|security|master|bitlocker|unlock|registration|steam|software|vpn|guest|admin)[\s-]"
+    r"(?:key|code|pass(?:word|phrase|code)?|pw|pwd|pin)\W{0,3}(?:(?:is|was|says|reads)\W{1,3})?)((?=[\w-]*\d)[\w-]{4,}(?:[ -](?=\w*\d)[A-Z0-9]{2,8}\b){0,10})",
+    re.IGNORECASE,
+)
+_USER_AND_PASS = re.compile(
+    r"\b((?:user(?:name)?|login|usr)\s?(?:is\s|[:=]\s?)?[^\s,;/|]{2,64}[,;/|]?\s(?:and\s)?(?:pass|pw|pwd|passwort|kennwort|passcode)\s?(?:is\s|[:=]\s?)?)(\S{4,})",
+    re.IGNORECASE,
+)
+_PASS_VALUE = re.compile(
+    r"\b((?:pass|pw|pwd|kennwort|passwd)[:,]?\s[\"'“]?)(?=[^\s\"'”]*\d)(?=[^\s\"'”]*[A-Za-z])(?=[^\s\"'”]*[#!@$%^&*=])([^\s\"'”]{6,})",
+    re.IGNORECASE,
+)
+_DIGIT_WORD = r"(?:zero|oh|one|two|three|four|five|six|seven|eight|nine)"
+_SPELLED = re.compile(
+    rf"\b((?:pin|puk|passcode|code|combination|combo)\b[^.,;:?!\n\d]{{0,40}}?\s)((?:{_DIGIT_WORD}[\s,-]{{1,2}}){{3,12}}{_DIGIT_WORD})\b",
+    re.IGNORECASE,
+)
 _PHRASE = re.compile(
     r"\b((?:seed|recovery|mnemonic|backup|secret)\s(?:phrase|words?)\W{0,3}(?:is\W{1,3}|are\W{1,3})?)((?:[a-z]{3,8}[ ,]{1,2}){11,23}[a-z]{3,8})\b",
     re.IGNORECASE,
@@ -112,6 +130,8 @@ def redact(text: str) -> str:
     text = _AUTHORIZATION.sub(_if(_looks_random), text)
     text = _URL_CREDENTIALS.sub(rf"\1{MARK}\2", text)
     text = _ASSIGNMENT.sub(_if(_is_assigned_secret), text)
+    for labelled in (_USER_AND_PASS, _PASS_VALUE, _SPELLED, _LABELLED_KEY):
+        text = labelled.sub(rf"\1{MARK}", text)
     text = _SPOKEN.sub(_if(_is_spoken_secret), text)
     text = _SPOKEN_CODE.sub(rf"\1{MARK}", text)
     text = _LOGIN.sub(rf"\1{MARK}", text)

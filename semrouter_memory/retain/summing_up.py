@@ -23,8 +23,8 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import ChatModel, Embedder, Observer
 from semrouter_memory.retain import episode_llm, episodes, rules
 from semrouter_memory.retain.episode_llm import LlmEpisodes
-from semrouter_memory.retain.reconcile import reconcile
-from semrouter_memory.retain.writing import ReconcilingWriter
+from semrouter_memory.retain.reconciling.reconcile import reconcile
+from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 
 _MAX_STATEMENTS = 60
 """The last ones; a session that says more is summed up by its end."""

@@ -23,6 +23,21 @@ class SessionKey:
     session_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """A pause. A clock that is put back to before its beginning ends it: nobody knows then how long it has lasted."""
+
+    begin: datetime
+    end: datetime
+
+    @classmethod
+    def of(cls, pause: timedelta, now: datetime) -> "Rest":
+        return cls(now, now + pause)
+
+    def holds(self, now: datetime) -> bool:
+        return self.begin <= now < self.end
+
+
 class Trigger(StrEnum):
     """Why a session is due."""
 

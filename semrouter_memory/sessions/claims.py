@@ -8,27 +8,52 @@ transaction.
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from semrouter_memory.model import Claim, LoggedTurn, PendingSession, Scope, TurnState, TurnTotals
 from semrouter_memory.ports import NewId
-from semrouter_memory.sessions.columns import micros, pack, storable, unpack
+from semrouter_memory.sessions.columns import micros, moment, pack, storable, unpack
 from semrouter_memory.sessions.digests import Digests
 from semrouter_memory.sessions.ends import OPEN_COUNTS, SESSION_COLUMNS, Ends, current_session, pending_session
+from semrouter_memory.sessions.leases import LONGEST_BACK_OFF, USUAL_LEASE, back_off, claimed, latest_end
 from semrouter_memory.sessions.schema import OPEN
 from semrouter_memory.sessions.turns import TurnReader
 
 _MAX_ERROR_CHARS = 200
 
 
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A claim whose turns are not read yet.
+
+    Attributes:
+        session: the session's key.
+        sequences: the waiting turns that it holds, oldest first.
+    """
+
+    claim: Claim
+    session: int
+    sequences: tuple[int, ...]
+
+
 class Claims:
     """Reads and ends waiting turns through one connection."""
 
-    def __init__(self, connection: sqlite3.Connection, digests: Digests, *, new_id: NewId) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        digests: Digests,
+        *,
+        new_id: NewId,
+        longest_back_off: timedelta = LONGEST_BACK_OFF,
+    ) -> None:
         self._connection = connection
         self._turns = TurnReader(connection, digests)
         self._ends = Ends(connection, digests)
         self._new_id = new_id
+        self._longest_back_off = longest_back_off
+        self._lease = USUAL_LEASE
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -38,13 +63,18 @@ class Claims:
             f"""SELECT {SESSION_COLUMNS}, {OPEN_COUNTS}
                 FROM turns INDEXED BY turns_open JOIN sessions ON sessions.key = turns.session
                 WHERE {OPEN} AND turns.observed_at > sessions.buried
-                    AND (sessions.token IS NULL OR sessions.lease_until <= ?)
+                    AND (sessions.token IS NULL OR sessions.lease_until <= ? OR sessions.lease_until > ?)
                 GROUP BY turns.session
                 ORDER BY min(CASE WHEN turns.state = 'waiting' THEN turns.sequence END) NULLS LAST,
                     min(turns.sequence)""",  # noqa: S608 - constants
-            (micros(now),),
+            (micros(now), latest_end(now=micros(now), lease=self._lease)),
         ).fetchall()
-        return [pending_session(row) for row in rows]
+        sessions = (pending_session(row) for row in rows)
+        return [replace(each, not_before=self._back_off(each.not_before, now)) for each in sessions]
+
+    def _back_off(self, not_before: datetime | None, now: datetime) -> datetime | None:
+        until = None if not_before is None else micros(not_before)
+        return not_before if back_off(until, now=micros(now), longest=self._longest_back_off) is not None else None
 
     def totals(self) -> TurnTotals:
         accepted, extracted, empty, dead_lettered, deleted, waiting = self._connection.execute(
@@ -63,34 +93,57 @@ class Claims:
 
     # -- claiming ------------------------------------------------------------------------------------------------------
 
-    def claim(self, scope: Scope, session_id: str, *, now: datetime, lease: timedelta, context: int) -> Claim | None:
+    def claim(self, scope: Scope, session_id: str, *, now: datetime, lease: timedelta) -> Claimed | None:
+        """Only the claim itself; `whole` reads what was said, which no writer has to wait for."""
+        self._lease = lease
         row = self._connection.execute(
-            """SELECT key, project_id, agent_id FROM sessions
-               WHERE id = ? AND user_id = ? AND (token IS NULL OR lease_until <= ?)""",
-            (session_id, pack(scope.user_id), micros(now)),
+            """SELECT key, project_id, agent_id, not_before FROM sessions
+               WHERE id = ? AND user_id = ? AND (token IS NULL OR lease_until <= ? OR lease_until > ?)""",
+            (session_id, pack(scope.user_id), micros(now), latest_end(now=micros(now), lease=lease)),
         ).fetchone()
         if row is None:
             return None
-        session, project_id, agent_id = row
+        session, project_id, agent_id, not_before = row
         unsummarised, ended = self._open_end(session)
-        turns = self._turns.select(
-            f"turns.session = ? AND turns.state = 'waiting' AND {OPEN} ORDER BY turns.sequence", (session,)
-        )
-        if not turns and not unsummarised:
+        waiting = self._waiting(session)
+        if not waiting and not unsummarised:
             return None
         token = self._new_id()
         self._connection.execute(
             "UPDATE sessions SET token = ?, lease_until = ? WHERE key = ?", (token, micros(now + lease), session)
         )
-        return Claim(
+        claim = Claim(
             scope=Scope(scope.user_id, unpack(project_id), unpack(agent_id)),
             session_id=session_id,
             token=token,
-            turns=tuple(turns),
-            context=self._before(turns[0], session, context) if turns else (),
+            turns=(),
             ended=ended,
             unsummarised=unsummarised,
+            not_before=self._back_off(None if not_before is None else moment(not_before), now),
         )
+        return Claimed(claim, session, tuple(waiting))
+
+    def whole(self, taken: Claimed, *, context: int) -> Claim:
+        """The claim with its turns, and those before them; needs no transaction."""
+        if not taken.sequences:
+            return taken.claim
+        marks = ", ".join("?" * len(taken.sequences))
+        turns = self._turns.select(
+            f"turns.session = ? AND turns.state = 'waiting' AND turns.sequence IN ({marks}) ORDER BY turns.sequence",
+            (taken.session, *taken.sequences),
+        )
+        before = self._before(taken.sequences[0], taken.session, context)
+        return replace(taken.claim, turns=tuple(turns), context=before)
+
+    def _waiting(self, session: int) -> list[int]:
+        rows = self._connection.execute(
+            f"""SELECT turns.sequence, turns.rules_done
+                FROM turns INDEXED BY turns_open JOIN sessions ON sessions.key = turns.session
+                WHERE {OPEN} AND turns.session = ? AND turns.state = 'waiting'
+                    AND turns.observed_at > sessions.buried ORDER BY turns.sequence""",  # noqa: S608 - a constant
+            (session,),
+        ).fetchall()
+        return claimed((sequence, bool(rules_done)) for sequence, rules_done in rows)
 
     def _open_end(self, session: int) -> tuple[int, bool]:
         """How many turns are not summed up, and whether the end was announced with one of them."""
@@ -103,11 +156,11 @@ class Claims:
         ).fetchone()
         return unsummarised, bool(ended)
 
-    def _before(self, first: LoggedTurn, session: int, limit: int) -> tuple[LoggedTurn, ...]:
+    def _before(self, first: int, session: int, limit: int) -> tuple[LoggedTurn, ...]:
         before = self._turns.select(
             """turns.session = ? AND turns.sequence < ? AND turns.state <> 'incomplete'
                ORDER BY turns.sequence DESC LIMIT ?""",
-            (session, first.sequence, max(limit, 0)),
+            (session, first, max(limit, 0)),
         )
         return tuple(before[::-1])
 
@@ -132,6 +185,14 @@ class Claims:
         ).fetchall()
         waiting = {sequence for (sequence,) in rows}
         return frozenset(turn.id for turn in claim.turns if turn.sequence in waiting)
+
+    def renew(self, claim: Claim, *, now: datetime, lease: timedelta) -> bool:
+        session = current_session(self._connection, claim)
+        if session is not None:
+            self._connection.execute(
+                "UPDATE sessions SET lease_until = ? WHERE key = ?", (micros(now + lease), session)
+            )
+        return session is not None
 
     def mark_rules_done(self, claim: Claim, turn_ids: Sequence[str]) -> None:
         session = current_session(self._connection, claim)

@@ -28,7 +28,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import Clock, NewId
 from semrouter_memory.sessions import records
 from semrouter_memory.sessions.append import Appending
-from semrouter_memory.sessions.claims import Claims
+from semrouter_memory.sessions.claims import Claimed, Claims
 from semrouter_memory.sessions.columns import MAX_SESSION_ID_CHARS, storable
 from semrouter_memory.sessions.connections import copy_file
 from semrouter_memory.sessions.contents import Contents
@@ -38,6 +38,7 @@ from semrouter_memory.sessions.digests import Digests
 from semrouter_memory.sessions.ends import Ends
 from semrouter_memory.sessions.history import History
 from semrouter_memory.sessions.identify import Identification
+from semrouter_memory.sessions.leases import LONGEST_BACK_OFF
 from semrouter_memory.sessions.records import Records
 from semrouter_memory.sessions.tombstones import OwnerTombstones, TombstoneReader
 
@@ -65,12 +66,21 @@ class SqliteTurnLog:
         path: the file; it and its directory are made when they are missing.
         new_id: draws what new session ids and claim tokens are made of: ASCII, never the same twice.
         max_turn_chars: bound on a turn's user texts together (the last ones are kept), and on its answer.
+        longest_back_off: how far after now `fail` is told to retry at most; what lies much further ahead counts as past.
 
     Raises:
         ConfigurationError: the file cannot be used; the message names it and says why.
     """
 
-    def __init__(self, path: Path, *, clock: Clock, new_id: NewId = random_id, max_turn_chars: int = 64_000) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock,
+        new_id: NewId = random_id,
+        max_turn_chars: int = 64_000,
+        longest_back_off: timedelta = LONGEST_BACK_OFF,
+    ) -> None:
         self._clock = clock
         self._database = Database(path)
         digests = Digests(self._database.digest_key)
@@ -80,7 +90,7 @@ class SqliteTurnLog:
         self._appending = Appending(local, digests, identification, new_id=new_id, max_turn_chars=max_turn_chars)
         self._history = History(local, digests, identification)
         self._tombstones = TombstoneReader(local, digests.content_hash)
-        self._claims = Claims(background, digests, new_id=new_id)
+        self._claims = Claims(background, digests, new_id=new_id, longest_back_off=longest_back_off)
         self._ends = Ends(background, digests)
         self._deletion = Deletion(background, digests)
         self._contents = Contents(background)
@@ -136,15 +146,9 @@ class SqliteTurnLog:
         return pending
 
     async def claim(self, scope: Scope, session_id: str, *, lease: timedelta, context: int) -> Claim | None:
-        claiming = partial(
-            self._claims.claim,
-            scope,
-            storable(session_id, MAX_SESSION_ID_CHARS),
-            now=self._clock.now(),
-            lease=lease,
-            context=context,
-        )
-        future = self._submit(partial(self._write, "claim", claiming))
+        name = storable(session_id, MAX_SESSION_ID_CHARS)
+        claiming = partial(self._claims.claim, scope, name, now=self._clock.now(), lease=lease)
+        future = self._submit(partial(self._claim, claiming, context))
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -154,6 +158,9 @@ class SqliteTurnLog:
 
     async def surviving(self, claim: Claim) -> frozenset[str]:
         return await self._reading("surviving", partial(self._claims.surviving, claim))
+
+    async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
+        return await self._writing("renew", partial(self._claims.renew, claim, now=self._clock.now(), lease=lease))
 
     async def mark_rules_done(self, claim: Claim, turn_ids: Sequence[str]) -> None:
         await self._writing("mark_rules_done", partial(self._claims.mark_rules_done, claim, turn_ids))
@@ -261,6 +268,10 @@ class SqliteTurnLog:
     def _write(self, operation: str, work: Callable[[], _T]) -> _T:
         with self._database.writing(operation):
             return work()
+
+    def _claim(self, claiming: Callable[[], Claimed | None], context: int) -> Claim | None:
+        taken = self._write("claim", claiming)
+        return None if taken is None else _read("claim", partial(self._claims.whole, taken, context=context))
 
     def _write_batch(self, operation: str, work: Callable[[], _T]) -> _T:
         with self._database.writing(operation, commits=BATCH_COMMITS):

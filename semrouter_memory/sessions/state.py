@@ -1,8 +1,9 @@
 """Small values that end by themselves, in a local SQLite file (implements the `StateStore` port).
 
-Strategy. One connection in one thread of its own; nothing here is waited for on the event loop's thread. What has ended
-is not given out from that moment, and deleted by `sweep`. Several processes may open the same file: their writes wait
-for each other in that thread.
+Strategy. One connection in one thread of its own for what changes the file, one in another for what is looked up, since
+a request waits for look-ups, and rewriting the file takes as long as it is large. Nothing here is waited for on the event
+loop's thread. What has ended is not given out from that moment, and deleted by `sweep`. Several processes may open the
+same file: their writes wait for each other in that thread.
 """
 
 import asyncio
@@ -64,10 +65,12 @@ class SqliteStateStore:
             self._connection = connect(path, busy_seconds=_BUSY_SECONDS)
             try:
                 self._set_up()
+                self._reading = connect(path, busy_seconds=_BUSY_SECONDS)
             except BaseException:
                 self._connection.close()
                 raise
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="state-store")
+        self._reading_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="state-lookup")
 
     def _set_up(self) -> None:
         # VACUUM's copy would otherwise be a file in the machine's directory for temporary ones.
@@ -85,7 +88,7 @@ class SqliteStateStore:
         def read() -> dict[str, bytes]:
             found = {}
             for key in keys:
-                row = self._connection.execute(
+                row = self._reading.execute(
                     "SELECT value FROM state WHERE user_id = ? AND project_id = ? AND key = ? AND ends_at > ?",
                     (pack(scope.user_id), pack(scope.project_id), pack(key), now),
                 ).fetchone()
@@ -93,7 +96,7 @@ class SqliteStateStore:
                     found[key] = row[0]
             return found
 
-        return await self._run("get", read)
+        return await self._look_up("get", read)
 
     async def put(self, scope: Scope, key: str, value: bytes, *, ttl: timedelta) -> None:
         row = (pack(scope.user_id), pack(scope.project_id), pack(key), micros(self._clock.now() + ttl), value)
@@ -121,7 +124,7 @@ class SqliteStateStore:
         def read() -> dict[str, Usage]:
             found = {}
             for memory_id in memory_ids:
-                row = self._connection.execute(
+                row = self._reading.execute(
                     "SELECT access_count, last_accessed_at FROM usage WHERE user_id = ? AND memory_id = ?",
                     (pack(scope.user_id), pack(memory_id)),
                 ).fetchone()
@@ -129,7 +132,7 @@ class SqliteStateStore:
                     found[memory_id] = Usage(row[0], moment(row[1]))
             return found
 
-        return await self._run("usage", read)
+        return await self._look_up("usage", read)
 
     async def drop_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None:
         await self._write(
@@ -170,8 +173,7 @@ class SqliteStateStore:
         Raises:
             StateStoreError: another process keeps reading; what is deleted is in the write-ahead log still.
         """
-        # VACUUM, since SQLite does not overwrite what it moved from page to page; the file is small, and nobody's
-        # request waits for this thread.
+        # VACUUM, since SQLite does not overwrite what it moved from page to page. Look-ups go on meanwhile.
         await self._run("compact", lambda: self._connection.execute("VACUUM").close())
         for _ in range(_ERASE_ATTEMPTS):
             if await self._run("compact", self._erase):
@@ -192,8 +194,10 @@ class SqliteStateStore:
 
     def close(self) -> None:
         """Let the thread end what it was asked for, then close the file."""
-        self._thread.shutdown()
-        self._connection.close()
+        for thread in (self._thread, self._reading_thread):
+            thread.shutdown()
+        for connection in (self._reading, self._connection):
+            connection.close()
 
     # -- the thread ----------------------------------------------------------------------------------------------------
 
@@ -206,13 +210,17 @@ class SqliteStateStore:
             await self._run(operation, write)
 
     async def _run(self, operation: str, work: Callable[[], _T]) -> _T:
-        return await asyncio.wrap_future(self._submit(partial(_in_thread, operation, work)))
+        return await asyncio.wrap_future(_submit(self._thread, partial(_in_thread, operation, work)))
 
-    def _submit(self, work: Callable[[], _T]) -> Future[_T]:
-        try:
-            return self._thread.submit(work)
-        except RuntimeError:
-            raise StateStoreError("the state store is closed") from None
+    async def _look_up(self, operation: str, work: Callable[[], _T]) -> _T:
+        return await asyncio.wrap_future(_submit(self._reading_thread, partial(_in_thread, operation, work)))
+
+
+def _submit(thread: ThreadPoolExecutor, work: Callable[[], _T]) -> Future[_T]:
+    try:
+        return thread.submit(work)
+    except RuntimeError:
+        raise StateStoreError("the state store is closed") from None
 
 
 def _in_thread(operation: str, work: Callable[[], _T]) -> _T:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+import orjson
+
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.errors import StateStoreError
 from semrouter_memory.model import EmbeddedMemory, Json, Memory, Scope
@@ -33,6 +35,8 @@ from semrouter_memory.upkeep.summarise import summary
 EXTRACTOR = "consolidation"
 MAX_ASKED = 20
 """Groups of one owner that a model is asked about in one run; the others are merged by rule."""
+_MAX_METADATA_BYTES = 8_192
+"""Of a summary, as JSON: an import of its export line takes as much."""
 _BATCH = 64
 """Texts embedded in one call: half a second at most is between two looks at whether to stop."""
 
@@ -98,6 +102,8 @@ class Consolidator:
 
     async def _write(self, scope: Scope, group: Group, worded: str | None) -> bool:
         merged = self._summary(group, worded)
+        if not _fits(merged.metadata):
+            return False
         texts = [merged.content, *(memory.content for memory in group.memories)]
         vectors = await self._embedder.embed_passages(texts)
         async with self._locks.hold(scope) as hold:
@@ -145,13 +151,21 @@ class Consolidator:
                 await self._state.drop_usage(scope, list(usage))
 
 
+def _fits(metadata: Mapping[str, Json]) -> bool:
+    try:
+        return len(orjson.dumps(dict(metadata))) <= _MAX_METADATA_BYTES
+    except TypeError:
+        # A number or a text that no store keeps.
+        return False
+
+
 def _metadata(memories: Sequence[Memory], model: str) -> Mapping[str, Json]:
     """What callers attached, the newest winning, and where it all comes from."""
     merged: dict[str, Json] = {}
     for memory in reversed(memories):
         merged.update(memory.metadata)
-    turns = [turn_id for memory in reversed(memories) for turn_id in memory.metadata.get("turn_ids", ())]
-    replaced = [turn_id for memory in reversed(memories) for turn_id in memory.metadata.get("replaces", ())]
+    turns = [turn_id for memory in reversed(memories) for turn_id in memory.ids("turn_ids")]
+    replaced = [turn_id for memory in reversed(memories) for turn_id in memory.ids("replaces")]
     return {
         **merged,
         "turn_ids": list(dict.fromkeys(turns)),

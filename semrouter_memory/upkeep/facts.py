@@ -6,9 +6,9 @@ Strategy: sets that can be compared. Merging by rule must keep them; a model's s
 import re
 from collections.abc import Sequence
 
-from semrouter_memory.retain.meaning import meaning
+from semrouter_memory.retain.reconciling.meaning import meaning
+from semrouter_memory.retain.reconciling.words import plain, tokens
 from semrouter_memory.retain.wordlist import words
-from semrouter_memory.retain.words import plain, tokens
 
 _UNIT = re.compile(
     r"[$€£¥₹%°]|\d\s?(?P<unit>(?:[^\W\d_]|[\u4e00-\u9fff]){1,8})|\b(?:dollars?|euros?|pounds?|bucks|usd|eur|gbp|chf|cny|rmb|jpy|yen|crowns?|pesos?)\b"

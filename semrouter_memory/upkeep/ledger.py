@@ -23,7 +23,11 @@ _PARTS = (
 
 
 class Ledger:
-    """One run's counts."""
+    """One run's counts.
+
+    Attributes:
+        bugs: what kept single owners from being looked after, though no part was away; the others were.
+    """
 
     def __init__(self, *, dry_run: bool = False) -> None:
         self._dry_run = dry_run
@@ -32,6 +36,7 @@ class Ledger:
         self._would_delete: dict[str, Counter[str]] = {}
         self._ids: dict[str, list[str]] = {}
         self._failures: dict[str, None] = {}
+        self.bugs: list[BaseException] = []
         self.memories = 0
         self.owners = 0
         self.held = 0

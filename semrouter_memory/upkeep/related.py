@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from semrouter_memory.model import Memory, MemoryType, Scope, Vector
-from semrouter_memory.retain.meaning import Meaning, meaning
-from semrouter_memory.retain.words import tokens
+from semrouter_memory.retain.reconciling.meaning import Meaning, meaning
+from semrouter_memory.retain.reconciling.words import tokens
 from semrouter_memory.upkeep.facts import digits_of, is_past, keeps_everything, names_of, units_of, values_of
 from semrouter_memory.upkeep.score import is_flagged
 
@@ -122,7 +122,7 @@ def _of_one_kind(pairs: list[tuple[Memory, Vector]]) -> list[Group]:
 def _group(newest: _Statement, older: Sequence[tuple[_Statement, Tie]]) -> Group | None:
     memories = (newest.memory, *(statement.memory for statement, _ in older))
     content = _merged(newest, older)
-    turns = {turn_id for memory in memories for turn_id in memory.metadata.get("turn_ids", ())}
+    turns = {turn_id for memory in memories for turn_id in memory.ids("turn_ids")}
     fits = len(content) <= MAX_CONTENT_CHARS and len(turns) <= _MAX_TURNS
     return Group(memories, content) if fits and keeps_everything(content, [each.content for each in memories]) else None
 

@@ -1,6 +1,7 @@
 """When upkeep does what: access counts every few seconds, owners that changed soon after, sweeps, compactions.
 
-Strategy: everything here is repeated, so whatever fails is left for the next time and told once in the report. Replicas
+Strategy: everything here is repeated, so whatever fails is left for the next time and told once in the report. What
+fails for one owner only, because of what is stored for them, keeps nobody else from their turn. Replicas
 share one pace through the state store; where two sweep at once, the owners' locks keep them apart.
 """
 
@@ -123,6 +124,7 @@ class Upkeep:
         for scope in await self._sweeper.sweep(ledger):
             if not await self._consolidate(scope, ledger):
                 break
+        self._tell(ledger.bugs)
         return await self._finish_sweep(ledger.report())
 
     async def report(self) -> UpkeepReport:
@@ -165,6 +167,9 @@ class Upkeep:
                 # Again later, this one last: it must not keep others from their turn.
                 self._changed = {**changed, **self._changed, user_id: None}
                 break
+            except Exception as error:  # noqa: BLE001 - one owner's data must not keep upkeep from the others
+                ledger.bugs.append(error)
+        self._tell(ledger.bugs)
         report = ledger.report()
         if report.deleted or report.summaries or report.failures:
             self._observer.upkeep_finished(report)
@@ -185,7 +190,15 @@ class Upkeep:
         except (*AWAY, EmbeddingError) as error:
             ledger.failed(error)
             return not isinstance(error, StoreUnavailableError)
+        except Exception as error:  # noqa: BLE001 - same; their quota is enforced all the same
+            ledger.bugs.append(error)
+            # Until the next sweep, which would meet the same again.
+            self._consolidated.add(scope.user_id)
         return True
+
+    def _tell(self, bugs: Sequence[BaseException]) -> None:
+        for bug in bugs:
+            self._observer.work_failed(bug)
 
     # -- pace ----------------------------------------------------------------------------------------------------------
 

@@ -100,6 +100,8 @@ class Sweeper:
                 failures += 1
                 if isinstance(error, StoreUnavailableError) or failures == _MAX_FAILURES:
                     break
+            except Exception as error:  # noqa: BLE001 - one owner's data must not keep upkeep from the others
+                ledger.bugs.append(error)
         await self._drop_ended(ledger)
         return [tally.scope for tally in tallies if tally.active >= self._config.consolidate_at]
 
@@ -116,6 +118,8 @@ class Sweeper:
                     leaving += await self._over_quota(tally.scope, now, without=ids)
                 ledger.would_delete(leaving)
             except AWAY as error:
+                ledger.failed(error)
+            except Exception as error:  # noqa: BLE001 - as in a sweep; the report names its type
                 ledger.failed(error)
         return ledger.report()
 

@@ -22,7 +22,8 @@ from starlette.types import Scope as AsgiScope
 
 from semrouter_memory.config import IdentityConfig, ManagementConfig, TelemetryConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
-from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.errors import NotFoundError, StoreUnavailableError
+from semrouter_memory.manage.client import MemoryClient, OperatorClient, Target
 from semrouter_memory.manage.http import create_user_api
 from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
 from semrouter_memory.manage.server import serve_http
@@ -88,6 +89,7 @@ class House:
     url: str
     operator_url: str
     ready: dict[str, bool]
+    service: MemoryService
 
     def user(self, name: str | None) -> httpx.AsyncClient:
         headers = [] if name is None else [(b"x-authz-user-id", name.encode())]
@@ -157,6 +159,7 @@ def house(ports: list[Port], tmp_path: Path) -> Iterator[House]:
         new_id=lambda: f"mem_{uuid.uuid4().hex}",
         redact=redact,
         config=config,
+        ttl_days={MemoryType.EPISODIC: 30},
     )
     ready = {"model": True, "store": True}
     users.switch.app = create_user_api(service, identity=identity, config=config)
@@ -168,7 +171,7 @@ def house(ports: list[Port], tmp_path: Path) -> Iterator[House]:
         readiness=lambda: Readiness(serving=ready["model"], store_available=ready["store"]),
         metrics=lambda: Exposition(*Metrics().exposition()),
     )
-    yield House(store, log, embedder, users.url, operators.url, ready)
+    yield House(store, log, embedder, users.url, operators.url, ready, service)
     log.close()
 
 
@@ -546,6 +549,33 @@ async def test_without_the_token_nobody_is_an_operator(house: House, token: str 
     assert (answer.status_code, error_of(answer)["code"]) == (401, "bad_operator_token")
 
 
+async def test_a_client_says_what_may_be_missing_where_there_is_no_route(house: House, ports: list[Port]) -> None:
+    """Without an operator's token there are no operator's routes; another 404 says what was not found."""
+    operators = ports[1]
+    operators.switch.app = create_operator_api(
+        house.service,
+        identity=IdentityConfig(),
+        config=ManagementConfig(),
+        token=None,
+        readiness=lambda: Readiness(serving=True, store_available=True),
+        metrics=lambda: Exposition(*Metrics().exposition()),
+    )
+
+    def ask() -> None:
+        with OperatorClient(Target(url=operators.url)) as client:
+            client.totals()
+
+    with pytest.raises(NotFoundError, match=r"^/v1/turns/totals: there is no such route.*management\.operator_token"):
+        await asyncio.to_thread(ask)
+
+    def get() -> None:
+        with MemoryClient(Target(url=house.url, headers={"x-authz-user-id": "alice"})) as client:
+            client.get("unknown")
+
+    with pytest.raises(NotFoundError, match="no such memory"):
+        await asyncio.to_thread(get)
+
+
 async def test_the_users_port_knows_no_operator(house: House) -> None:
     await house.remember("alice", "User likes tea")
     headers = {"authorization": f"Bearer {TOKEN}"}
@@ -715,6 +745,15 @@ async def test_a_memory_may_be_given_a_time_of_expiry_and_lose_it_again(house: H
         changed = (await alice.patch(one, json={"expires_at": "2097-01-01T00:00:00Z"})).json()
         assert changed["expires_at"] == "2097-01-01T00:00:00Z"
         assert (await alice.patch(one, json={"expires_at": None})).json()["expires_at"] is None
+
+
+async def test_a_null_time_of_expiry_is_never_and_none_is_as_its_type_lives(house: House) -> None:
+    async with house.user("alice") as alice:
+        body = {"content": "User was in Rome", "type": "episodic"}
+        memory = (await alice.post("/v1/memory", json=body)).json()
+        lives = datetime.fromisoformat(memory["expires_at"]) - datetime.fromisoformat(memory["observed_at"])
+        assert lives == timedelta(days=30)
+        assert (await alice.post("/v1/memory", json={**body, "expires_at": None})).json()["expires_at"] is None
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,33 @@ async def test_turns_and_files_are_the_operators_alone(house: House) -> None:
             )
 
 
+async def test_a_mistyped_parameter_widens_nothing(house: House) -> None:
+    """What is not known is refused; `state` alone may be repeated."""
+    for user in ("alice", "bob"):
+        house.append("my cat is called Tom", user=user)
+        await house.kill(Scope(user))
+    turn = house.append("my cat is called Tom", user="carol")
+    async with house.http(token=TOKEN) as operator:
+        for method, path, param in (
+            ("POST", "/v1/turns/retry?user=alice", "user"),
+            ("POST", "/v1/turns/retry?user_id=alice&user_id=bob", "user_id"),
+            ("GET", "/v1/turns?user=alice", "user"),
+            ("GET", "/v1/turns/totals?user_id=alice", "user_id"),
+            ("GET", f"/v1/turns/{turn}?user_id=alice", "user_id"),
+            ("POST", f"/v1/turns/{turn}/retry?all=1", "all"),
+            ("DELETE", f"/v1/turns/{turn}?dry_run=1", "dry_run"),
+            ("POST", "/v1/compact?dry_run=1", "dry_run"),
+            ("POST", "/v1/backup?directory=/tmp/x", "directory"),
+        ):
+            answer = await operator.request(method, path)
+            assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), path
+        totals = await house.log.totals()
+        assert (totals.dead_lettered, totals.waiting) == (2, 1)
+        listed = await operator.get("/v1/turns?state=dead&state=waiting&user_id=alice&limit=5&before=0")
+        assert len(listed.json()["data"]) == 1
+        assert (await operator.post("/v1/turns/retry?user_id=alice")).json()["retried"] == 1
+
+
 # -- sessions ----------------------------------------------------------------------------------------------------------
 
 

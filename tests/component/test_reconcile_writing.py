@@ -24,8 +24,8 @@ from semrouter_memory.model import (
     Tombstone,
     Turn,
 )
-from semrouter_memory.retain.verdict import Judge
-from semrouter_memory.retain.writing import ReconcilingWriter, Written
+from semrouter_memory.retain.reconciling.verdict import Judge
+from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
 from semrouter_memory.sessions.locks import InProcessOwnerLocks, SureHold
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.store.in_memory import InMemoryStore

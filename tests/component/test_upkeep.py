@@ -10,9 +10,22 @@ from typing import Any
 
 import pytest
 
-from semrouter_memory.config import AgeingConfig
-from semrouter_memory.errors import ChatModelError, StoreUnavailableError, TurnLogError
-from semrouter_memory.model import ChatMessage, EmbeddedMemory, Memory, MemoryType, Reach, Scope, Tombstone, Usage
+from semrouter_memory.config import AgeingConfig, ManagementConfig
+from semrouter_memory.errors import ChatModelError, InvalidRequestError, StoreUnavailableError, TurnLogError
+from semrouter_memory.manage.edits import MemoryEdit
+from semrouter_memory.manage.service import MemoryService
+from semrouter_memory.model import (
+    ChatMessage,
+    EmbeddedMemory,
+    Memory,
+    MemoryType,
+    Reach,
+    Scope,
+    SessionHints,
+    Tombstone,
+    Turn,
+    Usage,
+)
 from semrouter_memory.ports import OwnerLocks
 from semrouter_memory.sessions.locks import InProcessOwnerLocks
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
@@ -673,3 +686,149 @@ async def test_the_rows_that_consolidation_writes_are_found_by_their_own_words(h
     (hit,) = await house.store.search(ALICE, vector, limit=5, now=NOW)
     assert isinstance(EmbeddedMemory(hit.memory, vector), EmbeddedMemory)
     assert hit.similarity == pytest.approx(1)
+
+
+# -- one owner's data, and others --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("odd", [{"turn_ids": [["x"]]}, {"turn_ids": 5}, {"replaces": [{}], "turn_ids": [None]}])
+async def test_ids_that_are_none_keep_nothing_from_being_merged(house: House, odd: dict[str, Any]) -> None:
+    """They came in by an import before its metadata was checked."""
+    await keep_hawaii(house)
+    await house.keep(aged("m1", days=8, content=HAWAII[1], metadata=odd))
+    await house.upkeep(consolidate="on", consolidate_at=3).sweep()
+    (summary,) = await house.active()
+    assert summary.metadata["turn_ids"] == ["t0", "t2"]
+    assert not house.observer.bugs
+
+
+@pytest.mark.parametrize("metadata", [{"note": "x" * 9_000}, {"confirmations": 2**64 - 1}])
+async def test_a_summary_whose_metadata_would_be_too_large_is_not_written(
+    house: House, metadata: dict[str, Any]
+) -> None:
+    """So that an import takes its export line; a number that no store keeps counts as too large."""
+    await keep_hawaii(house)
+    await house.keep(aged("m1", days=8, content=HAWAII[1], metadata=metadata))
+    for number, content in enumerate(HAWAII):
+        await house.keep(aged(f"b{number}", days=9 - number, content=content, scope=BOB))
+    await house.upkeep(consolidate="on", consolidate_at=3).sweep()
+    assert len(await house.active()) == 3
+    assert len(await house.active(BOB)) == 1
+    assert not house.observer.bugs
+
+
+@pytest.mark.parametrize("by_sweep", [True, False])
+async def test_an_owner_who_cannot_be_looked_after_keeps_nobody_else_from_it(
+    house: House, by_sweep: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither from consolidation nor from the quota, and nor is their own quota given up."""
+    upsert = house.store.upsert
+
+    async def refusing(scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
+        if scope.user_id == "alice":
+            raise InvalidRequestError("metadata is longer than 65536 bytes", field="metadata")
+        await upsert(scope, rows)
+
+    for name, scope in (("a", ALICE), ("b", BOB)):
+        for number, content in enumerate(HAWAII):
+            await house.keep(aged(f"{name}{number}", days=9 - number, content=content, scope=scope))
+        await house.keep(aged(f"{name}9", content="User plays the cello", scope=scope))
+    monkeypatch.setattr(house.store, "upsert", refusing)
+    upkeep = house.upkeep(consolidate="on", consolidate_at=2, max_memories=3)
+    upkeep.changed(ALICE)
+    upkeep.changed(BOB)
+    await (upkeep.sweep() if by_sweep else upkeep.look_after_changed())
+    if by_sweep:
+        await upkeep.sweep()
+    assert len(await house.active()) == 3
+    assert len(house.store.ids) <= 6
+    assert any(memory.metadata.get("consolidated_from") for memory in await house.active(BOB))
+    assert house.observer.bugs
+    assert {type(bug) for bug in house.observer.bugs} == {InvalidRequestError}
+
+
+async def test_an_owner_who_cannot_be_swept_keeps_no_other_from_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, scope in (("a", ALICE), ("b", BOB)):
+        await house.keep(aged(f"{name}0", expires_at=NOW, scope=scope))
+    delete = house.store.delete
+
+    async def refusing(scope: Scope, memory_ids: Sequence[str]) -> int:
+        if scope.user_id == "alice":
+            raise RuntimeError("a bug")
+        return await delete(scope, memory_ids)
+
+    monkeypatch.setattr(house.store, "delete", refusing)
+    report = await house.upkeep().sweep()
+    assert house.store.ids == {"a0"}
+    assert report.failures == ()
+    assert [str(bug) for bug in house.observer.bugs] == ["a bug"]
+
+
+# -- forgetting what was merged or moved -------------------------------------------------------------------------------
+
+
+def service(house: House) -> MemoryService:
+    return MemoryService(
+        reader=house.store,
+        writer=house.store,
+        embedder=EMBEDDER,
+        turn_log=house.turn_log,
+        records=house.turn_log,
+        state=house.state,
+        locks=house.locks,
+        clock=house.clock,
+        new_id=lambda: "new",
+        redact=str,
+        config=ManagementConfig(),
+    )
+
+
+async def test_a_forgotten_original_is_not_recalled_in_its_summary(house: House) -> None:
+    """The others are what they were before they were merged."""
+    await keep_hawaii(house)
+    await house.upkeep(consolidate="on", consolidate_at=3).sweep()
+    (summary,) = await house.active()
+    house.clock.step(minutes=1)
+    await service(house).forget(ALICE, "m1")
+    assert {memory.id: memory.content for memory in await house.active()} == {"m0": HAWAII[0], "m2": HAWAII[2]}
+    (vector,) = await EMBEDDER.embed_passages([HAWAII[1]])
+    hits = await house.store.search(ALICE, vector, limit=10, now=house.clock.now())
+    assert {hit.memory.id for hit in hits} == {"m0", "m2"}
+    assert await house.store.get(ALICE, summary.id) is None
+    assert (await house.turn_log.tombstones(ALICE)).covers(summary)
+
+
+async def test_forgetting_takes_the_state_of_all_projects_in_which_it_may_have_been_told(house: House) -> None:
+    """Of the one where it was said before it was moved, and of one where an answer told it; not what is no project's."""
+    said, told, marks = Scope("alice", "work"), Scope("alice", "travel"), Scope("alice", "\x00marks")
+    texts = [
+        (said, "My passport is with Zelda.", "ok"),
+        (told, "Where is my passport?", "Your passport is with Zelda."),
+    ]
+    turns = [
+        house.turn_log.append(
+            Turn(
+                scope=scope,
+                hints=SessionHints(explicit="s1"),
+                user_texts=(asked,),
+                assistant_text=answered,
+                observed_at=NOW,
+            ),
+            remember=False,
+        ).turn_id
+        for scope, asked, answered in texts
+    ]
+    for scope in (said, told, marks, Scope("bob", "work")):
+        await house.state.put(scope, "session:s1", b"passport with Zelda", ttl=YEAR)
+    content = "User's passport is with Zelda"
+    await house.keep(aged("m0", content=content, scope=said, metadata={"turn_ids": turns[:1]}))
+    house.clock.step(minutes=1)
+    await service(house).update(ALICE, "m0", MemoryEdit(project_id="private"))
+    await service(house).forget(ALICE, "m0")
+    for scope in (said, told):
+        assert await house.state.get(scope, ["session:s1"]) == {}
+    for scope in (marks, Scope("bob", "work")):
+        assert await house.state.get(scope, ["session:s1"])
+    assert await house.turn_log.list_turns(scope=ALICE, states=None, limit=10) == []

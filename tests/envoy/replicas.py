@@ -72,7 +72,8 @@ class Pair:
 
     async def settled(self) -> dict[str, int]:
         """The totals when nothing waits any more, anywhere; they must add up, and be what the files accepted."""
-        deadline, one, two = time.monotonic() + SETTLED_SECONDS, {}, {"waiting": 1}
+        deadline = time.monotonic() + SETTLED_SECONDS
+        one, two = {"waiting": 1}, {"waiting": 1}
         while not (one == two and one["waiting"] == 0 and one["accepted"] == self.accepted_here()):
             assert time.monotonic() < deadline, (one, two, self.accepted_here())
             await asyncio.sleep(0.2)

@@ -14,13 +14,14 @@ import httpx
 from .client import CHAT, RESPONSES
 from .replicas import Pair, key_of
 
-PLACES = """
+_NAMES = """
     Turin Lyon Osaka Quito Perth Accra Lagos Berlin Oslo Bergen Porto Sofia Riga Tampa
     Boston Denver Dallas Miami Cairo Tunis Dakar Nairobi Kampala Lusaka Harare Maputo Delhi Mumbai
     Dhaka Hanoi Manila Jakarta Seoul Kyoto Nagoya Sapporo Sydney Hobart Auckland Lima Bogota Caracas
     Havana Montreal Toronto Ottawa Calgary Seattle Portland Chicago Madrid Seville Bilbao Naples Milan Genoa
     Vienna Graz Prague Brno Warsaw Krakow Vilnius Tallinn Helsinki Malmo Aarhus Hamburg
-""".split()
+"""
+PLACES = _NAMES.split()
 _STOPPED_BEFORE_SECONDS = 0.5
 """After its last byte an exchange's copies are still on their way."""
 _numbers = count(1)
@@ -74,7 +75,7 @@ class Talks:
     on: Pair
     users: Sequence[str]
     draw: random.Random
-    pause_seconds: float = 1.0
+    pause_seconds: float = 1.2
     said: list[Said] = field(default_factory=list)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -120,7 +121,7 @@ class Talks:
         async with self.on.replicas[replica].http(key_of(user), headers=headers) as http:
             answer = await http.post(path, json=body)
         self.said.append(Said(user, told(place), place, replica, began, time.monotonic()))
-        assert answer.status_code == httpx.codes.OK, (answer.status_code, answer.headers, answer.text)
+        assert answer.status_code == httpx.codes.OK, (answer.status_code, answer.text)
         assert answer.content == await self._sent_by_llm(path, headers)
         return response_id
 

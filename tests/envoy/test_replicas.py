@@ -101,11 +101,10 @@ async def talk_and_kill(on: Pair, users: Sequence[str], *, seed: int) -> None:
     talks = Talks(on, users, draw)
     async with asyncio.TaskGroup() as group:
         group.create_task(talks.go_on())
-        killing = group.create_task(killed_at_random(on, 4, draw))
+        killing = group.create_task(killed_at_random(on, 3, draw))
         await killing
         talks.stopping.set()
-    totals = await on.settled()
-    print(len(talks.said), "requests", totals, max(said.seconds for said in talks.said))
+    await on.settled()
     await nothing_lost_nothing_twice(talks, killing.result())
 
 
@@ -131,8 +130,7 @@ async def test_a_redis_that_dies_or_hangs_costs_no_turn_no_request_and_no_recall
         redis.resume()
         await asyncio.sleep(1)
         talks.stopping.set()
-    totals = await on.settled()
-    print(len(talks.said), "requests", totals, max(said.seconds for said in talks.said))
+    await on.settled()
     await nothing_lost_nothing_twice(talks, outages)
     slow = [said for said in talks.said if said.seconds > SLOW_SECONDS and not outages[0].hit(said)]
     assert not slow
@@ -170,7 +168,6 @@ async def test_a_replica_that_dies_for_good_leaves_its_sessions_to_the_other(
             return len(llm.asked) == 2
 
         await eventually(asked, "the model was not asked")
-        died = time.monotonic()
         await on.kill(0)
         llm.works("User's budget for the Hawaii trip is $10,000")
 
@@ -179,7 +176,6 @@ async def test_a_replica_that_dies_for_good_leaves_its_sessions_to_the_other(
 
         assert (await on.totals(1))["waiting"] == 2
         await eventually(read, "nobody took the sessions over", seconds=LEASE_SECONDS + 15)
-        print("taken over after", time.monotonic() - died)
         assert (await on.totals(1))["extracted"] == 2
         assert len(await on.memories(user, number=1)) == 1
 
@@ -289,9 +285,7 @@ async def test_what_was_said_right_before_a_deletion_elsewhere_stays_away(on: Pa
     for pause in (0, 0.01, 0.03, 0.1, 0.3):
         await say(on, 1, user, TOLD)
         await asyncio.sleep(pause)
-        b = time.monotonic()
         await deleted(on, 0, user)
-        print("deletion", time.monotonic() - b)
         assert "$10,000" not in await say(on, 1, user, ASKED)
     await say(on, 1, user, "My marker is set")
     await on.remembers(user, "marker")

@@ -11,7 +11,7 @@ from semrouter_memory.errors import ExtractionParseError
 from semrouter_memory.model import Candidate, Hit, Memory, MemoryType, ReconcileAction, Scope
 from semrouter_memory.retain import rules
 from semrouter_memory.retain.extract_llm import parse
-from semrouter_memory.retain.reconcile import reconcile
+from semrouter_memory.retain.reconciling.reconcile import reconcile
 from semrouter_memory.retain.redact import redact
 
 NOW = datetime(2026, 3, 20, tzinfo=UTC)

@@ -5,6 +5,7 @@ answer itself and the topic are the user's own words.
 """
 
 import re
+from collections.abc import Mapping
 
 from semrouter_memory.retain.rules import lexicon as lex
 from semrouter_memory.retain.rules.voice import expand, third_person
@@ -28,6 +29,9 @@ _KINDS = tuple(
         (r"\b(?:size|how (?:big|large|tall))\b", "size"),
         (r"\b(?:what.{0,30}\b(?:build|goal|purpose|achieve|use (?:it|them|this) for|for)|used? for|goal|purpose|aim)\b", "purpose"),
         (r"\b(?:operating system|os|framework|which version|what version|language|database|editor|shell|cloud|distribution|distro|stack|hardware)\b", "setup"),
+        (r"\b(?:does she|is she)\b.{0,20}\b(?:like|enjoy|love|into|interested)\b", "she"),
+        (r"\b(?:does he|is he)\b.{0,20}\b(?:like|enjoy|love|into|interested)\b", "he"),
+        (r"\bwhat\b.{0,40}\bdo you (?:usually |normally )?(?:like|enjoy|love)\b|\b(?:hobbies|your interests|interests you|are you into)\b", "likes"),
         (r"\b(?:prefer|would you like|which (?:one|of)|do you want|interested in|for the|or)\b", "choice"),
     )
 )  # fmt: skip
@@ -48,6 +52,12 @@ _OWN_CLAUSE = re.compile(
 _REFUSED = re.compile(
     r"^\W*(?:no|nope|nah|never|not)\b(?!\s+(?:more|less|later|earlier|over|under|before|after)\b)", re.IGNORECASE
 )
+_LIKED = {"likes", "she", "he"}
+_NO_LIST = re.compile(
+    r"\b(?:I|we|you|it|he|she|they|me|my|no|not|yes|wait|never|nothing|hates?|loves?|likes?|dislikes?|is|are|was|has|have|does|do|don't|cannot|can|will|sorry|mean|that|this|these|those|depends|good|great|nice|lol|haha)\b|\.\.|…|['’]s\b",
+    re.IGNORECASE,
+)
+"""Words that a plain list of things liked is made without."""
 _NUMERIC = {"budget", "time", "party", "age", "size"}
 _ASKS_BACK = re.compile(
     r"\?|？|^(?:what|how|why|which|can|could|do|does|is|are|tell|show|give|explain|make|write|add|list|help|use|try|fix|change|translate|draft|and if)\b",
@@ -69,8 +79,20 @@ def question_of(assistant_text: str) -> str:
     return next((kind for pattern, kind in _KINDS if pattern.search(asked[-1])), "")
 
 
-def answered(sentence: str, kind: str, topic: str) -> str:
-    """A memory made of a short answer, "" when the sentence is none."""
+def still_asked(kind: str) -> str:
+    """What of a question is open behind the first sentence of the answer: what is liked is told in one."""
+    return "" if kind in _LIKED else kind
+
+
+def answered(sentence: str, kind: str, topic: str, people: Mapping[str, str]) -> str:
+    """A memory made of a short answer, "" when the sentence is none.
+
+    Args:
+        sentence: the user's, as it stands.
+        kind: of what was asked.
+        topic: of the thread, "" when it has none.
+        people: whom "she" and "he" stand for.
+    """
     answer = lex.LEAD.sub("", sentence).strip(" .!,;")
     answer = expand(lex.TAIL.sub("", answer))
     answer = _OWN_CLAUSE.split(answer, maxsplit=1)[0].strip(" .!,;")
@@ -79,6 +101,9 @@ def answered(sentence: str, kind: str, topic: str) -> str:
         return ""
     if not words or len(words) > MAX_ANSWER_WORDS or _NO_ANSWER.match(answer) or _ASKS_BACK.search(answer):
         return ""
+    if kind in _LIKED:
+        who = people.get(kind, "") if kind != "likes" else "User"
+        return f"{who} likes {answer}" if who and not _NO_LIST.search(answer) else ""
     if kind in _NUMERIC and not _NUMBER.search(answer):
         return ""
     if kind not in _ALONE and not topic:

@@ -7,7 +7,7 @@ out too, until the user plainly comes back to themselves.
 import re
 from enum import Enum
 
-FADES_AFTER = {"none": 0, "supposition": 2, "samples": 4}
+FADES_AFTER = {"none": 0, "supposition": 2, "samples": 4, "game": 3}
 """How many later turns an aside colours, unless it is left before or taken up again."""
 
 
@@ -18,6 +18,20 @@ class Aside(Enum):
     SUPPOSITION = "supposition"
     SAMPLES = "samples"
     """Sentences to translate, correct or quiz about: the next one may come without any introduction."""
+    GAME = "game"
+    """A made-up figure or a reading of cards: what is added to it is of that figure."""
+
+
+_GAME = re.compile(
+    r"\b(?:d&d|dnd|dungeons (?:and|&) dragons|pathfinder|larp\w*|rpg|character (?:sheet|concept|name|build)|(?:my|our) (?:character|avatar|persona|alter ego|oc|sim|half-elf|elf|orc|dwarf|wizard|paladin|bard|rogue|warlock|cleric|druid|ranger)"
+    r"|backstory|tarot|horoscopes?|two truths|personality (?:test|quiz))\b|跑团|塔罗|星座运势|角色卡",
+    re.IGNORECASE,
+)
+_GAME_GOES_ON = re.compile(
+    r"^(?:(?:ok(?:ay)?|good|great|nice|cool|love it|perfect|yes|yeah|lol|haha)[\s,.!]+)*(?:and|also|plus|then|now|I also|I (?:have|am|owe|was|carry|speak|wield|cast|own|can|come|grew)|I'm|I've|my (?:character|weapon|backstory|patron|guild|party))\b"
+    r"|\b(?:gold|guild|quest|dungeon|tavern|potion|spell|sword|dagger|dragon|kingdom|goblin\w*|orcs?|elf|elves|level|armou?r|rogue|wizard|card|spread|reversed)\b",
+    re.IGNORECASE,
+)
 
 
 _CONFIDENCE = re.compile(
@@ -61,6 +75,11 @@ _COMES_BACK = re.compile(
 _GOES_ON = re.compile(r"^(?:and|then|also|now|next|plus|another|再|还有|然后)\b", re.IGNORECASE)
 
 
+def of_a_game(text: str) -> bool:
+    """Whether it speaks of a made-up figure or of what cards foretell."""
+    return bool(_GAME.search(text))
+
+
 def confidential(text: str) -> bool:
     """Whether the user asks that this message is not kept."""
     return bool(_CONFIDENCE.search(text))
@@ -80,6 +99,8 @@ def opened(text: str) -> Aside:
     """The aside that a message begins and that may go on after it."""
     if SUPPOSES.search(text):
         return Aside.SUPPOSITION
+    if of_a_game(text):
+        return Aside.GAME
     return Aside.SAMPLES if _SAMPLES.search(text) else Aside.NONE
 
 
@@ -87,4 +108,6 @@ def goes_on(text: str, aside: Aside) -> bool:
     """Whether a message still belongs to the aside that an earlier one opened."""
     if aside is Aside.NONE or _COMES_BACK.search(text):
         return False
+    if aside is Aside.GAME:
+        return bool(_GAME_GOES_ON.search(text))
     return aside is Aside.SAMPLES or bool(_GOES_ON.match(text.lstrip()) or SUPPOSES.search(text))

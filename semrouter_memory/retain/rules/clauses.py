@@ -60,11 +60,11 @@ _SECOND_STATE = re.compile(
 )
 _TO_THE_ASSISTANT = re.compile(
     r"(?:,?\s+(?:so|and)|,)\s+(?=(?:please|pls|keep|take|make sure|remember|consider|bear|don't|do not|can you|could you|help|suggest|recommend|give me|tell me|show me|write|draft"
-    r"|explain|what|how|any (?:ideas?|tips|advice|suggestions?|thoughts|recommendations?)|need (?:tips|help|advice|ideas)|thoughts|ideas|tips|advice)\b).*$",
+    r"|explain|what|how|any (?:ideas?|tips|advice|suggestions?|thoughts|recommendations?)|need (?:tips|help|advice|ideas)|thoughts|ideas|tips|advice|(?:\w+\s){1,2}(?:welcome|appreciated|needed))\b).*$",
     re.IGNORECASE,
 )
 _JOINT_SUBJECT = re.compile(
-    r"^(?!.*\b(?:is|are|was|were|has|have|had|will|can|costs?|needs?|likes?|loves?|hates?|lives?|works?)\b)(?:\w+\s+){0,2}(?:my|our)\s+(?:[\w'-]+\s+){0,2}[\w'-]+$",
+    r"^(?!.*\b(?:is|are|was|were|has|have|had|will|can|costs?|needs?|likes?|loves?|hates?|lives?|works?|asks?|asked|says?|said|told|tells|thinks?|wrote|writes|claims?|claimed)\b)(?:\w+\s+){0,2}(?:my|our)\s+(?:[\w'-]+\s+){0,2}[\w'-]+$",
     re.IGNORECASE,
 )
 _SPLICED = re.compile(

@@ -8,7 +8,7 @@ What matches nothing is not stored.
 import re
 from collections.abc import Mapping
 
-from semrouter_memory.retain.rules import fragments, howto
+from semrouter_memory.retain.rules import doubts, fragments, howto
 from semrouter_memory.retain.rules import lexicon as lex
 from semrouter_memory.retain.rules.persons import (
     bare_relation,
@@ -43,10 +43,16 @@ _CAUSE_FIRST = re.compile(
 _BARE_POSSESSION = re.compile(
     r"^(?P<whose>my|our)\s(?P<what>\w+)\s(?P<rest>(?:is|are|was|would be)\s.+)$", re.IGNORECASE
 )
+_AT_YOUR_LEISURE = re.compile(
+    r",?\s+if (?:you|u) (?:want|wanna|like|must|need|care|know|wonder|ask|are (?:curious|interested|wondering))\b.*$",
+    re.IGNORECASE,
+)
 _THAT = re.compile(r"^that\s+(?=(?:my|our|I|we|[A-Z][a-z]+)\s)")
 _OPERATING = frozenset({"host", "deploy", "run", "serve"})
 """What is done with a piece of software that the conversation is about."""
-_BROKEN_OFF = re.compile(r"\b(?:to|and|the|an?|of|but|or|with|the user's|because|than)\W*$", re.IGNORECASE)
+_BROKEN_OFF = re.compile(
+    r"\b(?:to|and|the|an?|of|but|or|with|the user's|because|than|for|from|about|into|of|at|like)\W*$", re.IGNORECASE
+)
 _ELIDED = re.compile(r"^(?P<verb>[a-z]+)\s+\S", re.IGNORECASE)
 _RESCHEDULED = re.compile(
     r"^it\s+(?P<rest>(?:is|was|has been|got)\s+(?:now\s+)?(?:moved|rescheduled|postponed|cancelled|canceled|changed|pushed|on|at)\b.*)$",
@@ -107,6 +113,7 @@ def _about(clause: str, people: Mapping[str, str], topic: str, *, trusted: bool)
     first, *words = clause.split()
     if first in {"I", "we", "We"}:
         adverbs, rest = split_adverbs(_with_what(words, people))
+        rest = doubts.named(" ".join(rest), people).split()
         return third_person(_clause(adverbs, rest)) if rest and lasts(adverbs, rest, trusted=trusted) else ""
     if first.lower() in {"my", "our"}:
         stated = possession(clause, trusted=trusted)
@@ -158,7 +165,7 @@ def _elided(clause: str) -> str:
     verb = match.group("verb").lower() if match else ""
     after = clause.partition(" ")[2]
     named = lex.NAME.search(clause) or verb in lex.LIFE_PAST or lex.AMOUNT.search(after)
-    if unreal(clause) or anaphoric(clause) or troubled(clause) or not named:
+    if unreal(clause) or anaphoric(clause) or troubled(clause) or not named or not doubts.named(clause, {}):
         return ""
     if verb in lex.PAST - {"read", "put", "cut", "set", "saw", "was", "were", "had", "made", "left", "born"}:
         return third_person(f"I {verb} {after}") if lex.anchored(after) else ""
@@ -168,7 +175,7 @@ def _elided(clause: str) -> str:
 
 
 def _trim(clause: str) -> str:
-    clause = _THAT.sub("", lex.LEAD.sub("", clause.strip(" ,;:-–—\"'")))
+    clause = _THAT.sub("", lex.LEAD.sub("", _AT_YOUR_LEISURE.sub("", clause).strip(" ,;:-–—\"'")))
     previous = ""
     while clause != previous:
         previous, clause = clause, lex.TAIL.sub("", clause)

@@ -7,6 +7,7 @@ a verb that nobody orders an assistant to do, a limit, a wish. The thread's topi
 import re
 from collections.abc import Mapping
 
+from semrouter_memory.retain.rules import doubts
 from semrouter_memory.retain.rules import lexicon as lex
 from semrouter_memory.retain.rules.persons import in_passing
 from semrouter_memory.retain.rules.predicates import AT_HAND, anaphoric, lasts, substantial, troubled, unreal
@@ -21,18 +22,21 @@ _EVENT = (
     r"(?:budget|rent|mortgage|salary|deposit|exams?|test|interview|appointment|check-?up|vet check|recheck|surgery|operation|deadline|due date|flights?|train|ferry|lease|contract|wedding|funeral"
     r"|party|ceremony|graduation|guests?|in-laws|visitors|movers|meeting|offsite|conference|workshop|race|match|game day|gig|concert|recital|presentation|defen[cs]e|thesis|trial|hearing"
     r"|move|move-in|closing|delivery|class|course|semester|term|holidays?|vacation|trip|birthday|anniversary|renovation|project|launch|release|go-live|sprint|retention|team|cluster|upstream|backend|frontend"
-    r"|fields?|land|plot|rooms?|(?:bath|bed|living |dining |box )rooms?|lawn|roof|yard|pool|soil|basement|attic|pond|greenhouse|ci|pipeline|servers?|database|db|repo|stack|prod|production|staging|house|flat|apartment|garden|balcony|kitchen|oven|car|bike|boat|shop|studio|class size|commute|shift|visa|passport|insurance|landlord|landlady|employer|pension|health plan)"
+    r"|fields?|land|plot|rooms?|(?:bath|bed|living |dining |box )rooms?|lawn|roof|yard|pool|soil|basement|attic|pond|greenhouse|ci|pipeline|servers?|database|db|repo|stack|prod|production|staging|house|flat|apartment|garden|balcony|kitchen|oven|car|bike|boat|shop|studio|class size|commute|shift|visa|passport|insurance|landlord|landlady|employer|pension|health plan|review|appraisal|provider|isp|bank|insurer|router|boiler|heating|gym|supplier|dealer|airline|hospital|clinic|monorepo|codebase|vet|scan|biopsy|viewing|audition|tournament|kick-?off|retreat|exhibition|rehearsal)"
 )
 _EVENT_IS = re.compile(
-    rf"^(?:(?:the|our|my)\s)?(?P<what>(?:early |late |night |morning )?{_EVENT})(?P<of>\s(?:for|of|at|in|with|there|from|to)(?:\s[\w'’.-]+){{0,4}}?)?\s"
-    r"(?P<rest>(?:is|are|was|starts?|ends?|begins?|arrives?|arrive|leaves?|departs?|takes place|runs?|expires?|moves?|comes?|come|costs?|has|have|lasts?|got moved|moved|will|opens?|closes?|covers?|pays?|allows?)\s.+)$",
+    rf"^(?:(?:the|our|my)\s)?(?P<what>(?:early |late |night |morning )?{_EVENT})(?P<of>\s(?:for|of|at|in|with|there|from|to|on)(?:\s[\w'’.-]+){{0,4}}?)?\s"
+    r"(?P<rest>(?:is|are|was|starts?|ends?|begins?|arrives?|arrive|leaves?|departs?|takes place|runs?|expires?|moves?|comes?|come|costs?|has|have|lasts?|got [a-z]+ed|moved|will|opens?|closes?|covers?|pays?|allows?)\s.+)$",
     re.IGNORECASE,
 )
 _EVENT_BARE = re.compile(
     rf"^(?P<what>(?:early |late |night |morning |big )?{_EVENT})\s(?:(?:of|around|about|max|on|at|in|under|up to)\s)?(?P<value>[\d€$£¥].*|(?:on|in|at|by|until)\s.+)$",
     re.IGNORECASE,
 )
-_THINGS_IS = re.compile(rf"^({_EVENT})['’]s\s", re.IGNORECASE)
+_THINGS_IS = re.compile(rf"^((?:the\s)?{_EVENT})['’]s\s", re.IGNORECASE)
+_ITS_DAY = re.compile(
+    r"^((?:the\s)?[a-z][\w-]+(?:\s[a-z][\w-]+)?)['’]s\s(?=(?:on|at|due|next|this|in|until|till|from)\s)", re.IGNORECASE
+)
 _MINE = re.compile(
     r"^(?P<subject>(?!this\b|that\b|it\b|what\b|here\b|there\b|which\b|who\b|you\b|your\b|these\b|those\b|if\b|how\b|why\b|when\b)(?:[\w'’.-]+\s){1,5}?)(?P<verb>is|are|was|were)\s(?P<rest>(?:my|our)\s.+)$",
     re.IGNORECASE,
@@ -56,6 +60,9 @@ _LIMIT = re.compile(
 _NOT_FOR_ME = re.compile(
     r"^(?:please\s)?(?P<wish>(?:no|only|nothing|without|never|avoid|strictly)\s(?!thanks?\b|thank\b|wait\b|sorry\b|time\b|money\b|offen[cs]e\b|[\w'’-]+\s(?:needed|required|necessary)\b|problem|worr|idea|way\b|need\b|more\b|matter|one\b|luck|clue|doubt|joke|reason|rush|change|question|longer\b|kidding|pressure|errors?|output|code|result)[\w'’-]+.*)$",
     re.IGNORECASE,
+)
+_ONLY = re.compile(
+    r"^(?P<what>(?!read|view|not|if|the|this|that|it|one\b)[\w.+#-]+(?:\s[\w.+#-]+)?) only$", re.IGNORECASE
 )
 _DISPLACED = re.compile(
     r"^(?:it|that) is (?P<this>[\w.+#-]+(?:\s[\w.+#-]+)?),? not (?P<that>[\w.+#-]+(?:\s[\w.+#-]+)?)$", re.IGNORECASE
@@ -84,8 +91,12 @@ _STATE = re.compile(
     r"|work with|study|grew|have to|have an?|have (?:two|three|four|five|\d+)|had an?|want to (?=be |get |have |stay |reach )|need to be|need (?=[\w\s]{0,30}\bby\b)|got an?|adopted|bought|joined|signed up|moved|booked|started|lost|finished|use (?=[A-Z])|drive an?|cannot|do not eat|do not drink|sleep|wake up|get up)\s(?P<rest>\S.*)$",
     re.IGNORECASE,
 )
+_USUALLY = re.compile(
+    r"^(?:mostly|usually|normally|rarely|sometimes|often|generally|typically)\s(?P<verb>[a-z]+)\s(?P<rest>\S.*)$",
+    re.IGNORECASE,
+)
 _SELF = re.compile(
-    r"^(?:(?:also|still|now|a|an)\s)*(?:allergic to|vegan|vegetarian|pescatarian|diabetic|pregnant|left-handed|colou?r-?blind|lactose intolerant|gluten-free|based in|originally from|born in|married|retired|self-employed"
+    r"^(?:(?:also|still|now|a|an)\s)*(?:allergic to|vegan|vegetarian|pescatarian|diabetic|pregnant|(?:left|right)[ -]handed|colou?r-?blind|lactose intolerant|gluten-free|based in|originally from|born in|married|retired|self-employed"
     r"|(?:type \d )?diabetic|beginner|newbie|native|fluent in|scared of|afraid of|terrified of|bad at|good at|into)\b.*$",
     re.IGNORECASE,
 )
@@ -173,6 +184,7 @@ def statement(clause: str, people: Mapping[str, str], topic: str) -> str:
 
 def _of_the_users_world(clause: str, topic: str) -> str:
     clause = _THINGS_IS.sub(r"\1 is ", clause)
+    clause = _ITS_DAY.sub(r"\1 is ", clause)
     if event := _EVENT_IS.match(clause):
         what = event.group("what").lower()
         at_home = what in _HOME and not in_passing(event.group("rest").partition(" ")[2])
@@ -270,6 +282,8 @@ def decision(clause: str, topic: str) -> str:
 
 
 def _without_i(clause: str) -> str:
+    if not doubts.named(clause, {}):
+        return ""
     if gerund := _GERUND.match(clause):
         rest = gerund.group("rest")
         verb = gerund.group("verb").lower()
@@ -279,7 +293,7 @@ def _without_i(clause: str) -> str:
         passing = verb in _NO_DOING and not (verb == "getting" and lex.DAY.search(rest))
         if passing or not lasting or _FINITE_SOON.match(rest) or troubled(rest):
             return ""
-        return third_person(f"I am {clause}")
+        return third_person(f"I am {clause[:1].lower()}{clause[1:]}")
     if state := _STATE.match(clause):
         said = f"{state.group('verb').strip()} {state.group('rest')}".split()
         adverbs = (state.group("adverb") or "").split()
@@ -288,6 +302,9 @@ def _without_i(clause: str) -> str:
         return third_person(f"I have {clause}")
     if (mine := _MINE_IS.match(clause)) and lex.anchored(mine.group("rest")):
         return f"User's own is {_inside(mine.group('rest'))}"
+    if (usual := _USUALLY.match(clause)) and usual.group("verb").lower() in lex.STATIVE | lex.HABITUAL | lex.TRADE:
+        own = re.search(r"\b(?:my|our)\b", clause, re.IGNORECASE) or lex.anchored(usual.group("rest"))
+        return third_person(f"I {clause}") if own and not AT_HAND.search(clause) and not troubled(clause) else ""
     return third_person(f"I am {clause}") if _SELF.match(clause) else ""
 
 
@@ -301,6 +318,8 @@ def _about_topic(clause: str, topic: str) -> str:
         return f"User wants {_inside(wish.group('wish'))}{about}" if named else ""
     if not topic:
         return f"User's limit is {clause}" if _LIMIT.match(clause) and _PER.search(clause) else ""
+    if (alone := _ONLY.match(clause)) and not AT_HAND.search(clause) and substantial(alone.group("what")):
+        return f"User wants {alone.group('what')} only for {topic}"
     for pattern, kind in ((_LIMIT, "limit"), (_CALENDAR, "time")):
         if pattern.match(clause):
             return f"User's {kind} for {topic} is {clause}"

@@ -6,6 +6,7 @@ from semrouter_memory.retain.rules import feedback
 from semrouter_memory.retain.rules.voice import expand, third_person
 
 _STEPS = r"(?P<steps>\S.{7,})"
+_MIN_STEP_WORDS = 3
 _GOAL = r"(?P<goal>[a-z]+\s[^:,.?!\n]{2,80}?)"
 _NOT_A_GOAL = r"(?!be\b|do\b|sum|clarify|recap|answer|summari|make (?:it|sure)|give you|start with|put it|me\b|my\b|you\b|whom\b|illustrate|repeat|begin\b)"
 
@@ -17,6 +18,7 @@ _PATTERNS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"^to\s+{_NOT_A_GOAL}{_GOAL}\s*:\s*{_STEPS}$",
+        rf"^to\s+{_NOT_A_GOAL}{_GOAL},?\s+(?:I|we|you)\s+(?:always\s+|usually\s+)?(?:do|follow|use)\s+(?:this|these steps|it like this|the following|as follows)\b[^:]{{0,60}}:\s*{_STEPS}$",
         rf"^to\s+{_NOT_A_GOAL}{_GOAL},?\s+(?:I|we|you)\s+(?:first\s+|always\s+|usually\s+|have to\s+|need to\s+|must\s+)?{_STEPS}$",
         rf"\bhow\s+(?:I|we)\s+{_GOAL}(?:\s+so\s+(?:that\s+)?[^:]*)?\s*:\s*{_STEPS}$",
         rf"^(?:when|whenever|every time)\s+(?:I|we)\s+(?P<goal>(?:{_DOING})\s[^:,.?!\n]{{2,80}}?),\s+(?:I|we)\s+(?:first\s+|always\s+|usually\s+)*{_STEPS}$",
@@ -47,7 +49,7 @@ _ALWAYS = re.compile(
     re.IGNORECASE,
 )
 _STANDING_TAIL = re.compile(
-    r"^(?:(?:please|pls|just|simply|only)\s+|(?:can|could|would|will) you\s+)*(?P<wish>(?:answer|reply|respond|use|write|give|call|format|speak|keep|address)\b.{3,}?),?\s+(?:from now on|going forward|in (?:the )?future)\W*$",
+    r"^(?:too [a-z]+,\s+)?(?:(?:please|pls|just|simply|only)\s+|(?:can|could|would|will) you\s+)*(?P<wish>(?:answer|reply|respond|use|write|give|call|format|speak|keep|address|say|explain|show|tell|include|add|start|skip|make)\b.{3,}?),?\s+(?:from now on|going forward|in (?:the )?future|next time|in everything\b.*|in all (?:your )?\w+|(?:every|each) time)\W*$",
     re.IGNORECASE,
 )
 _POLITE = re.compile(r"^(?:can|could|would|will) you\s+(?:please\s+)?(?:always|never)\b", re.IGNORECASE)
@@ -79,7 +81,11 @@ def procedure(sentence: str) -> str:
     if chinese := _PROCEDURE_CHINESE.match(sentence):
         return f"{chinese.group('goal')}：{chinese.group('steps').strip(' 。.')}"
     for pattern in _PATTERNS:
-        if (found := pattern.search(sentence)) and "?" not in sentence:
+        if (
+            (found := pattern.search(sentence))
+            and "?" not in sentence
+            and len(_steps(found).split()) >= _MIN_STEP_WORDS
+        ):
             goal = re.sub(r"^(?:the\s+)", "", found.group("goal"), flags=re.IGNORECASE)
             return f"To {_imperative(goal)}: {_steps(found)}"
     return ""

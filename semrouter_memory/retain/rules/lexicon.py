@@ -7,11 +7,11 @@ from semrouter_memory.retain.wordlist import words
 FEMALE = words(
     "mother mom mum mama mommy mummy sister daughter wife girlfriend aunt auntie grandmother grandma granny nan niece"
     " stepmother stepsister stepdaughter godmother mother-in-law sister-in-law daughter-in-law ex-wife fiancee fiancée"
-    " landlady granddaughter"
+    " landlady granddaughter girl missus"
 )
 MALE = words(
     "father dad papa daddy brother son husband boyfriend uncle grandfather grandpa granddad nephew stepfather"
-    " stepbrother stepson godfather father-in-law brother-in-law son-in-law ex-husband fiance fiancé grandson"
+    " stepbrother stepson godfather father-in-law brother-in-law son-in-law ex-husband fiance fiancé grandson boy lad"
 )
 RELATIONS = (
     FEMALE
@@ -31,6 +31,9 @@ REPORTERS = words(
     "doctor doc gp doctors nurse surgeon cardiologist dermatologist allergist dietitian psychiatrist midwife paediatrician pediatrician dentist therapist physio vet teacher lawyer accountant"
 )
 """People whose "told me I have ..." is a fact about the user."""
+
+TRADE = words("shoot film photograph repair sell order deal paint sew mend design translate edit mix record")
+"""Verbs of a craft that with "mostly" tell of the user."""
 
 STATIVE = words(
     "live work prefer like love hate dislike enjoy adore avoid own use drive speak study play teach eat drink smoke"
@@ -64,7 +67,7 @@ PAST = EVENT_PAST | words(
     " booked switched joined passed failed cancelled canceled visited worked lived studied learned learnt used planted"
     " completed ordered earned saved turned gained founded opened closed published wrote trained completed born"
     " reserved scheduled injured sprained tore rented registered enrolled applied accepted received inherited raised"
-    " set hired invested swam climbed hiked rode played"
+    " set hired invested swam climbed hiked rode played drew spoke fell threw stole sang led lent shot laid knit sewed told brought stood"
 )
 """Past tense forms; only with a place, a name, a number or a date are they worth remembering."""
 
@@ -170,6 +173,8 @@ _MONTHS = (
     "|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec"
 )
 _WEEKDAYS = "(?:mon|tues|wednes|thurs|fri|satur|sun)days?"
+MONTH = rf"(?:{_MONTHS})"
+WEEKDAY = _WEEKDAYS
 ANCHOR = re.compile(
     rf"\d|\b(?:(?:in|of|by|until|since|on|end|early|late|mid)\s(?:{_MONTHS})|{_WEEKDAYS}|noon|midnight|birthday"
     r"|(?:next|last|this|every|each)\s(?:week|month|year|spring|summer|autumn|fall|winter|weekend)"

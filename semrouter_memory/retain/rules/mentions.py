@@ -3,6 +3,7 @@
 import re
 
 from semrouter_memory.retain.rules import lexicon as lex
+from semrouter_memory.retain.rules.predicates import unreal
 
 _MENTION = re.compile(
     r"\b(?:((?i:my|our|the))\s+(?:(?:two|three|four|five|six|\d+|little|older|younger|elder|big|oldest|youngest|eldest|best|new|old)\s+)*)?\b([a-z]+(?:-[a-z]+)*)\b(\s+(?:Dr\.?\s|Mrs?\.?\s|Ms\.?\s)?[A-ZÀ-Þ][\w'’-]+)?"
@@ -26,6 +27,19 @@ _THING = re.compile(
 )
 _OBJECT = re.compile(
     r"\b(?:my|our)\s(?P<what>(?:[a-z-]+\s)?(?:mortgage|rent|car|bike|house|flat|apartment|garden|boat|van|upstream|backend|frontend|database|cluster|server|app|site|website|shop|lease|contract|oven|kitchen|piano|guitar|laptop|phone|camera))$",
+    re.IGNORECASE,
+)
+_NAMED = re.compile(
+    r"\b(?:my|our|My|Our)\s(?P<who>(?:[a-z]+\s)?[a-z]+(?:-[a-z]+)*)\s"
+    r"(?P<name>(?:(?:Dr|Prof|Mrs|Mr|Ms)\.?\s)?[A-ZÀ-Þ][a-zà-ÿ]+(?:-[A-ZÀ-Þ][a-zà-ÿ]+)?)\b(?!\s[A-ZÀ-Þ][a-z]+ing\b)"
+)
+_SUPPOSED = re.compile(
+    r"\b(?:if|wish|suppos\w+|imagin\w+|hypothetical\w*|dream\w*|pretend\w*|was|were|did|missed|had)\b", re.IGNORECASE
+)
+_DATED_EVENT = re.compile(
+    r"\b(?:my|our)\s(?P<what>(?:[\w'’-]+\s){0,3}?(?:interview|exams?|wedding|birthday|recital|communion|christening|baptism|graduation|surgery|operation|appointment|funeral|concert|gig|race|marathon|flight|defen[cs]e|viva|audition|viewing|move|trip|party"
+    r"|anniversary|presentation|talk|conference|hearing|trial|tournament|match|deadline|test|check-?up|scan|christmas party|housewarming|barbecue|bbq|ceremony|exhibition|performance|review|workshop|visit|meeting))"
+    rf"(?P<where>\s(?:at|with|in|for|to|of)\s[\w'’ -]{{2,30}}?)?\s(?P<when>(?:on|in|this|next|by)\s(?:the\s)?(?:\d{{1,2}}(?:st|nd|rd|th)?\b(?:\s(?:of\s)?{lex.MONTH}\b)?|{lex.MONTH}\b(?:\s\d{{1,2}}(?:st|nd|rd|th)?\b)?|{lex.WEEKDAY}\b))",
     re.IGNORECASE,
 )
 _OWNED = re.compile(r"['’]s\s(?:\w+\s)?([a-z-]+)\b")
@@ -54,6 +68,28 @@ def introduced(clause: str) -> dict[str, str]:
     if appointment := _APPOINTMENT.search(clause):
         people["it"] = f"User's {appointment.group('what').lower()}"
     return people
+
+
+def names(sentence: str) -> list[str]:
+    """As "User's midwife is Annika" for every "my midwife Annika" of a sentence that is meant as it stands."""
+    if unreal(sentence):
+        return []
+    return [
+        f"User's {found.group('who')} is {found.group('name')}"
+        for found in _NAMED.finditer(sentence)
+        if found.group("who").rpartition(" ")[2] in lex.RELATIONS | lex.REPORTERS
+        and not lex.DAY.search(found.group("name"))
+    ]
+
+
+def dated(sentence: str) -> list[str]:
+    """As "User's daughter's recital is on 4 May" for "our daughter's recital on 4 May", also inside of a question."""
+    if _SUPPOSED.search(sentence):
+        return []
+    return [
+        f"User's {found.group('what')}{found.group('where') or ''} is {found.group('when')}"
+        for found in _DATED_EVENT.finditer(sentence)
+    ]
 
 
 def _is_the_users(clause: str, match: re.Match[str]) -> bool:

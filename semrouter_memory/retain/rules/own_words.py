@@ -55,10 +55,10 @@ _WORK = re.compile(
     re.IGNORECASE,
 )
 _HANDED_OVER = re.compile(
-    r"(?:^|\n)(?:and|(?:the )?next|now|then|another|also this|this one|one more|q|question|riddle)(?: one)?\s?:|\b(?:this|these|the following|following|below|here is(?! how)|here's(?! how)|here are|attached|my code|the code|the text|the error"
-    r"|the log|the prompt|says|(?<!I )(?<!i )said|wrote|sent|reads|texted|emailed|posted|replied|answered"
+    r"(?:^|\n)(?:and|(?:the )?next|now|then|another|also this|this one|one more|q|question|riddle)(?: one)?\s?:|\b(?:(?<!we do )(?<!always do )this|these|the following|following|below|here is(?! how)|here's(?! how)|here are|attached|my code|the code|the text|the error"
+    r"|the log|the prompt|says|(?<!I )(?<!i )said|wrote|sent|reads|texted|emailed|posted|replied|answered|(?<!I )asked|asks|complain(?:s|ed)|claim(?:s|ed)|insist(?:s|ed)|shout(?:s|ed)|comment(?:s|ed)|tweeted|admitted|goes|(?:was|is) like"
     r"|e-?mail|message|letter|review|tweet|article|text|bio|profile|transcript|logs?|output|config|readme|ticket|comment|caption|advert?|listing|description|passage|paragraph|sentences?|abstract|essay"
-    r"|poem|lyrics|quote|snippet|sign|song|chat|thread|homework|exercise|problem|quiz|example|sample|grammatical|correct|lyric|script|prompt|story|translation|for instance|riddle|e\.g\.)\b[^.!?\n:]{0,60}:(?!\d|//)",
+    r"|poem|lyrics|quote|snippet|sign|song|chat|thread|homework|exercise|problem|quiz|example|sample|grammatical|correct|lyric|script|prompt|to (?:write|say|sign|repeat|type)|mantra|motto|slogan|template|story|translation|for instance|riddle|e\.g\.)\b[^.!?\n:]{0,60}:(?!\d|//)",
     re.IGNORECASE,
 )
 _WORK_CHINESE = re.compile(
@@ -89,19 +89,25 @@ _WORD_PROBLEM = re.compile(
     re.IGNORECASE,
 )
 _INSTANCE = re.compile(
-    r"\b(?:for example|for instance|as an example|e\.g\.|in a parallel universe|in another life|once upon a time|\w*(?:Error|Exception|Warning)\s?:)|例如|比如说?",
+    r"\b(?:for example|for instance|as an example|e\.g\.|in a parallel universe|in (?:another|an alternate|a different) (?:life|timeline|world|reality)|once upon a time|\w*(?:Error|Exception|Warning)\s?:)|例如|比如说?",
     re.IGNORECASE,
 )
 _NOT_SERIOUS = re.compile(
-    r"\b(?:two truths|in (?:this|that|the|my) (?:video ?)?(?:game|rpg|level|quest|campaign|dungeon|simulation)|(?:20|twenty) questions|hangman|trivia|d&d|dnd|dungeons?|skyrim|minecraft|pokemon|zelda|fortnite|hit points|mana|my (?:character|rook|knight|bishop|queen|pawn|elf|wizard|paladin)|checkmate|level \d+"
-    r"|(?:what|who) am i\?|guess (?:what|who|which)|who (?:said|wrote|sang) (?:that|this|it)|(?:which|what) (?:movie|film|song|book|show|game) is (?:this|that)|where is (?:this|that) (?:quote |line )?from|next line"
+    r"\b(?:tarot|horoscopes?|fortune (?:cookie|teller|telling)|palm reading|i ching|ouija|crystal ball|past life|(?:which|what) (?:character|house|princess|animal|hero) am i|character sheet|d&d sheet|two truths|in (?:this|that|the|my) (?:video ?)?(?:game|rpg|level|quest|campaign|dungeon|simulation)|(?:20|twenty) questions|hangman|trivia|d&d|dnd|dungeons?|skyrim|minecraft|pokemon|zelda|fortnite|hit points|mana|my (?:character|rook|knight|bishop|queen|pawn|elf|wizard|paladin)|checkmate|level \d+"
+    r"|(?:what|who) am i\?|(?<!\bI )guess (?:what|who|which|my|where|how old|how many)|who (?:said|wrote|sang) (?:that|this|it)|(?:which|what) (?:movie|film|song|book|show|game) is (?:this|that)|where is (?:this|that) (?:quote |line )?from|next line"
     r"|test test|this is (?:just |only )?a test|testing (?:1|one)|test user|test account|lorem ipsum)(?!\w)|^as [A-ZÀ-Þ]\w+, I\b",
     re.IGNORECASE,
 )
 """Games, quizzes, quotations and try-outs: nothing of such a message is read."""
 _MANY_NUMBERS = 3
+_LED_IN = re.compile(
+    r"(?:^|\n|[.!?]\s)(?![^:\n.!?]{0,60}\b(?:I|I'm|I've|i'm|im|my|me|we|our|us|you|your|to|for|context|background|update|fyi|note|notes|btw|edit|ps|ok|so|things?|questions?|problem|issue|reminder|remember|important|also|situation|details|info|facts?|goals?"
+    r"|constraints?|now on|first|second|next|plus|reality|truth|summary|preferences?|requirements?|rule|rules|allerg\w+|correction|setup|answers?|yes|no|status|profile|plan|reason|because|deal)\b)[^:\n.!?]{2,60}:\s+(?=[\"'“]?(?:I|I'm|I've|I'd|im|ive|my|we|our)\b)",
+    re.IGNORECASE,
+)
+"""As in "from the forum: I'm 44": words that something else leads in than the user's own."""
 _BACK = re.compile(
-    r"\b(?:back to reality|ok enough|enough (?:now|games)|real talk|ok stop|stop now|that's enough|end game|end the game|out of character|stop (?:the )?(?:role-?\s?play\w*|game|playing)|end (?:of )?(?:the )?(?:role-?\s?play|game|scene)"
+    r"\b(?:(?:end of (?:the )?|that was the )(?:exercise|drill|practice|rehearsal|simulation|role-?\s?play)|(?:exercise|practice|rehearsal) over|back to reality|ok enough|enough (?:now|games)|real talk|ok stop|stop now|that's enough|end game|end the game|out of character|stop (?:the )?(?:role-?\s?play\w*|game|playing)|end (?:of )?(?:the )?(?:role-?\s?play|game|scene)"
     r"|(?:game|scene) over|seriously now|in real life|irl|for real now|enough of (?:the|this) (?:game|role))\b|回到现实|不玩了|说正经的",
     re.IGNORECASE,
 )
@@ -120,7 +126,7 @@ def closes_fiction(text: str) -> bool:
 def own_words(text: str) -> str:
     """The part of a message in which the user speaks as themselves, about what is."""
     text = tidied(text)
-    if asides.confidential(text) or _NOT_SERIOUS.search(text) or _is_word_problem(text):
+    if asides.confidential(text) or asides.of_a_game(text) or _NOT_SERIOUS.search(text) or _is_word_problem(text):
         return ""
     text = _CODE.sub(" ", text)
     text = _MARKUP.sub(" ", _COMMAND.sub(_command, text))
@@ -140,6 +146,7 @@ def own_words(text: str) -> str:
         _TOLD,
         _INSTANCE,
         asides.SUPPOSES,
+        _LED_IN,
     ):
         text = _before(start, text)
     if asides.injects(text):

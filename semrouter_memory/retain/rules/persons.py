@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from semrouter_memory.retain.rules import lexicon as lex
-from semrouter_memory.retain.rules.predicates import anaphoric, substantial, unreal
+from semrouter_memory.retain.rules.predicates import anaphoric, substantial, troubled, unreal
 from semrouter_memory.retain.rules.voice import split_adverbs, third_person
 
 _MAX_SUBJECT_WORDS = 8
@@ -31,6 +31,18 @@ _HAS = re.compile(
     r"^(?P<subject>(?:my|our)\s(?:[\w-]+\s){0,2}?(?P<head>[\w-]+)(?:\s[A-ZÀ-Þ][\w-]*)?)['’]s\s(?P<rest>.+)$",
     re.IGNORECASE,
 )
+_CALLED = re.compile(
+    r"^(?P<subject>(?:my|our)\s(?:[\w-]+\s){0,2}?[\w-]+)['’]s\s(?P<rest>(?:called|named)\s.+)$", re.IGNORECASE
+)
+_FINDING = re.compile(
+    r"^(?:my|our)\s(?:[\w-]+\s){0,2}?(?:mri|scan|ct|x-?ray|biopsy|ultrasound|blood (?:test|work)s?|bloods|ecg|colonoscopy|endoscopy|mammogram)\s(?:says?|shows?|showed|came back|found)\s\S+",
+    re.IGNORECASE,
+)
+_BEARS_A_NAME = re.compile(
+    r"^(?:[Mm]y|[Oo]ur)\s(?:[a-z-]+\s){0,2}?(?P<what>[a-z-]+)\s[A-ZÀ-Þ][a-zà-ÿ'’-]+\s(?!is\b|has\b|was\b|does\b|says\b|thinks\b|tells\b|claims\b|wants\b)[a-z]{2,}[^\Ws]s\s\S+"
+)
+"""As in "our greyhound Biscuit panics on the tram": what bears a name is known to the user, whatever it is."""
+_OF_A_BODY = frozenset({"weighs", "eats", "sleeps", "barks", "limps", "drinks", "sheds", "chews"})
 _AFTER_IS = re.compile(
     r"^(?:an?|the|on|in|at|not|always|never|allergic|afraid|called|named|been|got|getting|coming|turning|going|moving|starting|vegan"
     r"|vegetarian|pregnant|diabetic|really|very|pretty|so|too|\d+|[a-z]+ing)\b",
@@ -101,6 +113,11 @@ def possession(clause: str, *, trusted: bool) -> str:
     clause = written_out(clause)
     if _A_STRANGER.match(clause) and not trusted:
         return ""
+    told = _FINDING.match(clause) or (
+        (named := _BEARS_A_NAME.match(clause)) and named.group("what") not in lex.NO_TOPIC
+    )
+    if told and not unreal(clause) and not troubled(clause):
+        return clause
     words = clause.split()[1:]
     return clause if _of_a_relation(" ".join(words)) or _of_a_thing(words, trusted=trusted) else ""
 
@@ -118,6 +135,9 @@ def of_someone_known(clause: str, people: Mapping[str, str]) -> str:
         rest = f"is {rest}"
     words = split_adverbs(rest.split())[1]
     if not who or len(words) < _MIN_PREDICATE_WORDS or unreal(rest) or anaphoric(" ".join(words)):
+        return ""
+    if words[0].lower() in _OF_A_BODY and who.rpartition(" ")[2] in lex.REPORTERS:
+        # As in "vet suggested a diet, he weighs 29 kilos": of the patient.
         return ""
     if match.group("who").lower().startswith("it") and words[0].lower() == "is" and not lex.anchored(rest):
         # As in "it's weird": of whatever was spoken of last.
@@ -174,6 +194,8 @@ def in_passing(after: str) -> bool:
 
 def written_out(clause: str) -> str:
     """As in "my partner's on a diet": "is"."""
+    if named := _CALLED.match(clause):
+        return f"{named.group('subject')} is {named.group('rest')}"
     found = _HAS.match(clause)
     if (
         not found

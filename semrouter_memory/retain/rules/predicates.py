@@ -9,16 +9,17 @@ _UNREAL = re.compile(
     r"\b(?:if|wish|would|could|should|might|whether|unless|hypothetically|dream(?:t|ed|ing)?)\b", re.IGNORECASE
 )
 _WOULD_SAY = re.compile(
-    r"^would (?:rather|prefer|pay|love to (?:visit|learn|move|live|travel)|like to (?:visit|learn|move|become|travel|retire))\b",
+    r"^would (?:rather|prefer|pay|settle for|go up to|love to (?:visit|learn|move|live|travel)|like to (?:visit|learn|move|become|travel|retire))\b",
     re.IGNORECASE,
 )
 _TODAYS_TROUBLE = re.compile(
-    r"\b(?:errors?|bugs?|exceptions?|crash\w*|stack ?trace|traceback|warnings?|vulnerabilit\w+|(?:npm|pip) install|stuck (?:here|again|at|with)|line \d+|localhost)\b",
+    r"\b(?:errors?|bugs?|exceptions?|crash\w*|stack ?trace|traceback|warnings?|vulnerabilit\w+|(?:npm|pip) install|stuck (?:here|again|at|with)|(?<!by )(?<!bus )(?<!tram )(?<!metro )(?<!tube )line \d+|localhost)\b",
     re.IGNORECASE,
 )
 _ANAPHORIC = re.compile(
     r"^(?:\w+\s+){1,2}?(?:it(?!\shere\b)|that|this|these|those|them|your|you|u|what|how|one of (?:those|these|them)"
     r"|the (?:first|second|third|last|idea|tone|way|one|other|same|above|following|output|result|error|code)\w*)\b"
+    r"|^(?:will|do|cannot|would|did|have|am|are)\s(?:not\s)?(?:\w+\s){1,2}?(?:it\b(?!\shere\b)|(?:this|that|those)(?=$|,|\s(?:then|now|again|anymore|yet|on|at|in|for|with|today|tomorrow)\b))"
     r"|^(?:do|did|have done|cannot|will do|do not do) (?:it|this|that|so)\b|^\w+ (?:something|anything|nothing|some help|help)\b",
     re.IGNORECASE,
 )
@@ -39,10 +40,10 @@ _ARTICLE = re.compile(
     r"^(?:an?|the|one of|part of|in charge of|allergic|originally)\s+(?!bit\b|little\b|tad\b|lot\b|few\b|huge fan of (?:it|that|this)|fan of (?:it|that|this)|same|first to|one who|idiot|mess|wreck)"
 )
 _FEAR = re.compile(
-    r"^(?:scared|afraid|terrified|fond|proud owner|good|bad|terrible|great) (?:of|at) (?!it|that|this|you)\w"
+    r"^(?:scared|afraid|terrified|fond|proud owner|good|bad|terrible|great) (?:of|at) (?!it\b|that\b|this\b|you|them\b|him\b|those\b|these\b)\w"
 )
 _REGIME = re.compile(
-    r"^(?:on|off)\s+(?:(?:a|an|the)\s+)?[\w-]+(?:\s+[\w-]+)?\s*(?:diet|medication|meds|pill|(?<!page )(?<!step )(?<!line )(?<!chapter )(?<!level )(?<!day )\d+)|^on (?:call|[A-Z]\w+|parental|maternity|sick leave|insulin|metformin|statins)"
+    r"^(?:on|off)\s+(?:(?:a|an|the)\s+)?[\w-]+(?:\s+[\w-]+)?\s*(?:diet|medication|meds|pill|(?<!page )(?<!step )(?<!line )(?<!chapter )(?<!level )(?<!day )\d+)|^on (?:call|[A-Z]\w+|parental|maternity|sick leave|insulin|metformin|statins|[a-z]*bsd\b|[a-z]*linux\b|windows|macos|ubuntu|debian|fedora|arch|nixos|android|ios|iphone)"
 )
 _INTEREST = re.compile(
     r"^(?:really |very |also )?(?:into|interested in|passionate about|responsible for|used to|new to|obsessed with)\s+(?!this|that|it|the\b|seeing|knowing|hearing|your)\w"
@@ -119,7 +120,7 @@ _BORN_SO = re.compile(
 _RATED = re.compile(r"^(?:about |around |rated |roughly )*\d[\d.,]*\s(?:on|in|at)\s\w")
 _ABILITIES = words("speak play swim drive cook sail ski read ride dance sing program code")
 _SO_MANY = re.compile(
-    r"^(?:about )?(?:\d+|two|three|four|five|six|seven|eight|nine|ten|twelve) (?:of us|people|guests|adults|families|couples|(?:weeks|months) (?:pregnant|along|old|into)|students|employees|colleagues|kids)\b",
+    r"^(?:about )?(?:\d+|two|three|four|five|six|seven|eight|nine|ten|twelve) (?:[\w-]+ )?(?:of us|people|guests|adults|families|couples|(?:weeks|months) (?:pregnant|along|old|into)|students|employees|colleagues|kids)\b",
     re.IGNORECASE,
 )
 _GOING = re.compile(

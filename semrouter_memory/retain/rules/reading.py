@@ -12,15 +12,16 @@ from semrouter_memory.retain.rules import (
     chinese,
     clauses,
     corrections,
+    doubts,
     english,
     feedback,
     fragments,
     howto,
+    mentions,
     remember,
 )
 from semrouter_memory.retain.rules import lexicon as lex
 from semrouter_memory.retain.rules.asides import Aside
-from semrouter_memory.retain.rules.mentions import introduced
 from semrouter_memory.retain.rules.own_words import closes_fiction, opens_fiction, own_words, tidied
 from semrouter_memory.retain.rules.statement import Scene, Statement
 from semrouter_memory.retain.rules.topic import topic_of
@@ -40,6 +41,9 @@ _DRAFTS = re.compile(
 )
 _SHOUTED = re.compile(r"\b(?:LOVE|SO|REALLY|TOTALLY|GREAT|JUST|EXACTLY|DEFINITELY)\b")
 """Capitals for stress are mostly irony."""
+
+_TELLS = re.compile(r"^(?:\S+\s){0,2}?(?:I|we|it|he|she|they|my|our|the|just)\s", re.IGNORECASE)
+_BARE_NO = re.compile(r"^(?:no|nothing)\s(?!.*\b(?:please|pls|plz)\b)", re.IGNORECASE)
 
 
 def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) -> tuple[Candidate, ...]:
@@ -96,6 +100,7 @@ def read(text: str, scene: Scene = Scene()) -> tuple[tuple[Statement, ...], Scen
                 scene = replace(
                     scene, stated=statement.content if corrections.tied(statement.content) else scene.stated
                 )
+        scene = replace(scene, asked=answers.still_asked(scene.asked))
     return tuple(found.values()), replace(scene, fiction=opens_fiction(text), people=people)
 
 
@@ -157,7 +162,7 @@ def _read_sentence(sentence: str, people: dict[str, str], scene: Scene, *, compl
     elif lessons := feedback.lessons(
         sentence, criticism=_criticised(scene, complained=complained), complained=complained
     ):
-        people.update(introduced(expand(sentence)))
+        people.update(mentions.introduced(expand(sentence)))
         for lesson in lessons:
             yield Statement(lesson, MemoryType.REFLECTIVE)
     else:
@@ -198,20 +203,20 @@ def _read_english(sentence: str, people: dict[str, str], scene: Scene, *, truste
         yield Statement(right, _type(right))
         return
     joking = bool(lex.LAUGHTER.search(sentence))
-    stated = clauses.declarative(expand(sentence))
-    found = 0
+    stated = doubts.without_hearsay(clauses.declarative(expand(sentence)))
+    found: list[str] = []
     if plan := fragments.request(sentence):
-        found += 1
-        yield Statement(plan)
-    if scene.asked and (answer := answers.answered(sentence, scene.asked, scene.topic)):
-        found += 1
-        yield Statement(answer)
+        found.append(plan)
+    if scene.asked and (answer := answers.answered(sentence, scene.asked, scene.topic, people)):
+        found.append(answer)
     for clause in _parts(clauses.clauses(stated), people, scene):
         content = english.statement(clause, people, topic=scene.topic, trusted=trusted)
-        people.update(introduced(clause))
+        people.update(mentions.introduced(clause))
         if content and not (joking and lex.GRANDIOSE.search(content)):
-            found += 1
-            yield Statement(content, _type(content))
+            found.append(content)
+    found.extend(_mentioned(sentence, stated, found))
+    for content in found:
+        yield Statement(content, _type(content))
     if trusted and stated and not found:
         content = english.as_it_is(stated)
         yield Statement(content, _type(content))
@@ -221,9 +226,33 @@ def _parts(found: Sequence[str], people: Mapping[str, str], scene: Scene) -> Ite
     """The clauses; one that says nothing as a whole is tried between its commas."""
     for clause in found:
         if ", " in clause and not english.statement(clause, people, topic=scene.topic):
-            yield from clause.split(", ")
+            yield from _between_commas(clause)
         else:
             yield clause
+
+
+def _mentioned(sentence: str, stated: str, found: Sequence[str]) -> list[str]:
+    """Names, and dates of events, that are told by the way and stand in nothing found."""
+    told = " ".join(found)
+    names = [
+        name for name in mentions.names(clauses.declarative(expand(sentence))) if name.rpartition(" ")[2] not in told
+    ]
+    return names + ([] if found else mentions.dated(stated or _asked(sentence)))
+
+
+def _asked(sentence: str) -> str:
+    """A question in which nobody else speaks of the user; what it takes for granted may be told by it."""
+    whole = expand(sentence)
+    return whole if doubts.without_hearsay(whole) == whole else ""
+
+
+def _between_commas(clause: str) -> Iterator[str]:
+    """The parts; in "I am on plain vim, no plugins" the second describes, it is no wish."""
+    parts = clause.split(", ")
+    described = bool(_TELLS.match(parts[0]))
+    for part in parts:
+        if not (described and _BARE_NO.match(part)):
+            yield part
 
 
 def _type(content: str) -> MemoryType:

@@ -15,7 +15,7 @@ _NAMED_TRIP = re.compile(
 )
 _REQUEST = re.compile(
     r"\b(?:plan(?:ning)?|book(?:ing)?|organi[sz](?:e|ing)|choos(?:e|ing)|find(?:ing)?|pick(?:ing)?|buy(?:ing)?|recommend|suggest|need|get(?:ting)?"
-    r"|looking for|look for|give me|make|create|design|build|sort out|want|shopping for|prepar(?:e|ing)(?: for)?|prep for)\s+(?:me\s+|us\s+)?(?P<what>(?:(?:an?|the|my|our|some|good|new)\s+)+(?:[\w'’-]+\s?){1,4})",
+    r"|what(?:'s|s| is)(?= (?:an?|the) (?:good|decent|nice|cheap|reliable|best|solid))|looking for|look for|give me|make|create|design|build|sort out|want|shopping for|prepar(?:e|ing)(?: for)?|prep for)\s+(?:me\s+|us\s+)?(?P<what>(?:(?:an?|the|my|our|some|good|new)\s+)+(?:[\w'’-]+\s?){1,4})",
     re.IGNORECASE,
 )
 _BARE = re.compile(
@@ -26,7 +26,9 @@ _END = re.compile(
     r"\s+(?:in|for|to|with|from|that|which|who|please|pls|and|or|on|at|near|under|by|so|as|because|off|this|next|of|around|where|when|if|but|is|are)\b.*$",
     re.IGNORECASE,
 )
-_DETERMINER = re.compile(r"^(?:(?:an?|the|my|our|some|me|us|good|best|nice|cheap)\s+)+", re.IGNORECASE)
+_DETERMINER = re.compile(
+    r"^(?:(?:an?|the|my|our|some|me|us|good|best|nice|cheap|decent|reliable|solid)\s+)+", re.IGNORECASE
+)
 _NO_TOPIC = re.compile(
     r"\b(?:help|way|ways|list|code|function|script|regex|query|error|bug|file|poem|story|email|letter|essay|paragraph|text|sentence|summary|word"
     r"|quiz|game|riddle|joke|test|use|need|thing|things|stuff|money|sleep|work|home|answer|example|explanation|question|time|idea|ideas|advice|information|info|feel|hint|reminder|chance|sense|rid|bit|lot|few)\b",

@@ -29,6 +29,7 @@ _EXPANSIONS = tuple(
         (r"\bwon't\b", "will not"),
         (r"\b(do|does|did|is|are|was|were|have|has|had|would|should|could|must|need)n[’']?t\b", r"\1 not"),
         (r"\blet's\b|\blets\b(?= (?:go|take|do|say|make|use|keep|pick)\b)", "let us"),
+        (r"\b(I|we) do (?=(?:want|need|have|like|love|live|work|own|prefer|speak|drive|eat|drink)\b)", r"\1 "),
         (r"\bgonna\b", "going to"),
         (r"\bwanna\b", "want to"),
         (r"\bgotta\b", "have to"),

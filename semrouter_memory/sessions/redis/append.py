@@ -9,7 +9,7 @@ turn. One that was said before a deletion of its scope was accepted and is delet
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from semrouter_memory.model import Appended, AppendOutcome, Turn, TurnState
+from semrouter_memory.model import Appended, AppendOutcome, Scope, Turn, TurnState
 from semrouter_memory.ports import NewId
 from semrouter_memory.sessions.columns import dump_items, load_items, micros, storable_texts, storable_tools
 from semrouter_memory.sessions.digests import new_session_id
@@ -20,7 +20,7 @@ from semrouter_memory.sessions.redis.ledger import Ledger
 from semrouter_memory.sessions.redis.payload import Spooled, load
 from semrouter_memory.sessions.redis.rows import Content, SessionRow, TurnRow
 from semrouter_memory.sessions.redis.spool import Parcel
-from semrouter_memory.sessions.redis.tombstones import DeletedReader
+from semrouter_memory.sessions.redis.tombstones import DeletedReader, deleted_since
 from semrouter_memory.sessions.redis.transaction import Changes, Transactions
 
 _RUN_SECONDS = 90 * 86_400
@@ -93,7 +93,7 @@ class Arrivals:
         found = await self._look_around(turn, spooled.said)
         if turn.complete and found.absorbed is None:
             again = await self.identification.seen(found.marks)
-            if again is not None:
+            if again is not None and not await self._is_deleted(again, turn.scope):
                 return await self._repeated(changes, again, turn)
         session = found.session or SessionRow(
             id=found.place.session_id or new_session_id(self._new_id()), scope=turn.scope
@@ -130,7 +130,12 @@ class Arrivals:
             parent = await self.identification.open_turn(turn.scope, session.id)
         if parent is None or not parent.incomplete or not parent.same_scope:
             return None
-        return await self._ledger.turn(parent.sequence)
+        row = await self._ledger.turn(parent.sequence)
+        return None if row is None or await self._is_deleted(row, turn.scope) else row
+
+    async def _is_deleted(self, row: TurnRow, scope: Scope) -> bool:
+        """Whether the turn is on its way out: a deletion covers it, but has not come to it yet."""
+        return deleted_since(await self._deleted.current(row.owner), scope, row.observed_at)
 
     async def _repeated(self, changes: Changes, again: TurnRow, turn: Turn) -> Appended:
         """The client goes on from the answer that it got last."""

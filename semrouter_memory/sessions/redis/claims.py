@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from semrouter_memory.model import Claim, LoggedTurn, PendingSession, Scope, TurnState
 from semrouter_memory.ports import NewId
-from semrouter_memory.sessions.columns import micros, storable
+from semrouter_memory.sessions.columns import micros, moment, storable
+from semrouter_memory.sessions.leases import LONGEST_BACK_OFF, USUAL_LEASE, back_off, claimed
 from semrouter_memory.sessions.redis.connection import RedisConnection
 from semrouter_memory.sessions.redis.ledger import Ledger
 from semrouter_memory.sessions.redis.pending import PendingSessions
@@ -38,6 +39,7 @@ class Claims:
         deleted: DeletedReader,
         *,
         new_id: NewId,
+        longest_back_off: timedelta = LONGEST_BACK_OFF,
     ) -> None:
         self._ledger = ledger
         self._keys = ledger.keys
@@ -45,11 +47,16 @@ class Claims:
         self._deleted = deleted
         self._pending = PendingSessions(connection, ledger.keys)
         self._new_id = new_id
+        self._longest_back_off = longest_back_off
+        self._lease = USUAL_LEASE
 
     async def pending(self, now: datetime) -> list[PendingSession]:
-        rows = [row for row in await self._pending.rows() if row.claimable(micros(now))]
+        rows = [row for row in await self._pending.rows() if row.claimable(micros(now), self._lease)]
         rows.sort(key=lambda row: (not row.waiting, row.oldest_waiting or row.newest))
-        return [pending_session(row) for row in rows]
+        return [pending_session(replace(row, not_before=self._back_off(row, now))) for row in rows]
+
+    def _back_off(self, row: SessionRow, now: datetime) -> int | None:
+        return back_off(row.not_before, now=micros(now), longest=self._longest_back_off)
 
     # -- claiming ------------------------------------------------------------------------------------------------------
 
@@ -58,33 +65,42 @@ class Claims:
     ) -> Claim | None:
         session_id = storable(session_id, _MAX_SESSION_ID_CHARS)
         token = self._new_id()
+        self._lease = lease
 
         async def work(changes: Changes) -> tuple[SessionRow, list[TurnRow]] | None:
             session = await self._ledger.session(session_id)
-            if session is None or session.scope.user_id != scope.user_id or not session.is_pending:
+            if session is None:
+                # Its own keys may have ended.
+                self._ledger.remove_pending(changes, session_id)
+                return None
+            if session.scope.user_id != scope.user_id or not session.is_pending:
                 return None
             # Ours already: the answer to an attempt before this one was lost.
-            if session.token != token and not session.claimable(micros(now)):
+            if session.token != token and not session.claimable(micros(now), lease):
                 return None
             taken = replace(session, token=token, lease_until=micros(now + lease))
             self._ledger.put_session(changes, taken)
             return taken, await self._ledger.waiting(session_id)
 
-        taken = await self._transactions.on_owner(self._ledger.owner(scope), work)
+        also_watch = (self._keys.session(session_id),)
+        taken = await self._transactions.on_owner(self._ledger.owner(scope), work, also_watch=also_watch)
         if taken is None:
             return None
         session, rows = taken
+        held = set(claimed((row.sequence, row.rules_done) for row in rows))
+        rows = [row for row in rows if row.sequence in held]
         before = await self._accepted_before(session_id, rows[0].sequence, context) if rows else []
         logged = await self._ledger.logged([*before, *rows], {session_id: session.scope})
-        waiting = {row.sequence for row in rows}
+        not_before = self._back_off(session, now)
         return Claim(
             scope=session.scope,
             session_id=session_id,
             token=token,
-            turns=tuple(turn for turn in logged if turn.sequence in waiting),
-            context=tuple(turn for turn in logged if turn.sequence not in waiting),
+            turns=tuple(turn for turn in logged if turn.sequence in held),
+            context=tuple(turn for turn in logged if turn.sequence not in held),
             ended=session.ended,
             unsummarised=session.unsummarised,
+            not_before=None if not_before is None else moment(not_before),
         )
 
     async def session_turns(self, claim: Claim, *, limit: int) -> tuple[LoggedTurn, ...]:
@@ -123,6 +139,13 @@ class Claims:
             for turn in claim.turns
             if turn.sequence in waiting and not deleted_since(deleted, turn.scope, micros(turn.observed_at))
         )
+
+    async def renew(self, claim: Claim, *, now: datetime, lease: timedelta) -> bool:
+        async def work(changes: Changes, session: SessionRow) -> bool:
+            self._ledger.put_session(changes, replace(session, lease_until=micros(now + lease)))
+            return True
+
+        return await self._holding(claim, work, otherwise=False)
 
     async def mark_rules_done(self, claim: Claim, turn_ids: Sequence[str]) -> None:
         named = {turn.sequence for turn in claim.turns if turn.id in set(turn_ids)}

@@ -15,12 +15,14 @@ from semrouter_memory.model import Scope, Tombstone, TurnState
 from semrouter_memory.sessions.columns import micros
 from semrouter_memory.sessions.redis.connection import RedisConnection
 from semrouter_memory.sessions.redis.ledger import Ledger
-from semrouter_memory.sessions.redis.rows import SessionRow, TurnRow
+from semrouter_memory.sessions.redis.rows import SessionRow, TurnRow, pending_row
 from semrouter_memory.sessions.redis.tombstones import DeletedReader, deleted_since, write
 from semrouter_memory.sessions.redis.transaction import Changes, Transactions, pairs
 
 _BATCH = 200
 """Turns that one transaction takes, so that Redis answers others in between."""
+
+_SCANNED = 1000
 
 
 class Deletion:
@@ -60,17 +62,52 @@ class Deletion:
             await self._clear(owner.decode())
 
     async def _clear(self, owner: str) -> None:
-        """Delete all that the owner's tombstones of scopes cover."""
-        deleted = await self._deleted.current(owner)
-        sequences = await self._ledger.sequences("ZRANGE", self._keys.owner_turns(owner), 0, -1)
-        for start in range(0, len(sequences), _BATCH):
-            batch = sequences[start : start + _BATCH]
-
-            def covered(row: TurnRow, session: SessionRow) -> bool:
-                return deleted_since(deleted, session.scope, row.observed_at)
-
-            await self._remove_if(owner, batch, covered)
+        """Delete all that the owner's tombstones of scopes cover, and what is left of turns that have ended."""
+        while await self._clear_once(owner):
+            pass
+        await self._unlist(owner, await self._kept_of(owner))
+        await self._clear_pending(owner)
         await self._connection.execute("SREM", self._keys.burying, owner)
+
+    async def _clear_once(self, owner: str) -> int:
+        deleted = await self._deleted.current(owner)
+
+        def covered(row: TurnRow, session: SessionRow) -> bool:
+            return deleted_since(deleted, session.scope, row.observed_at)
+
+        sequences = await self._ledger.sequences("ZRANGE", self._keys.owner_turns(owner), 0, -1)
+        removed = 0
+        for start in range(0, len(sequences), _BATCH):
+            removed += await self._remove_if(owner, sequences[start : start + _BATCH], covered)
+        return removed
+
+    async def _kept_of(self, owner: str) -> list[str]:
+        """How the owner's finished turns stand in the order of ends."""
+        return [name.decode() for name in await self._scan("ZSCAN", self._keys.kept, "MATCH", f"*:{owner}*")]
+
+    async def _clear_pending(self, owner: str) -> None:
+        """The owner's pending sessions that are none any more, since their own keys have ended."""
+        found = await self._scan("HSCAN", self._keys.pending)
+        rows = (pending_row(name.decode(), value) for name, value in found.items())
+        named = [row.id for row in rows if row is not None and self._ledger.owner(row.scope) == owner]
+
+        async def work(changes: Changes) -> None:
+            left = await self._ledger.sessions(named)
+            for session_id in named:
+                if session_id not in left:
+                    self._ledger.remove_pending(changes, session_id)
+
+        await self._transactions.on_owner(owner, work)
+
+    async def _scan(self, command: str, key: str, *options: str) -> dict[bytes, bytes]:
+        """All of a large hash or sorted set, a few entries at a time."""
+        found: dict[bytes, bytes] = {}
+        cursor = b"0"
+        while True:
+            cursor, answer = await self._connection.execute(command, key, cursor, *options, "COUNT", _SCANNED)
+            found.update(answer)
+            if int(cursor) == 0:
+                return found
 
     # -- the end of the retention --------------------------------------------------------------------------------------
 
@@ -79,25 +116,48 @@ class Deletion:
         await self.clear_buried()
         limit = micros(before)
         members = await self._connection.execute("ZRANGEBYSCORE", self._keys.kept, "-inf", f"({limit}")
-        by_owner: dict[str, list[int]] = {}
+        by_owner: dict[str, list[str]] = {}
         for member in members:
-            sequence, _, owner = member.decode().partition(":")
-            by_owner.setdefault(owner, []).append(int(sequence))
+            by_owner.setdefault(member.decode().split(":")[1], []).append(member.decode())
         swept = 0
-        for owner, sequences in by_owner.items():
-            for start in range(0, len(sequences), _BATCH):
-                batch = sequences[start : start + _BATCH]
-                swept += await self._remove_if(owner, batch, lambda row, _: _ended_before(row, limit))
+        for owner, kept in by_owner.items():
+            for start in range(0, len(kept), _BATCH):
+                batch = kept[start : start + _BATCH]
+                sequences = [_sequence(member) for member in batch]
+                swept += await self._remove_if(owner, sequences, lambda row, _: _ended_before(row, limit))
                 await self._unlist(owner, batch)
         return swept
 
-    async def _unlist(self, owner: str, sequences: Sequence[int]) -> None:
-        """Take turns out of the lists that have ended by themselves."""
-        gone = set(sequences) - set(await self._ledger.turns(sequences))
-        if gone:
-            await self._connection.execute("ZREM", self._keys.kept, *(f"{sequence}:{owner}" for sequence in gone))
-            for index in (self._keys.turns, self._keys.owner_turns(owner)):
-                await self._connection.execute("ZREM", index, *gone)
+    async def _unlist(self, owner: str, kept: Sequence[str]) -> None:
+        """Take away what is left of turns that have ended by themselves; in a session that goes on, that is their words.
+
+        Args:
+            kept: how they stand in the order of ends.
+        """
+        for start in range(0, len(kept), _BATCH):
+            await self._unlist_batch(owner, kept[start : start + _BATCH])
+
+    async def _unlist_batch(self, owner: str, kept: Sequence[str]) -> None:
+        async def work(changes: Changes) -> None:
+            there = await self._ledger.turns(map(_sequence, kept))
+            gone: dict[str, set[int]] = {}
+            for member in kept:
+                if _sequence(member) not in there:
+                    session_id = _session_id(member)
+                    self._ledger.unlist_turn(changes, member, session_id)
+                    gone.setdefault(session_id, set()).add(_sequence(member))
+            for session in (await self._ledger.sessions(filter(None, gone))).values():
+                counted = await self._recounted(session, gone[session.id])
+                await self._shrink(changes, counted, gone[session.id])
+
+        await self._transactions.on_owner(owner, work)
+
+    async def _recounted(self, session: SessionRow, gone: set[int]) -> SessionRow:
+        """Of turns that have ended, nobody knows what they counted for."""
+        key = self._keys.session_turns(session.id)
+        later = await self._ledger.sequences("ZRANGEBYSCORE", key, f"({session.summarised}", "+inf")
+        rows = await self._ledger.turns(sequence for sequence in later if sequence not in gone)
+        return replace(session, unsummarised=sum(row.accepted for row in rows.values()))
 
     # -- the operator --------------------------------------------------------------------------------------------------
 
@@ -173,22 +233,25 @@ class Deletion:
         changes.count(self._keys.totals, {"deleted": waiting + dead, "dead_lettered": -dead, "waiting": -waiting})
         sessions = await self._ledger.sessions(row.session_id for row in rows)
         for session in sessions.values():
-            await self._shrink(changes, session, [row for row in rows if row.session_id == session.id])
+            leaving = [row for row in rows if row.session_id == session.id]
+            session = replace(
+                session,
+                dead=session.dead - sum(row.state is TurnState.DEAD for row in leaving),
+                unsummarised=session.unsummarised
+                - sum(row.accepted and row.sequence > session.summarised for row in leaving),
+            )
+            await self._shrink(changes, session, {row.sequence for row in leaving})
 
-    async def _shrink(self, changes: Changes, session: SessionRow, leaving: Sequence[TurnRow]) -> None:
-        """Write what is left of a session."""
-        gone = {row.sequence for row in leaving}
+    async def _shrink(self, changes: Changes, session: SessionRow, gone: set[int]) -> None:
+        """Write what is left of a session when these turns are gone."""
         left = await self._ledger.sequences("ZRANGE", self._keys.session_turns(session.id), 0, -1)
         left = [sequence for sequence in left if sequence not in gone]
         if not left:
             self._ledger.remove_session(changes, session.id)
             return
-        unsummarised = sum(row.accepted and row.sequence > session.summarised for row in leaving)
         waiting = [row for row in await self._ledger.waiting(session.id) if row.sequence not in gone]
         session = replace(
             session.recounted(waiting),
-            dead=session.dead - sum(row.state is TurnState.DEAD for row in leaving),
-            unsummarised=session.unsummarised - unsummarised,
             end_at=0 if session.end_at in gone else session.end_at,
             newest=await self._newest(left) if session.newest in gone else session.newest,
         )
@@ -201,6 +264,16 @@ class Deletion:
             if accepted:
                 return max(accepted)
         return 0
+
+
+def _sequence(member: str) -> int:
+    """Of a turn as it stands in the order of ends."""
+    return int(member.split(":", maxsplit=1)[0])
+
+
+def _session_id(member: str) -> str:
+    """The same; "" for one that was written before its session stood there."""
+    return ":".join(member.split(":")[2:])
 
 
 def _ended_before(row: TurnRow, limit: int) -> bool:

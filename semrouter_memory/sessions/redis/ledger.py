@@ -161,13 +161,32 @@ class Ledger:
             changes.add("HDEL", self.keys.pending, row.id)
         self._note_change(changes, row.id)
         for key in self._keys_of(row.id):
-            if row.waiting or row.dead:
+            if row.is_pending or row.dead:
                 changes.add("PERSIST", key)
             else:
                 changes.add("PEXPIRE", key, self._keep_ms)
 
     def remove_session(self, changes: Changes, session_id: str) -> None:
         changes.add("DEL", *self._keys_of(session_id))
+        changes.add("HDEL", self.keys.pending, session_id)
+        self._note_change(changes, session_id)
+
+    def unlist_turn(self, changes: Changes, member: str, session_id: str) -> None:
+        """Everything that is left of a turn that has ended by itself.
+
+        Args:
+            member: how it stands in the order of ends.
+        """
+        sequence, owner, *_ = member.split(":")
+        if session_id:
+            changes.add("XDEL", self.keys.session_content(session_id), f"{sequence}-0")
+            changes.add("ZREM", self.keys.session_turns(session_id), sequence)
+        for index in (self.keys.turns, self.keys.owner_turns(owner)):
+            changes.add("ZREM", index, sequence)
+        changes.add("ZREM", self.keys.kept, member)
+
+    def remove_pending(self, changes: Changes, session_id: str) -> None:
+        """A pending session that is none any more."""
         changes.add("HDEL", self.keys.pending, session_id)
         self._note_change(changes, session_id)
 
@@ -184,5 +203,5 @@ class Ledger:
 
 
 def kept_member(row: TurnRow) -> str:
-    """How a finished turn stands in the order of ends: with its owner, who is to be known when its hash is gone."""
-    return f"{row.sequence}:{row.owner}"
+    """How a finished turn stands in the order of ends: with what is to be known of it when its hash is gone."""
+    return f"{row.sequence}:{row.owner}:{row.session_id}"

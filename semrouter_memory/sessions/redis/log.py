@@ -30,6 +30,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import Clock, NewId
 from semrouter_memory.sessions.columns import micros
 from semrouter_memory.sessions.digests import Digests
+from semrouter_memory.sessions.leases import LONGEST_BACK_OFF
 from semrouter_memory.sessions.redis.append import Arrivals
 from semrouter_memory.sessions.redis.claims import Claims
 from semrouter_memory.sessions.redis.connection import RedisConnection, RedisFailedError
@@ -83,6 +84,7 @@ class RedisTurnLog:
         on_error: told of errors in the background that are nobody's outage.
         new_id: draws what new session ids and claim tokens are made of: ASCII, never the same twice.
         max_turn_chars: bound on a turn's user texts together (the last ones are kept), and on its answer.
+        longest_back_off: how far after now `fail` is told to retry at most; what lies much further ahead counts as past.
 
     Raises:
         ConfigurationError: the spool cannot be used; the message names it and says why.
@@ -100,12 +102,14 @@ class RedisTurnLog:
         keep: timedelta = _KEEP,
         new_id: NewId = random_id,
         max_turn_chars: int = 64_000,
+        longest_back_off: timedelta = LONGEST_BACK_OFF,
     ) -> None:
         self._connection = connection
         self._clock = clock
         self._keep = keep
         self._new_id = new_id
         self._max_turn_chars = max_turn_chars
+        self._longest_back_off = longest_back_off
         self._keys = Keys(prefix)
         self._transactions = Transactions(connection, self._keys)
         self._spool = Spool(path)
@@ -187,6 +191,10 @@ class RedisTurnLog:
     async def surviving(self, claim: Claim) -> frozenset[str]:
         async with self._using("surviving") as parts:
             return await parts.claims.surviving(claim)
+
+    async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
+        async with self._using("renew") as parts:
+            return await parts.claims.renew(claim, now=self._clock.now(), lease=lease)
 
     async def mark_rules_done(self, claim: Claim, turn_ids: Sequence[str]) -> None:
         async with self._using("mark_rules_done") as parts:
@@ -310,7 +318,14 @@ class RedisTurnLog:
         return _Parts(
             digests=digests,
             arrivals=arrivals,
-            claims=Claims(connection, ledger, transactions, deleted, new_id=self._new_id),
+            claims=Claims(
+                connection,
+                ledger,
+                transactions,
+                deleted,
+                new_id=self._new_id,
+                longest_back_off=self._longest_back_off,
+            ),
             ends=Ends(ledger, transactions),
             deletion=Deletion(connection, ledger, transactions, deleted),
             deleted=deleted,

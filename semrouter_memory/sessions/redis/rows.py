@@ -6,6 +6,7 @@ hold. Texts come here bounded and storable.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import orjson
@@ -23,6 +24,7 @@ from semrouter_memory.sessions.columns import (
     pack,
     unpack,
 )
+from semrouter_memory.sessions.leases import is_over
 from semrouter_memory.sessions.redis.connection import Argument
 
 _OPEN = frozenset({TurnState.WAITING, TurnState.DEAD})
@@ -109,8 +111,8 @@ class SessionRow:
     def end_announced(self) -> "SessionRow":
         return replace(self, end_at=self.newest)
 
-    def claimable(self, now: int) -> bool:
-        return not self.token or self.lease_until <= now
+    def claimable(self, now: int, lease: timedelta) -> bool:
+        return not self.token or is_over(self.lease_until, now=now, lease=lease)
 
     def given_back(self, *, not_before: int | None) -> "SessionRow":
         return replace(self, token="", lease_until=0, not_before=not_before)

@@ -76,6 +76,8 @@ class Shipper:
         self._shipped_beside = connection.disturbances
         self._kept: deque[_Arrived] = deque()
         self._set_aside: set[int] = set()
+        self._try_again_at = 0.0
+        self._try_again_pause = _FIRST_PAUSE_SECONDS
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -90,22 +92,29 @@ class Shipper:
         """While this is held, nothing is on its way."""
         return self._one_at_a_time
 
-    async def ship(self) -> list[Appended]:
+    async def ship(self, *, all_of_it: bool = True) -> list[Appended]:
         """Ship all that is spooled now; what became of it, in order.
+
+        Args:
+            all_of_it: what was set aside too.
 
         Raises:
             TurnLogError: Redis is away; what had not arrived stays in the spool.
         """
         appended: list[Appended] = []
         async with self._one_at_a_time:
-            self._set_aside.clear()
+            if all_of_it:
+                self._set_aside.clear()
             if self._shipped_beside != self._connection.disturbances:
                 self._send_again()
-            while parcels := await self._spool.first(_BATCH, after=self._shipped_to):
-                if parcels[0].run == self._spool.run and parcels[0].number in self._set_aside:
+            while parcels := await self._spool.first(_BATCH + len(self._set_aside), after=self._shipped_to):
+                if all(self._is_set_aside(parcel) for parcel in parcels):
                     break
                 appended += await self._ship_batch(parcels)
         return appended
+
+    def _is_set_aside(self, parcel: Parcel) -> bool:
+        return parcel.run == self._spool.run and parcel.number in self._set_aside
 
     async def settle(self) -> None:
         """Return when nothing is in the spool any more of what was spooled before now: what has arrived is kept a while.
@@ -137,6 +146,9 @@ class Shipper:
     async def _ship_batch(self, parcels: list[Parcel]) -> list[Appended]:
         appended: list[Appended] = []
         for parcel in parcels:
+            if self._is_set_aside(parcel):
+                await self._put_last(parcel)
+                continue
             try:
                 outcome = await self._take(parcel)
             except RedisFailedError as error:
@@ -144,7 +156,7 @@ class Shipper:
             except MemoryServiceError:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a turn does to us, the others go on
-                self._set_aside.add(await self._spool.put_last(parcel))
+                await self._put_last(parcel)
                 self._on_error(error)
                 continue
             self._note(parcel)
@@ -152,6 +164,12 @@ class Shipper:
                 appended.append(outcome)
                 await self._tell(parcel, outcome)
         return appended
+
+    async def _put_last(self, parcel: Parcel) -> None:
+        """Set it aside, behind the others: what stands before a turn that has arrived is deleted with it."""
+        if self._is_set_aside(parcel):
+            self._set_aside.remove(parcel.number)
+        self._set_aside.add(await self._spool.put_last(parcel))
 
     async def _tell(self, parcel: Parcel, appended: Appended) -> None:
         match appended.outcome:
@@ -205,18 +223,35 @@ class Shipper:
             await self._connection.wait()
             self._spooled.clear()
             with suppress(MemoryServiceError):
-                await self.ship()
+                await self._ship_what_is_due()
                 await self._remove_arrived()
-                if not self._set_aside:
-                    pause = _FIRST_PAUSE_SECONDS
-                    continue
+                pause = _FIRST_PAUSE_SECONDS
+                continue
             self._spooled.set()
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+            await asyncio.sleep(_about(pause))
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
+    async def _ship_what_is_due(self) -> None:
+        """What was spooled, and when their pause is over the turns that are set aside."""
+        now = asyncio.get_running_loop().time()
+        is_over = now >= self._try_again_at
+        await self.ship(all_of_it=is_over)
+        if not self._set_aside:
+            self._try_again_pause = _FIRST_PAUSE_SECONDS
+        elif is_over:
+            self._try_again_at = now + _about(self._try_again_pause)
+            self._try_again_pause = min(self._try_again_pause * 2, _LONGEST_PAUSE_SECONDS)
+
     async def _wait_for_work(self) -> None:
-        """Until something was spooled, or what has arrived was kept for long enough."""
-        until = self._kept[0].kept_until if self._kept else None
+        """Until something was spooled, what has arrived was kept for long enough, or a pause is over."""
+        moments = [self._kept[0].kept_until] if self._kept else []
+        if self._set_aside:
+            moments.append(self._try_again_at)
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(until):
+            async with asyncio.timeout_at(min(moments, default=None)):
                 await self._spooled.wait()
+
+
+def _about(seconds: float) -> float:
+    """Not all replicas at the same moment."""
+    return seconds * random.uniform(0.5, 1.0)  # noqa: S311 - no secret

@@ -77,7 +77,18 @@ def _turns(codec: Codec, raw: bytes) -> tuple[PastTurn, ...]:
             [],
             id="a call that this turn answers holds its turn",
         ),
-        pytest.param([_IMAGE, _said("b"), _user("c")], [(0, 1)], [1], id="an image is part of its turn"),
+        pytest.param(
+            [_user("a"), _said("b"), _IMAGE, _said("c"), _user("d"), _said("e"), _user("f")],
+            [(0, 1), (), (4, 5)],
+            [1, 2, 3],
+            id="a turn with an image stays, as a whole",
+        ),
+        pytest.param(
+            [_user("a"), {"role": "assistant", "content": None, "audio": {"id": "x"}}, _said("b"), _user("c")],
+            [()],
+            [1],
+            id="a turn with a spoken answer stays",
+        ),
         pytest.param([7, _user("a"), None, _said("b"), _user("c")], [(1, 3)], [1], id="what is no message stays"),
     ],
 )
@@ -91,7 +102,7 @@ def test_turns_of_a_chat_are_told_apart(
 
 
 def test_texts_of_a_turn_are_those_of_its_messages() -> None:
-    parsed = _CHAT.parse(_chat(_SYSTEM, _user("a"), _IMAGE, _said("bcd"), _user("e")))
+    parsed = _CHAT.parse(_chat(_SYSTEM, _user("a"), _said("bcd"), _user("e")))
     (turn,) = _CHAT.outline(parsed).turns
 
     assert [parsed.visible[at] for at in turn.texts] == ["a", "bcd"]
@@ -106,13 +117,41 @@ def test_reasoning_goes_with_the_turn_before_it_and_the_servers_tools_too() -> N
                 {"type": "reasoning", "id": "rs_1", "summary": []},
                 {"type": "web_search_call", "id": "ws_1"},
                 {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "b"}]},
-                {"type": "image_generation_call", "id": "ig_1"},
+                {"type": "mcp_list_tools", "id": "mcpl_1"},
                 {"role": "developer", "content": "d"},
                 {"role": "user", "content": "c"},
             ]
         }
     )
     assert [turn.places for turn in _turns(_RESPONSES, raw)] == [(0, 1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize("item", [{"type": "compaction", "encrypted_content": "x"}, {"type": "item_reference"}])
+def test_what_nobody_knows_belongs_to_no_turn(item: Json) -> None:
+    raw = orjson.dumps({"input": [item, _user("a"), _said("b"), item, _user("c")]})
+
+    assert [turn.places for turn in _turns(_RESPONSES, raw)] == [(1, 2)]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"role": "user", "content": [{"type": "input_image", "image_url": "https://example.com/a.png"}]},
+        {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_file", "file_id": "f"}]},
+        {"type": "image_generation_call", "id": "ig_1"},
+    ],
+)
+def test_a_turn_of_items_that_no_text_can_stand_for_stays(item: Json) -> None:
+    raw = orjson.dumps({"input": [_user("a"), item, _said("b"), _user("c"), _said("d"), _user("e")]})
+
+    assert [turn.places for turn in _turns(_RESPONSES, raw)] == [(), (3, 4)]
+
+
+def test_ids_of_calls_that_come_again_in_each_turn_hold_nothing_together() -> None:
+    turns = [[_user("a"), _call("1"), _result("1"), _said("b")] for _ in range(3)]
+    raw = _chat(*(message for turn in turns for message in turn), _user("c"), _result("1"))
+
+    assert [turn.places for turn in _turns(_CHAT, raw)] == [(0, 1, 2, 3), (4, 5, 6, 7)]
 
 
 def test_an_approval_stays_with_what_it_approves() -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +23,16 @@ from semrouter_memory.model import (
 NOW = datetime(2026, 3, 15, 12, tzinfo=UTC)
 ALICE = Scope("alice")
 Said = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Forbidden:
+    """What was deleted."""
+
+    statements: frozenset[str]
+
+    def forbids(self, scope: Scope, content: str, observed_at: datetime) -> bool:
+        return content in self.statements
 
 
 @dataclass
@@ -63,7 +72,7 @@ class World:
         return frozenset(turn.id for turn in claim.turns) - self.deleted
 
     async def tombstones(self, scope: Scope) -> Any:
-        return SimpleNamespace(forbids=lambda scope, content, at: content in self.forbidden)
+        return Forbidden(frozenset(self.forbidden))
 
     # Embedder
     def count_tokens(self, text: str) -> int:

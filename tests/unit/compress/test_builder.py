@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
+from semrouter_memory.codec.base import transcript_hash
 from semrouter_memory.compress import record
 from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.record import Covered
 from semrouter_memory.compress.state import shown
 from semrouter_memory.config import CompressionConfig
-from semrouter_memory.errors import ChatModelError, CircuitOpenError
-from semrouter_memory.model import Candidate, LoggedTurn, MemoryType
+from semrouter_memory.errors import ChatModelError, CircuitOpenError, TurnLogError
+from semrouter_memory.model import Candidate, ChatMessage, LoggedTurn, MemoryType, Message, Role
 from semrouter_memory.ports import ChatModel, Embedder, Observer, StateStore, TurnLog
 from semrouter_memory.retain.redact import redact
 from tests.unit.compress.conftest import ALICE, MakeTurns, World, claim_of, small_talk
@@ -132,24 +133,70 @@ async def test_a_client_goes_on_from_another_answer_of_the_same_turn(world: Worl
     assert covered.turns == 3
 
 
-async def test_a_secret_that_the_log_does_not_hold_does_not_end_a_conversation(
-    world: World, make_turns: MakeTurns
+@pytest.mark.parametrize(
+    "words", ["My key is sk-verysecret", "x" * 17_000], ids=["a secret was taken out", "it was cut"]
+)
+async def test_a_turn_whose_words_the_log_does_not_hold_ends_what_is_covered(
+    world: World, make_turns: MakeTurns, words: str
 ) -> None:
-    turns = make_turns([("My key is sk-verysecret", "Noted."), *small_talk(2)])
-    turns[0] = replace(turns[0], user_text="My key is [redacted]")
+    turns = make_turns([*small_talk(2), (words, "Noted."), *small_talk(2)])
+    turns[2] = replace(turns[2], user_text="[redacted]" if len(words) < 100 else words[:16_000])
     await _read(_builder(world), turns)
 
-    covered = _state_after(world, turns[2])
-    assert covered is not None
-    assert covered.turns == 3
+    assert [bool(_state_after(world, turn)) for turn in turns] == [True, True, False, False, False]
+
+
+async def test_what_follows_an_edited_message_has_no_state_of_the_unedited_one(
+    world: World, make_turns: MakeTurns
+) -> None:
+    said = small_talk(3)
+    await _read(_builder(world), make_turns(said))
+    edited = [said[0], ("question 2, edited?", "answer 2"), said[2]]
+    (turn,) = make_turns([("thanks\nwhat next?", "answer")], first=4, before=edited)
+    await _read(_builder(world), [turn])
+
+    assert _state_after(world, turn) is None
+
+
+async def test_a_fact_that_is_found_late_stays_out_of_other_branches_and_conversations(
+    world: World, make_turns: MakeTurns
+) -> None:
+    said = small_talk(2)
+    turns = make_turns(said)
+    await _read(_builder(world), turns)
+    (edited,) = make_turns([("question 2, edited?", "answer 2")], first=3, before=said[:1])
+    (other,) = make_turns([("Hello!", "Hi.")], first=4)
+    await _read(_builder(world), [edited, other])
+    await _read(_builder(world), turns, [_fact(turns[1], "User lives in Berlin")])
+
+    states = [_state_after(world, turn) for turn in (*turns, edited, other)]
+    assert ["user" in shown(covered.state) for covered in states if covered] == [False, True, False, False]
+
+
+async def test_a_model_is_shown_only_turns_of_the_conversation_itself(world: World, make_turns: MakeTurns) -> None:
+    said = small_talk(2)
+    turns = make_turns(said)
+    (edited,) = make_turns([("question 2, edited?", "answer 2")], first=3, before=said[:1])
+    await _read(_builder(world, model=True, every_turns=2), [*turns, edited])
+
+    (asked,) = world.asked
+    assert "edited" in asked[-1].content
+    assert "User: question 1?" in asked[-1].content
+    assert "User: question 2?" not in asked[-1].content
 
 
 async def test_several_messages_of_one_turn_are_known_again(world: World, make_turns: MakeTurns) -> None:
-    from semrouter_memory.codec.base import transcript_hash
-    from semrouter_memory.model import Message, Role
-
     (turn,) = make_turns([("one\ntwo", "fine")])
     messages = [Message(Role.USER, "one"), Message(Role.USER, "two"), Message(Role.ASSISTANT, "fine")]
+    turn = replace(turn, transcript_hashes=(transcript_hash(messages),))
+    await _read(_builder(world), [turn])
+
+    assert _state_after(world, turn) is not None
+
+
+async def test_messages_with_line_breaks_of_one_turn_are_known_again(world: World, make_turns: MakeTurns) -> None:
+    (turn,) = make_turns([("one\ntwo\nthree", "fine")])
+    messages = [Message(Role.USER, "one\ntwo"), Message(Role.USER, "three"), Message(Role.ASSISTANT, "fine")]
     turn = replace(turn, transcript_hashes=(transcript_hash(messages),))
     await _read(_builder(world), [turn])
 
@@ -172,6 +219,41 @@ async def test_turns_that_are_deleted_meanwhile_leave_no_state(world: World, mak
     turns = make_turns(small_talk(2))
     world.deleted = {"t1"}
     await _read(_builder(world), turns)
+
+    assert world.values == {}
+
+
+@pytest.mark.parametrize("project_is_forgotten", [True, False])
+async def test_a_deletion_while_a_state_is_built_leaves_none(
+    world: World, make_turns: MakeTurns, monkeypatch: pytest.MonkeyPatch, project_is_forgotten: bool
+) -> None:
+    """It comes between reading and writing; the claim's own turns are not touched."""
+    said = [("My passport is with Zelda at 44 Elm Street.", "ok"), *small_talk(3)]
+    turns = make_turns(said)
+    await _read(_builder(world), turns[:2])
+
+    async def delete(_: Sequence[ChatMessage]) -> str:
+        if project_is_forgotten:
+            # What was buried before the builder looked is still forgotten after.
+            world.values.clear()
+        else:
+            world.forbidden.add("User's passport is with Zelda")
+        return ""
+
+    monkeypatch.setattr(world, "complete", delete)
+    await _read(_builder(world, model=True, every_turns=1), turns[2:])
+
+    assert world.values == {}
+
+
+async def test_a_state_that_could_be_written_by_half_is_taken_back(
+    world: World, make_turns: MakeTurns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(_: Any) -> frozenset[str]:
+        raise TurnLogError("away")
+
+    monkeypatch.setattr(world, "surviving", away)
+    await _read(_builder(world), make_turns(small_talk(2)))
 
     assert world.values == {}
 

@@ -1,13 +1,15 @@
 """What becomes of a request's conversation."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+import orjson
 import pytest
 
 from semrouter_memory.codec.base import transcript_hashes
-from semrouter_memory.compress import record
+from semrouter_memory.compress import chain, record
 from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.pipeline import Compressor
 from semrouter_memory.config import CompressionConfig
@@ -161,10 +163,54 @@ async def test_what_was_deleted_is_not_in_the_state(world: World, make_turns: Ma
     assert (await _asked(world, request)).reason is CompressionReason.NO_STATE
 
 
-async def test_a_later_step_of_a_turn_keeps_to_its_first(world: World) -> None:
-    before = Compression(reason=CompressionReason.COMPRESSED, text="T", dropped_turns=3)
+async def test_a_later_step_of_a_turn_keeps_to_its_first(world: World, make_turns: MakeTurns) -> None:
+    said = small_talk(8)
+    await _built(world, make_turns(said[:7]))
+    first = await _asked(world, _chat(said[:7]))
+    await _built(world, make_turns(said))
 
-    assert await _asked(world, _chat(small_talk(8)), before) is before
+    assert await _asked(world, _chat(said), first) is first
+    whole = Compression(reason=CompressionReason.NO_STATE)
+    assert await _asked(world, _chat(said), whole) is whole
+
+
+@pytest.mark.parametrize("built", [True, False])
+async def test_a_step_of_another_conversation_does_not_take_this_ones_state(
+    world: World, make_turns: MakeTurns, built: bool
+) -> None:
+    """Two conversations may go on with the same words."""
+    await _built(world, make_turns(small_talk(8)))
+    first = await _asked(world, _chat(small_talk(8)))
+    other = [("something else", "yes"), *small_talk(8)[1:]]
+    if built:
+        await _built(world, make_turns(other, first=100))
+    result = await _asked(world, _chat(other), first)
+
+    assert result == await _asked(world, _chat(other))
+    assert result.reason is (CompressionReason.COMPRESSED if built else CompressionReason.NO_STATE)
+    assert result.proof != first.proof
+
+
+async def test_what_was_deleted_since_the_first_step_is_not_said_at_a_later_one(
+    world: World, make_turns: MakeTurns
+) -> None:
+    said = small_talk(8)
+    await _built(world, make_turns(said))
+    first = await _asked(world, _chat(said))
+    world.forbidden = {FACT}
+    later = await _asked(world, _chat(said), first)
+
+    assert "$300" in first.text
+    assert "$300" not in later.text
+
+
+async def test_a_turn_that_stays_counts(world: World, make_turns: MakeTurns) -> None:
+    said = small_talk(8)
+    await _built(world, make_turns(said))
+    request = _chat(said)
+    with_image = replace(request, turns=(replace(request.turns[0], places=(), chars=200), *request.turns[1:]))
+
+    assert (await _asked(world, with_image)).tokens_after > (await _asked(world, request)).tokens_after + 20
 
 
 async def test_a_store_that_is_away_leaves_the_conversation_whole(world: World) -> None:
@@ -290,12 +336,92 @@ async def test_a_loop_under_way_stays_and_its_later_steps_begin_with_the_same_it
     assert second.text == first.text
 
 
-async def test_a_later_step_whose_turn_is_not_known_keeps_the_state(world: World, make_turns: MakeTurns) -> None:
-    await _chain(world, make_turns)
+async def test_a_later_step_whose_items_are_not_known_keeps_the_state(world: World, make_turns: MakeTurns) -> None:
+    turns = await _chain(world, make_turns)
     first = await _asked(world, _chained())
-    later = await _asked(world, _chained("unknown", continues_loop=True), first)
+    step = replace(turns[-1], id="t9", sequence=9, state=TurnState.INCOMPLETE, items=None)
+    world.chains["r2"] = StoredChain(turns=(*turns, step), complete=True)
+    later = await _asked(world, _chained("r2", continues_loop=True), first)
 
     assert (later.text, later.items) == (first.text, None)
+
+
+async def test_a_step_of_an_unknown_chain_takes_no_state(world: World, make_turns: MakeTurns) -> None:
+    await _chain(world, make_turns)
+    first = await _asked(world, _chained())
+
+    assert (await _asked(world, _chained("unknown", continues_loop=True), first)).text == ""
+
+
+async def test_a_step_of_another_chain_keeps_its_own_history(world: World, make_turns: MakeTurns) -> None:
+    await _chain(world, make_turns)
+    first = await _asked(world, _chained())
+    others = [replace(turn, session_id="s2") for turn in make_turns(small_talk(8), transcripts=False, first=100)]
+    world.chains["other"] = StoredChain(turns=tuple(others), complete=True)
+    step = _chained("other", continues_loop=True)
+
+    assert await _asked(world, step, first) == Compression(reason=CompressionReason.NO_STATE)
+    world.values["alice", "\x00marks", record.mark_key("s2")] = b"1"
+    for before in (first, Compression(reason=CompressionReason.NO_STATE)):
+        assert (await _asked(world, step, before)).items == _items(others)
+
+
+@pytest.mark.parametrize("count", [3, 8])
+async def test_a_chain_whose_state_is_late_is_rebuilt_whole(
+    world: World, make_turns: MakeTurns, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    turns = await _chain(world, make_turns, count)
+
+    async def late(*_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(world, "get", late)
+    now = asyncio.get_running_loop().time()
+    result = await _compressor(world).compress(_chained(), until=now + 0.01)
+
+    assert (result.reason, result.items) == (CompressionReason.REBUILT, _items(turns))
+
+
+@pytest.mark.parametrize("marked", [False, True])
+async def test_a_chain_that_is_too_large_is_left_to_the_server(
+    world: World, make_turns: MakeTurns, marked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = await _chain(world, make_turns)
+    if marked:
+        await _asked(world, _chained())
+    monkeypatch.setattr(chain, "MAX_CHAIN_BYTES", len(orjson.dumps(_items(turns[6:]))) - 10)
+    result = await _asked(world, _chained())
+
+    assert result == Compression(reason=CompressionReason.CHAIN_LOST if marked else CompressionReason.NO_STATE)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"role": "user", "content": [{"type": "input_image", "image_url": "https://example.com/a.png"}]},
+        {"role": "user", "content": [{"type": "input_file", "file_id": "f"}]},
+        {"type": "image_generation_call", "id": "ig"},
+    ],
+)
+async def test_a_chain_is_not_cut_behind_what_no_text_can_stand_for(
+    world: World, make_turns: MakeTurns, item: dict[str, Any]
+) -> None:
+    turns = make_turns(small_talk(8), transcripts=False)
+    turns[4] = replace(turns[4], items=(item, *(turns[4].items or ())))
+    world.chains["r"] = StoredChain(turns=tuple(turns), complete=True)
+    await _built(world, turns)
+
+    assert (await _asked(world, _chained())).items == _items(turns[4:])
+
+
+@pytest.mark.parametrize("item", [{"type": "compaction", "encrypted_content": "x"}, {"type": "new"}, 7])
+async def test_items_of_a_chain_that_nobody_knows_stay(world: World, make_turns: MakeTurns, item: Any) -> None:
+    turns = make_turns(small_talk(8), transcripts=False)
+    turns[0] = replace(turns[0], items=(item, *(turns[0].items or ())))
+    world.chains["r"] = StoredChain(turns=tuple(turns), complete=True)
+    await _built(world, turns)
+
+    assert (await _asked(world, _chained())).items == (item, *_items(turns[6:]))
 
 
 async def test_a_chain_is_not_cut_between_a_call_and_its_result(world: World, make_turns: MakeTurns) -> None:

@@ -225,5 +225,6 @@ def house() -> House:
         config=ManagementConfig(max_content_chars=100, max_metadata_bytes=256, max_import_lines=120),
         state=cast(StateStore, state),
         written=changed.append,
+        ttl_days={MemoryType.EPISODIC: 30},
     )
     return House(calls, store, log, service, state, locks, changed)

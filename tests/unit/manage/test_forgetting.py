@@ -1,12 +1,13 @@
 """How a memory, its history and what leads to them go. `house` is in conftest.py."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from semrouter_memory.errors import LockLostError, NotFoundError
-from semrouter_memory.manage.edits import NewMemory
+from semrouter_memory.manage.edits import MemoryEdit, NewMemory
 from semrouter_memory.manage.forgetting import DeletionUnfinishedError
 from semrouter_memory.model import Memory, Reach, Scope
 
@@ -40,10 +41,10 @@ async def test_the_history_of_a_memory_goes_with_it(house: House) -> None:
     house.put("unrelated")
     await house.service.forget(ALICE, "m3")
     assert set(house.store.rows) == {"m4", "unrelated"}
-    assert [stone.memory_id for stone in house.log.buried] == ["m3", "m2", "m1"]
+    assert [stone.memory_id for stone in house.log.buried] == ["m3", "m2", "m1", "m3"]
     assert house.log.deleted_turns == ["turn of m3", "turn of m2", "turn of m1"]
     assert house.state.unused == ["m3", "m2", "m1"]
-    assert house.state.forgotten == [(ALICE, Reach.EXACT)]
+    assert set(house.state.forgotten) == {(ALICE, Reach.EXACT)}
     assert house.changed == [ALICE]
 
 
@@ -52,6 +53,100 @@ async def test_all_that_a_summary_replaced_goes_with_it(house: House) -> None:
         house.put(f"m{number}", superseded_by="summary", superseded_at=house.put("summary").observed_at)
     await house.service.forget(ALICE, "summary")
     assert house.store.rows == {}
+
+
+def put_summary(house: House, summary: str, *ids: str, **changes: Any) -> None:
+    """A memory that consolidation made of these; each was said in a turn of its own."""
+    said = house.put("x").observed_at
+    house.store.rows.pop("x")
+    for memory_id in ids:
+        known = house.store.rows.get(memory_id) or house.put(memory_id)
+        metadata = {"turn_ids": [f"turn of {memory_id}"], **known.metadata}
+        house.put(
+            memory_id,
+            content=f"User likes {memory_id}",
+            superseded_by=summary,
+            superseded_at=said,
+            metadata=metadata,
+        )
+    turns = [turn for memory_id in ids for turn in house.store.rows[memory_id].metadata["turn_ids"]]
+    house.put(
+        summary,
+        content="User likes " + " and ".join(ids),
+        metadata={"turn_ids": [*turns, f"turn of {summary}"], "consolidated_from": list(ids)},
+        **changes,
+    )
+
+
+async def test_a_summary_goes_with_any_memory_that_it_was_made_of_and_the_others_hold_again(house: House) -> None:
+    """Its turns go too, but for those that the others were learned from."""
+    put_summary(house, "s", "m1", "m2", "m3")
+    await house.service.forget(ALICE, "m2")
+    assert set(house.store.rows) == {"m1", "m3"}
+    for memory in house.store.rows.values():
+        assert (memory.superseded_at, memory.superseded_by) == (None, "")
+    assert {stone.memory_id for stone in house.log.buried} == {"m2", "s"}
+    assert house.log.deleted_turns == ["turn of m2", "turn of s"]
+    assert set(house.state.unused) == {"m2", "s"}
+
+
+async def test_a_summary_of_a_summary_goes_as_well(house: House) -> None:
+    put_summary(house, "s1", "m1", "m2")
+    put_summary(house, "s2", "s1", "m3")
+    await house.service.forget(ALICE, "m1")
+    assert set(house.store.rows) == {"m2", "m3"}
+    assert {memory.superseded_by for memory in house.store.rows.values()} == {""}
+
+
+async def test_what_replaced_a_summary_stays_and_is_what_replaced_the_others(house: House) -> None:
+    now = house.put("newer", content="User likes nothing").observed_at
+    put_summary(house, "s", "m1", "m2", superseded_at=now, superseded_by="newer")
+    await house.service.forget(ALICE, "m1")
+    assert set(house.store.rows) == {"m2", "newer"}
+    assert (house.store.rows["m2"].superseded_by, house.store.rows["m2"].superseded_at) == ("newer", now)
+
+
+async def test_what_merely_replaced_a_memory_is_no_summary_of_it(house: House) -> None:
+    put_chain(house, "m1", "m2")
+    put_summary(house, "s", "m2", "m3")
+    await house.service.forget(ALICE, "m1")
+    assert set(house.store.rows) == {"m2", "m3", "s"}
+
+
+@pytest.mark.parametrize("failing", ["upsert", "drop_usage", "delete", "lock"])
+async def test_a_broken_off_deletion_hides_the_summary_or_is_finished_by_repeating_it(
+    house: House, failing: str
+) -> None:
+    put_summary(house, "s", "m1", "m2")
+    house.store.refuse = {failing}
+    house.state.away = failing == "drop_usage"
+    house.locks.lost_after = 1 if failing == "lock" else None
+    with pytest.raises(DeletionUnfinishedError):
+        await house.service.forget(ALICE, "m1")
+    house.store.refuse, house.state.away, house.locks.lost_after = set(), False, None
+    for hidden in ("m1", "s"):
+        with pytest.raises(NotFoundError):
+            await house.service.get(ALICE, hidden)
+    await house.service.forget(ALICE, "m1")
+    assert set(house.store.rows) == {"m2"}
+    assert house.store.rows["m2"].superseded_at is None
+    assert "turn of m2" not in house.log.deleted_turns
+
+
+async def test_what_another_memory_says_as_the_summary_did_may_be_said_again(house: House) -> None:
+    put_summary(house, "s", "m1", "m2")
+    house.store.rows["s"] = replace(house.store.rows["s"], content=house.store.rows["m2"].content)
+    await house.service.forget(ALICE, "m1")
+    hashes = {stone.memory_id: stone.content_hash for stone in house.log.buried}
+    assert (hashes["s"], bool(hashes["m1"])) == ("", True)
+
+
+async def test_a_summary_that_was_reworded_by_hand_stays(house: House) -> None:
+    """It is a statement of its own; what it says of its originals, nobody knows."""
+    put_summary(house, "s", "m1", "m2")
+    await house.service.update(ALICE, "s", MemoryEdit(content="User likes everything"))
+    await house.service.forget(ALICE, "m1")
+    assert set(house.store.rows) == {"m2", "s"}
 
 
 async def test_memories_that_replace_each_other_in_a_circle_can_be_forgotten(house: House) -> None:

@@ -1,12 +1,13 @@
 """Which turns say again what a memory says."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import cast
 
 import pytest
 
-from semrouter_memory.manage.retelling import retelling_turns
+from semrouter_memory.manage.retelling import Told, told
 from semrouter_memory.model import LoggedTurn, Memory, MemoryType, Scope, TurnState
 from semrouter_memory.ports import TurnRecords
 
@@ -39,7 +40,7 @@ def turn(sequence: int, user_text: str, assistant_text: str = "Noted.") -> Logge
     )
 
 
-async def retelling(content: str, *turns: LoggedTurn) -> list[str]:
+async def telling(content: str, *turns: LoggedTurn) -> Told:
     memory = Memory(
         id="m",
         scope=Scope("alice", "apollo"),
@@ -50,7 +51,7 @@ async def retelling(content: str, *turns: LoggedTurn) -> list[str]:
         created_at=NOW,
         updated_at=NOW,
     )
-    return await retelling_turns(cast(TurnRecords, Records(turns)), memory.scope, [memory])
+    return await told(cast(TurnRecords, Records(turns)), memory.scope, [memory])
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ async def retelling(content: str, *turns: LoggedTurn) -> list[str]:
     ],
 )
 async def test_a_turn_with_the_words_of_a_statement_tells_it(content: str, asked: str, answered: str) -> None:
-    assert await retelling(content, turn(1, asked, answered)) == ["turn_1"]
+    assert (await telling(content, turn(1, asked, answered))).turn_ids == ("turn_1",)
 
 
 @pytest.mark.parametrize(
@@ -76,13 +77,19 @@ async def test_a_turn_with_the_words_of_a_statement_tells_it(content: str, asked
     ],
 )
 async def test_a_turn_about_something_else_stays(asked: str, answered: str) -> None:
-    assert await retelling("User's budget for the Hawaii trip is $10,000", turn(1, asked, answered)) == []
+    assert (await telling("User's budget for the Hawaii trip is $10,000", turn(1, asked, answered))).turn_ids == ()
 
 
 async def test_every_turn_of_a_long_log_is_looked_at() -> None:
     turns = [turn(number, "I live in Bergen" if number % 150 == 0 else "Hm") for number in range(1, 451)]
-    assert await retelling("User lives in Bergen", *turns) == ["turn_450", "turn_300", "turn_150"]
+    assert (await telling("User lives in Bergen", *turns)).turn_ids == ("turn_450", "turn_300", "turn_150")
 
 
 async def test_a_statement_without_words_is_told_by_nobody() -> None:
-    assert await retelling("User is", turn(1, "Hm")) == []
+    assert (await telling("User is", turn(1, "Hm"))).turn_ids == ()
+
+
+async def test_every_project_with_turns_is_named_whatever_they_tell() -> None:
+    """State of a conversation there may hold what its turns do not say in these words."""
+    turns = [turn(1, "Hm"), replace(turn(2, "Hm"), scope=Scope("alice", "apollo"))]
+    assert (await telling("User is", *turns)).project_ids == {"", "apollo"}

@@ -1,5 +1,7 @@
 """A user's view of the store. `house` is in conftest.py."""
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -7,9 +9,11 @@ import pytest
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, StoreUnavailableError
 from semrouter_memory.manage.edits import MemoryEdit, NewMemory
 from semrouter_memory.manage.forgetting import DeletionUnfinishedError
-from semrouter_memory.model import MemoryType, Reach, Scope
+from semrouter_memory.model import Hit, Memory, MemoryType, Reach, Scope
+from semrouter_memory.recall.outdated import outdated_episodes
 
 ALICE, BOB = Scope("alice"), Scope("bob")
+START = datetime(2026, 3, 1, tzinfo=UTC)
 
 House = Any
 """The fixture's class lives in conftest.py, which cannot be imported."""
@@ -39,8 +43,36 @@ async def test_an_update_keeps_what_is_not_named_and_counts_as_said_again(house:
     assert house.store.rows["m1"] == new
     assert (new.id, new.created_at, new.importance, new.type) == (old.id, old.created_at, 0.7, old.type)
     assert (new.content, new.scope) == ("User likes tea", Scope("alice", "trip"))
-    assert new.metadata == {"turn_ids": ["t1"], "kept": 1, "added": 3}
+    assert new.metadata == {"replaces": ["t1"], "kept": 1, "added": 3}
     assert new.observed_at == new.updated_at > old.updated_at
+
+
+async def test_an_episode_of_what_a_memory_said_before_an_update_is_outdated(house: House) -> None:
+    """As after a newer statement; the turns still go when the memory does."""
+    house.put("m1", metadata={"turn_ids": ["t1", "t2"], "replaces": ["t0"]})
+    episode = house.put("e1", type=MemoryType.EPISODIC, metadata={"turn_ids": ["t2", "t3"]})
+
+    def is_outdated(fact: Memory) -> bool:
+        found = [Hit(episode, 0.9, 0.9), Hit(fact, 0.9, 0.9)]
+        return bool(outdated_episodes(found, found, lambda _memory: False))
+
+    same = MemoryEdit(content="User is allergic to peanuts", importance=0.9)
+    assert not is_outdated(await house.service.update(ALICE, "m1", same))
+    changed = await house.service.update(ALICE, "m1", MemoryEdit(content="User is allergic to walnuts"))
+    assert is_outdated(changed)
+    assert changed.metadata == {"replaces": ["t0", "t1", "t2"]}
+    await house.service.forget(ALICE, "m1")
+    assert house.log.deleted_turns == ["t0", "t1", "t2"]
+
+
+async def test_a_memory_lives_as_long_as_its_type_unless_its_end_is_given(house: House) -> None:
+    given = START + timedelta(days=900)
+    episode = NewMemory(content="User was in Rome", type=MemoryType.EPISODIC)
+    stored = await house.service.store(ALICE, episode)
+    assert stored.expires_at == stored.observed_at + timedelta(days=30)
+    for end in (given, None):
+        assert (await house.service.store(ALICE, replace(episode, expires_at=end))).expires_at == end
+    assert (await house.service.store(ALICE, NewMemory(content="User likes tea"))).expires_at is None
 
 
 async def test_metadata_may_not_grow_beyond_its_bound_by_updates(house: House) -> None:
@@ -72,13 +104,17 @@ async def test_the_tombstone_is_committed_before_the_row_is_deleted(house: House
         "get",
         "bury",
         "predecessors",
+        "tombstones",
         "page",
+        "forget_state",
+        "bury",
         "drop_usage",
         "forget_state",
         "delete",
         "unlock",
     ]
-    (stone,) = house.log.buried
+    stone, with_turns = house.log.buried
+    assert replace(with_turns, at=stone.at) == stone
     assert (stone.memory_id, stone.content_hash, stone.scope) == ("m1", "hash of 27", memory.scope)
     assert house.log.deleted_turns == ["t1", "t2"]
 

@@ -1,6 +1,7 @@
 """Compression beside the search: together, and each without the other."""
 
 import asyncio
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,7 +34,9 @@ class Compressing:
     cancelled: bool = False
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def compress(self, request: RecallRequest, before: Compression | None = None) -> Compression:
+    async def compress(
+        self, request: RecallRequest, before: Compression | None = None, *, until: float = math.inf
+    ) -> Compression:
         self.asked.append(before)
         self.begun.set()
         try:

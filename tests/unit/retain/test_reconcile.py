@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from semrouter_memory.model import Hit, MemoryType, ReconcileAction
-from semrouter_memory.retain.reconcile import grey, reconcile
+from semrouter_memory.retain.reconciling.reconcile import grey, reconcile
 
 from .conftest import MakeCandidate, MakeHit
 

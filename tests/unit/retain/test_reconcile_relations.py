@@ -2,9 +2,9 @@
 
 import pytest
 
-from semrouter_memory.retain.meaning import meaning
-from semrouter_memory.retain.relate import relate
-from semrouter_memory.retain.relation import Relation
+from semrouter_memory.retain.reconciling.meaning import meaning
+from semrouter_memory.retain.reconciling.relate import relate
+from semrouter_memory.retain.reconciling.relation import Relation
 
 SIDE_BY_SIDE = [
     ("User lives in Berlin", "User's company is based in Munich"),
@@ -195,3 +195,20 @@ def test_an_engagement_that_is_called_off_ends_it() -> None:
 )
 def test_another_fact_about_the_same_thing_is_no_longer_form_of_it(known: str, new: str) -> None:
     assert relate(meaning(new), meaning(known)) is Relation.DISTINCT
+
+
+@pytest.mark.parametrize(
+    ("known", "new"),
+    [
+        ("User has a call at 10:30 on Wednesday", "User has a call at 16:00 on Wednesday"),
+        ("User has an appointment on 2 June", "User has an appointment on 9 June"),
+    ],
+)
+def test_two_appointments_of_a_kind_are_two_unless_one_was_moved(known: str, new: str) -> None:
+    assert relate(meaning(new), meaning(known)) is Relation.DISTINCT
+    assert relate(meaning(f"{new} now"), meaning(known)) in {Relation.REPLACES, Relation.REPLACES_ONE}
+
+
+def test_what_was_reached_is_more_than_what_was_hoped_for() -> None:
+    newer, older = meaning("User got the place at Lund"), meaning("User is on the reserve list for a place at Lund")
+    assert relate(newer, older) is not Relation.COVERED

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from semrouter_memory.model import Candidate, Memory, MemoryType, Scope
-from semrouter_memory.retain.rows import Rows
+from semrouter_memory.retain.reconciling.rows import Rows
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 ROWS = Rows(new_id=lambda: "mem", ttl_days={})

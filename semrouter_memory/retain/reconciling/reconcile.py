@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from semrouter_memory.model import SESSION_SOURCE, Candidate, Hit, Memory, MemoryType, ReconcileAction, Reconciled
-from semrouter_memory.retain.meaning import Meaning, meaning
-from semrouter_memory.retain.relate import distinct_for_sure, paraphrase, relate
-from semrouter_memory.retain.relation import Relation
-from semrouter_memory.retain.rows import contradicted
+from semrouter_memory.retain.reconciling.meaning import Meaning, meaning
+from semrouter_memory.retain.reconciling.relate import distinct_for_sure, paraphrase, relate
+from semrouter_memory.retain.reconciling.relation import Relation
+from semrouter_memory.retain.reconciling.rows import contradicted
 
 PARAPHRASE_SIMILARITY = 0.95
 """From here on two statements with equal names, numbers and negation are one (measured: distinct facts stay below)."""

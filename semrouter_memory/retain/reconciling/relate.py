@@ -8,13 +8,14 @@ that the statement itself names ("switched from A to B"). Everything else is dis
 
 from collections.abc import Callable
 
-from semrouter_memory.retain import han
-from semrouter_memory.retain.attributes import by_attribute
-from semrouter_memory.retain.denial import opposites
-from semrouter_memory.retain.meaning import Meaning
-from semrouter_memory.retain.relation import Relation
-from semrouter_memory.retain.wording import by_inclusion, by_kind, by_value, overlap
-from semrouter_memory.retain.words import values
+from semrouter_memory.retain.reconciling import han
+from semrouter_memory.retain.reconciling.attributes import by_attribute
+from semrouter_memory.retain.reconciling.denial import opposites
+from semrouter_memory.retain.reconciling.filling import by_slot
+from semrouter_memory.retain.reconciling.meaning import Meaning
+from semrouter_memory.retain.reconciling.relation import Relation
+from semrouter_memory.retain.reconciling.wording import by_inclusion, by_kind, by_value, overlap
+from semrouter_memory.retain.reconciling.words import values
 
 _SAME_STEPS = 0.75
 
@@ -25,6 +26,10 @@ def relate(newer: Meaning, older: Meaning) -> Relation:
         return Relation.SAME
     if newer.goal or older.goal:
         return _procedures(newer, older)
+    return by_slot(newer, older) or _by_words(newer, older)
+
+
+def _by_words(newer: Meaning, older: Meaning) -> Relation:
     if newer.ranked and older.ranked and set(newer.ranked) == set(older.ranked):
         return Relation.SAME if newer.ranked == older.ranked else Relation.REPLACES
     same_words = newer.words == older.words

@@ -34,10 +34,10 @@ from semrouter_memory.ports import (
     Tombstones,
     TurnLog,
 )
-from semrouter_memory.retain.reconcile import NEAR_TYPES, arrives_late, grey, reconcile
+from semrouter_memory.retain.reconciling.reconcile import NEAR_TYPES, arrives_late, grey, reconcile
+from semrouter_memory.retain.reconciling.rows import Rows, contradicted
+from semrouter_memory.retain.reconciling.verdict import Judge
 from semrouter_memory.retain.redact import is_redacted
-from semrouter_memory.retain.rows import Rows, contradicted
-from semrouter_memory.retain.verdict import Judge
 
 _NEIGHBOURS = 50
 """Nearest memories to compare with. An older value of the same attribute may be worded so differently that many others

@@ -8,8 +8,8 @@ that differ in what matters (a name, a number, a relation) should not. Values ca
 import re
 import unicodedata
 
-from semrouter_memory.retain import han
-from semrouter_memory.retain.synonyms import CANONICAL, CHANGE, KINDS, LIGHT, PHRASES, REWRITES
+from semrouter_memory.retain.reconciling import han
+from semrouter_memory.retain.reconciling.synonyms import CANONICAL, CHANGE, KINDS, LIGHT, PHRASES, REWRITES
 
 _MONTHS = {
     name: number

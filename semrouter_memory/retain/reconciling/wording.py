@@ -6,17 +6,27 @@ class (an amount, a date, a measure) are a new value.
 
 import re
 
-from semrouter_memory.retain import han
-from semrouter_memory.retain.meaning import Meaning
-from semrouter_memory.retain.relation import Relation
+from semrouter_memory.retain.reconciling import han
+from semrouter_memory.retain.reconciling.meaning import Meaning
+from semrouter_memory.retain.reconciling.relation import Relation
+from semrouter_memory.retain.reconciling.words import implied, tokens, values
 from semrouter_memory.retain.wordlist import words
-from semrouter_memory.retain.words import implied, tokens, values
 
 _DIGITS = re.compile(r"(?<![\w.])\d[\d,.:]*(?!\w)")
+_EMPLOYMENT = re.compile(
+    r"\b(?:work\w*|job|employ\w*|role|position|joined|hired|is an?|at|team|career|shift|colleagues?)\b|[\u4e00-\u9fff]"
+)
+"""What speaks of a job."""
+_ACHIEVED = re.compile(
+    r"^user (?:finally |just )?(?:got|received|won|passed|was accepted|was given|bought|signed|finished)\b"
+)
+"""What is done now, and was not when the other was said: "got the flat" is more than "is on the list for the flat"."""
 _SAME_CHARACTERS = 0.72
 _SELF_EVIDENT = frozenset({"age", "email", "phone"})
 """Classes of values that name their attribute themselves."""
 _PERIODS = frozenset({"date", "month", "year"})
+_MOMENTS = frozenset({"date", "day", "month", "time"})
+_APPOINTED = re.compile(r"user (?:has|will have|is having) an? ")
 _ABOUT = frozenset({"teach", "like", "learn", "foot", "plan", "sell"})
 """Acts of which having or using the same thing is no shorter way to say them."""
 _DOSES = frozenset({"mg", "mcg", "iu", "ml"})
@@ -42,13 +52,24 @@ _GENERIC = {next(iter(tokens(kind))): frozenset().union(*map(tokens, members)) f
 
 def by_inclusion(newer: Meaning, older: Meaning) -> Relation | None:
     """The one says all that the other says."""
+    if not older.words and newer.plain.startswith(f"{older.plain} "):
+        return Relation.REFINES  # "is moving", "is moving to Tallinn"
     if not newer.words or not older.words:
         return None
+    if _only_employer(newer, older) or _only_employer(older, newer):
+        return None
     if newer.words < implied(older.words):
+        if _ACHIEVED.search(newer.plain) and not _ACHIEVED.search(older.plain):
+            return None
         return None if newer.stranger and len(newer.words) == 1 else Relation.COVERED
     if older.words < implied(newer.words):
         return Relation.REFINES if _says_more_of_it(newer, older) else None
     return Relation.SAME if han.is_chinese(newer.plain) and _han_alike(newer, older) else None
+
+
+def _only_employer(one: Meaning, other: Meaning) -> bool:
+    """As in "works at Spotify" and "uses Spotify for music": the name alone makes no job of the other."""
+    return bool(one.employer) and one.words == one.employer and not _EMPLOYMENT.search(other.plain)
 
 
 def _says_more_of_it(newer: Meaning, older: Meaning) -> bool:
@@ -64,7 +85,7 @@ def _han_alike(newer: Meaning, older: Meaning) -> bool:
 
 def by_value(newer: Meaning, older: Meaning) -> Relation | None:
     """The same words around another value of the same class: a number, an amount, a date, a weekday."""
-    if newer.event or older.event:
+    if newer.event or older.event or (_one_of_several(newer, older) and not newer.changing):
         return None
     if _DIGITS.sub("#", newer.plain) == _DIGITS.sub("#", older.plain):
         return Relation.REPLACES
@@ -75,6 +96,12 @@ def by_value(newer: Meaning, older: Meaning) -> Relation | None:
     if not new and not old and ours.keys() & theirs.keys() & _SELF_EVIDENT:
         return Relation.REPLACES
     return _around_value(newer, older, new, old)
+
+
+def _one_of_several(newer: Meaning, older: Meaning) -> bool:
+    """As in "has a meeting at 9:00" and "has a meeting at 14:00": nobody said that it is the same one."""
+    dated = any(values(each.words).keys() & _MOMENTS for each in (newer, older))
+    return dated and all(_APPOINTED.match(each.plain) for each in (newer, older))
 
 
 def _around_value(newer: Meaning, older: Meaning, new: frozenset[str], old: frozenset[str]) -> Relation | None:

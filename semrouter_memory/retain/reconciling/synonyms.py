@@ -84,6 +84,7 @@ meeting: meets meet meetings call
 buy: buys buying bought purchase purchased purchases
 birthplace: hometown
 big: large
+internet: broadband
 company: firm employer
 gym: fitness
 shop: store shops stores
@@ -203,7 +204,10 @@ _PHRASES = [
         r"\bis an? (?:\w+ )?(tennis|chess|football|soccer|golf|hockey|rugby|cricket|basketball|volleyball|badminton|squash|poker|padel) player\b",
         r"plays \1",
     ),
-    (r"\bis an? (?:\w+ )?([\w-]+) (?:lover|enthusiast|aficionado|fan|buff)\b", r"likes \1"),
+    (
+        r"\bis an? (?:(?:big|huge|keen|avid|lifelong|massive|great|true|devoted|dedicated|die-hard) )?((?:[\w-]+ )?[\w-]+) (?:lover|enthusiast|aficionado|fan|buff)\b",
+        r"likes \1",
+    ),
     (r"\bis an? ([\w-]+) speaker\b", r"speaks \1"),
     (r"\bis an? ([\w-]+) owner\b", r"has \1"),
     (r"\bis an? ([\w-]+) (?:learner|student)\b", r"learns \1"),
@@ -273,6 +277,10 @@ _PHRASES = [
     (r"\bmusical instrument\b", "instrument"),
     (r"\bpassed away\b", "died"),
     (r"\bvia\b", "by"),
+    (r"^(user (?:(?:no longer|doesn't|does not) )?)supports? (?=[\w ]+$)", r"\1likes "),
+    (r"\b(?:goes|going|went) to (?:bed|sleep)\b|\bbedtime is\b", "bedtime"),
+    (r"\b(?:every|each) day\b|\bon a daily basis\b", "daily"),
+    (r"\b(?:makes|is making|takes home|is paid)(?= (?:about |around |over )?(?:[$€£¥]|\d))", "salary"),
 ]
 _REWRITES = [
     (r"\bis (?:an? )?teetotal(?:l?er)?\b|\babstains from alcohol\b", "does not drink alcohol"),
@@ -283,6 +291,16 @@ _REWRITES = [
     (r"\bon (?:her|his|their|its) own\b(?=$|,| in\b| now\b)|\bby (?:her|him|them)self\b", "alone"),
     (r"\bmade the (?:move|switch|change) to\b", "switched to"),
     (r"\bended up (?=\w+ing\b)", ""),
+    (
+        r"\b(?:wants|would like|likes) (?:the |all )?(replies|answers|responses|messages|comments|explanations|summaries) to be (?:kept )?([\w-]+)$",
+        r"prefers \2 \1",
+    ),
+    (r"\bgo-to\b", "favorite"),
+    (r"\s(?:nowadays|these days) is\b", " is now"),
+    (r"\bis an? retiree\b", "is retired"),
+    (r"\bis an? non-?drinker\b", "does not drink alcohol"),
+    (r"\bis an? non-?smoker\b", "does not smoke"),
+    (r"\b((?:wakes|gets) up(?: every day| daily)? at) (\d{1,2})(?![\d:.]|\s?[ap]\.?m)", r"\1 \2:00"),
 ]
 REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in _REWRITES]
 """What is said in one word or one figure, in the form that the grammar knows; done before anything else."""

@@ -6,10 +6,10 @@ marathon in 2019" says nothing of the training for the next one.
 
 import re
 
-from semrouter_memory.retain import han
-from semrouter_memory.retain.forms import EMPLOYED, PREPOSITION
-from semrouter_memory.retain.meaning import Meaning
-from semrouter_memory.retain.words import tokens, values
+from semrouter_memory.retain.reconciling import han
+from semrouter_memory.retain.reconciling.forms import EMPLOYED, PREPOSITION
+from semrouter_memory.retain.reconciling.meaning import Meaning
+from semrouter_memory.retain.reconciling.words import tokens, values
 
 _ARTICLE = r"(?:(?:an?|the|some|her|his|their|a new|a used|new)\s)?"
 _SOUGHT = re.compile(

@@ -2,10 +2,10 @@
 
 import re
 
+from semrouter_memory.retain.reconciling.synonyms import CHANGE as CHANGES
+from semrouter_memory.retain.reconciling.words import tokens
 from semrouter_memory.retain.rules.lexicon import HABITUAL, RELATIONS, STATIVE
-from semrouter_memory.retain.synonyms import CHANGE as CHANGES
 from semrouter_memory.retain.wordlist import words
-from semrouter_memory.retain.words import tokens
 
 KIN = RELATIONS | words("grandmother grandfather brother-in-law sister-in-law")
 VERBS = (
@@ -46,7 +46,7 @@ NEGATION_WORDS = words(
 NEGATION_TOKENS = NEGATION_WORDS.union(*map(tokens, NEGATION_WORDS))
 AVERSION = re.compile(r"\b(?:hates?|dislikes?|detests?|hated|disliked|cannot stand|can't stand)\b|讨厌", re.IGNORECASE)
 CHANGE = re.compile(
-    r"\b(?:now|new|again|instead|no longer|any ?more|any longer|after all|became|becomes|went up|goes up|going up|went down|goes down|cutting down|cut down|back to|(?:up|down) (?:to|from)|made the move"
+    r"\b(?:now|new|these days|nowadays|again|instead|no longer|any ?more|any longer|after all|became|becomes|went up|goes up|going up|went down|goes down|cutting down|cut down|back to|(?:up|down) (?:to|from)|made the move"
     rf"|currently|started|{'|'.join(sorted(CHANGES))})\b",
     re.IGNORECASE,
 )
@@ -119,7 +119,8 @@ DIETS = words("vegetarian vegan pescatarian omnivor omnivore carnivor carnivore 
 RELATIONSHIPS = {
     stage: re.compile(pattern)
     for stage, pattern in {
-        "broke up": r"\b(?:broke up|split up|parted ways|separated from|off (?:the|their|her|his) engagement|engagement (?:is|was) off)\b|分手",
+        "broke up": r"\b(?:broke up|split up|parted ways|separated from|off (?:the|their|her|his) engagement|engagement (?:is|was) off)\b"
+        r"(?! with (?:an?|the|(?:his|her|their) (?!girlfriend|boyfriend|partner|fianc))\b)|分手",
         "divorced": r"\bdivorced?\b|离婚|离异",
         "widowed": r"\bwidow(?:ed|er)?\b|丧偶",
         "married": r"\bmarried\b|已婚|结婚了|结了婚",

@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass, field
 
-from semrouter_memory.retain import forms, han
-from semrouter_memory.retain.synonyms import CHANGE
-from semrouter_memory.retain.words import plain, tokens
+from semrouter_memory.retain.reconciling import forms, han
+from semrouter_memory.retain.reconciling.synonyms import CHANGE
+from semrouter_memory.retain.reconciling.words import plain, tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,13 @@ statement itself names ("switched from A to B").
 
 import re
 
-from semrouter_memory.retain.meaning import Meaning
-from semrouter_memory.retain.relation import Relation
+from semrouter_memory.retain.reconciling.meaning import Meaning
+from semrouter_memory.retain.reconciling.relation import Relation
+from semrouter_memory.retain.reconciling.stages import moved_on
+from semrouter_memory.retain.reconciling.wording import included
+from semrouter_memory.retain.reconciling.words import tokens, values
 from semrouter_memory.retain.rules.lexicon import RELATIONS
-from semrouter_memory.retain.stages import moved_on
-from semrouter_memory.retain.wording import included
 from semrouter_memory.retain.wordlist import words
-from semrouter_memory.retain.words import tokens, values
 
 _ALONE = frozenset({"single", "broke up", "divorced", "widowed"})
 """Stages that go together."""
@@ -140,6 +140,8 @@ def named_former(newer: Meaning, older: Meaning) -> bool:
     rest = older.words - newer.replaced
     if older.key:
         return older.value <= former | older.key
+    if older.used and older.used[0] == former and former <= tokens(" ".join(older.names)):
+        return True  # "uses Evernote for notes", "replaced Evernote with Obsidian"
     return rest <= newer.words | {"car"} or bool(rest & (newer.words - newer.replaced))
 
 

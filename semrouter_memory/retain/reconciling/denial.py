@@ -6,13 +6,13 @@ statement and under the same act. "Does not like watching football" denies no pl
 
 import re
 
-from semrouter_memory.retain import han
-from semrouter_memory.retain.attributes import by_attribute, named_former, status
-from semrouter_memory.retain.forms import NO_DIET
-from semrouter_memory.retain.meaning import Meaning
-from semrouter_memory.retain.relation import Relation
-from semrouter_memory.retain.wording import by_inclusion
-from semrouter_memory.retain.words import tokens, values
+from semrouter_memory.retain.reconciling import han
+from semrouter_memory.retain.reconciling.attributes import by_attribute, named_former, status
+from semrouter_memory.retain.reconciling.forms import NO_DIET
+from semrouter_memory.retain.reconciling.meaning import Meaning
+from semrouter_memory.retain.reconciling.relation import Relation
+from semrouter_memory.retain.reconciling.wording import by_inclusion
+from semrouter_memory.retain.reconciling.words import tokens, values
 
 _HOLDING = frozenset({"be", "car", "live", "like", ""})
 """Acts by which a thing is had; what ends is the having."""
