@@ -131,6 +131,8 @@ class App:
         pool.start()
         self._pool = pool
         self._exit.push_async_callback(pool.drain, self._config.server.drain_seconds)
+        # Long turns that are still cleaned are written before the log closes.
+        self._exit.push_async_callback(retainer.settle)
         ticker = asyncio.create_task(self._tick(retainer, pool), name="triggers")
         self._exit.callback(ticker.cancel)
         return retainer

@@ -121,9 +121,10 @@ class Forgetter:
         for each in (*stated[1:], *retold):
             await self._turn_log.bury(self._tombstone(each))
         await self._bury_summaries(merged)
+        # Soon: until then the others are history of what is gone, which a sweep deletes.
+        await self._restore(scope, merged, hold)
         turns += [turn_id for episode in retold for turn_id in source_turns(episode)]
         await self._erase_traces(scope, [*stated, *merged.summaries, *retold], turns, await self._told(scope, stated))
-        await self._restore(scope, merged, hold)
         await hold.confirm()
         # The oldest first, the named one last.
         for generation in filter(None, (retold, *reversed(found[1:]), merged.summaries, found[0])):

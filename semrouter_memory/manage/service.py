@@ -82,14 +82,11 @@ class MemoryService:
         written: Written = _nobody,
         ttl_days: Mapping[MemoryType, float] = MappingProxyType({}),
     ) -> None:
-        self._reader = reader
-        self._writer = writer
+        self._reader, self._writer = reader, writer
         self._embedder = embedder
-        self._turn_log = turn_log
-        self._locks = locks
+        self._turn_log, self._locks = turn_log, locks
         self._clock, self._new_id = clock, new_id
-        self._redact, self._config = redact, config
-        self._written = written
+        self._redact, self._config, self._written = redact, config, written
         self._lifetimes = {kind: timedelta(days=days) for kind, days in ttl_days.items()}
         self._forgetter = Forgetter(
             reader=reader,

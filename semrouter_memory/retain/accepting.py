@@ -62,7 +62,8 @@ class Accepting:
         try:
             return self._commit(*self._read(turn))
         except Exception as error:  # noqa: BLE001 - the exchange that ends here must end well
-            return self._dropped(error)
+            self._dropped(error)
+            return None
 
     async def settle(self) -> None:
         """Return when all turns that were accepted so far are written."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from semrouter_memory.errors import ModelAwayError
 from semrouter_memory.llm.breaker import Limits
 from semrouter_memory.llm.circuit import Circuits
 from semrouter_memory.llm.client import OpenAIChatModel
@@ -14,7 +15,7 @@ from semrouter_memory.model import TurnTotals
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 from tests.chat_server import StandInServer, section
-from tests.retaining import Bench, MakeBench, SteppingClock
+from tests.retaining import Bench, MakeBench, ScriptedModel, SteppingClock
 
 LIMITS = Limits(failures=3, first_seconds=30, longest_seconds=300)
 FEW_FAILURES: dict[str, Any] = {"batch_size": 2, "max_attempts": 4, "retry_seconds": 5, "retry_max_seconds": 60}
@@ -80,7 +81,7 @@ async def test_a_day_without_the_model_gives_up_no_turn_and_keeps_the_rules_at_w
     assert (totals.extracted, totals.waiting, totals.dead_lettered) == (24, 0, 0)
 
 
-async def test_no_attempt_is_counted_while_the_circuit_is_open(outage: Outage, chat_server: StandInServer) -> None:
+async def test_no_attempt_is_counted_while_the_model_is_away(outage: Outage, chat_server: StandInServer) -> None:
     chat_server.status = 500
     bench = outage.bench
     bench.say("what is 1 plus 1?")
@@ -89,7 +90,7 @@ async def test_no_attempt_is_counted_while_the_circuit_is_open(outage: Outage, c
     (session,) = await bench.log.pending()
     claim = await bench.log.claim(session.scope, session.session_id, lease=timedelta(seconds=1), context=0)
     assert claim is not None
-    assert claim.turns[0].attempts == LIMITS.failures
+    assert claim.turns[0].attempts == 0
 
 
 async def test_a_turn_that_a_healthy_model_cannot_bear_is_given_up_alone(outage: Outage) -> None:
@@ -108,20 +109,64 @@ async def test_a_turn_that_a_healthy_model_cannot_bear_is_given_up_alone(outage:
 
 
 async def test_one_turn_that_cannot_be_borne_does_not_keep_the_circuit_open_for_others(outage: Outage) -> None:
-    """It fails often enough to open the circuit; then the sessions take turns at probing."""
+    """Between its failures the others are asked, and it is given up alone."""
     outage.heal()
     outage.server.unbearable = "poison"
     bench = outage.bench
     bench.say("this is poison", session="bad", ends=True)
     await bench.work()
-    await outage.run(hours=1)
-    assert (await bench.totals()).dead_lettered == 0, "nobody else shows that the model is well"
     for number in range(3):
         bench.say(f"what is {number} plus 1?", session=f"good{number}", ends=True)
-    await outage.run(hours=1)
-    totals = await bench.totals()
-    assert totals.empty == 3
-    assert totals.waiting + totals.dead_lettered == 1
+    await outage.run(hours=0.1)
+    assert (await bench.totals()).empty == 3
+    await outage.run(hours=2)
+    assert await bench.totals() == TurnTotals(accepted=4, empty=3, dead_lettered=1)
+
+
+async def test_a_lone_turn_that_cannot_be_borne_is_given_up_once_the_model_is_seen_to_answer(outage: Outage) -> None:
+    outage.heal()
+    outage.server.unbearable = "poison"
+    bench = outage.bench
+    bench.say("this is poison", ends=True)
+    await bench.work()
+    await outage.run(hours=2)
+    assert await bench.totals() == TurnTotals(accepted=1, dead_lettered=1)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_an_outage_that_many_processes_see_gives_up_no_turn(
+    make_bench: MakeBench, chat_server: StandInServer, status: int
+) -> None:
+    """Each with a circuit of its own, which counts from nothing: replicas, or one that is started again and again."""
+    outage = Outage(make_bench, chat_server)
+    chat_server.status = status
+    outage.bench.say("Please remember that my cat is called Tom")
+    processes = [outage] + [Outage(make_bench, chat_server) for _ in range(5)]
+    for other in processes:
+        other.bench.clock.time = outage.bench.clock.time
+    for _ in range(120):
+        for process in processes:
+            process.bench.clock.step(minutes=1)
+            await process.bench.tick()
+    assert await outage.bench.totals() == TurnTotals(accepted=1, waiting=1)
+    for process in processes:
+        await process.model.aclose()
+
+
+async def test_a_model_that_takes_too_long_is_asked_about_fewer_turns_at_a_time(make_bench: MakeBench) -> None:
+    model = ScriptedModel()
+    bench = make_bench(model, batch_size=4, retry_seconds=5)
+
+    async def too_slow() -> None:
+        model.error = ModelAwayError("APITimeoutError") if model.prompts[-1].count("User:") > 1 else None
+
+    model.meanwhile = too_slow
+    for number in range(4):
+        bench.say(f"what is {number} plus 1?")
+    for _ in range(60):
+        bench.clock.step(seconds=30)
+        await bench.tick()
+    assert await bench.totals() == TurnTotals(accepted=4, empty=4)
 
 
 @pytest.mark.parametrize("status", [401, 404])

@@ -5,15 +5,17 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from semrouter_memory.errors import LockLostError
-from semrouter_memory.model import Scope
-from semrouter_memory.sessions.redis.connection import RedisConnection
+from semrouter_memory.model import Scope, Tombstone
+from semrouter_memory.sessions.redis.connection import Argument, RedisConnection
 from semrouter_memory.sessions.redis.locks import RedisOwnerLocks
 from tests.redis_server import RedisServer
-from tests.replicas import until
+from tests.replicas import Installation, until
 
 ALICE, BOB = Scope("alice"), Scope("bob")
 
@@ -148,6 +150,44 @@ class TestWhileRedisIsAway:
         async with locks.hold(ALICE) as hold:
             await hold.confirm()
         await connection.aclose()
+
+
+class TestWhileRedisIsSlow:
+    async def test_deletions_that_are_read_under_it_are_not_older_than_it(
+        self, redis_server: RedisServer, tmp_path: Path
+    ) -> None:
+        installation = Installation(redis_server.url, tmp_path)
+        async with (
+            installation.replica(started=False) as one,
+            installation.replica("two", started=False) as two,
+        ):
+            locks = RedisOwnerLocks(one.connection, prefix=installation.prefix, lock_seconds=5)
+            now = installation.clock.now()
+            for each in (one, two):
+                await each.log.tombstones(ALICE)
+            statement = "User lives in Oslo"
+            deleted = Tombstone(scope=ALICE, at=now, memory_id="m", content_hash=two.log.content_hash(statement))
+            await two.log.bury(deleted)
+            answers = held_back_pings(one.connection)
+            one.connection._suspect()
+            assert not (await one.log.tombstones(ALICE)).forbids(ALICE, statement, now)
+            asyncio.get_running_loop().call_later(0.2, answers.set)
+            async with locks.hold(ALICE) as hold:
+                assert (await one.log.tombstones(ALICE)).forbids(ALICE, statement, now)
+                await hold.confirm()
+
+
+def held_back_pings(connection: RedisConnection) -> asyncio.Event:
+    """Nothing but the ping is slow: what is asked for under the lock is answered at once."""
+    answers, send = asyncio.Event(), connection._send
+
+    async def sent(*command: Argument) -> Any:
+        if command[0] == "PING":
+            await answers.wait()
+        return await send(*command)
+
+    connection._send = sent
+    return answers
 
 
 async def at_least(things: list[str], number: int) -> bool:

@@ -13,6 +13,7 @@ from redis import Redis
 
 from semrouter_memory.errors import ConfigurationError, TurnLogError
 from semrouter_memory.model import AppendOutcome, Memory, MemoryType, Reach, Scope, Tombstone, TurnTotals
+from semrouter_memory.sessions.redis import shipper
 from semrouter_memory.sessions.redis.connection import RedisConnection
 from semrouter_memory.sessions.redis.log import RedisTurnLog
 from tests.contract.turn_logs import ALICE, BOB, START, a_turn, append, claimed
@@ -97,8 +98,9 @@ class TestWhileRedisIsAway:
                     await until(partial(more_than, replica.arrived, arrived))
                     own_redis_server.restart()
             await until(lambda: has_arrived(replica.log, 200))
-            claim = await claimed(replica.log, replica.arrived[0][1])
-            assert [turn.user_text for turn in claim.turns] == [str(number) for number in range(200)]
+            arrived_turns = await replica.log.list_turns(scope=ALICE, states=None, limit=201)
+            assert [turn.user_text for turn in arrived_turns[::-1]] == [str(number) for number in range(200)]
+            assert len({turn.session_id for turn in arrived_turns}) == 1
             assert await replica.log.totals() == TurnTotals(accepted=200, waiting=200)
 
     async def test_one_that_hangs_holds_up_neither_accepting_nor_recall(
@@ -229,6 +231,27 @@ class TestShippingOnce:
             totals = await replica.log.totals()
             assert (totals.accepted, totals.waiting) == (2, 2)
 
+    async def test_turns_go_on_while_one_that_cannot_be_read_waits_to_be_tried_again(
+        self, shared: Installation, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(shipper, "_FIRST_PAUSE_SECONDS", 3600.0)
+        monkeypatch.setattr(shipper, "_LONGEST_PAUSE_SECONDS", 3600.0)
+        async with shared.replica(started=False) as replica:
+            for text in ("damaged", "damaged too"):
+                replica.log.append(a_turn(text), remember=False)
+            with closing(sqlite3.connect(replica.spool)) as spool, spool:
+                spool.execute("UPDATE turns SET payload = 'damaged'")
+            await replica.log.start()
+            await until(lambda: more_than(replica.errors, 1))
+            for number in range(1, 41):
+                replica.log.append(a_turn(f"turn {number}", session="s"), remember=False)
+                await until(lambda number=number: has_arrived(replica.log, number))  # type: ignore[misc]
+            assert len(replica.errors) == 2
+            await replica.log.ship()
+            assert len(replica.errors) == 4
+            totals = await replica.log.totals()
+            assert (totals.accepted, totals.waiting) == (42, 42)
+
     async def test_the_spool_is_its_owners_alone(self, shared: Installation) -> None:
         async with shared.replica(started=False) as replica:
             replica.log.append(a_turn("a"), remember=False)
@@ -270,6 +293,7 @@ class TestEnding:
                     name: client.ttl(name) for name in own_keys(client, shared, ":turn:", ":session:")
                 } == dict.fromkeys(own_keys(client, shared, ":turn:", ":session:"), -1)
                 claim = await claimed(replica.log, appended.session_id)
+                await replica.log.mark_episode(claim, through=claim.turns[0].sequence)
                 await replica.log.finish(claim, {claim.turns[0].id: True})
                 names = own_keys(client, shared, ":turn:", ":session:", ":trace:")
                 assert len(names) >= 5

@@ -1,14 +1,36 @@
 """Retaining with the real turn log, locks and rules: what happens to a turn, and what goes wrong on the way."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from semrouter_memory.errors import ChatModelError, StoreUnavailableError, TurnLogError
-from semrouter_memory.model import Appended, AppendOutcome, Reach, Tombstone, Turn, TurnTotals
+from semrouter_memory.errors import (
+    ChatModelError,
+    CircuitOpenError,
+    LockLostError,
+    StoreUnavailableError,
+    TurnLogError,
+)
+from semrouter_memory.model import (
+    Appended,
+    AppendOutcome,
+    Candidate,
+    Claim,
+    EmbeddedMemory,
+    LoggedTurn,
+    Reach,
+    Scope,
+    Tombstone,
+    Turn,
+    TurnTotals,
+)
+from semrouter_memory.retain import rules
 from tests.retaining import ALICE, START, MakeBench, ScriptedModel
+
+SECRET = "sk-abcdefghij1234567890"
 
 
 def _bytes_of(directory: Path) -> bytes:
@@ -366,3 +388,180 @@ async def test_rules_can_be_switched_off(make_bench: MakeBench) -> None:
     await bench.work()
     assert await bench.contents() == []
     assert await bench.totals() == TurnTotals(accepted=1, empty=1)
+
+
+# -- what fails does not take others with it -------------------------------------------------------------------------------
+
+
+async def test_new_turns_do_not_shorten_the_back_off_of_those_that_failed(make_bench: MakeBench) -> None:
+    bench = make_bench(retry_seconds=600, max_attempts=3)
+    bench.store.error = RuntimeError("a bug")
+    for number in range(9):
+        bench.say(f"My cat number {number} is called Tom")
+        await bench.work()
+    assert await bench.totals() == TurnTotals(accepted=9, waiting=9)
+    assert len(bench.observer.bugs) == 1
+
+
+async def test_a_turn_that_the_rules_step_cannot_bear_is_given_up_alone(make_bench: MakeBench) -> None:
+    bench = make_bench(retry_seconds=5)
+    write = bench.store.upsert
+
+    async def upsert(scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
+        if any("poison" in row.memory.content for row in rows):
+            raise RuntimeError("a bug")
+        await write(scope, rows)
+
+    bench.store.upsert = upsert  # type: ignore[method-assign]
+    for text in ("I live in Bonn", "My boat is called poison", "I have two cats", "My sister is called Anna"):
+        bench.say(text)
+    for _ in range(40):
+        await bench.work()
+        bench.clock.step(minutes=15)
+        await bench.tick()
+    assert await bench.totals() == TurnTotals(accepted=4, extracted=3, dead_lettered=1)
+
+
+async def test_one_refused_write_keeps_no_other_session_waiting_and_ends_as_a_dead_letter(
+    make_bench: MakeBench,
+) -> None:
+    bench = make_bench(retry_seconds=5, session_idle_seconds=100_000)
+    write = bench.store.upsert
+
+    async def upsert(scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
+        if any("poison" in row.memory.content for row in rows):
+            raise StoreUnavailableError("refused")
+        await write(scope, rows)
+
+    bench.store.upsert = upsert  # type: ignore[method-assign]
+    bench.say("My boat is called poison", session="bad")
+    await bench.work()
+    bench.say("I live in Bonn", session="good")
+    bench.woken.clear()
+    await bench.tick()
+    assert await bench.contents() == ["User lives in Bonn"]
+    for _ in range(40):
+        bench.clock.step(minutes=15)
+        await bench.tick()
+    assert await bench.totals() == TurnTotals(accepted=2, extracted=1, dead_lettered=1)
+
+
+async def test_a_lost_lock_counts_no_attempt(make_bench: MakeBench) -> None:
+    bench = make_bench(retry_seconds=5, max_attempts=2)
+    bench.say("I live in Bonn")
+    bench.store.error = LockLostError("lost")
+    for _ in range(10):
+        await bench.work()
+        bench.clock.step(minutes=15)
+        await bench.tick()
+    assert await bench.totals() == TurnTotals(accepted=1, waiting=1)
+    bench.store.error = None
+    bench.clock.step(minutes=15)
+    await bench.tick()
+    assert await bench.totals() == TurnTotals(accepted=1, extracted=1)
+
+
+async def test_a_clock_that_is_put_back_prolongs_no_pause(make_bench: MakeBench) -> None:
+    model = ScriptedModel()
+    bench = make_bench(model, batch_size=1)
+    bench.clock.step(hours=6)
+    bench.say("I live in Bonn")
+    bench.store.error = StoreUnavailableError("gone")
+    await bench.work()
+    bench.store.error = None
+    model.error = CircuitOpenError("away", wait_seconds=300)
+    bench.clock.step(hours=-6)
+    await bench.tick()
+    assert await bench.contents() == ["User lives in Bonn"]
+    bench.clock.step(hours=-6)
+    model.error = None
+    await bench.tick()
+    assert (await bench.totals()).waiting == 0
+
+
+async def test_a_step_that_takes_longer_than_its_lease_is_not_done_by_two(make_bench: MakeBench) -> None:
+    model = ScriptedModel()
+    model.facts = ["User lives in Bonn"]
+    bench = make_bench(model, batch_size=1, lease_seconds=0.09)
+    renewed = asyncio.Event()
+    renew = bench.log.renew
+
+    async def noticed(claim: Claim, *, lease: timedelta) -> bool:
+        current = await renew(claim, lease=lease)
+        renewed.set()
+        return current
+
+    bench.log.renew = noticed  # type: ignore[method-assign]
+    seen: list[object] = []
+
+    async def think() -> None:
+        for _ in range(3):
+            renewed.clear()
+            bench.clock.step(seconds=0.08)
+            await renewed.wait()
+        seen.extend(await bench.log.pending())
+
+    model.meanwhile = think
+    bench.say("I live in Bonn")
+    async with asyncio.timeout(30):
+        await bench.work()
+    assert seen == []
+    assert len(model.prompts) == 1
+    assert await bench.totals() == TurnTotals(accepted=1, extracted=1)
+
+
+async def test_while_the_model_is_away_the_rules_read_new_turns_only(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedModel()
+    model.error = CircuitOpenError("away", wait_seconds=3600)
+    bench = make_bench(model, batch_size=1)
+    read: list[int] = []
+    candidates = rules.candidates
+
+    def counted(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) -> tuple[Candidate, ...]:
+        read.append(len(turns))
+        return candidates(turns, context)
+
+    monkeypatch.setattr(rules, "candidates", counted)
+    for number in range(30):
+        bench.say(f"My cat number {number} is called Tom")
+        await bench.work()
+    assert read == [1] * 30
+    model.error = None
+    bench.clock.step(hours=2)
+    for _ in range(40):
+        await bench.tick()
+    assert await bench.totals() == TurnTotals(accepted=30, extracted=30)
+
+
+# -- long turns ------------------------------------------------------------------------------------------------------------
+
+
+async def test_long_turns_are_cleaned_beside_the_loop_and_stay_in_order(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    long_text = "I live in Bonn. " + "the weather was fine that day, and we walked on. " * 1000 + SECRET
+    assert bench.say(long_text) is None
+    assert bench.say("I live in Munich") is None, "it waits for the one before it"
+    assert (await bench.totals()).accepted == 0
+    await bench.retainer.settle()
+    assert [appended.outcome for appended in bench.observer.appended] == [AppendOutcome.ACCEPTED] * 2
+    await bench.work()
+    assert "User lives in Munich" in await bench.contents()
+    assert bench.say("I have two cats") is not None
+    newest, _, oldest = await bench.log.list_turns(scope=ALICE, states=None, limit=10)
+    assert newest.user_text == "I have two cats"
+    assert oldest.user_text.startswith("I live in Bonn")
+    assert SECRET not in oldest.user_text
+
+
+async def test_a_long_turn_that_cannot_be_written_is_told_of(make_bench: MakeBench) -> None:
+    bench = make_bench()
+
+    def refuse(*_: object, **__: object) -> Appended:
+        raise TurnLogError("disk full")
+
+    bench.log.append = refuse  # type: ignore[method-assign]
+    assert bench.say("the weather was fine. " * 1000) is None
+    await bench.retainer.settle()
+    assert bench.observer.dropped == ["log_failed"]

@@ -353,3 +353,38 @@ async def test_work_on_a_session_that_is_not_at_its_end_gives_it_back(make_bench
     await bench.retainer.process(SessionKey(ALICE, appended.session_id))
     assert await bench.episodes() == []
     assert len(await bench.log.pending()) == 1
+
+
+async def test_a_long_session_makes_episodes_that_do_not_overlap(make_bench: MakeBench) -> None:
+    bench = make_bench(session_idle_seconds=60)
+    for day in range(3):
+        for number in range(205 if day == 0 else 3):
+            bench.say(f"My dog number {number} on day {day} is called Rex")
+        await bench.work()
+        bench.clock.step(seconds=100)
+        await bench.tick()
+    told = [set(episode.metadata["turn_ids"]) for episode in await bench.episodes()]
+    assert len(told) == 3
+    assert sum(map(len, told)) == len(set[str]().union(*told))
+
+
+async def test_a_session_whose_first_turns_are_swept_gets_an_episode_of_what_is_new(make_bench: MakeBench) -> None:
+    bench = make_bench(session_idle_seconds=60)
+    bench.say(BUDGET)
+    await bench.work()
+    bench.clock.step(days=3)
+    await bench.tick()
+    bench.say("I prefer window seats")
+    await bench.work()
+    bench.clock.step(days=3)
+    await bench.tick()
+    assert len(await bench.episodes()) == 1
+    await bench.log.sweep(finished_before=bench.clock.now() - timedelta(days=4))
+    bench.say("My sister is called Anna")
+    await bench.work()
+    bench.clock.step(minutes=2)
+    await bench.tick()
+    older, newer = sorted(await bench.episodes(), key=lambda episode: episode.observed_at)
+    assert "window" in older.content
+    assert "window" not in newer.content
+    assert "Anna" in newer.content

@@ -468,6 +468,82 @@ class TestClaim:
         await accept(turn_log, a_turn("b", session="s"))
         assert [item.not_before for item in await turn_log.pending()] == [None]
 
+    async def test_it_says_until_when_failed_turns_are_to_be_left_alone(
+        self, turn_log: WholeTurnLog, clock: SteppedClock
+    ) -> None:
+        session = await accept(turn_log, a_turn("a", session="s"))
+        claim = await claimed(turn_log, session)
+        assert claim.not_before is None
+        retry_at = clock.now() + LEASE
+        await turn_log.fail(claim, "timeout", retry_at=retry_at, max_attempts=5)
+        again = await claimed(turn_log, session)
+        assert again.not_before == retry_at
+        await turn_log.release(again)
+        assert (await claimed(turn_log, session)).not_before == retry_at
+
+    async def test_it_holds_the_first_turns_and_the_first_that_the_rules_have_not_seen(
+        self, turn_log: WholeTurnLog
+    ) -> None:
+        for number in range(330):
+            session = await accept(turn_log, a_turn(str(number), session="s"))
+        for _ in range(3):
+            claim = await claimed(turn_log, session)
+            unseen = [turn.id for turn in claim.turns if not turn.rules_done]
+            assert len(unseen) == 100
+            await turn_log.mark_rules_done(claim, unseen)
+            await turn_log.release(claim)
+        claim = await claimed(turn_log, session)
+        assert [turn.user_text for turn in claim.turns] == [str(number) for number in (*range(100), *range(300, 330))]
+        assert (await turn_log.totals()).waiting == 330
+
+    async def test_a_lease_that_is_renewed_ends_later(self, turn_log: WholeTurnLog, clock: SteppedClock) -> None:
+        session = await accept(turn_log, a_turn("a"))
+        claim = await claimed(turn_log, session)
+        for _ in range(5):
+            clock.step(LEASE.total_seconds() - 1)
+            assert await turn_log.renew(claim, lease=LEASE)
+            assert await turn_log.claim(ALICE, session, lease=LEASE, context=0) is None
+            assert await turn_log.pending() == []
+        clock.step(LEASE.total_seconds())
+        assert (await claimed(turn_log, session)).token != claim.token
+
+    async def test_only_the_current_claim_can_be_renewed(self, turn_log: WholeTurnLog, clock: SteppedClock) -> None:
+        session = await accept(turn_log, a_turn("a"))
+        stale = await claimed(turn_log, session)
+        clock.step(LEASE.total_seconds())
+        # As long as nobody else has taken it.
+        assert await turn_log.renew(stale, lease=timedelta(0))
+        current = await claimed(turn_log, session)
+        assert not await turn_log.renew(stale, lease=10 * LEASE)
+        await turn_log.release(current)
+        assert not await turn_log.renew(current, lease=LEASE)
+        assert await turn_log.claim(ALICE, session, lease=LEASE, context=0) is not None
+
+    async def test_a_clock_that_is_set_back_does_not_keep_a_lease_alive(
+        self, turn_log: WholeTurnLog, clock: SteppedClock
+    ) -> None:
+        session = await accept(turn_log, a_turn("a"))
+        first = await claimed(turn_log, session)
+        clock.step(-3600)
+        assert [item.session_id for item in await turn_log.pending()] == [session]
+        second = await claimed(turn_log, session)
+        assert await turn_log.surviving(first) == frozenset()
+        assert await turn_log.pending() == []
+        # A little behind is what the clocks of replicas are.
+        clock.step(-5)
+        assert await turn_log.pending() == []
+        assert await turn_log.claim(ALICE, session, lease=LEASE, context=0) is None
+        assert len(await turn_log.surviving(second)) == 1
+
+    async def test_a_clock_that_is_set_back_does_not_prolong_a_back_off(
+        self, turn_log: WholeTurnLog, clock: SteppedClock
+    ) -> None:
+        session = await accept(turn_log, a_turn("a"))
+        await turn_log.fail(await claimed(turn_log, session), "x", retry_at=clock.now() + LEASE, max_attempts=5)
+        clock.step(-30 * 86_400)
+        assert [item.not_before for item in await turn_log.pending()] == [None]
+        assert (await claimed(turn_log, session)).not_before is None
+
     async def test_success_ends_the_back_off(self, turn_log: WholeTurnLog, clock: SteppedClock) -> None:
         for text in ("a", "b"):
             session = await accept(turn_log, a_turn(text, session="s"))
@@ -615,8 +691,9 @@ class TestSweep:
     async def test_many_turns_go_in_one_call(self, turn_log: WholeTurnLog, clock: SteppedClock) -> None:
         for number in range(450):
             session = await accept(turn_log, a_turn(str(number), session="s"))
-        claim = await claimed(turn_log, session)
-        await turn_log.finish(claim, {turn.id: False for turn in claim.turns})
+        while (await turn_log.totals()).waiting:
+            claim = await claimed(turn_log, session)
+            await turn_log.finish(claim, {turn.id: False for turn in claim.turns})
         clock.step(1)
         assert await turn_log.sweep(finished_before=clock.now()) == 450
 

@@ -47,6 +47,7 @@ _item = st.one_of(
     st.builds(lambda call_id: {"type": "function_call", "call_id": call_id, "name": "f"}, _id),
     st.builds(lambda call_id: {"type": "function_call_output", "call_id": call_id, "output": "r"}, _id),
     st.sampled_from([{"type": "reasoning", "id": "rs"}, {"type": "web_search_call"}, 7, None]),
+    st.sampled_from([{"type": "compaction", "encrypted_content": "x"}, {"type": "new_kind"}]),
 )
 
 
@@ -97,6 +98,18 @@ def test_only_words_of_the_conversation_leave(body: tuple[Codec, bytes], count: 
 
     assert all(isinstance(elements[at], dict) for at in dropped)
     assert all(elements[at].get("role") not in ("system", "developer", "weird") for at in dropped)
+
+
+@given(body=_bodies(), count=_count)
+def test_nothing_leaves_that_no_text_can_stand_for(body: tuple[Codec, bytes], count: int) -> None:
+    codec, raw = body
+    _, dropped = _shortened(codec, raw, count)
+    elements = _array(codec, raw)
+
+    for at in dropped:
+        content = elements[at].get("content")
+        assert not isinstance(content, list) or all(part["type"] == "text" for part in content)
+        assert elements[at].get("type") not in ("compaction", "new_kind")
 
 
 @given(body=_bodies(), count=_count)

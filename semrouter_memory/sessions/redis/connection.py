@@ -66,6 +66,8 @@ class RedisConnection:
         self._present = asyncio.Event()
         self._present.set()
         self._slow = False
+        self._judged = asyncio.Event()
+        self._judged.set()
         self._watch: asyncio.Task[None] | None = None
         self.disturbances = 0
         """Grows whenever the server is found away or slow."""
@@ -89,7 +91,12 @@ class RedisConnection:
         """Return when the server is not known to be away."""
         await self._present.wait()
 
+    async def wait_while_slow(self) -> None:
+        """Return when a server that was too slow a moment ago is found to answer again, or to be away."""
+        await self._judged.wait()
+
     async def aclose(self) -> None:
+        self._judged.set()
         if self._watch is not None:
             self._watch.cancel()
             with suppress(asyncio.CancelledError):
@@ -163,12 +170,14 @@ class RedisConnection:
         if self.available:
             self.disturbances += 1
             self._present.clear()
+            self._judged.set()
             self._look_again()
 
     def _suspect(self) -> None:
         if self.responsive:
             self.disturbances += 1
             self._slow = True
+            self._judged.clear()
             self._look_again()
 
     def _look_again(self) -> None:
@@ -190,6 +199,7 @@ class RedisConnection:
             else:
                 self._slow = False
                 self._present.set()
+            self._judged.set()
 
 
 def _checked(url: str) -> str:

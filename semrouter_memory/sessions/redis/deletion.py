@@ -234,13 +234,13 @@ class Deletion:
         sessions = await self._ledger.sessions(row.session_id for row in rows)
         for session in sessions.values():
             leaving = [row for row in rows if row.session_id == session.id]
-            session = replace(
+            counted = replace(
                 session,
                 dead=session.dead - sum(row.state is TurnState.DEAD for row in leaving),
                 unsummarised=session.unsummarised
                 - sum(row.accepted and row.sequence > session.summarised for row in leaving),
             )
-            await self._shrink(changes, session, {row.sequence for row in leaving})
+            await self._shrink(changes, counted, {row.sequence for row in leaving})
 
     async def _shrink(self, changes: Changes, session: SessionRow, gone: set[int]) -> None:
         """Write what is left of a session when these turns are gone."""

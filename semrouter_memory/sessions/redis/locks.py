@@ -89,7 +89,8 @@ class RedisOwnerLocks:
         name = blake2b(pack(scope.user_id), digest_size=16, person=b"owner-lock").hexdigest()
         key, token = f"{self._prefix}:lock:{name}", uuid.uuid4().hex
         async with self._own.hold(scope):
-            await self._wait_until_responsive()
+            # While Redis is slow deletions are taken from what is kept here, which may be older than the lock.
+            await self._connection.wait_while_slow()
             disturbances = self._connection.disturbances
             renewing: asyncio.Task[None] | None = None
             try:
@@ -103,15 +104,6 @@ class RedisOwnerLocks:
                 with suppress(LockLostError):
                     # Also what was sent before a cancellation may have taken it.
                     await asyncio.shield(self.run(self._give_back, [key], [token]))
-
-    async def _wait_until_responsive(self) -> None:
-        """Until Redis is found away, or is not slow any more: before that, deletions are read from what is kept here."""
-        try:
-            async with asyncio.timeout(self._patience_seconds):
-                while self._connection.available and not self._connection.responsive:
-                    await asyncio.sleep(random.uniform(*_POLL_SECONDS))  # noqa: S311 - no secret
-        except TimeoutError:
-            raise LockLostError("Redis is slow") from None
 
     async def _queue(self, key: str, token: str) -> None:
         arguments = (token, self._milliseconds, self._replica, _NOTE_MS)

@@ -33,6 +33,7 @@ class Compressing:
     asked: list[Compression | None] = field(default_factory=list)
     cancelled: bool = False
     begun: asyncio.Event = field(default_factory=asyncio.Event)
+    gives_up_in_time: bool = False
 
     async def compress(
         self, request: RecallRequest, before: Compression | None = None, *, until: float = math.inf
@@ -40,7 +41,8 @@ class Compressing:
         self.asked.append(before)
         self.begun.set()
         try:
-            await asyncio.sleep(self.delay)
+            loop = asyncio.get_running_loop()
+            await asyncio.sleep(until - loop.time() if self.gives_up_in_time else self.delay)
         except asyncio.CancelledError:
             self.cancelled = True
             raise
@@ -112,6 +114,44 @@ async def test_a_state_that_is_late_is_done_without(world: World) -> None:
     assert result.compression == Compression(reason=CompressionReason.TIMEOUT)
     await asyncio.sleep(0)
     assert late.cancelled
+
+
+async def test_a_state_that_is_late_costs_no_memories(world: World, make_hit: MakeHit) -> None:
+    world.hits = {"": [make_hit("User lives in Basel", 0.9)]}
+    late = Compressing(delay=60)
+    result = await _recaller(world, late, deadline_ms=500).recall(LONG)
+
+    assert (result.reason, result.compression) == (
+        Reason.INJECTED,
+        Compression(reason=CompressionReason.TIMEOUT),
+    )
+    await asyncio.sleep(0)
+    assert late.cancelled
+
+
+async def test_a_stored_chain_that_is_late_costs_no_memories_and_is_waited_for(world: World) -> None:
+    chained = replace(LONG, previous_response_id="resp_1", turns=(), visible=())
+    result = await _recaller(world, Compressing(delay=0.6), deadline_ms=400).recall(chained)
+
+    assert (result.reason, result.compression) == (Reason.INJECTED, STATE)
+
+
+async def test_a_stored_chain_is_told_when_to_go_without_its_state(world: World) -> None:
+    chained = replace(LONG, previous_response_id="resp_1", turns=())
+    result = await _recaller(world, Compressing(gives_up_in_time=True), deadline_ms=150).recall(chained)
+
+    assert result.compression is STATE
+
+
+async def test_the_items_of_a_chain_are_not_kept_for_its_later_steps(world: World) -> None:
+    compressing = Compressing(replace(STATE, items=({"role": "user"},), statements=("long text",)))
+    recaller = _recaller(world, compressing)
+    chained = replace(LONG, previous_response_id="resp_1", turns=())
+    first = await recaller.recall(chained)
+    await recaller.recall(replace(chained, continues_loop=True))
+
+    assert first.compression is compressing.result
+    assert compressing.asked == [None, STATE]
 
 
 async def test_a_stored_chain_is_waited_for_when_memories_are_late(world: World) -> None:

@@ -49,3 +49,13 @@ def test_the_oldest_choice_goes_when_there_are_too_many(monkeypatch: pytest.Monk
 
     kept = [name for name in ("first", "second", "third") if choices.find(replace(KEY, loop_key=name), NOW)]
     assert kept == ["first", "third"]
+
+
+def test_what_is_too_old_is_not_kept_in_memory() -> None:
+    choices = TurnChoices[Choice]()
+    for minutes in (0, 1, 10):
+        key = replace(KEY, loop_key=str(minutes))
+        choices.keep(key, Choice(Reason.BELOW_THRESHOLD), NOW + timedelta(minutes=minutes))
+    choices.keep(KEY, Choice(Reason.BELOW_THRESHOLD), NOW + timedelta(minutes=11, seconds=1))
+
+    assert [key.loop_key for key in choices._choices] == ["10", "turn"]

@@ -14,6 +14,7 @@ from .conftest import MakeTurn
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 ALICE = Scope("alice")
 PAUSE = timedelta(seconds=30)
+NONE = timedelta()
 LATER = NOW + timedelta(minutes=10)
 
 
@@ -53,7 +54,7 @@ def test_a_session_whose_turns_failed_waits_for_the_tick(asking: Asking, claim: 
 
 
 def test_while_the_model_is_away_nobody_asks_and_the_rules_go_on(asking: Asking, claim: Claim) -> None:
-    asking.went_away(NOW + PAUSE)
+    asking.went_away(NOW, PAUSE)
     sessions = [pending("a"), pending("b", rules_pending=1), pending("c", remember=True)]
     assert asking.look(sessions, NOW) == [key("b")]
     assert asking.trigger(replace(claim, ended=True), key("a"), NOW) is None
@@ -62,7 +63,7 @@ def test_while_the_model_is_away_nobody_asks_and_the_rules_go_on(asking: Asking,
 
 def test_after_the_pause_one_session_probes_each_time_another_one(asking: Asking, claim: Claim) -> None:
     sessions = [pending("a"), pending("b"), pending("c", not_before=LATER)]
-    asking.went_away(NOW)
+    asking.went_away(NOW, NONE)
     probes = []
     now = NOW
     for _ in range(4):
@@ -70,12 +71,12 @@ def test_after_the_pause_one_session_probes_each_time_another_one(asking: Asking
         assert asking.trigger(claim, probe, now) is Trigger.BATCH
         probes.append(probe.session_id)
         now += PAUSE
-        asking.went_away(now)
+        asking.went_away(now, NONE)
     assert probes == ["a", "b", "a", "b"]
 
 
 def test_a_probe_of_which_nothing_is_heard_is_not_followed_at_once_by_another(asking: Asking) -> None:
-    asking.went_away(NOW)
+    asking.went_away(NOW, NONE)
     sessions = [pending("a"), pending("b")]
     assert asking.look(sessions, NOW) == [key("a")]
     assert asking.look(sessions, NOW + timedelta(seconds=1)) == [key("a")]
@@ -83,7 +84,7 @@ def test_a_probe_of_which_nothing_is_heard_is_not_followed_at_once_by_another(as
 
 
 def test_once_the_model_answered_all_are_asked_again(asking: Asking) -> None:
-    asking.went_away(NOW)
+    asking.went_away(NOW, NONE)
     asking.look([pending("a")], NOW)
     asking.answered()
     assert not asking.away

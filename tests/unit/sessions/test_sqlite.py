@@ -328,6 +328,27 @@ class TestThread:
         await log.totals()
         assert await log.claim(ALICE, session, lease=LEASE, context=0) is not None
 
+    async def test_what_was_said_is_read_while_others_may_write(
+        self, path: Path, open_log: OpenLog, said: Said
+    ) -> None:
+        log = open_log(path)
+        session = log.append(said("a"), remember=False).session_id
+        read_it = log._claims.whole
+        written = 0
+
+        def writing_beside(*arguments: object, **options: object) -> object:
+            nonlocal written
+            with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                other.execute("ROLLBACK")
+            written += 1
+            return read_it(*arguments, **options)  # type: ignore[arg-type]
+
+        log._claims.whole = writing_beside  # type: ignore[method-assign, assignment]
+        claim = await log.claim(ALICE, session, lease=LEASE, context=0)
+        assert claim is not None
+        assert ([turn.user_text for turn in claim.turns], written) == (["a"], 1)
+
     async def test_appends_go_on_beside_the_thread(self, path: Path, open_log: OpenLog, said: Said) -> None:
         log = open_log(path)
 

@@ -5,6 +5,7 @@ import random
 import re
 import sqlite3
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
@@ -97,6 +98,22 @@ async def test_after_a_compaction_nothing_that_was_forgotten_is_left(
     content = b"".join(file.read_bytes() for file in path.parent.iterdir())
     assert set(re.findall(rb"needle-\d{5}", content)) == {value[:12] for value in kept.values()}
     assert not any(f"user{user}".encode() in content for user in range(8))
+
+
+async def test_look_ups_do_not_wait_for_a_compaction(path: Path, open_store: OpenStore) -> None:
+    store = open_store(path)
+    await store.put(ALICE, "a", b"1", ttl=HOUR)
+    await store.count_uses(ALICE, {"m": 1}, at=NOW)
+    rewritten = threading.Event()
+    compacting = asyncio.create_task(store._run("compact", rewritten.wait))
+    await asyncio.sleep(0)
+    try:
+        async with asyncio.timeout(10):
+            assert await store.get(ALICE, ["a"]) == {"a": b"1"}
+            assert (await store.usage(ALICE, ["m"])).keys() == {"m"}
+    finally:
+        rewritten.set()
+        await compacting
 
 
 async def test_a_backup_opens_as_a_store(path: Path, open_store: OpenStore, tmp_path: Path) -> None:

@@ -1,0 +1,207 @@
+"""The two ways to read a claimed session's turns: by rules, and by a model.
+
+Strategy. The rules read only what they have not seen, with a few turns before it for the scene. A model reads the first
+turns that wait, outside the owner's lock. After a failure both read fewer turns at a time, so that one that cannot be
+borne is found, and alone given up.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from semrouter_memory.config import RetainConfig
+from semrouter_memory.errors import ChatModelError, ExtractionParseError, ModelAwayError
+from semrouter_memory.model import Candidate, ChatMessage, Claim, ExtractionReport, LoggedTurn, TurnState
+from semrouter_memory.ports import ChatModel, Clock, Observer, SessionStateBuilder, TurnLog
+from semrouter_memory.retain import rules
+from semrouter_memory.retain.asking import Asking
+from semrouter_memory.retain.extract_llm import LlmExtractor, batch_of
+from semrouter_memory.retain.gate import Gated
+from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
+from semrouter_memory.retain.triggers import SessionKey, Trigger
+from semrouter_memory.retain.troubles import Troubles
+
+_SCENE_TURNS = 20
+"""Earlier turns that the rules look at for whom "she" means and whether a role-play is on."""
+_RULES_TURNS = 100
+"""Turns that the rules read at a time; an eighth of it after each failure."""
+_KNOCK = (ChatMessage("user", "Answer with [] and nothing else."),)
+"""Next to nothing, which any model that is there can answer."""
+
+
+def scene_turns(config: RetainConfig) -> int:
+    """How many turns before the waiting ones are asked for."""
+    return max(_SCENE_TURNS, config.context_turns)
+
+
+class RulesStep:
+    """Reads turns by rules. `states` is told of every turn that was read."""
+
+    def __init__(
+        self,
+        *,
+        turn_log: TurnLog,
+        writer: ReconcilingWriter,
+        observer: Observer,
+        states: SessionStateBuilder | None,
+    ) -> None:
+        self._turn_log = turn_log
+        self._writer = writer
+        self._observer = observer
+        self._states = states
+
+    async def run(self, claim: Claim, part: Sequence[LoggedTurn]) -> set[str] | None:
+        """Store what the rules find in these turns of the claim.
+
+        Returns:
+            The turns that something was found in; None when the claim is lost.
+        """
+        new = {turn.id for turn in part}
+        first, last = (claim.turns.index(turn) for turn in (part[0], part[-1]))
+        found = await _found(claim.turns[first : last + 1], (*claim.context, *claim.turns[:first]))
+        candidates = [candidate for candidate in found if candidate.turn_ids[0] in new]
+        self._observer.session_due(Trigger.RULES)
+        written = await self._writer.write(claim, candidates)
+        if written is None:
+            return None
+        if self._states is not None:
+            await self._states.turns_read(claim, part, candidates)
+        await self._turn_log.mark_rules_done(claim, [turn.id for turn in part if turn.id in written.alive])
+        _report(self._observer, "rules", len(part), candidates, written)
+        return written.sources
+
+
+def unread(claim: Claim) -> list[LoggedTurn]:
+    """The turns that the rules have not seen."""
+    return [turn for turn in claim.turns if not turn.rules_done]
+
+
+def rules_part(turns: Sequence[LoggedTurn]) -> Sequence[LoggedTurn]:
+    """Of the unread turns those that are read at once."""
+    return turns[: max(1, _RULES_TURNS >> 3 * max(turn.attempts for turn in turns))]
+
+
+async def found_in(claim: Claim, turns: Sequence[LoggedTurn]) -> set[str]:
+    """The turns, in a row in the claim and read before, that the rules find something in."""
+    if not turns:
+        return set()
+    before = claim.turns[: claim.turns.index(turns[0])]
+    return {candidate.turn_ids[0] for candidate in await _found(turns, (*claim.context, *before))}
+
+
+async def _found(turns: Sequence[LoggedTurn], before: Sequence[LoggedTurn]) -> tuple[Candidate, ...]:
+    # In a thread: a long conversation takes a quarter of a second, which recall does not have.
+    return await asyncio.to_thread(rules.candidates, turns, _alive(before)[-_SCENE_TURNS:])
+
+
+def _alive(turns: Sequence[LoggedTurn]) -> list[LoggedTurn]:
+    """Without those that were given up, or what could not bear them could not bear their successors either."""
+    return [turn for turn in turns if turn.state is not TurnState.DEAD]
+
+
+class ModelStep:
+    """Reads turns by a model with the role `memory_extraction`."""
+
+    def __init__(
+        self,
+        model: ChatModel,
+        *,
+        turn_log: TurnLog,
+        writer: ReconcilingWriter,
+        observer: Observer,
+        states: SessionStateBuilder | None,
+        asking: Asking,
+        troubles: Troubles,
+        clock: Clock,
+        batch_size: int,
+        context_turns: int,
+    ) -> None:
+        self._model = model
+        self._extractor = LlmExtractor(model)
+        self._turn_log = turn_log
+        self._writer = writer
+        self._observer = observer
+        self._states = states
+        self._asking = asking
+        self._troubles = troubles
+        self._clock = clock
+        self._batch_size = batch_size
+        self._context_turns = context_turns
+
+    def batch(self, claim: Claim, key: SessionKey) -> tuple[LoggedTurn, ...]:
+        """The turns that one prompt carries now."""
+        failures = claim.turns[0].attempts + self._asking.failures(key)
+        return batch_of(claim.turns, limit=max(1, self._batch_size >> failures))
+
+    async def run(self, claim: Claim, key: SessionKey, batch: Sequence[LoggedTurn], known: set[str]) -> bool:
+        """Ask the model about these turns of the claim, store what it finds, and finish them.
+
+        Args:
+            known: turns that the rules found something in, just now.
+
+        Returns:
+            False when nothing was finished; the claim is given back in any case.
+        """
+        gated = await self._asked(replace(claim, turns=tuple(batch)), key)
+        if gated is None:
+            return False
+        written = await self._writer.write(claim, gated.candidates, needed=frozenset(turn.id for turn in batch))
+        if written is None:
+            await self._turn_log.release(claim)
+            return False
+        if self._states is not None:
+            await self._states.turns_read(claim, batch, gated.candidates)
+        written.actions.update({f"gate_{why}": count for why, count in gated.turned_away.items()})
+        _report(self._observer, "llm", len(batch), gated.candidates, written)
+        sources = known | written.sources | await found_in(claim, [turn for turn in batch if turn.rules_done])
+        await self._turn_log.finish(claim, {turn.id: turn.id in sources for turn in batch})
+        return True
+
+    async def _asked(self, claim: Claim, key: SessionKey) -> Gated | None:
+        """What the model finds in the claim's turns; None when it failed, and the claim is given back."""
+        try:
+            if self._asking.doubtful(key):
+                await self._knock()
+            gated = await self._extractor.extract_gated(claim.turns, self._context_of(claim))
+        except ModelAwayError as error:
+            await self._not_served(claim, key, error)
+            return None
+        except (ChatModelError, ExtractionParseError) as error:
+            self._asking.answered(key)
+            await self._troubles.fail(claim, error)
+            return None
+        self._asking.answered(key)
+        return gated
+
+    async def _knock(self) -> None:
+        """See whether the model is there at all; if so, what failed twice was the prompt's fault."""
+        try:
+            await self._model.complete(_KNOCK)
+        except ModelAwayError:
+            raise
+        except ChatModelError:
+            pass  # It did not like the words: it is there.
+        self._asking.answered()
+
+    async def _not_served(self, claim: Claim, key: SessionKey, error: ModelAwayError) -> None:
+        at_fault = self._asking.not_served(key)
+        if at_fault and not error.wait_seconds:
+            await self._troubles.fail(claim, error)
+            return
+        pause = timedelta(seconds=error.wait_seconds) or self._troubles.pause(self._asking.failures(key) - 1)
+        self._asking.went_away(self._clock.now(), pause)
+        if at_fault:
+            await self._troubles.fail(claim, error)
+        else:
+            await self._turn_log.release(claim)
+
+    def _context_of(self, claim: Claim) -> Sequence[LoggedTurn]:
+        """Earlier turns for the model."""
+        return _alive(claim.context)[-self._context_turns :] if self._context_turns else ()
+
+
+def _report(observer: Observer, extractor: str, turns: int, candidates: Sequence[Candidate], written: Written) -> None:
+    observer.extraction_finished(
+        ExtractionReport(extractor=extractor, turns=turns, candidates=len(candidates), actions=dict(written.actions))
+    )
