@@ -28,13 +28,5 @@ def outdated_episodes(
 
 
 def _changed(episode: Memory, fact: Memory) -> bool:
-    told = _turns(episode, "turn_ids")
-    return not told.isdisjoint(_turns(fact, "replaces")) and told.isdisjoint(_turns(fact, "turn_ids"))
-
-
-def _turns(memory: Memory, name: str) -> frozenset[str]:
-    """Turn ids in the metadata, which an import may have filled with anything."""
-    value = memory.metadata.get(name)
-    return (
-        frozenset(each for each in value if isinstance(each, str)) if isinstance(value, list | tuple) else frozenset()
-    )
+    told = frozenset(episode.ids("turn_ids"))
+    return not told.isdisjoint(fact.ids("replaces")) and told.isdisjoint(fact.ids("turn_ids"))

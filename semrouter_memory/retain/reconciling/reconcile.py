@@ -130,7 +130,7 @@ def _note_later(relation: Relation, known: Memory, found: _Found) -> None:
 
 
 def _cut(candidate: Candidate, known: Memory) -> float:
-    same_turn = bool(set(candidate.turn_ids) & set(known.metadata.get("turn_ids") or ()))
+    same_turn = bool(set(candidate.turn_ids) & set(known.ids("turn_ids")))
     return SAME_TURN_SIMILARITY if same_turn else PARAPHRASE_SIMILARITY
 
 

@@ -44,7 +44,7 @@ class Rows:
 
     def confirmed(self, known: Memory, candidate: Candidate, *, now: datetime) -> Memory:
         """A memory that was said again: deleting it must reach these turns too. Unchanged when they are known already."""
-        sources = list(_ids(known, "turn_ids"))
+        sources = list(known.ids("turn_ids"))
         added = [turn_id for turn_id in candidate.turn_ids if turn_id not in sources]
         if not added:
             return known
@@ -73,8 +73,8 @@ class Rows:
 
     def replacing(self, new: Memory, old: Sequence[Memory]) -> Memory:
         """The newer memory, with the turns in which it was said otherwise: what retells these is out of date."""
-        turns = [turn_id for each in old for turn_id in (*_ids(each, "replaces"), *_ids(each, "turn_ids"))]
-        known = [*_ids(new, "replaces"), *turns]
+        turns = [turn_id for each in old for turn_id in (*each.ids("replaces"), *each.ids("turn_ids"))]
+        known = [*new.ids("replaces"), *turns]
         metadata = {**new.metadata, "replaces": list(dict.fromkeys(known))[-_MAX_REPLACED:]}
         return replace(new, metadata=metadata) if turns else new
 
@@ -105,13 +105,7 @@ def _provenance(candidate: Candidate) -> dict[str, Json]:
 
 def contradicted(memory: Memory) -> tuple[str, ...]:
     """Ids of the memories that this one is flagged as contradicting."""
-    return _ids(memory, "contradicts")
-
-
-def _ids(memory: Memory, name: str) -> tuple[str, ...]:
-    """Ids kept in the metadata, which an API caller may have filled with anything."""
-    value = memory.metadata.get(name)
-    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list | tuple) else ()
+    return memory.ids("contradicts")
 
 
 def _contradicting(memory: Memory, others: Sequence[str]) -> Memory:
