@@ -155,7 +155,7 @@ async def test_an_outage_that_many_processes_see_gives_up_no_turn(
 
 async def test_a_model_that_takes_too_long_is_asked_about_fewer_turns_at_a_time(make_bench: MakeBench) -> None:
     model = ScriptedModel()
-    bench = make_bench(model, batch_size=4, retry_seconds=5)
+    bench = make_bench(model, batch_size=4, retry_seconds=5, context_turns=0)
 
     async def too_slow() -> None:
         model.error = ModelAwayError("APITimeoutError") if model.prompts[-1].count("User:") > 1 else None
