@@ -134,7 +134,12 @@ def _make_directory(directory: Path) -> None:
 
 def _in_files(memory: MemoryConfig, clock: Clock, on_exit: AsyncExitStack) -> Sessions:
     directory = memory.directory
-    turn_log = SqliteTurnLog(directory / "turns.db", clock=clock, max_turn_chars=memory.retain.max_turn_chars)
+    turn_log = SqliteTurnLog(
+        directory / "turns.db",
+        clock=clock,
+        max_turn_chars=memory.retain.max_turn_chars,
+        longest_back_off=timedelta(seconds=memory.retain.retry_max_seconds),
+    )
     on_exit.callback(turn_log.close)
     state = SqliteStateStore(directory / "state.db", clock=clock)
     on_exit.callback(state.close)
@@ -164,6 +169,7 @@ async def _in_redis(
         # Longer than the sweep keeps them; what nobody sweeps ends by itself.
         keep=timedelta(days=2 * memory.retain.turn_retention_days),
         max_turn_chars=memory.retain.max_turn_chars,
+        longest_back_off=timedelta(seconds=memory.retain.retry_max_seconds),
     )
     on_exit.push_async_callback(turn_log.stop)
     await turn_log.start()
