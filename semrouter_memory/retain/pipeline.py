@@ -30,7 +30,7 @@ from semrouter_memory.retain.accepting import Accepting
 from semrouter_memory.retain.asking import Asking
 from semrouter_memory.retain.ending import SessionEnd
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
-from semrouter_memory.retain.steps import ModelStep, RulesStep, found_in, rules_part, scene_turns, unread
+from semrouter_memory.retain.steps import ModelStep, RulesStep, StepParts, found_in, rules_part, scene_turns, unread
 from semrouter_memory.retain.summing_up import EpisodeWriter
 from semrouter_memory.retain.topics import TopicWatch
 from semrouter_memory.retain.triggers import Pace, SessionKey, Trigger
@@ -85,30 +85,11 @@ class Retainer:
         self._troubles = Troubles(
             turn_log=turn_log, reader=reader, observer=observer, clock=clock, config=config, jitter=jitter
         )
-        pace = Pace(
-            rules=config.rules,
-            model=chat_model is not None,
-            batch_size=extraction_batch_size,
-            idle=timedelta(seconds=config.session_idle_seconds),
-        )
-        self._asking = Asking(pace, probe_pause=timedelta(seconds=config.breaker_seconds))
-        self._rules = RulesStep(turn_log=turn_log, writer=writer, observer=observer, states=states)
-        self._model = (
-            ModelStep(
-                chat_model,
-                turn_log=turn_log,
-                writer=writer,
-                observer=observer,
-                states=states,
-                asking=self._asking,
-                troubles=self._troubles,
-                clock=clock,
-                batch_size=extraction_batch_size,
-                context_turns=config.context_turns,
-            )
-            if chat_model
-            else None
-        )
+        self._pace = _pace(config, batch_size=extraction_batch_size, model=chat_model is not None)
+        self._asking = Asking(self._pace, probe_pause=timedelta(seconds=config.breaker_seconds))
+        parts = StepParts(turn_log, writer, observer, states)
+        self._rules = RulesStep(parts)
+        self._model = self._model_step(chat_model, parts) if chat_model else None
         episodes = EpisodeWriter(
             writer=writer, embedder=embedder, chat_model=chat_model, observer=observer, use_rules=config.rules
         )
@@ -118,6 +99,17 @@ class Retainer:
             observer=observer,
             ending=self._ending,
             episodes=episodes if config.episodes else None,
+        )
+
+    def _model_step(self, model: ChatModel, parts: StepParts) -> ModelStep:
+        return ModelStep(
+            model,
+            parts,
+            asking=self._asking,
+            troubles=self._troubles,
+            clock=self._clock,
+            batch_size=self._pace.batch_size,
+            context_turns=self._config.context_turns,
         )
 
     # -- accepting -----------------------------------------------------------------------------------------------------
@@ -254,6 +246,11 @@ class Retainer:
 
     async def _sum_up(self, claim: Claim, key: SessionKey) -> None:
         await self._troubles.guard(claim, key, (), self._end.sum_up(claim))
+
+
+def _pace(config: RetainConfig, *, batch_size: int, model: bool) -> Pace:
+    idle = timedelta(seconds=config.session_idle_seconds)
+    return Pace(rules=config.rules, model=model, batch_size=batch_size, idle=idle)
 
 
 def _asks_to_remember(turns: Sequence[LoggedTurn]) -> bool:

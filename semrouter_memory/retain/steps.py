@@ -7,11 +7,11 @@ borne is found, and alone given up.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from semrouter_memory.config import RetainConfig
-from semrouter_memory.errors import ChatModelError, ExtractionParseError, ModelAwayError
+from semrouter_memory.errors import ChatModelError, CircuitOpenError, ExtractionParseError, ModelAwayError
 from semrouter_memory.model import Candidate, ChatMessage, Claim, ExtractionReport, LoggedTurn, TurnState
 from semrouter_memory.ports import ChatModel, Clock, Observer, SessionStateBuilder, TurnLog
 from semrouter_memory.retain import rules
@@ -35,21 +35,24 @@ def scene_turns(config: RetainConfig) -> int:
     return max(_SCENE_TURNS, config.context_turns)
 
 
-class RulesStep:
-    """Reads turns by rules. `states` is told of every turn that was read."""
+@dataclass(frozen=True, slots=True)
+class StepParts:
+    """What both steps work with; `states` is told of every turn that was read."""
 
-    def __init__(
-        self,
-        *,
-        turn_log: TurnLog,
-        writer: ReconcilingWriter,
-        observer: Observer,
-        states: SessionStateBuilder | None,
-    ) -> None:
-        self._turn_log = turn_log
-        self._writer = writer
-        self._observer = observer
-        self._states = states
+    turn_log: TurnLog
+    writer: ReconcilingWriter
+    observer: Observer
+    states: SessionStateBuilder | None
+
+
+class RulesStep:
+    """Reads turns by rules."""
+
+    def __init__(self, parts: StepParts) -> None:
+        self._turn_log = parts.turn_log
+        self._writer = parts.writer
+        self._observer = parts.observer
+        self._states = parts.states
 
     async def run(self, claim: Claim, part: Sequence[LoggedTurn]) -> set[str] | None:
         """Store what the rules find in these turns of the claim.
@@ -106,11 +109,8 @@ class ModelStep:
     def __init__(
         self,
         model: ChatModel,
+        parts: StepParts,
         *,
-        turn_log: TurnLog,
-        writer: ReconcilingWriter,
-        observer: Observer,
-        states: SessionStateBuilder | None,
         asking: Asking,
         troubles: Troubles,
         clock: Clock,
@@ -119,10 +119,10 @@ class ModelStep:
     ) -> None:
         self._model = model
         self._extractor = LlmExtractor(model)
-        self._turn_log = turn_log
-        self._writer = writer
-        self._observer = observer
-        self._states = states
+        self._turn_log = parts.turn_log
+        self._writer = parts.writer
+        self._observer = parts.observer
+        self._states = parts.states
         self._asking = asking
         self._troubles = troubles
         self._clock = clock
@@ -185,7 +185,8 @@ class ModelStep:
         self._asking.answered()
 
     async def _not_served(self, claim: Claim, key: SessionKey, error: ModelAwayError) -> None:
-        at_fault = self._asking.not_served(key)
+        # An open circuit has not sent it, or only as a probe: that says nothing of the prompt.
+        at_fault = self._asking.not_served(key) and not isinstance(error, CircuitOpenError)
         if at_fault and not error.wait_seconds:
             await self._troubles.fail(claim, error)
             return
@@ -193,8 +194,10 @@ class ModelStep:
         self._asking.went_away(self._clock.now(), pause)
         if at_fault:
             await self._troubles.fail(claim, error)
-        else:
-            await self._turn_log.release(claim)
+            return
+        if not isinstance(error, CircuitOpenError):
+            self._troubles.report(claim, error)
+        await self._turn_log.release(claim)
 
     def _context_of(self, claim: Claim) -> Sequence[LoggedTurn]:
         """Earlier turns for the model."""

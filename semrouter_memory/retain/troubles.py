@@ -109,11 +109,18 @@ class Troubles:
         if not isinstance(error, MemoryServiceError):
             self._observer.work_failed(error)
         retry_at = self._clock.now() + self.pause(max((turn.attempts for turn in claim.turns), default=0))
-        failure = _failure(error)
-        dead = await self._turn_log.fail(claim, failure, retry_at=retry_at, max_attempts=self._config.max_attempts)
+        dead = await self._turn_log.fail(
+            claim, _failure(error), retry_at=retry_at, max_attempts=self._config.max_attempts
+        )
+        self.report(claim, error, dead_lettered=dead)
+
+    def report(self, claim: Claim, error: Exception, *, dead_lettered: int = 0) -> None:
+        """Tell the observer that a step with these turns failed."""
         extractor = "llm" if isinstance(error, ChatModelError | ExtractionParseError) else "rules"
         self._observer.extraction_finished(
-            ExtractionReport(extractor=extractor, turns=len(claim.turns), failure=failure, dead_lettered=dead)
+            ExtractionReport(
+                extractor=extractor, turns=len(claim.turns), failure=_failure(error), dead_lettered=dead_lettered
+            )
         )
 
     def pause(self, failures: int) -> timedelta:

@@ -1,5 +1,6 @@
 """What is taken out of a turn before it is written."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
@@ -34,3 +35,10 @@ def test_texts_are_cut_and_a_secret_at_the_cut_leaves_no_half() -> None:
     clean = cleaned(turn("x " * 10 + SECRET), max_chars=30)
     assert len(clean.user_texts[0]) <= 30
     assert "sk-" not in clean.user_texts[0]
+
+
+def test_items_that_hold_a_secret_of_their_own_are_not_kept_even_where_the_texts_are_clean() -> None:
+    said = turn("hello", "hi")
+    repeated = ({"content": "hello"}, {"content": "hi"})
+    assert cleaned(replace(said, items=repeated), max_chars=100).items == repeated
+    assert cleaned(replace(said, items=(*repeated, {"output": SECRET})), max_chars=100).items is None

@@ -89,3 +89,20 @@ def test_once_the_model_answered_all_are_asked_again(asking: Asking) -> None:
     asking.answered()
     assert not asking.away
     assert asking.look([pending("a"), pending("b")], NOW) == [key("a"), key("b")]
+
+
+def test_a_prompt_is_at_fault_only_when_the_model_answered_something_since_it_failed(asking: Asking) -> None:
+    assert not asking.not_served(key("a"))
+    assert not asking.not_served(key("a"))
+    assert asking.doubtful(key("a"))
+    asking.answered(key("b"))
+    assert not asking.doubtful(key("a"))
+    assert asking.not_served(key("a"))
+    assert not asking.not_served(key("a")), "nothing was answered since"
+    asking.answered(key("a"))
+    assert asking.failures(key("a")) == 0
+
+
+def test_a_clock_that_is_put_back_ends_the_pause(asking: Asking) -> None:
+    asking.went_away(NOW, PAUSE)
+    assert asking.look([pending("a")], NOW - timedelta(hours=6)) == [key("a")]
