@@ -7,10 +7,8 @@ The package's own script is not used: at a restart it moves to the next port whe
 import os
 import random
 import shutil
-import signal
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,6 +16,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+
+from tests.server_process import ServerProcess
 
 _PORTS = (
     "etcd_port",
@@ -39,13 +39,12 @@ _READY_SECONDS = 120
 _POLL_SECONDS = 0.2
 
 
-class MilvusServer:
+class MilvusServer(ServerProcess):
     """One server process with its own data; it may be paused, killed and started again."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        super().__init__("Milvus", directory)
         self._ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
-        self._process: subprocess.Popen[bytes] | None = None
         self._unpack()
 
     @property
@@ -58,54 +57,30 @@ class MilvusServer:
 
     def start(self) -> None:
         """Returns when it serves, after about 10 s; collections it has had before take it longer."""
-        with (self._directory / "output.log").open("ab") as log:
+        with (self.directory / "output.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._directory / "bin" / "milvus", "run", "standalone"],
-                cwd=self._directory,
+                [self.directory / "bin" / "milvus", "run", "standalone"],
+                cwd=self.directory,
                 env={
                     **os.environ,
                     "DEPLOY_MODE": "STANDALONE",
-                    "ETCD_CONFIG_PATH": str(self._directory / "etcd.yaml"),
-                    "LD_LIBRARY_PATH": str(self._directory / "bin"),
+                    "ETCD_CONFIG_PATH": str(self.directory / "etcd.yaml"),
+                    "LD_LIBRARY_PATH": str(self.directory / "bin"),
                     "METRICS_PORT": str(self._ports["health_port"]),
-                    "MILVUS_RUN_DIR": str(self._directory / "run"),
+                    "MILVUS_RUN_DIR": str(self.directory / "run"),
                 },
                 stdout=log,
                 stderr=log,
             )
-        self._wait_until_ready(self._process)
-
-    def pause(self) -> None:
-        """It hangs from now on: connections stay open, nothing is answered."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._signal(signal.SIGKILL)
-            self._process.wait()
-            self._process = None
+        self._wait_until_ready(seconds=_READY_SECONDS, poll_seconds=_POLL_SECONDS)
 
     def discard(self) -> None:
         """End it and give back half a gigabyte; its logs stay."""
         self.kill()
         for name in ("bin", "data"):
-            shutil.rmtree(self._directory / name, ignore_errors=True)
+            shutil.rmtree(self.directory / name, ignore_errors=True)
 
-    def _signal(self, number: signal.Signals) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + _READY_SECONDS
-        while not self._healthy():
-            assert process.poll() is None, f"Milvus ended with {process.returncode}; see {self._directory}"
-            assert time.monotonic() < deadline, f"Milvus was not ready in {_READY_SECONDS} s; see {self._directory}"
-            time.sleep(_POLL_SECONDS)
-
-    def _healthy(self) -> bool:
+    def _serves(self) -> bool:
         url = f"http://127.0.0.1:{self._ports['health_port']}/healthz"
         with suppress(urllib.error.URLError, OSError), urllib.request.urlopen(url, timeout=5) as answer:
             return b"OK" in answer.read()
@@ -115,11 +90,11 @@ class MilvusServer:
         import milvus
 
         own = {name: port for name, port in self._ports.items() if name in _PORTS[:-2]}
-        milvus.MilvusServerConfig(data_dir=str(self._directory), **own).resolve()
-        milvus._initialize_data_files(str(self._directory))
+        milvus.MilvusServerConfig(data_dir=str(self.directory), **own).resolve()
+        milvus._initialize_data_files(str(self.directory))
         # The embedded etcd takes its ports from nowhere else; two servers would both claim 2379 and 2380.
         client, peer = (f"http://127.0.0.1:{self._ports[name]}" for name in ("etcd_port", "etcd_peer_port"))
-        (self._directory / "etcd.yaml").write_text(
+        (self.directory / "etcd.yaml").write_text(
             f"name: default\nlisten-client-urls: {client}\nadvertise-client-urls: {client}\n"
             f"listen-peer-urls: {peer}\ninitial-advertise-peer-urls: {peer}\ninitial-cluster: default={peer}\n",
             encoding="utf-8",

@@ -7,10 +7,8 @@ tests that need it are skipped, and fail where `CI` is set.
 import os
 import random
 import shutil
-import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.config import RedisConfig
+from tests.server_process import ServerProcess
 
 _UNPACKED = Path(__file__).parents[1] / ".cache" / "redis" / "redis-server"
 _PORT_RANGE = range(20_000, 32_000)
@@ -31,14 +30,13 @@ def impatient(url: str) -> RedisConfig:
     return RedisConfig(url=url, timeout_ms=500, retry_seconds=0.05)
 
 
-class RedisServer:
+class RedisServer(ServerProcess):
     """One server process with its own data; it may be paused, killed and started again."""
 
     def __init__(self, program: str, directory: Path) -> None:
+        super().__init__("Redis", directory)
         self._program = program
-        self.directory = directory
         self._port = _free_port()
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -62,37 +60,13 @@ class RedisServer:
         arguments = [item for name, value in options.items() for item in (f"--{name}", value)]
         with (self.directory / "output.log").open("ab") as log:
             self._process = subprocess.Popen([self._program, *arguments], stdout=log, stderr=log)
-        self._wait_until_ready(self._process)
-
-    def pause(self) -> None:
-        """It hangs from now on: connections stay open, nothing is answered."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._signal(signal.SIGKILL)
-            self._process.wait()
-            self._process = None
+        self._wait_until_ready(seconds=_READY_SECONDS, poll_seconds=_POLL_SECONDS)
 
     def restart(self) -> None:
         self.kill()
         self.start()
 
-    def _signal(self, number: signal.Signals) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + _READY_SECONDS
-        while not self._answers():
-            assert process.poll() is None, f"Redis ended with {process.returncode}; see {self.directory}"
-            assert time.monotonic() < deadline, f"Redis was not ready in {_READY_SECONDS} s; see {self.directory}"
-            time.sleep(_POLL_SECONDS)
-
-    def _answers(self) -> bool:
+    def _serves(self) -> bool:
         """Whether it serves; while it loads its file it answers with an error."""
         with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1) as connection:
             connection.sendall(b"PING\r\n")

@@ -7,9 +7,9 @@ from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.pipeline import Compressor
-from semrouter_memory.config import AgeingConfig, MemoryConfig
+from semrouter_memory.config import AgeingConfig, CompressionConfig, MemoryConfig
 from semrouter_memory.model import Scope
-from semrouter_memory.ports import UsageNotes
+from semrouter_memory.ports import ChatModel, UsageNotes
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.recall.rewrite import QueryRewriter
 from semrouter_memory.retain.pipeline import Retainer, SessionKey
@@ -109,15 +109,6 @@ def retainer(
     written: Callable[[Scope], object] | None = None,
 ) -> Retainer:
     extraction = models.of_role("memory_extraction")
-    states = StateBuilder(
-        store=adapters.state,
-        turn_log=adapters.turn_log,
-        embedder=adapters.embedder,
-        chat_model=extraction,
-        observer=adapters.observer,
-        config=config.compression,
-        redact=redact,
-    )
     return Retainer(
         turn_log=adapters.turn_log,
         reader=adapters.store,
@@ -129,7 +120,7 @@ def retainer(
         config=config.retain,
         extraction_batch_size=config.extraction_batch_size,
         wake=wake,
-        states=states if config.compression.enabled else None,
+        states=_states(config.compression, adapters, extraction) if config.compression.enabled else None,
     )
 
 
@@ -137,13 +128,6 @@ def recaller(
     config: MemoryConfig, adapters: Adapters, models: ExternalModels, usage: UsageNotes | None = None
 ) -> Recaller:
     rewrite = models.of_role("memory_rewrite")
-    compressor = Compressor(
-        store=adapters.state,
-        turn_log=adapters.turn_log,
-        embedder=adapters.embedder,
-        observer=adapters.observer,
-        config=config.compression,
-    )
     return Recaller(
         embedder=adapters.embedder,
         reader=adapters.store,
@@ -152,6 +136,28 @@ def recaller(
         clock=adapters.clock,
         config=config.recall,
         rewriter=QueryRewriter(rewrite, config.recall.rewrite) if rewrite else None,
-        compressor=compressor if config.compression.enabled else None,
+        compressor=_compressor(config.compression, adapters) if config.compression.enabled else None,
         usage=usage,
+    )
+
+
+def _states(config: CompressionConfig, adapters: Adapters, model: ChatModel | None) -> StateBuilder:
+    return StateBuilder(
+        store=adapters.state,
+        turn_log=adapters.turn_log,
+        embedder=adapters.embedder,
+        chat_model=model,
+        observer=adapters.observer,
+        config=config,
+        redact=redact,
+    )
+
+
+def _compressor(config: CompressionConfig, adapters: Adapters) -> Compressor:
+    return Compressor(
+        store=adapters.state,
+        turn_log=adapters.turn_log,
+        embedder=adapters.embedder,
+        observer=adapters.observer,
+        config=config,
     )

@@ -16,17 +16,8 @@ T = TypeVar("T")
 Case = Mapping[str, Any]
 
 
-def read_cases(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines; empty lines are left out.
-
-    Raises:
-        CaseFileError: the file cannot be read, or a line is not a JSON object.
-    """
-    return parse_cases(path, dict)
-
-
 def parse_cases(path: Path, parse: Callable[[Case], T]) -> list[T]:
-    """The same, but each line as what `parse` makes of it.
+    """The objects of a file of JSON lines, each as what `parse` makes of it; empty lines are left out.
 
     Args:
         parse: raises KeyError for a field that is missing, and ValueError or TypeError, in words, for one that is wrong.

@@ -3,11 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import cast
-
-from rich.console import Console
 
 from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters
@@ -15,8 +12,8 @@ from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig
 from semrouter_memory.evaluation.conversations import Conversation, Remembered, conversation_of, judge, result_of
 from semrouter_memory.evaluation.conversations_report import print_remembered
-from semrouter_memory.evaluation.playing import Noticing, PlayClock, played_adapters, work
-from semrouter_memory.evaluation.running import embedder_of, models_of, play_all, read_all
+from semrouter_memory.evaluation.playing import Noticing, PlayClock, work
+from semrouter_memory.evaluation.running import play_files
 from semrouter_memory.model import Reach, Scope, SessionHints, Turn
 from semrouter_memory.ports import Observer
 from semrouter_memory.retain.pipeline import SessionKey
@@ -70,24 +67,17 @@ class ConversationsRun:
 
 
 async def evaluate(files: Sequence[Path], *, config: Config, model: Path | None, json_out: Path | None) -> None:
-    """The command: read all files, play them, print tables and write the result.
-
-    Args:
-        model: the embedding model's directory; None finds it.
-        json_out: where the JSON goes; None writes none.
-
-    Raises:
-        CaseFileError: a file is not one of conversations, or the result cannot be written.
-        ConfigurationError: the embedding model or a chat model's key is missing.
-    """
-    console = Console(highlight=False)
-    conversations = read_all(files, conversation_of)
-    embedder = embedder_of(config, model, console)
-    async with models_of(config) as models:
-        with played_adapters(embedder) as adapters:
-            run = ConversationsRun(adapters, config.memory, models)
-            show = partial(print_remembered, console)
-            await play_all(conversations, run.play, show=show, result=result_of, json_out=json_out)
+    """The command; see `play_files`."""
+    await play_files(
+        files,
+        conversation_of,
+        ConversationsRun,
+        show=print_remembered,
+        result=result_of,
+        config=config,
+        model=model,
+        json_out=json_out,
+    )
 
 
 def _session(scope: Scope) -> str:

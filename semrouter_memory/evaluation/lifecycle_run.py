@@ -6,10 +6,7 @@ There is one turn for each candidate, claimed as the workers claim it.
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
-
-from rich.console import Console
 
 from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters
@@ -17,8 +14,8 @@ from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig
 from semrouter_memory.evaluation.lifecycle import Outcome, Scenario, judge, result_of, scenario_of
 from semrouter_memory.evaluation.lifecycle_report import print_outcomes
-from semrouter_memory.evaluation.playing import Ids, PlayClock, played_adapters
-from semrouter_memory.evaluation.running import embedder_of, models_of, play_all, read_all
+from semrouter_memory.evaluation.playing import Ids, PlayClock
+from semrouter_memory.evaluation.running import play_files
 from semrouter_memory.model import Scope, SessionHints, Turn
 from semrouter_memory.store.in_memory import InMemoryStore
 
@@ -82,21 +79,14 @@ class LifecycleRun:
 
 
 async def evaluate(files: Sequence[Path], *, config: Config, model: Path | None, json_out: Path | None) -> None:
-    """The command: read all files, play them, print tables and write the result.
-
-    Args:
-        model: the embedding model's directory; None finds it.
-        json_out: where the JSON goes; None writes none.
-
-    Raises:
-        CaseFileError: a file is not one of scenarios, or the result cannot be written.
-        ConfigurationError: the embedding model or a chat model's key is missing.
-    """
-    console = Console(highlight=False)
-    scenarios = read_all(files, scenario_of)
-    embedder = embedder_of(config, model, console)
-    async with models_of(config) as models:
-        with played_adapters(embedder) as adapters:
-            run = LifecycleRun(adapters, config.memory, models)
-            show = partial(print_outcomes, console)
-            await play_all(scenarios, run.play, show=show, result=result_of, json_out=json_out)
+    """The command; see `play_files`."""
+    await play_files(
+        files,
+        scenario_of,
+        LifecycleRun,
+        show=print_outcomes,
+        result=result_of,
+        config=config,
+        model=model,
+        json_out=json_out,
+    )

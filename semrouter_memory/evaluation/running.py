@@ -1,24 +1,33 @@
 """What the commands have in common: files of cases in, tables and JSON out."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from rich.console import Console
 
+from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
-from semrouter_memory.config import Config
+from semrouter_memory.config import Config, MemoryConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.cases import Case, parse_cases, write_json
 from semrouter_memory.evaluation.embedder import load_embedder
-from semrouter_memory.evaluation.playing import Noticing
+from semrouter_memory.evaluation.playing import Noticing, played_adapters
 from semrouter_memory.evaluation.progress import tracked
 from semrouter_memory.model import Json
 from semrouter_memory.ports import Observer
 
 CaseT = TypeVar("CaseT")
 OutcomeT = TypeVar("OutcomeT")
+_PlayedT_contra = TypeVar("_PlayedT_contra", contravariant=True)
+_CameT_co = TypeVar("_CameT_co", covariant=True)
+
+
+class Player(Protocol[_PlayedT_contra, _CameT_co]):
+    """Plays one case after the other."""
+
+    async def play(self, case: _PlayedT_contra, /) -> _CameT_co: ...
 
 
 @asynccontextmanager
@@ -33,33 +42,40 @@ def embedder_of(config: Config, model: Path | None, console: Console) -> OnnxEmb
     return load_embedder(config, model=model, progress=lambda step: console.print(step, markup=False))
 
 
-def read_all(files: Sequence[Path], parse: Callable[[Case], CaseT]) -> dict[Path, list[CaseT]]:
-    """All of them before the first is played, so that a mistake in the last shows at once."""
-    return {file: parse_cases(file, parse) for file in files}
-
-
-async def play_all(
-    cases: Mapping[Path, Sequence[CaseT]],
-    play: Callable[[CaseT], Awaitable[OutcomeT]],
+async def play_files(
+    files: Sequence[Path],
+    parse: Callable[[Case], CaseT],
+    player: Callable[[Adapters, MemoryConfig, ExternalModels], Player[CaseT, OutcomeT]],
     *,
-    show: Callable[[str, Sequence[OutcomeT]], None],
+    show: Callable[[Console, str, Sequence[OutcomeT]], None],
     result: Callable[[str, Sequence[OutcomeT]], Json],
+    config: Config,
+    model: Path | None,
     json_out: Path | None,
 ) -> None:
-    """Play each file's cases, show what came of them, and write the results.
+    """A command: read all files, play their cases, show what came of them, and write the results.
 
     Args:
         show: prints one file's outcomes.
         result: one file's entry of the JSON.
+        model: the embedding model's directory; None finds it.
         json_out: where the JSON goes; None writes none.
 
     Raises:
-        CaseFileError: the result cannot be written.
+        CaseFileError: a file does not fit, or the result cannot be written.
+        ConfigurationError: the embedding model or a chat model's key is missing.
     """
+    console = Console(highlight=False)
+    # All of them before the first is played, so that a mistake in the last shows at once.
+    cases = {file: parse_cases(file, parse) for file in files}
+    embedder = embedder_of(config, model, console)
     results = []
-    for file, of_file in cases.items():
-        outcomes = [await play(case) for case in tracked(of_file, file.name, total=len(of_file))]
-        show(file.name, outcomes)
-        results.append(result(file.name, outcomes))
+    async with models_of(config) as models:
+        with played_adapters(embedder) as adapters:
+            run = player(adapters, config.memory, models)
+            for file, of_file in cases.items():
+                outcomes = [await run.play(case) for case in tracked(of_file, file.name, total=len(of_file))]
+                show(console, file.name, outcomes)
+                results.append(result(file.name, outcomes))
     if json_out is not None:
         write_json(json_out, {"files": results})

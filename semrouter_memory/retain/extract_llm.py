@@ -56,10 +56,6 @@ class LlmExtractor:
     def __init__(self, model: ChatModel) -> None:
         self._model = model
 
-    async def extract(self, turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn]) -> tuple[Candidate, ...]:
-        """What the turns say about the user; same as `extract_gated`, without the counts."""
-        return (await self.extract_gated(turns, context)).candidates
-
     async def extract_gated(self, turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn]) -> Gated:
         """What the turns say about the user, and how much the model listed that the user did not say.
 

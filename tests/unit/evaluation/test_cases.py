@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.errors import CaseFileError
-from semrouter_memory.evaluation.cases import parse_cases, read_cases, text_of, write_json
+from semrouter_memory.evaluation.cases import parse_cases, text_of, write_json
 
 
 def test_each_line_is_a_case_and_empty_lines_are_none(tmp_path: Path) -> None:
     path = tmp_path / "cases.jsonl"
     path.write_text('\ufeff{"id": "a"}\r\n\n{"id": "b", "text": "line\\u2028separator \u2028"}\n', encoding="utf-8")
-    assert [case["id"] for case in read_cases(path)] == ["a", "b"]
+    assert [case["id"] for case in parse_cases(path, dict)] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_a_complaint_names_file_and_line(content: bytes, complaint: str, tmp_pat
     path = tmp_path / "cases.jsonl"
     path.write_bytes(content)
     with pytest.raises(CaseFileError, match=complaint) as raised:
-        read_cases(path)
+        parse_cases(path, dict)
     assert str(path) in str(raised.value)
 
 
@@ -42,7 +42,7 @@ def test_a_missing_or_wrong_field_is_named_with_its_line(tmp_path: Path) -> None
 
 def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(CaseFileError, match="No such file"):
-        read_cases(tmp_path / "none.jsonl")
+        parse_cases(tmp_path / "none.jsonl", dict)
 
 
 def test_a_result_is_written_as_json_that_people_can_read(tmp_path: Path) -> None:

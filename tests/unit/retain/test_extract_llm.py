@@ -111,7 +111,7 @@ async def test_a_fact_has_the_time_of_the_turn_it_was_read_from(make_turn: MakeT
     answer = (
         '[{"type":"semantic","content":"User likes tea"},{"type":"semantic","content":"User has a budget of 10,000"}]'
     )
-    tea, budget = await LlmExtractor(Answering(answer)).extract(turns, [])
+    tea, budget = (await LlmExtractor(Answering(answer)).extract_gated(turns, [])).candidates
     assert (tea.turn_ids, tea.observed_at, tea.extractor) == (("turn-2",), turns[1].observed_at, "llm")
     assert budget.turn_ids == ("turn-1",)
 
@@ -125,7 +125,8 @@ async def test_what_the_user_did_not_say_is_gated_and_counted(make_turn: MakeTur
 
 
 async def test_a_fact_names_the_model_that_answered_and_the_one_that_read(make_turn: MakeTurn) -> None:
-    (tea,) = await LlmExtractor(Answering(f"[{FACT}]")).extract([replace(make_turn("I like tea"), model="gpt-x")], [])
+    turns = [replace(make_turn("I like tea"), model="gpt-x")]
+    (tea,) = (await LlmExtractor(Answering(f"[{FACT}]")).extract_gated(turns, [])).candidates
     assert (tea.model, tea.extraction_model, tea.session_id) == ("gpt-x", "stand-in", "s1")
 
 

@@ -1,0 +1,50 @@
+"""What the real servers that tests start have in common: one process, which may be paused, killed and started again."""
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+
+class ServerProcess:
+    """The process of one server; `start` is the server's own.
+
+    Args:
+        name: for messages.
+        directory: takes its data and its output.
+    """
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self._name = name
+        self.directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def pause(self) -> None:
+        """It hangs from now on: connections stay open, nothing is answered."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def _serves(self) -> bool:
+        """Whether it answers as it should."""
+        raise NotImplementedError
+
+    def _wait_until_ready(self, *, seconds: float, poll_seconds: float) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + seconds
+        while not self._serves():
+            status = self._process.poll()
+            assert status is None, f"{self._name} ended with {status}; see {self.directory}"
+            assert time.monotonic() < deadline, f"{self._name} was not ready in {seconds} s; see {self.directory}"
+            time.sleep(poll_seconds)
