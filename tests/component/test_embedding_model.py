@@ -80,11 +80,11 @@ def test_a_short_query_is_answered_without_suspending(embedder: OnnxEmbedder) ->
 
 @pytest.mark.parametrize("words", [INLINE_TOKENS - 1, 2_000], ids=["just beyond short", "long"])
 async def test_the_loop_turns_while_a_longer_query_is_embedded(embedder: OnnxEmbedder, words: int) -> None:
-    assert await _turns_of_the_loop_during(embedder.embed_query("a " * words)) > 5
+    assert await _turns_of_the_loop_during(embedder.embed_query("a " * words)) > 1
 
 
 async def test_the_loop_turns_while_passages_are_embedded(embedder: OnnxEmbedder) -> None:
-    assert await _turns_of_the_loop_during(embedder.embed_passages(["short"] * 32)) > 5
+    assert await _turns_of_the_loop_during(embedder.embed_passages(["short"] * 32)) > 1
 
 
 async def test_a_long_query_does_not_wait_for_passages(embedder: OnnxEmbedder) -> None:
@@ -103,6 +103,7 @@ async def test_a_deadline_is_kept(embedder: OnnxEmbedder) -> None:
 
 
 async def _turns_of_the_loop_during(work: object) -> int:
+    """One when it was done without ever giving the loop back; more, by however little, when it was done elsewhere."""
     task = asyncio.ensure_future(work)  # type: ignore[call-overload]
     turns = 0
     while not task.done():
