@@ -176,6 +176,7 @@ class RecallResult:
         tokens: size of `text` in the embedding model's tokens.
         without_history: there were no earlier messages that a vague query could have been completed with.
         compression: what becomes of the conversation's beginning; None when that was no question.
+        ranking: the best of what was considered, before threshold, limit and budget, best first.
     """
 
     reason: Reason
@@ -185,3 +186,4 @@ class RecallResult:
     tokens: int = 0
     without_history: bool = False
     compression: Compression | None = None
+    ranking: tuple[Hit, ...] = ()

@@ -31,6 +31,7 @@ class Choice:
 
     reason: Reason
     hits: tuple[Hit, ...] = ()
+    ranking: tuple[Hit, ...] = ()
 
 
 class TurnChoices(Generic[_Value]):

@@ -51,6 +51,8 @@ _FETCH_FACTOR = 2
 _FETCH_EXTRA = 5
 # An active user's memories come again and again, and tokenising five of them costs as much as ranking all.
 _COUNTED_LINES = 4096
+# So many of the best are named in the result, whether they were injected or not.
+_RANKING = 20
 
 
 class Steps:
@@ -182,7 +184,8 @@ class Recaller:
                 request = replace(request, visible=still_visible(request, compression))
         with steps.measure("rank"):
             chosen = self._ranked(hits, request, deletions)
-        return Choice(Reason.INJECTED if chosen else Reason.BELOW_THRESHOLD, chosen)
+        ranking = tuple(sorted(hits, key=lambda hit: (-hit.relevance, hit.memory.id))[:_RANKING])
+        return Choice(Reason.INJECTED if chosen else Reason.BELOW_THRESHOLD, chosen, ranking)
 
     # -- history -------------------------------------------------------------------------------------------------------
 
@@ -281,7 +284,7 @@ class Recaller:
     def _rendered(self, choice: Choice) -> RecallResult:
         text = render(choice.hits, self._config.render)
         tokens = self._frame_tokens + sum(map(self._cost, choice.hits)) if text else 0
-        return RecallResult(reason=choice.reason, text=text, hits=choice.hits, tokens=tokens)
+        return RecallResult(reason=choice.reason, text=text, hits=choice.hits, tokens=tokens, ranking=choice.ranking)
 
     def _cost(self, hit: Hit) -> int:
         return self._count(line(hit, self._config.render))

@@ -5,11 +5,11 @@ Strategy: cheap tests first. The order is by relevance, ties by id, so that the 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from semrouter_memory.lexical.words import words
 from semrouter_memory.model import Hit, Memory, RecallOptions
 from semrouter_memory.recall.outdated import outdated_episodes
 from semrouter_memory.recall.overlap import WordOverlap
 from semrouter_memory.recall.visible import VisibleTexts
-from semrouter_memory.recall.words import words
 
 _SAYS_NOTHING = frozenset({"user", "user's", "the", "a", "an", "that", "is", "are", "was", "has", "have"})
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 from semrouter_memory.codec.base import strip_reasoning
+from semrouter_memory.lexical.words import content_words
 from semrouter_memory.model import ChatMessage, Message
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.query import is_vague
-from semrouter_memory.recall.words import content_words
 
 Mode = Literal["vague", "always", "hyde"]
 

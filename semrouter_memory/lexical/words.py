@@ -8,9 +8,9 @@ from one that names something.
 import re
 
 _APOSTROPHE = str.maketrans("’‘ʼ＇", "''''")
-_CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}])\w)+(?:['.,-](?![{_CJK}])\w+)*")
-CJK = re.compile(rf"[{_CJK}]")
+CJK_RANGE = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_WORD = re.compile(rf"[{CJK_RANGE}]+|(?:(?![{CJK_RANGE}])\w)+(?:['.,-](?![{CJK_RANGE}])\w+)*")
+CJK = re.compile(rf"[{CJK_RANGE}]")
 """One Chinese character."""
 
 STOP_WORDS = frozenset(
