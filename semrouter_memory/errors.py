@@ -65,6 +65,10 @@ class StateStoreError(UnavailableError):
     """Session state or usage could not be read or written."""
 
 
+class GenerationsError(UnavailableError):
+    """Whether an owner's memories changed cannot be learned or told: the shared counter is away."""
+
+
 class LockLostError(UnavailableError):
     """The owner's lock ran out while it was held (a process that stood still); nothing may be written under it."""
 

@@ -10,6 +10,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from semrouter_memory.model import (
     Appended,
     Candidate,
@@ -83,10 +86,14 @@ class MemoryReader(Protocol):
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.RECALL,
         fresh: bool = False,
+        text: str = "",
     ) -> list[Hit]:
         """The nearest active memories: neither superseded nor expired at `now`, best first.
 
         Args:
+            text: the query in words. A store that searches words adds the best by BM25, up to `limit` of them, each with its
+                cosine, and tells the BM25 of every hit. The order is that of the cosines all the same. Other stores, and
+                texts without a word that carries content, leave it at the nearest.
             fresh: see every write that was acknowledged before, at the price of waiting for it (a server's strong
                 consistency). Recall does not ask for it, reconcile does.
         """
@@ -120,6 +127,16 @@ class MemoryReader(Protocol):
         """The owner's memories that these superseded (one step back), in whatever project; reads fresh."""
         ...
 
+    async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
+        """All of the owner's active memories, of every project, with their vectors, in no order; reads fresh.
+
+        Every write and deletion that was acknowledged before the call is heeded.
+
+        Returns:
+            None: there are more than `limit`.
+        """
+        ...
+
     def scan(self) -> AsyncIterator[Sequence[Memory]]:
         """Every memory of every owner, superseded and expired ones included, in batches and in no order.
 
@@ -145,6 +162,79 @@ class MemoryWriter(Protocol):
 
     async def compact(self) -> None:
         """Take what was deleted out of the files too, as far as the store can be told to."""
+        ...
+
+
+class MemoryShelf(Protocol):
+    """All of one owner's active memories at one moment. Immutable. Positions count from 0 in the order (created_at, id)."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def created_at(self) -> NDArray[np.int64]:
+        """Microseconds since 1970, by position."""
+        ...
+
+    @property
+    def kinds(self) -> NDArray[np.uint8]:
+        """The memory's type, by position: its place in `tuple(MemoryType)`."""
+        ...
+
+    @property
+    def marks(self) -> NDArray[np.uint16]:
+        """What the working set's `mark` said of each memory, by position."""
+        ...
+
+    def positions(self, scope: Scope, *, now: datetime, types: frozenset[MemoryType] | None) -> NDArray[np.intp]:
+        """Where the memories are that recall may show: of the scope's project or of none, of these types, not expired."""
+        ...
+
+    def similarities(self, vector: Vector) -> NDArray[np.float32]:
+        """The cosine with every memory, by position."""
+        ...
+
+    def lexical(self, terms: Sequence[str]) -> NDArray[np.float32]:
+        """How well every memory answers these terms (BM25), by position; 0 for those that hold none of them."""
+        ...
+
+    def shares(self, terms: Sequence[str]) -> NDArray[np.float32]:
+        """How much of every memory these terms make up, 0..1, by position."""
+        ...
+
+    def memory(self, position: int) -> Memory: ...
+
+
+class Shelves(Protocol):
+    """The memories of recently active owners, at hand."""
+
+    async def shelf(self, scope: Scope, *, until: float) -> MemoryShelf | None:
+        """The owner's shelf when it is at hand, or can be by that time of the loop. Never raises.
+
+        None: ask the store (an owner with very many memories or one not seen for a while, or what is needed to know that
+        a shelf is right is away).
+        """
+        ...
+
+
+class Generations(Protocol):
+    """A number per owner that every write changes, shared by all replicas. Raises `GenerationsError`."""
+
+    async def current(self, scope: Scope) -> int: ...
+
+    async def advance(self, scope: Scope) -> int:
+        """Add one; returns the new number. Nobody else gets the same."""
+        ...
+
+
+class SharedShelves(Protocol):
+    """Shelves that replicas hand to each other, as bytes. Raises `GenerationsError`."""
+
+    async def get(self, scope: Scope, generation: int) -> bytes | None:
+        """What was put for the owner with that generation and has not ended."""
+        ...
+
+    async def put(self, scope: Scope, generation: int, value: bytes) -> None:
+        """Keep it for a while, if the owner's generation is still that one."""
         ...
 
 

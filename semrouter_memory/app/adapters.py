@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
+from semrouter_memory import __version__
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import ConfigurationError
@@ -20,23 +21,30 @@ from semrouter_memory.model import Scope
 from semrouter_memory.ports import (
     Clock,
     Embedder,
+    Generations,
     MemoryReader,
     MemoryWriter,
     NewId,
     Observer,
     OwnerLocks,
+    Shelves,
     StateStore,
     TurnLog,
     TurnRecords,
 )
+from semrouter_memory.recall.standing import standing_of
+from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.sessions.locks import FileOwnerLocks
 from semrouter_memory.sessions.redis.connection import RedisConnection
+from semrouter_memory.sessions.redis.generations import RedisGenerations
 from semrouter_memory.sessions.redis.locks import RedisOwnerLocks
 from semrouter_memory.sessions.redis.log import RedisTurnLog
+from semrouter_memory.sessions.redis.shelves import RedisShelves
 from semrouter_memory.sessions.redis.state import RedisStateStore
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.sessions.state import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.store.working_set import WorkingSet
 
 _DATA_MODE = 0o700
 
@@ -67,19 +75,26 @@ class Store(MemoryReader, MemoryWriter, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """What keeps turns, sessions' state and owners' locks: all in one place, or replicas could not share it."""
+    """What keeps turns, sessions' state, owners' locks and generations: all in one place, or replicas could not share it."""
 
     turn_log: Log
     state: StateStore
     locks: OwnerLocks
+    generations: Generations
+    redis: RedisConnection | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapters:
-    """Everything outside that the pipelines work with."""
+    """Everything outside that the pipelines work with.
+
+    Attributes:
+        shelves: active owners' memories at hand; None: the store is always asked.
+    """
 
     embedder: Embedder
     store: Store
+    shelves: Shelves | None
     turn_log: Log
     state: StateStore
     locks: OwnerLocks
@@ -113,9 +128,13 @@ async def connect(
     store = MilvusStore(memory.milvus, data_dir=memory.directory, fingerprint=embedder.fingerprint, observer=observer)
     await store.start()
     on_exit.push_async_callback(store.close)
+    working_set = working_set_of(memory, store, sessions, embedder=embedder, clock=clock, on_error=observer.work_failed)
+    if working_set is not None:
+        on_exit.push_async_callback(working_set.close)
     return Adapters(
         embedder=embedder,
-        store=store,
+        store=working_set or store,
+        shelves=working_set,
         turn_log=sessions.turn_log,
         state=sessions.state,
         locks=sessions.locks,
@@ -145,7 +164,9 @@ def _in_files(memory: MemoryConfig, clock: Clock, on_exit: AsyncExitStack) -> Se
     on_exit.callback(state.close)
     locks = FileOwnerLocks(directory / "owners.lock")
     on_exit.callback(locks.close)
-    return Sessions(turn_log, state, locks)
+    generations = FileGenerations(directory / "generations")
+    on_exit.callback(generations.close)
+    return Sessions(turn_log, state, locks, generations)
 
 
 async def _in_redis(
@@ -177,4 +198,36 @@ async def _in_redis(
         turn_log,
         RedisStateStore(connection, prefix=config.prefix, clock=clock),
         RedisOwnerLocks(connection, prefix=config.prefix, lock_seconds=config.lock_seconds),
+        RedisGenerations(connection, prefix=config.prefix),
+        connection,
+    )
+
+
+def working_set_of(
+    memory: MemoryConfig,
+    store: Store,
+    sessions: Sessions,
+    *,
+    embedder: Embedder,
+    clock: Clock,
+    on_error: Callable[[BaseException], object],
+) -> WorkingSet | None:
+    """The store with active owners' memories at hand, taken from other replicas where there is Redis.
+
+    None where it is switched off.
+    """
+    config = memory.working_set
+    if not config.enabled:
+        return None
+    shared = None
+    if sessions.redis is not None and config.redis_ttl_seconds:
+        shared = RedisShelves(
+            sessions.redis,
+            prefix=memory.redis.prefix,
+            # What a shelf holds means the same only there.
+            space=f"{embedder.fingerprint}/{memory.milvus.collection}/{__version__}",
+            ttl=timedelta(seconds=config.redis_ttl_seconds),
+        )
+    return WorkingSet(
+        store, sessions.generations, config=config, clock=clock, on_error=on_error, mark=standing_of, shared=shared
     )

@@ -12,6 +12,7 @@ from semrouter_memory.model import Scope
 from semrouter_memory.ports import ChatModel, UsageNotes
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.recall.rewrite import QueryRewriter
+from semrouter_memory.recall.searching import Searcher
 from semrouter_memory.retain.pipeline import Retainer, SessionKey
 from semrouter_memory.retain.reconciling.verdict import Judge
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
@@ -130,7 +131,13 @@ def recaller(
     rewrite = models.of_role("memory_rewrite")
     return Recaller(
         embedder=adapters.embedder,
-        reader=adapters.store,
+        searcher=Searcher(
+            embedder=adapters.embedder,
+            reader=adapters.store,
+            shelves=adapters.shelves,
+            clock=adapters.clock,
+            config=config.recall,
+        ),
         turn_log=adapters.turn_log,
         observer=adapters.observer,
         clock=adapters.clock,

@@ -18,10 +18,11 @@ from semrouter_memory.app.adapters import Adapters, connect
 from semrouter_memory.app.management import serve_management
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, secret
-from semrouter_memory.errors import TurnLogError
+from semrouter_memory.errors import EmbeddingError, TurnLogError
 from semrouter_memory.exchange.exchange import ExchangeSettings
 from semrouter_memory.manage.operator import Exposition, Readiness
 from semrouter_memory.model import Scope
+from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.retain.pipeline import Retainer, SessionKey
 from semrouter_memory.telemetry import logs
 from semrouter_memory.telemetry.metrics import Metrics
@@ -84,6 +85,7 @@ class App:
             on_exit=self._exit,
         )
         recaller = pipelines.recaller(memory, adapters, models, ageing.usage)
+        await self._prepare(recaller)
         processor = Processor(
             ExchangeSettings(
                 memory=memory,
@@ -101,6 +103,13 @@ class App:
         self.ext_proc_address = await server.start()
         self._exit.push_async_callback(server.stop)
         self._say_what_serves(adapters)
+
+    async def _prepare(self, recaller: Recaller) -> None:
+        """A model that fails now is tried again at the requests; each of them passes."""
+        try:
+            await recaller.prepare()
+        except EmbeddingError as error:
+            _log.warning("Embedding failed, recall is not prepared", error=type(error).__name__)
 
     def _say_what_serves(self, adapters: Adapters) -> None:
         management = self._config.management

@@ -23,6 +23,44 @@ JsonOut = Annotated[Path | None, typer.Option("--json", help="Also write the res
 
 
 @eval_app.command()
+def retrieval(
+    files: Files,
+    config: ConfigFile = None,
+    model: ModelDirectory = None,
+    json_out: JsonOut = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw the sweep and the scores to this PNG file; needs matplotlib.")
+    ] = None,
+    sweep: Annotated[
+        bool | None,
+        typer.Option("--sweep/--no-sweep", help="Ask again with thresholds from 0 to 1. Default: only for --plot."),
+    ] = None,
+) -> None:
+    """How well what is known is found, and how much of it is injected where it does not belong.
+
+    A line: {"user", "memories": [{"id", "type", "content", "created_at"}, ...], "queries": [{"id", "kind", "text",
+    "history": [{"role", "content"}, ...], "gold": [memory ids], "acceptable": [memory ids]}, ...]}. "created_at" may be
+    null; "history" and "acceptable" may be left out. "gold" names what belongs into the answer; a query without any is
+    a negative one, for which nothing should be injected. What is acceptable is neither wanted nor wrong.
+
+    The recaller is the one that serves, with the configured limit, threshold and budget. The memories go into Milvus Lite
+    on a file that is thrown away, whatever store is configured. Recall's deadline is put off, so that the figures do not
+    depend on how busy the machine is. A model with the role memory_rewrite takes part when one is configured, in the
+    sweep with every threshold.
+
+    recall@5 and @10, nDCG@5 and MRR are of the ranking before any cut; recall, precision and false injection are of what
+    is injected. A figure with nothing to count, as false injection without negative queries, is null.
+    """
+    from semrouter_memory.config import load  # noqa: PLC0415 - the embedder's libraries take a second to load
+    from semrouter_memory.evaluation.retrieval_command import evaluate  # noqa: PLC0415
+
+    if plot is not None and sweep is False:
+        raise typer.BadParameter("--plot draws the sweep; leave --no-sweep out")
+    swept = bool(sweep) or plot is not None
+    asyncio.run(evaluate(files, config=load(config), model=model, json_out=json_out, plot=plot, sweep=swept))
+
+
+@eval_app.command()
 def lifecycle(files: Files, config: ConfigFile = None, model: ModelDirectory = None, json_out: JsonOut = None) -> None:
     """How well new statements update, refine, retract or repeat what is known.
 

@@ -1,6 +1,7 @@
 """`semrouter-memory memory ...`: look at and change stored memories through the running sidecar.
 
-It speaks the API instead of opening the store, because a Milvus Lite file belongs to one process.
+It speaks the API instead of opening the store, because a Milvus Lite file belongs to one process. Only `reembed` opens
+it, see there.
 """
 
 import json
@@ -17,6 +18,7 @@ from rich.text import Text
 
 from semrouter_memory.cli.importing import import_file
 from semrouter_memory.cli.output import AsJson, print_json, print_table, shown
+from semrouter_memory.cli.reembed import register as register_reembed
 from semrouter_memory.config import secret
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.client import MemoryClient, Target
@@ -266,6 +268,9 @@ def _import(
             _err.print(f"line {error['line']}{where}: {shown(error['message'])}", markup=False, soft_wrap=True)
     if result["refused"]:
         raise typer.Exit(1)
+
+
+register_reembed(memory_app)
 
 
 # -- input and output --------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from semrouter_memory.config.memory import (
     RedisConfig,
     RetainConfig,
     SignalsConfig,
+    WorkingSetConfig,
 )
 from semrouter_memory.config.section import secret
 from semrouter_memory.config.service import ExternalModel, LlmEndpoint, ManagementConfig, ServerConfig, TelemetryConfig
@@ -38,6 +39,7 @@ __all__ = [
     "ServerConfig",
     "SignalsConfig",
     "TelemetryConfig",
+    "WorkingSetConfig",
     "load",
     "secret",
 ]

@@ -71,14 +71,46 @@ class RecallConfig(Section):
 
     deadline_ms: int = Field(50, ge=1, description="recall without a model answers within this, or not at all")
     rewrite_deadline_ms: int = Field(400, ge=1, description="extra time for memory_rewrite, when it is configured")
+    strategy: Literal["hybrid", "semantic", "keywords"] = Field(
+        "hybrid",
+        description="hybrid: calibrated relevance of meaning and words; semantic: the cosine alone; keywords: all of the"
+        " message's keywords must occur",
+    )
+    keyword_extraction: Literal["local", "llm"] = Field(
+        "local", description="who finds the keywords of strategy keywords: rules, or the memory_rewrite model"
+    )
+    max_keyword_memories: int = Field(
+        20, ge=1, description="bound on what strategy keywords injects, the newest first; token_budget holds as well"
+    )
     rewrite: Literal["vague", "always", "hyde"] = Field(
-        "vague", description="which queries the memory_rewrite model is asked about, and how"
+        "vague",
+        description="what the memory_rewrite model is asked for: vague, always: a self-contained query, for vague ones or"
+        " all; hyde: a likely answer, for questions that found nothing relevant enough",
     )
     token_budget: int = Field(512, ge=16, description="bound on the injected block, in the embedding model's tokens")
+    standing_tokens: int = Field(
+        64, ge=0, description="of it, bound on memories given unasked: how to answer, the user's name; 0: none"
+    )
     max_limit: int = Field(50, ge=1, description="bound on retrieval_limit of a request")
     render: Literal["markdown", "xml"] = Field("markdown", description="how memories are written into the request")
     position: Position = Field(Position.SYSTEM, description="where: the system message, or the last user message's end")
     max_query_chars: int = Field(4000, ge=16, description="longer queries are cut before they are embedded")
+
+
+class WorkingSetConfig(Section):
+    """The memories of recently active users, kept in the process."""
+
+    enabled: bool = Field(default=True, description="off: every search asks the store")
+    max_mb: int = Field(256, ge=1, description="bound on all users' memories in the process; the longest unused leave")
+    max_owner_memories: int = Field(
+        20_000, ge=1, description="users with more (or with more than a quarter of max_mb) are searched in the store"
+    )
+    max_age_seconds: float = Field(
+        300, gt=0, description="read anew after so long: what others wrote without telling shows by then"
+    )
+    redis_ttl_seconds: float = Field(
+        300, ge=0, description="how long replicas can take a user's memories from Redis, where there is one; 0: never"
+    )
 
 
 class RetainConfig(Section):
@@ -171,6 +203,7 @@ class MemoryConfig(Section):
     identity: IdentityConfig = IdentityConfig()
     signals: SignalsConfig = SignalsConfig()
     recall: RecallConfig = RecallConfig()
+    working_set: WorkingSetConfig = WorkingSetConfig()
     retain: RetainConfig = RetainConfig()
     redis: RedisConfig = RedisConfig()
     ageing: AgeingConfig = AgeingConfig()

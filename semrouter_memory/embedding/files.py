@@ -1,14 +1,30 @@
-"""A model directory on disk: reading it with its checksums, and replacing it file by file."""
+"""A model directory on disk: reading it with its checksums, and replacing it file by file.
+
+Two layouts are read: everything in one directory, as the build and most exporters write it, and the graph in a
+subdirectory `onnx`, as models are published with several of them.
+"""
 
 import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from semrouter_memory.embedding.profile import MANIFEST_FILE, MODEL_FILE, TOKENIZER_FILE, Manifest, remedy
 from semrouter_memory.errors import ModelFileError
+
+_SUBDIRECTORY = "onnx"
+_EXTERNAL_WEIGHTS = ("model.onnx_data", "model.onnx.data")
+"""What exporters call the file beside the graph when the weights are too large for one."""
+
+_POOLING_FILE = Path("1_Pooling", "config.json")
+"""In directories that sentence-transformers wrote."""
+
+_OUR_POOLING = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +34,14 @@ class ModelFiles:
     Attributes:
         origin: what the files were made from; for files without a manifest, their own checksums.
         manifest: None for a model that was put there by hand.
+        pooling: how the model was trained to be pooled, as far as a file in the directory says so; else "".
     """
 
     model: Path
     tokenizer: Path
     origin: str
     manifest: Manifest | None
+    pooling: str = ""
 
 
 def read(directory: Path, model: str) -> ModelFiles:
@@ -32,15 +50,20 @@ def read(directory: Path, model: str) -> ModelFiles:
     Raises:
         ModelFileError: a file is missing or damaged; the message says what to do.
     """
-    paths = directory / MODEL_FILE, directory / TOKENIZER_FILE
+    paths = _found(directory, MODEL_FILE), _found(directory, TOKENIZER_FILE)
+    weights = [path for name in _EXTERNAL_WEIGHTS if (path := paths[0].with_name(name)).exists()]
     try:
-        model_sha256, tokenizer_sha256 = (sha256_of(path) for path in paths)
+        model_sha256, tokenizer_sha256, *more_sha256 = (sha256_of(path) for path in (*paths, *weights))
         manifest = _manifest(directory)
     except OSError as error:
         name = Path(error.filename or MODEL_FILE).name
-        raise ModelFileError(f"no embedding model in {directory}: {name}: {error.strerror}; {remedy(model)}") from None
+        hint = _named_otherwise(directory) if name == MODEL_FILE else ""
+        raise ModelFileError(
+            f"no embedding model in {directory}: {name}: {error.strerror}{hint}; {remedy(model)}"
+        ) from None
     if manifest is None:
-        return ModelFiles(*paths, origin=f"{model_sha256}.{tokenizer_sha256}", manifest=None)
+        origin = ".".join((model_sha256, tokenizer_sha256, *more_sha256))
+        return ModelFiles(*paths, origin=origin, manifest=None, pooling=_declared_pooling(directory))
     if (manifest.model_sha256, manifest.tokenizer_sha256) != (model_sha256, tokenizer_sha256):
         raise ModelFileError(f"the embedding model in {directory} is damaged (checksum); {remedy(model)}")
     return ModelFiles(*paths, origin=manifest.origin, manifest=manifest)
@@ -63,6 +86,27 @@ def replace(directory: Path, contents: Mapping[str, bytes]) -> None:
 def sha256_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _found(directory: Path, name: str) -> Path:
+    inner = directory / _SUBDIRECTORY / name
+    return inner if inner.exists() and not (directory / name).exists() else directory / name
+
+
+def _named_otherwise(directory: Path) -> str:
+    """Published models often carry several graphs (`model_quantized.onnx`); which one is meant is not for us to say."""
+    found = sorted(path.name for path in chain(directory.glob("*.onnx"), directory.glob(f"{_SUBDIRECTORY}/*.onnx")))
+    return f", but {', '.join(found)}: name the one you want {MODEL_FILE}" if found else ""
+
+
+def _declared_pooling(directory: Path) -> str:
+    try:
+        declared: Any = json.loads((directory / _POOLING_FILE).read_bytes())
+        modes = [name for name, value in declared.items() if name.startswith("pooling_mode_") and value is True]
+        named = str(declared.get("pooling_mode") or "+".join(modes))
+    except (OSError, ValueError, AttributeError):
+        return ""
+    return _OUR_POOLING.get(named, named)
 
 
 def _manifest(directory: Path) -> Manifest | None:

@@ -35,6 +35,15 @@ _INLINE_CHARS = 256
 
 _KNOWN_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 
+_KNOWN_OUTPUTS = ("sentence_embedding", "last_hidden_state", "token_embeddings")
+"""What exporters call what we want, the best first: pooled by the graph, which may do more than pool, or token by token.
+Others (`pooler_output`) are for other tasks."""
+
+_POOLED_RANK = 2
+"""Text and component."""
+
+_INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+
 
 class OnnxEmbedder:
     """Implements `ports.Embedder`. Safe to use from several threads and event loops at once."""
@@ -52,7 +61,8 @@ class OnnxEmbedder:
         """Read a model directory, and prove it with the longest text that the settings allow.
 
         Args:
-            directory: holds model.onnx and tokenizer.json, and manifest.json unless they were put there by hand.
+            directory: holds model.onnx (or onnx/model.onnx) and tokenizer.json, and manifest.json unless they were put
+                there by hand.
 
         Raises:
             ModelFileError: files missing, damaged, or not what the settings say; the message says what to do.
@@ -64,6 +74,8 @@ class OnnxEmbedder:
             tokens = _Tokens(found.tokenizer, config.max_tokens)
             model = _Model(found.model, config)
             vector = model.vector(tokens.ids("a " * config.max_tokens))
+        if found.pooling and not model.pools:
+            _check_pooling(config, found.pooling)
         _check_dimension(config, len(vector))
         return cls(config, model, tokens, profile.fingerprint(config, found.origin))
 
@@ -127,7 +139,11 @@ def _clean(text: str) -> str:
 
 
 class _Model:
-    """The session. onnxruntime lets several threads run one session and releases the interpreter lock meanwhile."""
+    """The session. onnxruntime lets several threads run one session and releases the interpreter lock meanwhile.
+
+    Attributes:
+        pools: the graph gives one vector for a text, so `memory.embedding.pooling` has no effect.
+    """
 
     def __init__(self, path: Path, config: EmbeddingConfig) -> None:
         options = onnxruntime.SessionOptions()
@@ -137,20 +153,22 @@ class _Model:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3  # errors; they arrive as exceptions anyway
         self._session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        self._inputs = frozenset(value.name for value in self._session.get_inputs())
-        if not self._inputs <= _KNOWN_INPUTS:
-            raise ValueError(f"unknown inputs {sorted(self._inputs - _KNOWN_INPUTS)}")
-        self._output = [self._session.get_outputs()[0].name]
+        self._inputs = {value.name: _INTEGERS.get(value.type, np.int64) for value in self._session.get_inputs()}
+        if unknown := sorted(self._inputs.keys() - _KNOWN_INPUTS):
+            raise ValueError(f"unknown inputs {unknown}")
+        outputs = {value.name: value for value in self._session.get_outputs()}
+        self._output = next((name for name in _KNOWN_OUTPUTS if name in outputs), next(iter(outputs)))
+        self.pools = len(outputs[self._output].shape or ()) == _POOLED_RANK
         self._pooling = config.pooling
 
     def vector(self, ids: list[int]) -> Vector:
-        output: npt.NDArray[np.float32] = self._session.run(self._output, self._feeds(ids))[0]
+        output: npt.NDArray[np.floating] = self._session.run([self._output], self._feeds(ids))[0]
         return to_vector(output, self._pooling)
 
-    def _feeds(self, ids: list[int]) -> dict[str, npt.NDArray[np.int64]]:
+    def _feeds(self, ids: list[int]) -> dict[str, npt.NDArray[np.integer]]:
         row = np.array([ids], dtype=np.int64)
         feeds = {"input_ids": row, "attention_mask": np.ones_like(row), "token_type_ids": np.zeros_like(row)}
-        return {name: feeds[name] for name in self._inputs}
+        return {name: feeds[name].astype(kind, copy=False) for name, kind in self._inputs.items()}
 
 
 async def _in_thread(thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
@@ -176,6 +194,14 @@ def _load_errors(directory: Path, config: EmbeddingConfig) -> Iterator[None]:
             f"the embedding model in {directory} cannot be used with memory.embedding.max_tokens"
             f" {config.max_tokens}: {error}; {profile.remedy(config.model)}"
         ) from None
+
+
+def _check_pooling(config: EmbeddingConfig, declared: str) -> None:
+    if declared != config.pooling:
+        raise ModelFileError(
+            f"memory.embedding.pooling is {config.pooling}, but the model was made for {declared} (1_Pooling/config.json);"
+            f" set it to {declared}, or where that is neither mean nor cls, use an export that gives sentence_embedding"
+        )
 
 
 def _check_dimension(config: EmbeddingConfig, actual: int) -> None:

@@ -10,7 +10,7 @@ from semrouter_memory.model import Vector
 Pooling = Literal["mean", "cls"]
 
 
-def to_vector(output: npt.NDArray[np.float32], pooling: Pooling) -> Vector:
+def to_vector(output: npt.NDArray[np.floating], pooling: Pooling) -> Vector:
     """One text's L2-normalised vector, from the output for a batch of one.
 
     Args:
@@ -20,7 +20,8 @@ def to_vector(output: npt.NDArray[np.float32], pooling: Pooling) -> Vector:
     Raises:
         ValueError: another shape, or a vector without a direction (zero, not finite).
     """
-    pooled = _pooled(output, pooling).astype(np.float32, copy=False)
+    # Half precision would lose digits in the mean.
+    pooled = _pooled(output.astype(np.float32, copy=False), pooling)
     length = np.linalg.norm(pooled)
     if not (np.isfinite(length) and length > 0):
         raise ValueError("the model put out a vector without a direction")

@@ -82,6 +82,6 @@ def remedy(model: str) -> str:
     if model == BUILT_MODEL:
         return "make it with `semrouter-memory model build`"
     return (
-        f"put {MODEL_FILE} and {TOKENIZER_FILE} of {model} there"
+        f"put {MODEL_FILE} and {TOKENIZER_FILE} of {model} there, or let memory.embedding.path name their directory"
         f" (`semrouter-memory model build` makes {BUILT_MODEL} only)"
     )

@@ -76,6 +76,7 @@ def played_adapters(embedder: Embedder) -> Iterator[Adapters]:
             yield Adapters(
                 embedder=embedder,
                 store=InMemoryStore(dimension=embedder.dimension),
+                shelves=None,
                 turn_log=turn_log,
                 state=state,
                 locks=InProcessOwnerLocks(),

@@ -49,7 +49,7 @@ def _terms(text: str) -> Iterator[str]:
         elif match["number"]:
             yield from _number_terms(match["number"], match["unit"])
         elif CJK.match(token):
-            yield from _pairs(token)
+            yield from _chinese_terms(token)
         elif stem := _stem(token):
             yield stem
 
@@ -73,10 +73,9 @@ def _number_terms(number: str, unit: str) -> Iterator[str]:
         yield stem
 
 
-def _pairs(run: str) -> Iterator[str]:
+def _chinese_terms(run: str) -> Iterator[str]:
     for part in content_runs(run):
-        if len(part) < _PAIR:
-            yield part
+        yield from part
         yield from (part[at : at + _PAIR] for at in range(len(part) - 1))
 
 

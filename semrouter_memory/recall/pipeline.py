@@ -5,9 +5,7 @@ deadline; the plain path starts no task and no thread, because at a millisecond 
 """
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 
@@ -25,15 +23,16 @@ from semrouter_memory.model import (
     Role,
     Scope,
 )
-from semrouter_memory.ports import Clock, ContextCompressor, Embedder, MemoryReader, Observer, TurnLog, UsageNotes
+from semrouter_memory.ports import Clock, ContextCompressor, Embedder, Observer, TurnLog, UsageNotes
 from semrouter_memory.recall.beside import CompressionBeside, joined, still_visible, without_items
 from semrouter_memory.recall.decide import decide
 from semrouter_memory.recall.loops import Choice, TurnChoices, TurnKey
-from semrouter_memory.recall.query import HISTORY_MESSAGES, is_vague, search_query
-from semrouter_memory.recall.rank import choose
+from semrouter_memory.recall.query import HISTORY_MESSAGES, is_vague
+from semrouter_memory.recall.rank import Budget, choose
 from semrouter_memory.recall.render import frame, line, render
 from semrouter_memory.recall.rewrite import QueryRewriter
-from semrouter_memory.recall.voice import in_memory_voice
+from semrouter_memory.recall.searching import Found, Searcher
+from semrouter_memory.recall.steps import Steps
 
 # The chain's last user messages, and the assistant's between them.
 _CHAIN_MESSAGES = 4 * HISTORY_MESSAGES
@@ -46,28 +45,10 @@ _CHAIN_PATIENCE = 6
 _CHAIN_ASSEMBLY = 1
 # Ranking takes a fraction of a millisecond. A state that is not at hand within this part of what is left is late.
 _STATE_SHARE = 0.5
-# More than asked for, so that memories which are visible, said twice or deleted do not starve the result.
-_FETCH_FACTOR = 2
-_FETCH_EXTRA = 5
 # An active user's memories come again and again, and tokenising five of them costs as much as ranking all.
 _COUNTED_LINES = 4096
 # So many of the best are named in the result, whether they were injected or not.
 _RANKING = 20
-
-
-class Steps:
-    """Durations of the steps that ran, in milliseconds; a step that ran twice counts with its sum."""
-
-    def __init__(self) -> None:
-        self.ms: dict[str, float] = {}
-
-    @contextmanager
-    def measure(self, name: str) -> Iterator[None]:
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.ms[name] = self.ms.get(name, 0.0) + (time.perf_counter() - started) * 1000
 
 
 class Recaller:
@@ -77,7 +58,7 @@ class Recaller:
         self,
         *,
         embedder: Embedder,
-        reader: MemoryReader,
+        searcher: Searcher,
         turn_log: TurnLog,
         observer: Observer,
         clock: Clock,
@@ -87,7 +68,7 @@ class Recaller:
         usage: UsageNotes | None = None,
     ) -> None:
         self._embedder = embedder
-        self._reader = reader
+        self._searcher = searcher
         self._turn_log = turn_log
         self._observer = observer
         self._clock = clock
@@ -98,6 +79,14 @@ class Recaller:
         self._choices = TurnChoices[Choice]()
         self._compressions = TurnChoices[Compression]()
         self._count = lru_cache(_COUNTED_LINES)(embedder.count_tokens)
+
+    async def prepare(self) -> None:
+        """What can be done before the first request, so that it need not wait for it.
+
+        Raises:
+            EmbeddingError: the model does not answer.
+        """
+        await self._searcher.prepare()
 
     async def recall(self, request: RecallRequest) -> RecallResult:
         """What to put into the request. Never raises (but for cancellation): a failure is a reason, and no text."""
@@ -175,17 +164,16 @@ class Recaller:
         decision = decide(request.query, request.signals)
         if not decision.search:
             return Choice(decision.reason)
-        hits = await self._found(request, steps, deadline)
-        deletions = await self._deletions(request.scope, hits)
+        found = await self._found(request, steps, deadline)
+        deletions = await self._deletions(request.scope, found.hits)
         if beside is not None:
             with steps.measure("compress"):
                 now = asyncio.get_running_loop().time()
                 compression = await beside.for_ranking(now + (until - now) * _STATE_SHARE)
                 request = replace(request, visible=still_visible(request, compression))
         with steps.measure("rank"):
-            chosen = self._ranked(hits, request, deletions)
-        ranking = tuple(sorted(hits, key=lambda hit: (-hit.relevance, hit.memory.id))[:_RANKING])
-        return Choice(Reason.INJECTED if chosen else Reason.BELOW_THRESHOLD, chosen, ranking)
+            chosen = self._ranked(found, request, deletions)
+        return Choice(Reason.INJECTED if chosen else Reason.BELOW_THRESHOLD, chosen, tuple(found.hits[:_RANKING]))
 
     # -- history -------------------------------------------------------------------------------------------------------
 
@@ -209,47 +197,29 @@ class Recaller:
 
     # -- search --------------------------------------------------------------------------------------------------------
 
-    async def _found(self, request: RecallRequest, steps: Steps, deadline: asyncio.Timeout) -> Sequence[Hit]:
-        query = self._query(request)
+    async def _found(self, request: RecallRequest, steps: Steps, deadline: asyncio.Timeout) -> Found:
         if self._rewriter is None or not self._rewriter.wants(request.query, request.history):
-            return await self._search(query, request, steps)
+            return await self._searcher.search(request.query, request, steps)
         until = asyncio.get_running_loop().time() + self._config.rewrite_deadline_ms / 1000
         rewriting = asyncio.create_task(self._rewriter.rewrite(request.query, request.history))
         try:
-            plain = await self._search(query, request, steps)
+            plain = await self._searcher.search(request.query, request, steps)
             # The plain path has kept its deadline; the rewrite has its own.
             deadline.reschedule(None)
-            return [*plain, *await self._found_rewritten(rewriting, until, request, steps)]
+            return plain.joined(await self._found_rewritten(rewriting, until, request, steps))
         finally:
             rewriting.cancel()
 
-    def _query(self, request: RecallRequest) -> str:
-        return search_query(request.query, request.history, max_chars=self._config.max_query_chars)
-
     async def _found_rewritten(
         self, rewriting: asyncio.Task[str], until: float, request: RecallRequest, steps: Steps
-    ) -> Sequence[Hit]:
+    ) -> Found:
         try:
             async with asyncio.timeout_at(until):
                 with steps.measure("rewrite"):
                     query = await rewriting
-                return await self._search(query, request, steps) if query else ()
+                return await self._searcher.search(query, request, steps) if query else Found()
         except Exception:  # noqa: BLE001 - late or failed: the plain result stands
-            return ()
-
-    async def _search(self, query: str, request: RecallRequest, steps: Steps) -> Sequence[Hit]:
-        if not self._reader.available:
-            raise StoreUnavailableError("the store is known to be away")
-        with steps.measure("embed"):
-            vector = await self._embedder.embed_query(in_memory_voice(query))
-        with steps.measure("search"):
-            return await self._reader.search(
-                request.scope,
-                vector,
-                limit=request.options.limit * _FETCH_FACTOR + _FETCH_EXTRA,
-                now=self._clock.now(),
-                types=request.options.types,
-            )
+            return Found()
 
     # -- rank and render -----------------------------------------------------------------------------------------------
 
@@ -257,17 +227,18 @@ class Recaller:
         """Whether a memory was deleted. Asked after the store, so that no answer of its is older than a deletion."""
         return (await self._turn_log.tombstones(scope)).covers if hits else _nothing
 
-    def _ranked(
-        self, hits: Sequence[Hit], request: RecallRequest, is_deleted: Callable[[Memory], bool]
-    ) -> tuple[Hit, ...]:
+    def _ranked(self, found: Found, request: RecallRequest, is_deleted: Callable[[Memory], bool]) -> tuple[Hit, ...]:
         return choose(
-            hits,
+            found.hits,
             request.options,
-            query=self._query(request),
             visible=request.visible,
             is_deleted=is_deleted,
             cost=self._cost,
-            budget=self._config.token_budget - self._frame_tokens,
+            budget=Budget(
+                tokens=self._config.token_budget - self._frame_tokens, unasked_tokens=self._config.standing_tokens
+            ),
+            unasked=found.offered,
+            shares_words_with=request.query if self._config.strategy == "semantic" else "",
         )
 
     async def _choice_before(self, request: RecallRequest) -> Choice | None:

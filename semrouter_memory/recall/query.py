@@ -10,6 +10,7 @@ from semrouter_memory.recall.voice import is_personal
 HISTORY_MESSAGES = 3
 MAX_SHORT_CHARS = 20
 _MAX_TERMS = 24
+_CONTEXT_MESSAGES = 2
 # A pasted document is not what a conversation is about; its beginning says enough.
 _MAX_TERM_SOURCE_CHARS = 600
 
@@ -48,8 +49,26 @@ def _is_short(query: str) -> bool:
     return len(text) + 2 * len(CJK.findall(text)) <= MAX_SHORT_CHARS
 
 
+def search_text(query: str, history: Sequence[Message], *, max_chars: int) -> str:
+    """The text whose meaning is searched for: of a vague question, with the two messages before it.
+
+    Args:
+        query: the last user message.
+        history: the conversation before it, oldest first.
+        max_chars: bound on the result; the query's own words come last and stay.
+    """
+    query = " ".join(query[:max_chars].split())
+    if not (history and is_vague(query)):
+        return query
+    before = " ".join(
+        " ".join(message.text[:_MAX_TERM_SOURCE_CHARS].split()) for message in history[-_CONTEXT_MESSAGES:]
+    )
+    room = max_chars - len(query) - 1
+    return f"{before[-room:]} {query}" if before and room > 0 else query
+
+
 def search_query(query: str, history: Sequence[Message], *, max_chars: int) -> str:
-    """The text to search with.
+    """The text whose words are searched for: of a vague question, with the key terms of what was asked before.
 
     Args:
         query: the last user message.

@@ -1,10 +1,13 @@
 """Which of the memories found are given to the model, and in what order.
 
 Strategy: cheap tests first. The order is by relevance, ties by id, so that the same hits always make the same block.
+What is given unasked comes last and has a small budget of its own within that of the block.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
+from semrouter_memory.lexical.terms import terms
 from semrouter_memory.lexical.words import words
 from semrouter_memory.model import Hit, Memory, RecallOptions
 from semrouter_memory.recall.outdated import outdated_episodes
@@ -12,58 +15,91 @@ from semrouter_memory.recall.overlap import WordOverlap
 from semrouter_memory.recall.visible import VisibleTexts
 
 _SAYS_NOTHING = frozenset({"user", "user's", "the", "a", "an", "that", "is", "are", "was", "has", "have"})
+_ALMOST_THE_SAME = 0.85
+"""Share of the terms of two memories that are in both, from which the second says nothing new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Bounds on the sum of the costs: of all that is chosen, and of what is given unasked."""
+
+    tokens: int
+    unasked_tokens: int = 0
 
 
 def choose(
     hits: Iterable[Hit],
     options: RecallOptions,
     *,
-    query: str,
     visible: Sequence[str],
     is_deleted: Callable[[Memory], bool],
     cost: Callable[[Hit], int],
-    budget: int,
+    budget: Budget,
+    unasked: frozenset[str] = frozenset(),
+    shares_words_with: str = "",
 ) -> tuple[Hit, ...]:
     """The hits to render, best first.
 
     Args:
         hits: what searches found, in any order; a memory found twice counts with its better score.
         options: limit, threshold (a hit on it is kept) and types.
-        query: what was searched for.
         visible: every text that the model sees anyway.
         is_deleted: whether a memory was deleted, though the store may still show it.
         cost: what rendering a hit takes of the budget. One that no longer fits leaves room for a smaller one.
-        budget: bound on the sum of the costs.
+        unasked: ids of memories that need not reach the threshold.
+        shares_words_with: a Chinese query with which a memory must share a word; "" for none.
     """
-    texts = VisibleTexts(visible)
-    overlap = WordOverlap(query)
-    said: set[tuple[str, ...]] = set()
-    chosen: list[Hit] = []
     known = tuple(hits)
-    found = tuple(_above_the_cut(known, options))
-    outdated = outdated_episodes(found, known, is_deleted)
-    for hit in found:
+    candidates = tuple(_candidates(known, options, unasked))
+    outdated = outdated_episodes(candidates, known, is_deleted)
+    texts, overlap, said = VisibleTexts(visible), WordOverlap(shares_words_with), _Said()
+    left, unasked_left = budget.tokens, budget.unasked_tokens
+    chosen: list[Hit] = []
+    for hit in candidates:
         if len(chosen) >= options.limit:
             break
-        statement = _statement(hit.memory.content)
-        if statement in said or hit.memory.id in outdated or not overlap.allows(hit.memory.content):
+        content = hit.memory.content
+        if hit.memory.id in outdated or said.has(content) or not overlap.allows(content):
             continue
-        if is_deleted(hit.memory) or texts.contain(hit.memory.content):
+        if is_deleted(hit.memory) or texts.contain(content):
             continue
-        if (needed := cost(hit)) > budget:
+        needed = cost(hit)
+        is_unasked = hit.relevance < options.threshold
+        if needed > left or (is_unasked and needed > unasked_left):
             continue
-        budget -= needed
-        said.add(statement)
+        left -= needed
+        unasked_left -= needed * is_unasked
+        said.add(content)
         chosen.append(hit)
     return tuple(chosen)
 
 
-def _above_the_cut(hits: Iterable[Hit], options: RecallOptions) -> Iterator[Hit]:
+def _candidates(hits: Iterable[Hit], options: RecallOptions, unasked: frozenset[str]) -> Iterator[Hit]:
     for hit in sorted(hits, key=lambda hit: (-hit.relevance, hit.memory.id)):
-        if hit.relevance < options.threshold:
-            return
+        if hit.relevance < options.threshold and hit.memory.id not in unasked:
+            continue
         if options.types is None or hit.memory.type in options.types:
             yield hit
+
+
+class _Said:
+    """What was chosen says already: the same statement, or nearly the same terms."""
+
+    def __init__(self) -> None:
+        self._statements: set[tuple[str, ...]] = set()
+        self._terms: list[frozenset[str]] = []
+
+    def has(self, content: str) -> bool:
+        if not self._statements:
+            return False
+        if _statement(content) in self._statements:
+            return True
+        its = frozenset(terms(content))
+        return any(len(its & other) > _ALMOST_THE_SAME * len(its | other) for other in self._terms)
+
+    def add(self, content: str) -> None:
+        self._statements.add(_statement(content))
+        self._terms.append(frozenset(terms(content)))
 
 
 def _statement(content: str) -> tuple[str, ...]:

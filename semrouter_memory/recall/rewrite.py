@@ -1,8 +1,9 @@
 """Asks an external model for a better query: a vague question made self-contained, or (HyDE) the answer it may have.
 
-Strategy: a rewrite is a bonus. It is asked for while the plain query is searched, and whatever is wrong with it (late,
-failed, chatty, about something else) it is dropped, and the plain result stands. The conversation goes into the prompt
-as quoted data; the answer is used as nothing but a text to search with, within the owner's own memories.
+Strategy: a rewrite is a bonus. A better query is asked for while the plain one is searched, a likely answer only once
+the plain search has found nothing relevant enough. Whatever is wrong with it (late, failed, chatty, about something
+else), it is dropped, and the plain result stands. The conversation goes into the prompt as quoted data; the answer is
+used as nothing but a text to search with, within the owner's own memories.
 """
 
 import re
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from semrouter_memory.codec.base import strip_reasoning
-from semrouter_memory.lexical.words import content_words
+from semrouter_memory.lexical.terms import terms
 from semrouter_memory.model import ChatMessage, Message
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.query import is_vague
@@ -40,6 +41,24 @@ _QUOTES = " \t\"'`“”‘’「」*"
 _REFUSAL = re.compile(
     r"(?:i['’]m sorry|i am sorry|sorry|i can(?:no|['’])t|i am unable|as an ai|抱歉|对不起|我无法|我不能)", re.IGNORECASE
 )
+# What may stand before a question without changing that it is one.
+_LEAD_IN = r"(?:(?:ok(?:ay)?|so|and|but|hey|hi|hello|please|well|then|now)\b[\s,.!]*+)*+"
+_QUESTION = re.compile(
+    rf"""
+      \w["'”’)\]]*+\?(?!\w) | ？
+    | \A\W*+ {_LEAD_IN}
+      (?: (?:(?:can|could|would)\s+you\s+)?(?:please\s+)?(?:tell|remind)\s+me\s+(?:again\s+)?)?
+      (?:what|which|who|whom|whose|when|where|why|how)(?:['’]?(?:s|re|d|ll))?\b
+    | \A\W*+ {_LEAD_IN}
+      (?:am|is|are|was|were|do|does|did|have|has|had|can|could|should|shall|would|will|may|might)(?:n['’]?t)?
+      \s+(?:i|we|you|he|she|they|it|there)\b
+    | \A\W*+ {_LEAD_IN} (?:is|are|was|were|does|did|has|will)(?:n['’]?t)?\s+(?:my|our|the|this|that)\b
+    | 什[么麼] | 怎[么麼样樣] | 多少 | 多[大久长長远遠高重] | 哪 | [谁誰] | [几幾][点點个個岁歲号號次天月年] | 为何 | 為何 | 如何
+    | [是能可会會]否 | (?P<verb>[是有能会會要该該可行对對])[不没沒](?P=verb)
+    | [吗嗎呢么麼][\W_]*\Z
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
 
 
 class QueryRewriter:
@@ -59,6 +78,22 @@ class QueryRewriter:
             case "vague":
                 return bool(history) and is_vague(query)
 
+    def wants_before(self, query: str, history: Sequence[Message]) -> bool:
+        """Whether a rewrite may help, so that it is worth asking for while the plain query is searched.
+
+        Without a conversation there is nothing to make a query self-contained with.
+        """
+        return self._mode != "hyde" and bool(history) and (self._mode == "always" or is_vague(query))
+
+    def wants_after(self, query: str, *, best_relevance: float, threshold: float) -> bool:
+        """Whether a likely answer may find what the plain search did not.
+
+        Args:
+            best_relevance: of all that the plain search found; anything below the threshold when it found nothing.
+            threshold: the request's.
+        """
+        return self._mode == "hyde" and best_relevance < threshold and is_question(query)
+
     async def rewrite(self, query: str, history: Sequence[Message]) -> str:
         """The text to search with besides the plain query; "" when the model gave nothing usable."""
         instructions = _HYDE if self._mode == "hyde" else _REWRITE
@@ -68,6 +103,14 @@ class QueryRewriter:
         except Exception:  # noqa: BLE001 - whatever fails here, the plain query is searched and enough
             return ""
         return usable(answer, query, history)
+
+
+def is_question(query: str) -> bool:
+    """Whether the text asks something, with or without a question mark; English and Chinese.
+
+    A statement that begins like a question ("When I was young ...") counts as one: a model is asked once too often.
+    """
+    return _QUESTION.search(query) is not None
 
 
 def usable(answer: str, query: str, history: Sequence[Message]) -> str:
@@ -82,13 +125,9 @@ def usable(answer: str, query: str, history: Sequence[Message]) -> str:
 
 
 def _is_about(text: str, query: str, history: Sequence[Message]) -> bool:
-    """Whether it shares a content word with what was said (Chinese: a pair of characters)."""
-    said = " ".join((query, *(message.text[:_MAX_MESSAGE_CHARS] for message in history[-_PROMPT_MESSAGES:]))).lower()
-    return any(word in said if word.isascii() else _shares_pair(word, said) for word in content_words(text))
-
-
-def _shares_pair(word: str, said: str) -> bool:
-    return any(word[at : at + 2] in said for at in range(max(1, len(word) - 1)))
+    """Whether it shares a content word with what was said, in whatever form (Chinese: a pair of characters)."""
+    said = " ".join((query, *(message.text[:_MAX_MESSAGE_CHARS] for message in history[-_PROMPT_MESSAGES:])))
+    return not {term for term in terms(text) if len(term) > 1}.isdisjoint(terms(said))
 
 
 def _conversation(query: str, history: Sequence[Message]) -> str:

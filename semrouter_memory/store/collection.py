@@ -1,36 +1,64 @@
-"""The collection: made on first use, and checked against what it was made for."""
+"""The collection: made on first use, and checked against what it was made for.
+
+Where the place can search words, a collection made there has columns for it; one that was made without them, by an
+earlier version or on an earlier server, stays as it is.
+"""
 
 import json
 from typing import Any
 
-from pymilvus import CollectionSchema, DataType, FieldSchema, MilvusException
+from pymilvus import CollectionSchema, DataType, FieldSchema, Function, FunctionType, MilvusException
 from pymilvus.milvus_client.index import IndexParams
 
 from semrouter_memory.errors import SchemaMismatchError
+from semrouter_memory.lexical.index import K1, B
 from semrouter_memory.store import schema
 
 _HNSW = {"M": 16, "efConstruction": 200}
+_BM25 = {"bm25_k1": K1, "bm25_b": B}
+_BY_SPACES = {"tokenizer": "whitespace"}
 
 
-async def prepare(client: Any, name: str, *, dimension: int, fingerprint: str, lite: bool) -> None:
+async def prepare(client: Any, name: str, *, dimension: int, fingerprint: str, lite: bool, bm25: bool) -> bool:
     """Make the collection if there is none, and load it. May be repeated after it was broken off anywhere.
+
+    Args:
+        bm25: the place can search words.
+
+    Returns:
+        Whether this collection can be searched by words.
 
     Raises:
         SchemaMismatchError: the collection was made for another schema, dimension or embedding.
     """
     if not await client.has_collection(name):
-        await _create(client, name, dimension=dimension, fingerprint=fingerprint, lite=lite)
-    _check(await client.describe_collection(name), name, dimension=dimension, fingerprint=fingerprint)
-    if not await client.list_indexes(name):
+        await _create(client, name, dimension=dimension, fingerprint=fingerprint, lite=lite, bm25=bm25)
+    description = await client.describe_collection(name)
+    _check(description, name, dimension=dimension, fingerprint=fingerprint)
+    has_words = any(field["name"] == schema.LEXICAL.name for field in description["fields"])
+    if not await client.list_indexes(name, schema.EMBEDDING.name):
         await client.create_index(name, _index(lite=lite))
+    if has_words and not await client.list_indexes(name, schema.LEXICAL.name):
+        await client.create_index(name, _word_index())
     await client.load_collection(name)
+    return has_words
 
 
-async def _create(client: Any, name: str, *, dimension: int, fingerprint: str, lite: bool) -> None:
+async def embeddings(client: Any) -> dict[str, str]:
+    """The collections that this version or an older one made: name -> fingerprint of the embedding."""
+    found: dict[str, str] = {}
+    for name in await client.list_collections():
+        made_for = _made_for(await client.describe_collection(name))
+        if made_for is not None and made_for.get("schema", 0) <= schema.VERSION:
+            found[name] = str(made_for["embedding"])
+    return found
+
+
+async def _create(client: Any, name: str, *, dimension: int, fingerprint: str, lite: bool, bm25: bool) -> None:
     try:
         await client.create_collection(
             name,
-            schema=_schema(dimension=dimension, fingerprint=fingerprint, lite=lite),
+            schema=_schema(dimension=dimension, fingerprint=fingerprint, lite=lite, bm25=bm25),
             consistency_level="Bounded",
         )
     except MilvusException:
@@ -39,12 +67,24 @@ async def _create(client: Any, name: str, *, dimension: int, fingerprint: str, l
             raise
 
 
-def _schema(*, dimension: int, fingerprint: str, lite: bool) -> CollectionSchema:
+def _schema(*, dimension: int, fingerprint: str, lite: bool, bm25: bool) -> CollectionSchema:
     """The description carries what Milvus cannot check: it survives on a server of any version and on Lite."""
+    columns = (*schema.COLUMNS, *schema.WORD_COLUMNS) if bm25 else schema.COLUMNS
+    version = schema.VERSION if bm25 else schema.WITHOUT_WORDS
     return CollectionSchema(
-        [_field(column, dimension=dimension, lite=lite) for column in schema.COLUMNS],
-        description=json.dumps({"schema": schema.VERSION, "embedding": fingerprint}),
+        [_field(column, dimension=dimension, lite=lite) for column in columns],
+        functions=[_bm25()] if bm25 else [],
+        description=json.dumps({"schema": version, "embedding": fingerprint}),
         enable_dynamic_field=False,
+    )
+
+
+def _bm25() -> Function:
+    return Function(
+        name="bm25",
+        function_type=FunctionType.BM25,
+        input_field_names=[schema.TERMS.name],
+        output_field_names=[schema.LEXICAL.name],
     )
 
 
@@ -55,6 +95,8 @@ def _field(column: schema.Column, *, dimension: int, lite: bool) -> FieldSchema:
         details["max_length"] = schema.MAX_VARCHAR_BYTES
     if column is schema.EMBEDDING:
         details["dim"] = dimension
+    if column is schema.TERMS:
+        details |= {"enable_analyzer": True, "analyzer_params": _BY_SPACES}
     if column is schema.ID:
         details["is_primary"] = True
     if column is schema.OWNER and not lite:
@@ -72,6 +114,12 @@ def _index(*, lite: bool) -> IndexParams:
     return index
 
 
+def _word_index() -> IndexParams:
+    index = IndexParams()
+    index.add_index(schema.LEXICAL.name, index_type="SPARSE_INVERTED_INDEX", metric_type="BM25", params=_BM25)
+    return index
+
+
 def _check(description: dict[str, Any], name: str, *, dimension: int, fingerprint: str) -> None:
     made_for = _made_for(description)
     if made_for is None:
@@ -81,7 +129,7 @@ def _check(description: dict[str, Any], name: str, *, dimension: int, fingerprin
     found = _dimension(description)
     if found != dimension:
         raise SchemaMismatchError(_advice(name, f"vectors of {found} dimensions, the embedding gives {dimension}"))
-    if made_for.get("schema") != schema.VERSION:
+    if made_for.get("schema") not in {schema.VERSION, schema.WITHOUT_WORDS}:
         raise SchemaMismatchError(_advice(name, f"schema {made_for.get('schema')}, this version has {schema.VERSION}"))
     if made_for.get("embedding") != fingerprint:
         raise SchemaMismatchError(
@@ -92,7 +140,8 @@ def _check(description: dict[str, Any], name: str, *, dimension: int, fingerprin
 def _advice(name: str, contradiction: str) -> str:
     return (
         f"the Milvus collection {name!r} holds {contradiction}. Go back to what it was made with, or set"
-        " memory.milvus.collection to a new name; the memories in the old one stay as they are"
+        " memory.milvus.collection to a new name; the memories in the old one stay as they are, and"
+        " `semrouter-memory memory reembed` copies them"
     )
 
 

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import grpc
@@ -18,6 +18,7 @@ from pymilvus import AsyncMilvusClient, MilvusException
 from pymilvus.client.types import Status
 
 from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.lexical.index import K1
 from semrouter_memory.model import Vector
 from semrouter_memory.store import collection, schema
 from semrouter_memory.store.lite import LiteServer
@@ -40,6 +41,7 @@ WINDOW = 16_384
 _LITE_POLL_SECONDS = 0.05
 _NEVER_MS = 2**31 - 1
 _MIN_EF = 64
+_FIRST_WITH_BM25 = (2, 5)
 _FIRST_SOUND_UPSERT = (2, 4)
 """Up to 2.3.9, upsert puts a row into the partition of another field's hash, where no filter on the key finds it."""
 
@@ -60,13 +62,28 @@ class Target:
 
 
 class MilvusConnection:
-    """The collection, open and loaded. Methods raise `StoreUnavailableError`; none bounds its own time."""
+    """The collection, open and loaded. Methods raise `StoreUnavailableError`; none bounds its own time.
 
-    def __init__(self, client: Any, target: Target, *, lite: LiteServer | None, can_upsert: bool) -> None:
+    Args:
+        can_upsert: the place's upsert can be trusted.
+        has_words: the collection has columns that words are searched by.
+    """
+
+    def __init__(
+        self, client: Any, target: Target, *, lite: LiteServer | None, can_upsert: bool, has_words: bool = False
+    ) -> None:
         self._client = client
         self._target = target
         self._lite = lite
         self._can_upsert = can_upsert
+        self._has_words = has_words
+        # Milvus Lite fails when it is asked before it was ever given a row: no mean length to divide by.
+        self._has_rows = lite is None
+
+    @property
+    def searches_words(self) -> bool:
+        """Whether `search_words` can be asked."""
+        return self._has_words and self._has_rows
 
     async def search(self, vector: Vector, expression: str, *, limit: int, fresh: bool) -> list[tuple[Row, float]]:
         """Rows and their cosine, best first.
@@ -88,8 +105,30 @@ class MilvusConnection:
             )
         return [(hit["entity"], hit["distance"]) for hit in results[0]]
 
+    async def search_words(
+        self, terms: str, expression: str, *, columns: Sequence[str], limit: int, fresh: bool
+    ) -> list[tuple[Row, float]]:
+        """Rows that hold one of the terms and their BM25 (`lexical.index`'s formula), best first.
+
+        How rare a term is, and how long a text usually is, is counted over the whole collection. On Lite that is looked
+        up in its file: it fails while the file is locked.
+        """
+        with _speaking("search"):
+            results = await self._client.search(
+                self._target.collection,
+                data=[terms],
+                filter=expression,
+                limit=min(limit, WINDOW),
+                output_fields=list(columns),
+                anns_field=schema.LEXICAL.name,
+                search_params={"metric_type": "BM25", "params": {}},
+                consistency_level="Strong" if fresh else "Bounded",
+                retry_times=0,
+            )
+        return [(hit["entity"], hit["distance"] / (K1 + 1)) for hit in results[0]]
+
     async def query(self, expression: str, columns: Sequence[str], *, limit: int = WINDOW) -> list[Row]:
-        """The first rows in the order of their keys; sees every write that was acknowledged before."""
+        """The first rows in the order of their keys, vectors as arrays; sees every write that was acknowledged before."""
         with _speaking("query"):
             rows = await self._client.query(
                 self._target.collection,
@@ -97,6 +136,7 @@ class MilvusConnection:
                 output_fields=list(columns),
                 limit=limit,
                 consistency_level="Strong",
+                strict_float32=True,
                 retry_times=0,
             )
         return list(rows)
@@ -108,11 +148,16 @@ class MilvusConnection:
         completes it.
         """
         with _speaking("upsert"):
+            written = [self._with_terms(row) for row in rows]
             if self._can_upsert:
-                await self._client.upsert(self._target.collection, list(rows), retry_times=0)
-                return
-            await self._delete([row["id"] for row in rows])
-            await self._client.insert(self._target.collection, list(rows), retry_times=0)
+                await self._client.upsert(self._target.collection, written, retry_times=0)
+            else:
+                await self._delete([row["id"] for row in rows])
+                await self._client.insert(self._target.collection, written, retry_times=0)
+        self._has_rows = True
+
+    def _with_terms(self, row: Row) -> Row:
+        return row | {schema.TERMS.name: schema.indexed_terms(row["content"])} if self._has_words else row
 
     async def delete(self, keys: Sequence[str]) -> None:
         with _speaking("delete"):
@@ -128,6 +173,10 @@ class MilvusConnection:
             await self._client.flush(self._target.collection, retry_times=0)
             await self._client.compact(self._target.collection, retry_times=0)
 
+    async def look_for_rows(self) -> None:
+        """Learn whether there is something to search the words of."""
+        self._has_rows = bool(await self.query(schema.everything_expression(), [schema.ID.name], limit=1))
+
     async def probe(self) -> None:
         with _speaking("probe"):
             await self._client.search(
@@ -140,6 +189,25 @@ class MilvusConnection:
                 consistency_level="Bounded",
                 retry_times=0,
             )
+
+    def beside(self, name: str) -> "MilvusConnection":
+        """The same connection, for another collection of the same place; it is not to be closed."""
+        return MilvusConnection(
+            self._client, replace(self._target, collection=name), lite=None, can_upsert=self._can_upsert
+        )
+
+    async def embeddings(self) -> dict[str, str]:
+        """The collections that this service made, by name, with the embedding that each was made for."""
+        with _speaking("describe"):
+            return await collection.embeddings(self._client)
+
+    async def load(self) -> None:
+        with _speaking("load"):
+            await self._client.load_collection(self._target.collection)
+
+    async def drop(self) -> None:
+        with _speaking("drop"):
+            await self._client.drop_collection(self._target.collection)
 
     async def close(self) -> None:
         with _speaking("close"):
@@ -162,15 +230,21 @@ async def connect(target: Target, lite: LiteServer | None) -> MilvusConnection:
     try:
         async with _within(PREPARE_SECONDS, "prepare"):
             with _speaking("prepare"):
-                await collection.prepare(
+                # Lite has all of it, and no answer to the question for its version.
+                version = "" if lite is not None else await client.get_server_version()
+                has_words = await collection.prepare(
                     client,
                     target.collection,
                     dimension=target.dimension,
                     fingerprint=target.fingerprint,
                     lite=lite is not None,
+                    bm25=can_search_words(version),
                 )
-                can_upsert = lite is not None or can_upsert_with_key(await client.get_server_version())
-            connection = MilvusConnection(client, target, lite=lite, can_upsert=can_upsert)
+            connection = MilvusConnection(
+                client, target, lite=lite, can_upsert=can_upsert_with_key(version), has_words=has_words
+            )
+            if lite is not None:
+                await connection.look_for_rows()
             await connection.probe()
     except BaseException:
         with contextlib.suppress(StoreUnavailableError), _speaking("close"):
@@ -203,8 +277,20 @@ async def _open_client(uri: str, token: str, *, patiently: bool) -> Any:
 
 def can_upsert_with_key(version: str) -> bool:
     """Whether that server's upsert heeds the partition key. What names no version is a managed, newer one."""
+    return _is_at_least(_FIRST_SOUND_UPSERT, version)
+
+
+def can_search_words(version: str) -> bool:
+    """Whether that server has BM25 functions.
+
+    Nothing but Milvus Lite was there to try them on; the code is the same for a server.
+    """
+    return _is_at_least(_FIRST_WITH_BM25, version)
+
+
+def _is_at_least(wanted: tuple[int, int], version: str) -> bool:
     numbers = re.match(r"v?(\d+)\.(\d+)", version)
-    return numbers is None or (int(numbers[1]), int(numbers[2])) >= _FIRST_SOUND_UPSERT
+    return numbers is None or (int(numbers[1]), int(numbers[2])) >= wanted
 
 
 @contextlib.asynccontextmanager

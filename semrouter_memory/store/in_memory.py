@@ -1,4 +1,7 @@
-"""Memories in this process's memory, for unit tests: the same rows and rules as in Milvus, an exact search."""
+"""Memories in this process's memory, for unit tests: the same rows and rules as in Milvus, an exact search.
+
+BM25 counts how rare a term is over the owner's active memories; Milvus does over everybody's.
+"""
 
 import heapq
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -7,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from semrouter_memory.lexical import index
+from semrouter_memory.lexical.terms import terms
 from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page, Reach, Scope, Vector
 from semrouter_memory.store import listing, schema
 from semrouter_memory.store.schema import Row
@@ -33,10 +38,26 @@ class InMemoryStore:
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.RECALL,
         fresh: bool = False,  # noqa: ARG002 - every read is
+        text: str = "",
     ) -> list[Hit]:
-        scored = [(_cosine(vector, row["embedding"]), row) for row in self._active(scope, reach, types, now)]
-        best = heapq.nlargest(max(limit, 0), scored, key=lambda pair: pair[0])
-        return [Hit(schema.memory_from(scope, row), cosine, cosine) for cosine, row in best]
+        lexical = self._lexical(scope, text, now)
+        hits = [
+            Hit(schema.memory_from(scope, row), cosine, cosine, lexical.get(row["id"], 0.0))
+            for row in self._active(scope, reach, types, now)
+            for cosine in [_cosine(vector, row["embedding"])]
+        ]
+        near = heapq.nlargest(max(limit, 0), hits, key=lambda hit: hit.similarity)
+        named = heapq.nlargest(max(limit, 0), (hit for hit in hits if hit.lexical > 0), key=lambda hit: hit.lexical)
+        found = {hit.memory.id: hit for hit in (*near, *named)}
+        return sorted(found.values(), key=lambda hit: hit.similarity, reverse=True)
+
+    def _lexical(self, scope: Scope, text: str, now: datetime) -> dict[str, float]:
+        """BM25 by primary key, over the owner's active memories."""
+        if not (asked := terms(text)):
+            return {}
+        rows = list(self._active(scope, Reach.ALL, None, now))
+        scores = index.build([row["content"] for row in rows]).scores(asked)
+        return {row["id"]: float(score) for row, score in zip(rows, scores, strict=True)}
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
         row = self._rows.get(schema.primary_key(scope, memory_id))
@@ -63,6 +84,10 @@ class InMemoryStore:
         newer = {schema.stored_id(memory_id) for memory_id in memory_ids if memory_id}
         rows = self._within(scope, Reach.ALL)
         return [schema.memory_from(scope, row) for row in rows if row["superseded_by"] in newer]
+
+    async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
+        rows = list(self._active(scope, Reach.ALL, None, now))
+        return [schema.embedded_from(scope, row) for row in rows] if len(rows) <= limit else None
 
     async def scan(self) -> AsyncIterator[Sequence[Memory]]:
         if self._rows:

@@ -3,7 +3,7 @@
 Strategy: SQLite's own locking keeps the file sound whatever happens here, a killed process included. It does not keep
 Milvus Lite's *writes*: one that meets a locked file (a reader's lock suffices) is confirmed or half carried out, and lost
 at the next start (tried with 2.5.1). So nobody may write through Milvus Lite while one of these functions runs. Its
-reads come from its own memory and go on.
+reads come from its own memory and go on; but to search words it looks into the file, and fails while that is locked.
 """
 
 import os
@@ -29,6 +29,7 @@ def vacuum(path: Path) -> None:
     with _speaking("compact"), closing(_open(path)) as connection:
         connection.execute("PRAGMA temp_store = MEMORY").close()
         connection.execute("PRAGMA secure_delete = ON").close()
+        _forget_unused_terms(connection)
         connection.execute("VACUUM").close()
 
 
@@ -40,11 +41,21 @@ def copy(path: Path, directory: Path) -> None:
     """
     target = directory / path.name
     with _speaking("backup"), closing(_open(path)) as connection:
+        _forget_unused_terms(connection)
         # SQLite fills an empty file; made here, nobody else can read it at any moment.
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         connection.execute("VACUUM INTO ?", (str(target),)).close()
         for written in (target, directory):
             _sync(written)
+
+
+def _forget_unused_terms(connection: sqlite3.Connection) -> None:
+    """Milvus Lite counts the texts that hold a term, by the term's hash, and keeps those that it counts to zero.
+
+    Who guesses a word could see that somebody once used it. A hash that is missing counts as zero for Milvus Lite.
+    """
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'token_doc_count'").fetchone():
+        connection.execute("DELETE FROM token_doc_count WHERE doc_count <= 0").close()
 
 
 def _open(path: Path) -> sqlite3.Connection:

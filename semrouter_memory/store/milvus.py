@@ -1,7 +1,8 @@
 """Memories in Milvus: a server or cluster, or Milvus Lite in a file.
 
-Strategy: `schema` says what to ask, `connection` asks, `link` keeps the connection; here is what a question means, how
-long it may take, and what its failure says about the connection. Nothing waits for a store that is known to be away.
+Strategy: `schema` says what to ask, `connection` asks (`hybrid`: for vectors and words at once), `link` keeps the
+connection; here is what a question means, how long it may take, and what its failure says about the connection. Nothing
+waits for a store that is known to be away.
 """
 
 import asyncio
@@ -17,13 +18,14 @@ from semrouter_memory.config import MilvusConfig, secret
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page, Reach, Scope, Vector
 from semrouter_memory.ports import Observer
-from semrouter_memory.store import listing, schema
+from semrouter_memory.store import hybrid, listing, schema
 from semrouter_memory.store.connection import WINDOW, ConnectionLostError, MilvusConnection, Target, connect
 from semrouter_memory.store.gate import Gate
 from semrouter_memory.store.link import Link
 from semrouter_memory.store.listing import Place
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.location import LiteFile, locate
+from semrouter_memory.store.others import OtherCollections
 from semrouter_memory.store.schema import Row, Selection
 
 ResultT = TypeVar("ResultT")
@@ -36,6 +38,10 @@ _KEYS_BATCH = 1_000
 
 SCAN_BATCH = 500
 """Rows in one answer to a scan: texts of the greatest length stay below 64 MiB, too."""
+
+SHELF_BATCH = 256
+"""Rows with vectors in one answer of Milvus Lite, whose time for one grows faster than their number: 10,000 rows take
+0.5 s in answers of 200, 1.6 s in answers of 2,000."""
 
 _COMPACT_SECONDS = 60.0
 """A server's flush waits for its storage."""
@@ -106,12 +112,23 @@ class MilvusStore:
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.RECALL,
         fresh: bool = False,
+        text: str = "",
     ) -> list[Hit]:
+        """Same as the port's. While Milvus Lite's file is compacted or copied, words are not searched."""
         if limit < 1 or _nothing(types):
             return []
-        expression = schema.filter_expression(Selection(scope=scope, reach=reach, active_at=now, types=types))
-        found = await self._ask("search", lambda store: store.search(vector, expression, limit=limit, fresh=fresh))
-        return [Hit(schema.memory_from(scope, row), cosine, cosine) for row, cosine in found]
+        selection = Selection(scope=scope, reach=reach, active_at=now, types=types)
+        # Searching words reads Lite's file, which is locked then.
+        with self._writes.among_others_at_once() as may_read_file:
+            question = hybrid.Question(
+                vector=vector,
+                terms=schema.asked_terms(text) if may_read_file else "",
+                selection=selection,
+                limit=limit,
+                fresh=fresh,
+            )
+            found = await self._ask("search", partial(hybrid.search, question=question))
+        return [Hit(schema.memory_from(scope, each.row), each.cosine, each.cosine, each.bm25) for each in found]
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
         selection = Selection(scope=scope, reach=Reach.ALL, ids=[memory_id])
@@ -167,6 +184,28 @@ class MilvusStore:
             if len(rows) < SCAN_BATCH:
                 return
             last_key = max(row["id"] for row in rows)
+
+    async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
+        """Same as the port's. On Lite 10 to 20 ms for 200 memories, 0.6 to 0.8 s for 10,000; other questions go in between.
+
+        A server takes 200 to 350 ms for each 500.
+        """
+        selection = Selection(scope=scope, reach=Reach.ALL, active_at=now)
+        batch = SCAN_BATCH if self._lite is None else SHELF_BATCH
+        found: list[EmbeddedMemory] = []
+        last_key = ""
+        while True:
+            rows = await self._query(selection, schema.SHELF_COLUMNS, after_key=last_key, limit=batch)
+            found += (schema.embedded_from(scope, row) for row in rows)
+            if len(found) > limit or (len(rows) == batch and not last_key and await self._exceeds(selection, limit)):
+                return None
+            if len(rows) < batch:
+                return found
+            last_key = max(row["id"] for row in rows)
+
+    async def _exceeds(self, selection: Selection, limit: int) -> bool:
+        """Whether one answer of keys alone shows that there are more; saves reading vectors in vain."""
+        return len(await self._query(selection, [schema.ID.name], limit=min(limit + 1, WINDOW))) > limit
 
     async def _at(self, scope: Scope, places: Sequence[Place]) -> tuple[Memory, ...]:
         """The memories at these places, in this order; one that was deleted meanwhile is left out."""
@@ -249,6 +288,12 @@ class MilvusStore:
                     await working
                 raise
 
+    # -- other collections ---------------------------------------------------------------------------------------------
+
+    @property
+    def others(self) -> OtherCollections:
+        return OtherCollections(self._ask, self._write)
+
     # -- asking --------------------------------------------------------------------------------------------------------
 
     async def _connect(self) -> MilvusConnection:
@@ -267,9 +312,11 @@ class MilvusStore:
                 return rows
             last_key = max(row["id"] for row in answer)
 
-    async def _query(self, selection: Selection, columns: Sequence[str], *, after_key: str = "") -> list[Row]:
+    async def _query(
+        self, selection: Selection, columns: Sequence[str], *, after_key: str = "", limit: int = WINDOW
+    ) -> list[Row]:
         expression = schema.filter_expression(selection, after_key=after_key)
-        return await self._ask("query", lambda store: store.query(expression, columns))
+        return await self._ask("query", lambda store: store.query(expression, columns, limit=limit))
 
     async def _write(self, operation: str, call: Callable[[MilvusConnection], Awaitable[ResultT]]) -> ResultT:
         async with self._writes.among_others():

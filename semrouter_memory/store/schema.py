@@ -22,13 +22,17 @@ import numpy as np
 import orjson
 
 from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.lexical.terms import terms
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope
 
 Row: TypeAlias = dict[str, Any]
 """A row as Milvus takes and gives it: column name -> value."""
 
-VERSION = 1
+VERSION = 2
 """Of this schema; stored with the collection."""
+
+WITHOUT_WORDS = 1
+"""The same without `WORD_COLUMNS`: collections of earlier versions, and of servers that cannot search words."""
 
 MAX_VARCHAR_BYTES = 65_535
 """Milvus's own bound on a text column, in UTF-8 bytes."""
@@ -38,6 +42,9 @@ MAX_JSON_BYTES = 65_536
 
 NEVER = 253_402_300_800_000_000
 """The first microsecond after the year 9999: stands for a time that is not set."""
+
+_MAX_ASKED_TERMS = 1_000
+"""Milvus Lite takes some 12 ms for so many."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -80,11 +87,19 @@ COLUMNS = (
 )
 """Times are microseconds since 1970 in UTC."""
 
+TERMS = Column("terms", "VARCHAR")
+LEXICAL = Column("lexical", "SPARSE_FLOAT_VECTOR")
+WORD_COLUMNS = (TERMS, LEXICAL)
+"""What words are searched by, where the store can: the content's terms, and what BM25 makes of them. Never read."""
+
 READ_COLUMNS = tuple(column.name for column in COLUMNS if column.name not in {"owner", "user_id", "embedding"})
 """What makes a `Memory`; the user is known to who asks, and the vector stays where it is."""
 
 SCAN_COLUMNS = ("user_id", *READ_COLUMNS)
 """The same, of rows of many users."""
+
+SHELF_COLUMNS = (*READ_COLUMNS, EMBEDDING.name)
+"""What makes an `EmbeddedMemory`."""
 
 
 # -- ids ---------------------------------------------------------------------------------------------------------------
@@ -206,6 +221,26 @@ def _literal(value: str) -> str:
     return json.dumps(value)
 
 
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def indexed_terms(content: str) -> str:
+    """What a content is found by when words are searched. What is too long for its column is cut between two terms."""
+    return _joined(terms(content))
+
+
+def asked_terms(text: str) -> str:
+    """A query in the same terms; "" when no word of it carries content."""
+    return _joined(terms(text)[:_MAX_ASKED_TERMS])
+
+
+def _joined(found: Sequence[str]) -> str:
+    encoded = " ".join(found).encode()
+    if len(encoded) > MAX_VARCHAR_BYTES:
+        encoded = encoded[: MAX_VARCHAR_BYTES + 1].rpartition(b" ")[0]
+    return encoded.decode()
+
+
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
@@ -266,6 +301,11 @@ def memory_from(scope: Scope, row: Mapping[str, Any]) -> Memory:
         importance=row["importance"],
         metadata=row["metadata"],
     )
+
+
+def embedded_from(scope: Scope, row: Mapping[str, Any]) -> EmbeddedMemory:
+    """Same as `memory_from`, with its vector, of a row of `SHELF_COLUMNS`."""
+    return EmbeddedMemory(memory_from(scope, row), np.asarray(row["embedding"], dtype=np.float32))
 
 
 def anyones_memories_from(rows: Iterable[Mapping[str, Any]]) -> list[Memory]:

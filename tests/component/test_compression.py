@@ -44,6 +44,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import Observer
 from semrouter_memory.recall.pipeline import Recaller
+from semrouter_memory.recall.searching import Searcher
 from semrouter_memory.retain import rules
 from semrouter_memory.retain.accepting import cleaned
 from semrouter_memory.retain.redact import redact
@@ -151,7 +152,13 @@ class Client:
         )
         self._recaller = Recaller(
             embedder=embedder,
-            reader=InMemoryStore(dimension=embedder.dimension),
+            searcher=Searcher(
+                embedder=embedder,
+                reader=InMemoryStore(dimension=embedder.dimension),
+                shelves=None,
+                clock=self.clock,
+                config=CONFIG.recall,
+            ),
             turn_log=self.log,
             observer=SILENT,
             clock=self.clock,

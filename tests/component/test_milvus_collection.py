@@ -14,8 +14,10 @@ from pymilvus import AsyncMilvusClient, DataType, MilvusClient
 
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import ConfigurationError, SchemaMismatchError, StoreUnavailableError
-from semrouter_memory.model import Reach, Scope
+from semrouter_memory.model import Memory, Reach, Scope
+from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.store.schema import row_from
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
@@ -121,6 +123,90 @@ async def test_a_collection_that_is_dropped_under_us_is_made_again(
     await client.close()
     await store.close()
     assert "7f3a" not in "".join(capfd.readouterr())
+
+
+def _make_without_words(file: Path, *rows: Memory) -> None:
+    """A collection as the first versions made it, in every detail, with these memories in it."""
+    text = {"datatype": DataType.VARCHAR, "max_length": 65_535}
+    description = MilvusClient.create_schema(description='{"schema": 1, "embedding": "mini"}')
+    description.add_field("id", is_primary=True, **text)
+    for name in ("owner", "user_id", "project_id", "agent_id", "session_id", "type", "content", "source"):
+        description.add_field(name, **text)
+    for name in ("observed_at", "created_at", "updated_at", "superseded_at"):
+        description.add_field(name, DataType.INT64)
+    description.add_field("superseded_by", **text)
+    description.add_field("expires_at", DataType.INT64)
+    description.add_field("importance", DataType.DOUBLE)
+    description.add_field("metadata", DataType.JSON)
+    description.add_field("embedding", DataType.FLOAT_VECTOR, dim=DIMENSION)
+    index = MilvusClient.prepare_index_params()
+    index.add_index("embedding", index_type="FLAT", metric_type="COSINE", params={})
+    server = LiteServer(file)
+    client = MilvusClient(server.start())
+    client.create_collection("collection", schema=description, consistency_level="Bounded")
+    client.create_index("collection", index)
+    client.insert("collection", [row_from(one.scope, embedded(one), dimension=DIMENSION) for one in rows])
+    client.close()
+    server.stop()
+
+
+async def test_a_collection_without_words_keeps_working_without_them(tmp_path: Path) -> None:
+    """One that an earlier version made: nothing is migrated, nothing fails, only the vectors are searched."""
+    file = tmp_path / "milvus.db"
+    await asyncio.to_thread(_make_without_words, file, memory(ALICE))
+    for n in range(1, 3):
+        async with opened(tmp_path) as store:
+            await store.upsert(ALICE, [embedded(memory(ALICE, f"mem_new_{n}"), n)])
+            hits = await store.search(ALICE, vector(0), limit=1, now=NOW, text="budget hawaii")
+            assert [(hit.memory, hit.lexical) for hit in hits] == [(memory(ALICE), 0)]
+            shelf = await store.shelve(ALICE, limit=9, now=NOW)
+            assert len(shelf or ()) == n + 1
+            await store.compact()
+    async with opened(tmp_path) as store:
+        assert await store.delete_all(ALICE, Reach.ALL) == 3
+        (tmp_path / "copy").mkdir()
+        assert await store.backup(tmp_path / "copy") == ""
+
+
+@pytest.mark.parametrize("text", ["budget hawaii", "of the", ""])
+async def test_words_can_be_asked_for_before_anything_was_ever_written(tmp_path: Path, text: str) -> None:
+    """And as soon as something is; also when all of it is gone, after a restart too."""
+
+    async def search(store: MilvusStore) -> list[bool]:
+        hits = await store.search(ALICE, vector(0), limit=3, now=NOW, text=text)
+        return [hit.lexical > 0 for hit in hits]
+
+    async with opened(tmp_path) as store:
+        assert await search(store) == []
+        await store.upsert(ALICE, [embedded(memory(ALICE))])
+        assert await search(store) == ["budget" in text]
+        await store.delete_all(ALICE, Reach.ALL)
+        assert await search(store) == []
+    async with opened(tmp_path) as store:
+        assert await search(store) == []
+        await store.upsert(ALICE, [embedded(memory(ALICE, content=""))])
+        assert await search(store) == [False]
+        await store.upsert(ALICE, [embedded(memory(ALICE))])
+        assert await search(store) == ["budget" in text]
+    async with opened(tmp_path) as store:
+        assert await search(store) == ["budget" in text]
+
+
+async def test_a_collection_that_was_left_half_made_is_completed(tmp_path: Path) -> None:
+    """The process ended between any two of the steps: with no index yet, or with one of the two."""
+    async with opened(tmp_path) as store:
+        await store.upsert(ALICE, [embedded(memory(ALICE))])
+    for dropped in (["lexical"], ["embedding"], ["lexical", "embedding"]):
+        server = LiteServer(tmp_path / "milvus.db")
+        client = MilvusClient(await asyncio.to_thread(server.start))
+        client.release_collection("collection")
+        for name in dropped:
+            client.drop_index("collection", name)
+        client.close()
+        await asyncio.to_thread(server.stop)
+        async with opened(tmp_path) as store:
+            hits = await store.search(ALICE, vector(0), limit=3, now=NOW, text="budget")
+            assert [hit.lexical > 0 for hit in hits] == [True]
 
 
 async def test_lite_keeps_memories_over_a_restart(tmp_path: Path) -> None:

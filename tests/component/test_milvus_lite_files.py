@@ -17,6 +17,8 @@ from tests.store_observer import StoreObserver
 
 ALICE = Scope("alice")
 GONE, STAYS = "gone-XQZJ-{}-", "stays-WKVB-{}-"
+GONE_TERMS, STAYS_TERMS = "gone xqzj {} ", "stay wkvb {} "
+"""What words are searched by: content too, in another form."""
 
 
 @contextlib.asynccontextmanager
@@ -56,15 +58,49 @@ async def test_after_a_compaction_nothing_deleted_is_in_any_file(tmp_path: Path)
         await write(store, STAYS, range(100))
         await store.delete(ALICE, [GONE.format(number) for number in range(300)])
         assert strings_in(tmp_path, GONE, 300) > 0
+        assert strings_in(tmp_path, GONE_TERMS, 300) > 0
         size = (tmp_path / "milvus.db").stat().st_size
         await store.compact()
         assert strings_in(tmp_path, GONE, 300) == 0
+        assert strings_in(tmp_path, GONE_TERMS, 300) == 0
         assert strings_in(tmp_path, STAYS, 100) == 100
+        assert strings_in(tmp_path, STAYS_TERMS, 100) == 100
         assert (tmp_path / "milvus.db").stat().st_size < size / 2
         kept = {STAYS.format(number) for number in range(100)}
         assert await ids(store) == kept
     async with opened(tmp_path) as store:
         assert await ids(store) == kept
+
+
+def counted_terms(file: Path) -> list[int]:
+    """How many texts hold each term whose hash Milvus Lite keeps."""
+    with contextlib.closing(sqlite3.connect(file)) as copy:
+        return [count for (count,) in copy.execute("SELECT doc_count FROM token_doc_count")]
+
+
+async def test_not_even_a_hash_of_a_deleted_word_is_kept(tmp_path: Path) -> None:
+    """Neither in the file nor in a copy; words that others still use are counted right, and found, as new ones are."""
+    copies = [tmp_path / name for name in ("before", "compacted", "later")]
+    for directory in copies:
+        directory.mkdir()
+    async with opened(tmp_path / "data") as store:
+        await write(store, GONE, range(20))
+        await write(store, STAYS, range(10))
+        await store.delete_all(ALICE, Reach.ALL)
+        await write(store, STAYS, range(10))
+        await store.backup(copies[0])
+        await store.compact()
+        await store.backup(copies[1])
+        await write(store, GONE, range(1))
+        hits = await store.search(ALICE, vector(0), limit=20, now=NOW, text="XQZJ WKVB")
+        assert {hit.lexical > 0 for hit in hits} == {True}
+        assert max(hits, key=lambda hit: hit.lexical).memory.id == GONE.format(0)
+        await store.backup(copies[2])
+    stays = sorted([10] * 3 + [1] * 10)  # "stay", "wkvb" and the x, and each number
+    for directory in copies[:2]:
+        assert sorted(counted_terms(directory / "milvus.db")) == stays
+    # The x and the number 0 are now in one more; "gone" and "xqzj" are new.
+    assert sorted(counted_terms(copies[2] / "milvus.db")) == [1] * 11 + [2, 10, 10, 11]
 
 
 async def test_what_is_written_and_deleted_around_compactions_is_what_a_restart_finds(tmp_path: Path) -> None:
@@ -87,7 +123,7 @@ async def test_what_is_written_and_deleted_around_compactions_is_what_a_restart_
             await write(store, GONE, range(number, number + 1))
             await write(store, STAYS, range(number, number + 1))
             await store.delete(ALICE, [GONE.format(number)])
-            assert await store.search(ALICE, vector(number), limit=1, now=NOW)
+            assert await store.search(ALICE, vector(number), limit=1, now=NOW, text="XQZJ WKVB")
 
     async with opened(tmp_path / "data") as store:
         compacting = asyncio.create_task(keep_compacting(store))
@@ -98,6 +134,7 @@ async def test_what_is_written_and_deleted_around_compactions_is_what_a_restart_
         kept = {STAYS.format(worker * 100 + number) for worker in range(4) for number in range(15)}
         assert await ids(store) == kept
         assert strings_in(tmp_path / "data", GONE, 400) == 0
+        assert strings_in(tmp_path / "data", GONE_TERMS, 400) == 0
     async with opened(tmp_path / "data") as store:
         assert await ids(store) == kept
 
@@ -115,6 +152,30 @@ async def test_reads_go_on_while_the_file_is_locked(tmp_path: Path) -> None:
             other.execute("ROLLBACK")
 
 
+async def test_a_search_for_words_is_answered_at_once_while_the_file_is_rewritten(tmp_path: Path) -> None:
+    """By the nearest alone, since words are looked up in the file; afterwards by words again."""
+    async with opened(tmp_path) as store:
+        await write(store, STAYS, range(200))
+        lexical = list[float]()
+
+        async def search() -> None:
+            hits = await store.search(ALICE, vector(0), limit=1, now=NOW, text="WKVB")
+            assert hits[0].memory.id == STAYS.format(0)
+            lexical.append(hits[0].lexical)
+
+        await search()
+        compacting = asyncio.create_task(store.compact())
+        await asyncio.sleep(0)
+        await search()
+        while not compacting.done():
+            await search()
+        await compacting
+        await search()
+    assert lexical[0] > 0
+    assert lexical[1] == 0
+    assert lexical[-1] == pytest.approx(lexical[0])
+
+
 async def test_a_copy_taken_while_writes_go_on_opens_as_a_data_directory(tmp_path: Path) -> None:
     copied = tmp_path / "copy"
     copied.mkdir()
@@ -129,11 +190,13 @@ async def test_a_copy_taken_while_writes_go_on_opens_as_a_data_directory(tmp_pat
         assert [path.name for path in copied.iterdir()] == ["milvus.db"]
         assert (copied / "milvus.db").stat().st_mode & 0o777 == 0o600
         assert strings_in(copied, GONE, 50) == 0
+        assert strings_in(copied, GONE_TERMS, 50) == 0
     async with opened(copied) as store:
         found = await ids(store)
         assert found >= {STAYS.format(number) for number in range(50)}
-        hits = await store.search(ALICE, vector(3), limit=1, now=NOW)
+        hits = await store.search(ALICE, vector(3), limit=1, now=NOW, text="3")
         assert hits[0].memory.id == STAYS.format(3)
+        assert hits[0].lexical > 0
         await write(store, GONE, range(1))
         assert await ids(store) == found | {GONE.format(0)}
 

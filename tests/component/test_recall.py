@@ -26,6 +26,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import Observer
 from semrouter_memory.recall.pipeline import Recaller
+from semrouter_memory.recall.searching import Searcher
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.store.in_memory import InMemoryStore
 
@@ -83,14 +84,15 @@ async def store(embedder: OnnxEmbedder) -> InMemoryStore:
 @pytest.fixture
 def recaller(embedder: OnnxEmbedder, store: InMemoryStore, turn_log: SqliteTurnLog) -> Recaller:
     observer = SimpleNamespace(recall_finished=lambda result: None, exchange_failed=lambda error: None)
+    # The limit of time is another test's; a busy machine must not decide this one.
+    config = DEFAULTS.recall.model_copy(update={"deadline_ms": 10_000})
     return Recaller(
         embedder=embedder,
-        reader=store,
+        searcher=Searcher(embedder=embedder, reader=store, shelves=None, clock=FixedClock(), config=config),
         turn_log=turn_log,
         observer=cast("Observer", observer),
         clock=FixedClock(),
-        # The limit of time is another test's; a busy machine must not decide this one.
-        config=DEFAULTS.recall.model_copy(update={"deadline_ms": 10_000}),
+        config=config,
     )
 
 

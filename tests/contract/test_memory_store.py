@@ -18,7 +18,7 @@ from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope
 from semrouter_memory.ports import MemoryReader, MemoryWriter
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.store.milvus import SCAN_BATCH, MilvusStore
+from semrouter_memory.store.milvus import SCAN_BATCH, SHELF_BATCH, MilvusStore
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
@@ -102,9 +102,21 @@ def user() -> Scope:
     return Scope(f"user-{next(_USERS)}")
 
 
-async def found(store: Store, scope: Scope, *, reach: Reach = Reach.RECALL) -> set[str]:
-    hits = await store.search(scope, vector(0), limit=100, now=NOW, reach=reach, fresh=True)
+@pytest.fixture
+def searches_words(request: pytest.FixtureRequest) -> bool:
+    """The server that the tests have is too old for it."""
+    return bool(request.node.callspec.params["store"] != "server")
+
+
+async def found(store: Store, scope: Scope, *, reach: Reach = Reach.RECALL, text: str = "") -> set[str]:
+    hits = await store.search(scope, vector(0), limit=100, now=NOW, reach=reach, fresh=True, text=text)
     return {hit.memory.content for hit in hits}
+
+
+async def named(store: Store, scope: Scope, text: str, *, reach: Reach = Reach.RECALL) -> list[str]:
+    """What the text's words find, the best first."""
+    hits = await store.search(scope, vector(0), limit=100, now=NOW, reach=reach, fresh=True, text=text)
+    return [hit.memory.id for hit in sorted(hits, key=lambda hit: -hit.lexical) if hit.lexical > 0]
 
 
 async def listed(store: Store, scope: Scope, *, reach: Reach = Reach.ALL) -> set[str]:
@@ -246,6 +258,7 @@ async def test_it_says_that_it_is_available(store: Store) -> None:
 async def test_no_id_opens_another_users_memories(store: Store) -> None:
     """Every hostile user, and the victim beside them, sees, lists, gets and deletes only what is their own."""
     users = [Scope(text) for text in (*HOSTILE, "victim")]
+    everybodys = " ".join(str(number) for number in range(len(users)))
 
     async def write_one(number: int, scope: Scope) -> None:
         await store.upsert(scope, [embedded(memory(scope, "mem_shared", content=str(number)))])
@@ -255,6 +268,7 @@ async def test_no_id_opens_another_users_memories(store: Store) -> None:
         assert own is not None
         assert (own.content, own.scope) == (str(number), scope)
         assert await found(store, scope) == {str(number)}
+        assert await found(store, scope, text=everybodys) == {str(number)}
         assert await listed(store, scope) == {str(number)}
 
     async def deletes_only_their_own(scope: Scope) -> None:
@@ -272,6 +286,9 @@ async def test_no_project_opens_another_project(store: Store, user: Scope) -> No
     for number, scope in enumerate(projects):
         await store.upsert(user, [embedded(memory(scope, f"mem_{number}", content=str(number)))])
     seen = await asyncio.gather(*(listed(store, scope, reach=Reach.EXACT) for scope in projects))
+    assert seen == [{str(number)} for number in range(len(projects))]
+    text = " ".join(str(number) for number in range(len(projects)))
+    seen = await asyncio.gather(*(found(store, scope, reach=Reach.EXACT, text=text) for scope in projects))
     assert seen == [{str(number)} for number in range(len(projects))]
     assert len(await listed(store, user)) == len(HOSTILE)
 
@@ -369,6 +386,192 @@ async def test_history_and_what_expired_are_only_got_by_id(store: Store, user: S
     assert await store.get(user, "mem_expired") is not None
 
 
+# -- by words ----------------------------------------------------------------------------------------------------------
+
+HAYSTACK = [memory(Scope("nobody"), f"mem_{n}", content=f"User likes the colour number {n}") for n in range(40)]
+
+
+async def write_haystack(store: Store, user: Scope, needle: str) -> None:
+    """Forty memories near `vector(0)`, and one that no vector search for it with a small limit finds."""
+    rows = [EmbeddedMemory(replace(one, scope=user), vector(0)) for one in HAYSTACK]
+    await store.upsert(user, [*rows, EmbeddedMemory(memory(user, "mem_needle", content=needle), -vector(0))])
+
+
+async def test_words_find_what_the_vector_does_not(store: Store, user: Scope, *, searches_words: bool) -> None:
+    """With its true cosine, behind the nearest; without the text, or where words are not searched, it is not found."""
+    await write_haystack(store, user, "User's cardiologist is Dr. Okonkwo")
+    asked = "Who was that Okonkwo again?"
+    near = await store.search(user, vector(0), limit=5, now=NOW, fresh=True)
+    hits = await store.search(user, vector(0), limit=5, now=NOW, fresh=True, text=asked)
+    assert len(near) == 5
+    assert all(hit.lexical == 0 for hit in near)
+    assert [hit.similarity for hit in hits[:5]] == pytest.approx([1] * 5, abs=1e-5)
+    assert len(hits) == (6 if searches_words else 5)
+    if searches_words:
+        assert hits[-1].memory == memory(user, "mem_needle", content="User's cardiologist is Dr. Okonkwo")
+        assert hits[-1].similarity == hits[-1].relevance == pytest.approx(-1, abs=1e-5)
+        assert hits[-1].lexical > 0
+
+
+async def test_each_search_adds_at_most_the_limit_and_every_hit_has_its_bm25(
+    store: Store, user: Scope, *, searches_words: bool
+) -> None:
+    """Also the near ones that are not among the best by words: all the same memories have the same."""
+    for n in range(40):
+        await store.upsert(user, [embedded(memory(user, f"mem_{n}", content="User owns a red bicycle " * (n % 4)), n)])
+    everything = await store.search(user, vector(0), limit=100, now=NOW, fresh=True, text="bicycles")
+    hits = await store.search(user, vector(0), limit=8, now=NOW, fresh=True, text="bicycles")
+    nearest = await store.search(user, vector(0), limit=8, now=NOW, fresh=True)
+    assert [hit.similarity for hit in hits] == sorted((hit.similarity for hit in hits), reverse=True)
+    assert {hit.memory.id for hit in nearest} <= {hit.memory.id for hit in hits}
+    assert len(everything) == 40
+    true = {hit.memory.id: (hit.similarity, hit.lexical) for hit in everything}
+    for hit in hits:
+        assert (hit.similarity, hit.lexical) == pytest.approx(true[hit.memory.id], abs=1e-5)
+    if not searches_words:
+        assert [hit.memory for hit in hits] == [hit.memory for hit in nearest]
+        assert all(hit.lexical == 0 for hit in hits)
+        return
+    assert 8 < len(hits) <= 16
+    best = sorted((hit.lexical for hit in everything), reverse=True)[:8]
+    assert sorted((hit.lexical for hit in hits), reverse=True)[:8] == pytest.approx(best, abs=1e-5)
+    assert {hit.lexical > 0 for hit in everything if int(hit.memory.id.removeprefix("mem_")) % 4} == {True}
+    assert {hit.lexical for hit in everything if not int(hit.memory.id.removeprefix("mem_")) % 4} == {0}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("BICYCLES", {"mem_bike"}),
+        ("what did it cost, $1,250?", {"mem_bike"}),
+        ("1.25k", {"mem_bike"}),
+        ("我的预算是多少", {"mem_budget"}),
+        ("bicycle 预算", {"mem_bike", "mem_budget"}),
+        ("o'neill", {"mem_name"}),
+        ("neil", set[str]()),
+        ("who is the user and what does he have", set[str]()),
+    ],
+)
+async def test_words_are_compared_as_everywhere_in_the_product(
+    store: Store, user: Scope, text: str, expected: set[str], *, searches_words: bool
+) -> None:
+    """Stems, numbers, Chinese pairs; what carries no content finds nothing."""
+    await write(
+        store,
+        memory(user, "mem_bike", content="User's bicycle cost 1250 dollars"),
+        memory(user, "mem_budget", content="用户的夏威夷旅行预算是一万美元"),
+        memory(user, "mem_name", content="User's doctor is O\u2019Neill"),
+    )
+    assert set(await named(store, user, text)) == (expected if searches_words else set())
+
+
+async def test_the_rarer_word_counts_more_and_the_shorter_text(
+    store: Store, user: Scope, *, searches_words: bool
+) -> None:
+    await write(
+        store,
+        *(memory(user, f"mem_{n}", content=f"flight to Oslo on day {n}") for n in range(10)),
+        memory(user, "mem_rare", content="helicopter to Oslo on day 10"),
+        memory(user, "mem_long", content="helicopter " + "with several other items beside it " * 10),
+    )
+    assert (await named(store, user, "flight helicopter"))[:1] == (["mem_rare"] if searches_words else [])
+    assert await named(store, user, "helicopters") == (["mem_rare", "mem_long"] if searches_words else [])
+
+
+async def test_words_find_only_what_the_question_is_about(store: Store, user: Scope, *, searches_words: bool) -> None:
+    """The reach, types, history, what expired: the same as for vectors."""
+    other = replace(user, project_id="other")
+    await write(
+        store,
+        memory(user, "mem_own", content="zebra one"),
+        memory(other, "mem_other", content="zebra two"),
+        memory(user, "mem_episode", content="zebra three", kind=MemoryType.EPISODIC),
+        memory(user, "mem_superseded", content="zebra four", superseded_at=NOW),
+        memory(user, "mem_expired", content="zebra five", expires_at=NOW),
+        memory(Scope(f"{user.user_id}-other"), "mem_theirs", content="zebra six"),
+    )
+
+    async def ids(scope: Scope, reach: Reach, types: frozenset[MemoryType] | None = None) -> set[str]:
+        hits = await store.search(
+            scope, vector(0), limit=5, now=NOW, reach=reach, types=types, fresh=True, text="zebras"
+        )
+        assert all((hit.lexical > 0) == searches_words for hit in hits)
+        return {hit.memory.id for hit in hits}
+
+    assert await ids(user, Reach.RECALL) == {"mem_own", "mem_episode"}
+    assert await ids(other, Reach.RECALL) == {"mem_own", "mem_episode", "mem_other"}
+    assert await ids(other, Reach.EXACT) == {"mem_other"}
+    assert await ids(user, Reach.ALL) == {"mem_own", "mem_episode", "mem_other"}
+    assert await ids(user, Reach.ALL, frozenset({MemoryType.EPISODIC})) == {"mem_episode"}
+
+
+async def test_another_owners_better_memories_do_not_crowd_out_ones_own(
+    store: Store, user: Scope, *, searches_words: bool
+) -> None:
+    """The filter comes before the limit."""
+    other = Scope(f"{user.user_id}-other")
+    await store.upsert(other, [embedded(memory(other, f"mem_{n}", content="walrus walrus")) for n in range(300)])
+    await write_haystack(store, user, "User once met a walrus in the harbour of a small town far up in the north")
+    hits = await store.search(user, vector(0), limit=3, now=NOW, fresh=True, text="walrus")
+    assert all(hit.memory.scope == user for hit in hits)
+    assert ("mem_needle" in {hit.memory.id for hit in hits}) == searches_words
+
+
+async def test_words_follow_writes_and_deletions(store: Store, user: Scope, *, searches_words: bool) -> None:
+    def here(*ids: str) -> list[str]:
+        return list(ids) if searches_words else []
+
+    await write(store, memory(user, content="User has a parrot"))
+    assert await named(store, user, "parrots") == here("mem_1")
+    await write(store, memory(user, content="User has a tortoise"))
+    assert await named(store, user, "parrots") == []
+    assert await named(store, user, "tortoises") == here("mem_1")
+    await store.delete(user, ["mem_1"])
+    assert await named(store, user, "tortoises") == []
+    await write(store, memory(user, content="User has a parrot"))
+    assert await named(store, user, "parrots") == here("mem_1")
+    await store.delete_all(user, Reach.ALL)
+    assert await named(store, user, "parrots") == []
+
+
+HOSTILE_TEXTS = (
+    *(text for text in HOSTILE if len(text) < 1_000),
+    "is it the of and",
+    "budget" + "\x00" * 100,
+    "budget " * 600,
+    " ".join(f"budget{n}" for n in range(600)),
+    "x" * 4_000,
+    "预算" * 2_000,
+    "\ufdfa" * 4_000,
+    "9" * 4_000 + "k",
+    "é" * 100_000,
+    "budget " + " ".join(map(str, range(50_000))),
+    '{"match": "budget"}',
+    "budget' OR '1'='1",
+    "😀 budget \u202e\u200b\ud83d",
+)
+
+
+async def test_no_text_makes_a_search_fail_or_lose_the_nearest(store: Store, user: Scope) -> None:
+    """Nor a content, for those that look for it."""
+    await write(store, memory(user))
+    for text in HOSTILE_TEXTS:
+        hits = await store.search(user, vector(0), limit=3, now=NOW, text=text, fresh=True)
+        assert [hit.memory.id for hit in hits] == ["mem_1"]
+    contents = [text for text in HOSTILE_TEXTS if len(text.encode("utf-8", "replace")) <= 65_535]
+    await store.upsert(user, [embedded(memory(user, f"mem_{n}", content=text)) for n, text in enumerate(contents)])
+    for text in HOSTILE_TEXTS[-3:]:
+        assert await store.search(user, vector(0), limit=3, now=NOW, text=text, fresh=True)
+
+
+async def test_a_content_whose_words_do_not_fit_is_found_by_its_first(
+    store: Store, user: Scope, *, searches_words: bool
+) -> None:
+    """Chinese pairs take more than twice what the text takes."""
+    await write(store, memory(user, content="zeppelin " + "预算" * 10_900))
+    assert await named(store, user, "zeppelins") == (["mem_1"] if searches_words else [])
+
+
 # -- deletion ----------------------------------------------------------------------------------------------------------
 
 
@@ -461,6 +664,51 @@ async def test_pages_reach_beyond_what_milvus_gives_in_one_answer(store: Store, 
     assert [one.id for one in first.memories] == [f"{n:05}" for n in reversed(range(10, count))]
     assert [one.id for one in second.memories] == [f"{n:05}" for n in reversed(range(10))]
     assert second.cursor == ""
+
+
+# -- an owner's shelf --------------------------------------------------------------------------------------------------
+
+
+async def test_a_shelf_holds_every_active_memory_with_its_vector(store: Store, user: Scope) -> None:
+    """Of every project, as it was written; no history, nothing expired, nothing of others; from within any project."""
+    active = [
+        memory(user, "mem_own", metadata={"deep": [1, "é"]}),
+        memory(replace(user, project_id="a", agent_id="planner"), "mem_a", kind=MemoryType.EPISODIC),
+        memory(replace(user, project_id='b"\\'), 'mem"b', expires_at=NOW + timedelta(microseconds=1)),
+    ]
+    await write(
+        store,
+        memory(user, "mem_superseded", superseded_at=NOW + timedelta(days=1)),
+        memory(user, "mem_expired", expires_at=NOW),
+        memory(Scope(f"{user.user_id}-other"), "mem_theirs"),
+    )
+    await store.upsert(user, [embedded(one, number) for number, one in enumerate(active)])
+    shelf = await store.shelve(replace(user, project_id="c"), limit=3, now=NOW)
+    assert shelf is not None
+    assert {one.memory.id: one.memory for one in shelf} == {one.id: one for one in active}
+    vectors = {one.memory.id: one.vector for one in shelf}
+    for number, one in enumerate(active):
+        assert vectors[one.id].dtype == np.float32
+        assert np.array_equal(vectors[one.id], vector(number))
+
+
+async def test_a_shelf_sees_every_acknowledged_write_and_deletion(store: Store, user: Scope) -> None:
+    assert await store.shelve(user, limit=5, now=NOW) == []
+    for n in range(3):
+        await write(store, memory(user, f"mem_{n}"))
+        assert {one.memory.id for one in await store.shelve(user, limit=5, now=NOW) or ()} == {"mem_0", f"mem_{n}"}
+        await store.delete(user, [f"mem_{n}"] if n else [])
+
+
+@pytest.mark.parametrize("count", [1, 3, SHELF_BATCH, SCAN_BATCH, 1_201])
+async def test_a_shelf_holds_all_or_is_none_at_all(store: Store, user: Scope, count: int) -> None:
+    """Also where it takes several answers, or exactly one."""
+    await store.upsert(user, [embedded(memory(user, f"mem_{n}"), n) for n in range(count)])
+    for limit in (count, count + 1, 100_000):
+        shelf = await store.shelve(user, limit=limit, now=NOW)
+        assert {one.memory.id for one in shelf or ()} == {f"mem_{n}" for n in range(count)}
+    for limit in (count - 1, count // 2, 0):
+        assert await store.shelve(user, limit=limit, now=NOW) is None
 
 
 # -- history -----------------------------------------------------------------------------------------------------------

@@ -37,10 +37,14 @@ async def store(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Milvu
 @settings(max_examples=60, deadline=None)
 @given(scopes=st.lists(st.builds(Scope, hostile, hostile), min_size=2, max_size=4, unique_by=lambda one: one.user_id))
 async def test_everybody_finds_their_own_and_nothing_else(store: MilvusStore, scopes: list[Scope]) -> None:
+    """By vector and by words, which are the same for everybody but for one number."""
+    everybodys = "0 1 2 3"
     for number, scope in enumerate(scopes):
         await store.upsert(scope, [embedded(memory(scope, scope.user_id, content=str(number)))])
     for number, scope in enumerate(scopes):
-        hits = await store.search(scope, vector(0), limit=10, now=NOW)
-        assert [(hit.memory.content, hit.memory.scope) for hit in hits] == [(str(number), scope)]
+        for text in ("", everybodys, scope.user_id):
+            hits = await store.search(scope, vector(0), limit=10, now=NOW, text=text)
+            assert [(hit.memory.content, hit.memory.scope) for hit in hits] == [(str(number), scope)]
+            assert hits[0].lexical > 0 or text != everybodys
     for scope in scopes:
         assert await store.delete_all(scope, Reach.ALL) == 1

@@ -67,6 +67,9 @@ class Store:
         self._call("predecessors")
         return [memory for memory in self._visible(scope) if memory.superseded_by in memory_ids]
 
+    async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
+        raise NotImplementedError
+
     def scan(self) -> AsyncIterator[Sequence[Memory]]:
         raise NotImplementedError
 

@@ -30,6 +30,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import MemoryReader, Observer, TurnLog
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.recall.rewrite import Mode, QueryRewriter
+from semrouter_memory.recall.searching import Searcher
 
 MakeHit = Callable[..., Hit]
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
@@ -105,13 +106,17 @@ class World:
 
     def recaller(self, mode: Mode | None = None, **config: Any) -> Recaller:
         observer = SimpleNamespace(recall_finished=self.results.append, exchange_failed=self.failures.append)
+        clock = cast("Any", SimpleNamespace(now=lambda: self.now))
+        settings = RecallConfig(**{"strategy": "semantic", **config})
         return Recaller(
             embedder=self,
-            reader=cast("MemoryReader", self),
+            searcher=Searcher(
+                embedder=self, reader=cast("MemoryReader", self), shelves=None, clock=clock, config=settings
+            ),
             turn_log=cast("TurnLog", self),
             observer=cast("Observer", observer),
-            clock=cast("Any", SimpleNamespace(now=lambda: self.now)),
-            config=RecallConfig(**config),
+            clock=clock,
+            config=settings,
             rewriter=QueryRewriter(self, mode) if mode else None,
         )
 

@@ -6,7 +6,7 @@ import pytest
 
 from semrouter_memory.errors import ChatModelError
 from semrouter_memory.model import ChatMessage, Message, Role
-from semrouter_memory.recall.rewrite import Mode, QueryRewriter, usable
+from semrouter_memory.recall.rewrite import Mode, QueryRewriter, is_question, usable
 
 HISTORY = (Message(Role.USER, "Planning Hawaii vacation"), Message(Role.ASSISTANT, "Nice!"))
 
@@ -42,6 +42,91 @@ def test_the_mode_decides_which_queries_are_rewritten(
     mode: Mode, query: str, history: tuple[Message, ...], wanted: bool
 ) -> None:
     assert QueryRewriter(Model(""), mode).wants(query, history) is wanted
+
+
+@pytest.mark.parametrize(
+    ("mode", "query", "history", "wanted"),
+    [
+        ("vague", "How much?", HISTORY, True),
+        ("vague", "How much?", (), False),
+        ("vague", "What's my budget for the Hawaii trip?", HISTORY, False),
+        ("always", "What's my budget for the Hawaii trip?", HISTORY, True),
+        ("always", "How much?", (), False),
+        ("hyde", "What's my budget for the Hawaii trip?", (), False),
+        ("hyde", "How much?", HISTORY, False),
+    ],
+)
+def test_a_better_query_is_asked_for_beside_the_search_and_a_likely_answer_is_not(
+    mode: Mode, query: str, history: tuple[Message, ...], wanted: bool
+) -> None:
+    assert QueryRewriter(Model(""), mode).wants_before(query, history) is wanted
+
+
+@pytest.mark.parametrize(
+    ("mode", "query", "best", "wanted"),
+    [
+        ("hyde", "What's my budget?", 0.59, True),
+        ("hyde", "What's my budget?", -1.0, True),
+        ("hyde", "What's my budget?", 0.6, False),
+        ("hyde", "My budget is $10,000.", 0.1, False),
+        ("vague", "How much?", 0.1, False),
+        ("always", "What's my budget?", 0.1, False),
+    ],
+)
+def test_a_likely_answer_is_asked_for_when_a_question_found_nothing_above_the_threshold(
+    mode: Mode, query: str, best: float, wanted: bool
+) -> None:
+    assert QueryRewriter(Model(""), mode).wants_after(query, best_relevance=best, threshold=0.6) is wanted
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "Is the invoice paid?",
+        "I forgot the gate number. Do you know it? Thanks",
+        'She asked me "where to?"',
+        "what size are my shoes",
+        "whats the name of my landlord",
+        "Who's picking up the kids",
+        "ok so, where did I park",
+        "Can you tell me how tall I am",
+        "please remind me again which wine we had",
+        "do I own a drill",
+        "is my passport still valid",
+        "didn't we book a table",
+        "我的护照什么时候到期",
+        "车停在哪",
+        "我家有几个房间",
+        "我是不是订了餐厅",
+        "记得我的尺码吗",
+        "那呢。",
+        "護照在誰那裡",
+        "机票是多少钱?谢谢",
+    ],
+)
+def test_a_question_is_known_with_and_without_its_mark(query: str) -> None:
+    assert is_question(query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "?",
+        "I parked in the garage",
+        "However, the invoice is paid.",
+        "whatever",
+        "Remind me to call Anna",
+        "Do the dishes list again",
+        "Open https://example.com/search?q=gate",
+        "Is",
+        "我把车停在车库了",
+        "请把这段话翻译成英文",
+        "谢谢！",
+    ],
+)
+def test_what_asks_nothing_is_no_question(query: str) -> None:
+    assert not is_question(query)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +166,12 @@ def test_a_chinese_rewrite_shares_a_pair_of_characters_with_what_was_said() -> N
 
     assert usable("我去青岛旅行的预算是多少", "多少钱？", history)
     assert not usable("我的狗叫什么名字", "多少钱？", history)
+
+
+def test_an_answer_need_not_have_the_words_in_the_questions_form() -> None:
+    assert usable("User lives in Bergen", "Where do I live?", ())
+    assert usable("User parked the car on level 2", "where did I park", ())
+    assert not usable("User collects stamps", "Where do I live?", ())
 
 
 async def test_the_prompt_holds_the_conversation_bounded_and_on_single_lines() -> None:

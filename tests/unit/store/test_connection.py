@@ -2,7 +2,7 @@
 
 import pytest
 
-from semrouter_memory.store.connection import can_upsert_with_key
+from semrouter_memory.store.connection import can_search_words, can_upsert_with_key
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,18 @@ from semrouter_memory.store.connection import can_upsert_with_key
 )
 def test_servers_before_2_4_are_not_trusted_with_an_upsert(version: str, *, expected: bool) -> None:
     assert can_upsert_with_key(version) is expected
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("v2.3.5-lite", False),
+        ("v2.4.23", False),
+        ("v2.5.0", True),
+        ("2.10.1", True),
+        ("v3.0-beta", True),
+        ("", True),
+    ],
+)
+def test_servers_from_2_5_on_are_asked_for_words(version: str, *, expected: bool) -> None:
+    assert can_search_words(version) is expected

@@ -1,0 +1,172 @@
+"""What the retrieval evaluation counts, and how. Pure.
+
+Of the *ranking* (the best of what recall considered, before any cut): recall@k, nDCG@5 and the reciprocal rank, as means
+over the queries that have gold. Of what is *injected*: recall the same way; precision over all queries together, gold
+among what was injected, with acceptable memories on neither side; false injection, the share of the negative queries
+(those without gold) that got a memory which is not acceptable. A figure without anything to count is None.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from semrouter_memory.evaluation.retrieval import Query
+from semrouter_memory.model import Json
+
+_TOP = 5
+_DIGITS = 4
+_MS_DIGITS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A memory of a ranking, by its id in the file."""
+
+    id: str
+    relevance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What recall gave for one query.
+
+    Attributes:
+        ranking: best first.
+        injected: ids, in the order in which they were injected.
+        steps_ms: duration of each step that ran.
+        failed: why recall gave nothing although it should have; "" when it did not fail.
+    """
+
+    query: Query
+    ranking: tuple[Scored, ...] = ()
+    injected: tuple[str, ...] = ()
+    steps_ms: Mapping[str, float]
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """The figures of a set of queries; None where there was nothing to count."""
+
+    queries: int
+    recall_at_5: float | None
+    recall_at_10: float | None
+    ndcg_at_5: float | None
+    mrr: float | None
+    injected: "Injected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injected:
+    """The figures of what a set of queries would have put into their requests."""
+
+    per_query: float | None
+    precision: float | None
+    recall: float | None
+    false_injection: float | None
+
+
+def figures_of(asked: Sequence[Asked]) -> Figures:
+    with_gold = [each for each in asked if each.query.gold]
+    return Figures(
+        queries=len(asked),
+        recall_at_5=_mean(_found(each, _ranked(each, _TOP)) for each in with_gold),
+        recall_at_10=_mean(_found(each, _ranked(each, 2 * _TOP)) for each in with_gold),
+        ndcg_at_5=_mean(map(_ndcg, with_gold)),
+        mrr=_mean(map(_reciprocal_rank, with_gold)),
+        injected=injected_of(asked),
+    )
+
+
+def injected_of(asked: Sequence[Asked]) -> Injected:
+    right = sum(len(each.query.gold.intersection(each.injected)) for each in asked)
+    wrong = sum(len(_wrong(each)) for each in asked)
+    return Injected(
+        per_query=_mean(len(each.injected) for each in asked),
+        precision=right / (right + wrong) if right + wrong else None,
+        recall=_mean(_found(each, each.injected) for each in asked if each.query.gold),
+        false_injection=_mean(bool(_wrong(each)) for each in asked if not each.query.gold),
+    )
+
+
+def by_kind(asked: Sequence[Asked]) -> dict[str, list[Asked]]:
+    """In the order in which the file first has a kind."""
+    kinds: dict[str, list[Asked]] = {}
+    for each in asked:
+        kinds.setdefault(each.query.kind, []).append(each)
+    return kinds
+
+
+def step_times(asked: Sequence[Asked]) -> dict[str, dict[str, float]]:
+    """p50 and p95 of each step, in milliseconds, over the queries in which it ran."""
+    times: dict[str, list[float]] = {}
+    for each in asked:
+        for step, ms in each.steps_ms.items():
+            times.setdefault(step, []).append(ms)
+    return {step: dict(zip(("p50", "p95"), _percentiles(ms), strict=True)) for step, ms in times.items()}
+
+
+def result_of(file: str, asked: Sequence[Asked]) -> Json:
+    """A file's part of the JSON result."""
+    figures = figures_of(asked)
+    injected = figures.injected
+    return {
+        "file": file,
+        "queries": figures.queries,
+        "recall@5": _rounded(figures.recall_at_5),
+        "recall@10": _rounded(figures.recall_at_10),
+        "ndcg@5": _rounded(figures.ndcg_at_5),
+        "mrr": _rounded(figures.mrr),
+        "injected": {name: _rounded(getattr(injected, name)) for name in injected.__slots__},
+        "kinds": {kind: _of_kind(figures_of(of_kind)) for kind, of_kind in by_kind(asked).items()},
+        "ms": step_times(asked),
+    }
+
+
+def _of_kind(figures: Figures) -> Json:
+    return {
+        "queries": figures.queries,
+        "recall@5": _rounded(figures.recall_at_5),
+        "injected_recall": _rounded(figures.injected.recall),
+    }
+
+
+def _ranked(asked: Asked, top: int) -> list[str]:
+    return [scored.id for scored in asked.ranking[:top]]
+
+
+def _found(asked: Asked, ids: Iterable[str]) -> float:
+    return len(asked.query.gold.intersection(ids)) / len(asked.query.gold)
+
+
+def _wrong(asked: Asked) -> frozenset[str]:
+    return frozenset(asked.injected) - asked.query.gold - asked.query.acceptable
+
+
+def _ndcg(asked: Asked) -> float:
+    gain = _gain([name in asked.query.gold for name in _ranked(asked, _TOP)])
+    return gain / _gain([True] * min(len(asked.query.gold), _TOP))
+
+
+def _gain(relevant: Sequence[bool]) -> float:
+    return math.fsum(1 / math.log2(at + 2) for at, is_relevant in enumerate(relevant) if is_relevant)
+
+
+def _reciprocal_rank(asked: Asked) -> float:
+    places = (at for at, scored in enumerate(asked.ranking, start=1) if scored.id in asked.query.gold)
+    return 1 / next(places, math.inf)
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    counted = list(values)
+    return math.fsum(counted) / len(counted) if counted else None
+
+
+def _percentiles(ms: Sequence[float]) -> list[float]:
+    return [round(float(value), _MS_DIGITS) for value in np.percentile(ms, (50, 95))]
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, _DIGITS)

@@ -1,0 +1,220 @@
+"""Asks the recaller that serves about each query of each user.
+
+Real are the way from a chat request to what recall is asked, the recaller, the embedder and the store. The store is
+Milvus Lite on a file that is thrown away, never the configured one: the cases are no user's memories. Each user of a
+file is an owner of its own, whose time is a day after its newest memory. Recall's deadline is far away, because what is
+measured is what recall finds, and how long that takes; what it would have missed by being late is the machine's affair.
+"""
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import orjson
+
+from semrouter_memory.app import pipelines
+from semrouter_memory.app.adapters import Adapters, Sessions, Store, working_set_of
+from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.codec.chat import ChatCodec
+from semrouter_memory.config import MemoryConfig, MilvusConfig
+from semrouter_memory.evaluation.playing import Ids, PlayClock, played_adapters
+from semrouter_memory.evaluation.progress import tracked
+from semrouter_memory.evaluation.retrieval import Known, Query, User
+from semrouter_memory.evaluation.retrieval_figures import Asked, Scored
+from semrouter_memory.evaluation.retrieval_sweep import THRESHOLDS, KeptVectors, Point, points_of
+from semrouter_memory.exchange.policy import RouteSettings, policy_for
+from semrouter_memory.exchange.turns import recall_request
+from semrouter_memory.model import EmbeddedMemory, Memory, Reason, RecallRequest, RecallResult, Scope, Signals
+from semrouter_memory.ports import Embedder
+from semrouter_memory.recall.pipeline import Recaller
+from semrouter_memory.sessions.generations import FileGenerations
+from semrouter_memory.store.milvus import MilvusStore
+
+_UNDATED = datetime(2026, 1, 1, tzinfo=UTC)
+_LATER = timedelta(days=1)
+_PATIENCE_MS = 10_000
+_BATCH = 32
+_TOTAL = "total"
+_NOWHERE = {"uri": None, "address": None, "token": None, "token_file": None}
+"""Of the configured store, what says where it is; without it, it is a file in the data directory."""
+_FAILURES = frozenset({Reason.TIMEOUT, Reason.STORE_UNAVAILABLE, Reason.EMBEDDING_FAILED, Reason.INTERNAL})
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A user of a file as the store knows it.
+
+    Attributes:
+        memories: with ids that sort in the order of the file, because those of one time are in that order.
+        names: the stored ids -> the file's.
+        now: the time at which its queries are asked.
+    """
+
+    scope: Scope
+    memories: tuple[Memory, ...]
+    names: dict[str, str]
+    queries: tuple[Query, ...]
+    now: datetime
+
+
+class RetrievalRun:
+    """Stores and asks.
+
+    Args:
+        models: the one with the role `memory_rewrite` takes part, where there is one.
+    """
+
+    def __init__(self, adapters: Adapters, clock: PlayClock, config: MemoryConfig, models: ExternalModels) -> None:
+        recall = config.recall.model_copy(update={"deadline_ms": _PATIENCE_MS})
+        self._config = config.model_copy(update={"recall": recall})
+        self._adapters = adapters
+        self._clock = clock
+        self._models = models
+        self._ids = Ids()
+        self._owners = 0
+
+    async def store(self, file: str, users: Sequence[User]) -> list[Owner]:
+        """Write down what the users of a file have."""
+        owners = [self._owner(user) for user in users]
+        batches = [
+            (owner.scope, owner.memories[at : at + _BATCH])
+            for owner in owners
+            for at in range(0, len(owner.memories), _BATCH)
+        ]
+        for scope, memories in tracked(batches, f"{file}: embedding and writing", total=len(batches)):
+            vectors = await self._adapters.embedder.embed_passages([memory.content for memory in memories])
+            rows = [EmbeddedMemory(memory, vector) for memory, vector in zip(memories, vectors, strict=True)]
+            await self._adapters.store.upsert(scope, rows)
+        return owners
+
+    async def ask(self, file: str, owners: Sequence[Owner]) -> list[Asked]:
+        """Ask each query once, as it would be asked in traffic."""
+        recaller = pipelines.recaller(self._config, self._adapters, self._models)
+        await recaller.prepare()
+        pairs = _pairs(owners)
+        return [
+            await self._asked(recaller, owner, query, self._request(owner, query))
+            for owner, query in tracked(pairs, f"{file}: asking", total=len(pairs))
+        ]
+
+    async def sweep(self, file: str, owners: Sequence[Owner]) -> list[Point]:
+        """Ask each query again with each threshold, by a recaller of its own, so that no time measured before is its."""
+        adapters = replace(self._adapters, embedder=KeptVectors(self._adapters.embedder))
+        recaller = pipelines.recaller(self._config, adapters, self._models)
+        await recaller.prepare()
+        pairs = _pairs(owners)
+        asked: dict[float, list[Asked]] = {threshold: [] for threshold in THRESHOLDS}
+        for owner, query in tracked(pairs, f"{file}: asking with each threshold", total=len(pairs)):
+            request = self._request(owner, query)
+            for threshold, of_threshold in asked.items():
+                options = replace(request.options, threshold=threshold)
+                of_threshold.append(await self._asked(recaller, owner, query, replace(request, options=options)))
+        return points_of(asked)
+
+    # -- what is known -------------------------------------------------------------------------------------------------
+
+    def _owner(self, user: User) -> Owner:
+        self._owners += 1
+        scope = Scope(f"user-{self._owners}")
+        dates = [known.created_at for known in user.memories if known.created_at is not None] or [_UNDATED]
+        memories = tuple(self._memory(scope, known, undated=min(dates)) for known in user.memories)
+        names = {memory.id: known.id for memory, known in zip(memories, user.memories, strict=True)}
+        return Owner(scope, memories, names, user.queries, max(dates) + _LATER)
+
+    def _memory(self, scope: Scope, known: Known, *, undated: datetime) -> Memory:
+        at = known.created_at or undated
+        return Memory(
+            id=self._ids.draw(),
+            scope=scope,
+            type=known.type,
+            content=known.content,
+            source="conversation",
+            observed_at=at,
+            created_at=at,
+            updated_at=at,
+        )
+
+    # -- what is asked -------------------------------------------------------------------------------------------------
+
+    def _request(self, owner: Owner, query: Query) -> RecallRequest:
+        return request_of(owner.scope, query, self._config)
+
+    async def _asked(self, recaller: Recaller, owner: Owner, query: Query, request: RecallRequest) -> Asked:
+        self._clock.time = owner.now
+        started = time.perf_counter()
+        result = await recaller.recall(request)
+        total_ms = (time.perf_counter() - started) * 1000
+        return asked_of(query, result, owner, total_ms=total_ms)
+
+
+def _pairs(owners: Sequence[Owner]) -> list[tuple[Owner, Query]]:
+    return [(owner, query) for owner in owners for query in owner.queries]
+
+
+def request_of(scope: Scope, query: Query, config: MemoryConfig) -> RecallRequest:
+    """What recall is asked when a chat client sends that query after that conversation, and nothing else."""
+    messages = [{"role": message.role, "content": message.text} for message in query.history]
+    messages.append({"role": "user", "content": query.text})
+    parsed = ChatCodec().parse(orjson.dumps({"model": "m", "messages": messages}))
+    policy = policy_for(config, RouteSettings(), parsed.settings, opted_out=False)
+    return recall_request(scope, parsed, policy.options, Signals())
+
+
+def asked_of(query: Query, result: RecallResult, owner: Owner, *, total_ms: float) -> Asked:
+    """What recall found, in the names of the file. A memory that two searches found ranks where it was first."""
+    names = owner.names
+    best: dict[str, float] = {}
+    for hit in result.ranking:
+        best.setdefault(names[hit.memory.id], hit.relevance)
+    return Asked(
+        query=query,
+        ranking=tuple(Scored(*pair) for pair in best.items()),
+        injected=tuple(names[hit.memory.id] for hit in result.hits),
+        steps_ms={**result.steps_ms, _TOTAL: total_ms},
+        failed=result.reason if result.reason in _FAILURES else "",
+    )
+
+
+@asynccontextmanager
+async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncIterator[tuple[Adapters, PlayClock]]:
+    """The adapters with Milvus Lite on a file that is thrown away; without Milvus Lite, an exact search in memory.
+
+    Active users' memories are kept at hand as the configuration says.
+    """
+    clock = PlayClock()
+    async with AsyncExitStack() as exits:
+        played = exits.enter_context(played_adapters(embedder))
+        directory = Path(exits.enter_context(TemporaryDirectory(prefix="semrouter-memory-")))
+        store: Store = played.store
+        if has_milvus_lite():
+            here = config.milvus.model_copy(update=_NOWHERE)
+            store = await _lite(here, directory, played, exits)
+        generations = FileGenerations(directory / "generations")
+        exits.callback(generations.close)
+        working_set = working_set_of(
+            config,
+            store,
+            Sessions(played.turn_log, played.state, played.locks, generations),
+            embedder=embedder,
+            clock=clock,
+            on_error=played.observer.work_failed,
+        )
+        if working_set is not None:
+            exits.push_async_callback(working_set.close)
+        yield replace(played, clock=clock, store=working_set or store, shelves=working_set), clock
+
+
+async def _lite(config: MilvusConfig, directory: Path, played: Adapters, exits: AsyncExitStack) -> MilvusStore:
+    store = MilvusStore(config, data_dir=directory, fingerprint=played.embedder.fingerprint, observer=played.observer)
+    await store.start()
+    exits.push_async_callback(store.close)
+    return store
+
+
+def has_milvus_lite() -> bool:
+    return find_spec("milvus_lite") is not None

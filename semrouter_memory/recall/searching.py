@@ -1,0 +1,185 @@
+"""Finds and weighs the memories for one request: at hand in the process where they are, else in the store.
+
+Strategy: one embedding, and for an active user no round trip: every memory is looked at, and the few best are decoded.
+Whatever the source, the same formula gives the relevance (`relevance`), or the plain cosine does (`semantic`).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semrouter_memory.config import RecallConfig
+from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.model import Hit, Memory, RecallRequest, Vector
+from semrouter_memory.ports import Clock, Embedder, MemoryReader, MemoryShelf, Shelves
+from semrouter_memory.recall import anchors, relevance
+from semrouter_memory.recall.anchors import Anchors
+from semrouter_memory.recall.evidence import Floats, Question, gathered, question
+from semrouter_memory.recall.found import found
+from semrouter_memory.recall.query import search_query, search_text
+from semrouter_memory.recall.standing import offered
+from semrouter_memory.recall.steps import Steps
+from semrouter_memory.recall.voice import in_memory_voice
+
+# More than asked for, so that memories which are visible, said twice or deleted do not starve the result.
+_FETCH_FACTOR = 2
+_FETCH_LEAST = 20
+# A store is asked for more: the formula puts another in front than the cosine does.
+_STORE_FACTOR = 3
+# What is not at hand within this part of the deadline is asked of the store.
+_SHELF_SHARE = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        hits: best first.
+        offered: ids of those that are given unasked, because they say how to answer.
+    """
+
+    hits: Sequence[Hit] = ()
+    offered: frozenset[str] = frozenset()
+
+    def joined(self, other: "Found") -> "Found":
+        """What both found; a memory that both did counts with its better relevance."""
+        hits = {hit.memory.id: hit for hit in sorted((*self.hits, *other.hits), key=lambda hit: hit.relevance)}
+        ordered = sorted(hits.values(), key=lambda hit: (-hit.relevance, hit.memory.id))
+        return Found(ordered, self.offered | other.offered)
+
+    @property
+    def best(self) -> float:
+        return self.hits[0].relevance if self.hits else 0.0
+
+
+class Searcher:
+    """Searches one owner's memories.
+
+    Args:
+        shelves: active owners' memories at hand; None: the store is always asked.
+    """
+
+    def __init__(
+        self,
+        *,
+        embedder: Embedder,
+        reader: MemoryReader,
+        shelves: Shelves | None,
+        clock: Clock,
+        config: RecallConfig,
+    ) -> None:
+        self._embedder = embedder
+        self._reader = reader
+        self._shelves = shelves
+        self._clock = clock
+        self._config = config
+        self._embedding_anchors: asyncio.Task[Anchors] | None = None
+
+    async def prepare(self) -> None:
+        """Embed the sentences that relevance is measured against: a tenth of a second, before the first request.
+
+        Raises:
+            EmbeddingError: the model does not answer.
+        """
+        if self._config.strategy == "hybrid":
+            await self._anchors()
+
+    async def search(self, query: str, request: RecallRequest, steps: Steps) -> Found:
+        """The best memories for a query.
+
+        Args:
+            query: the last user message, or what was made of it.
+
+        Raises:
+            EmbeddingError: the model does not answer.
+            StoreUnavailableError: the memories are not at hand, and the store is away.
+        """
+        hybrid = self._config.strategy == "hybrid"
+        words = search_query(query, request.history, max_chars=self._config.max_query_chars)
+        if hybrid:
+            text = search_text(query, request.history, max_chars=self._config.max_query_chars)
+        else:
+            text = in_memory_voice(words)
+        with steps.measure("search"):
+            shelf = await self._shelf(request)
+        with steps.measure("embed"):
+            vector = await self._embedder.embed_query(text)
+            known = await self._anchors() if hybrid else None
+        if shelf is None:
+            with steps.measure("search"):
+                shelf = await self._asked_of_the_store(vector, words if hybrid else "", request)
+        with steps.measure("score"):
+            positions = shelf.positions(request.scope, now=self._clock.now(), types=request.options.types)
+            if not len(positions):
+                return Found()
+            if known is None:
+                return _nearest(shelf, positions, vector, request)
+            asked = question(words, query, request.history, vector, known)
+            return _weighed(shelf, positions, asked, known, shown=_shown(request))
+
+    async def _shelf(self, request: RecallRequest) -> MemoryShelf | None:
+        if self._shelves is None:
+            return None
+        patience = self._config.deadline_ms / 1000 * _SHELF_SHARE
+        return await self._shelves.shelf(request.scope, until=asyncio.get_running_loop().time() + patience)
+
+    async def _asked_of_the_store(self, vector: Vector, words: str, request: RecallRequest) -> MemoryShelf:
+        if not self._reader.available:
+            raise StoreUnavailableError("the store is known to be away")
+        hits = await self._reader.search(
+            request.scope,
+            vector,
+            limit=_shown(request) * _STORE_FACTOR,
+            now=self._clock.now(),
+            types=request.options.types,
+            text=words,
+        )
+        return found(hits)
+
+    async def _anchors(self) -> Anchors:
+        """Embedded once, for whoever asks first; a request that cannot wait leaves it to the next."""
+        if self._embedding_anchors is None or _failed(self._embedding_anchors):
+            self._embedding_anchors = asyncio.create_task(anchors.embedded(self._embedder))
+        if self._embedding_anchors.done():
+            return self._embedding_anchors.result()
+        return await asyncio.shield(self._embedding_anchors)
+
+
+def _failed(task: asyncio.Task[Anchors]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+def _nearest(shelf: MemoryShelf, positions: NDArray[np.intp], vector: Vector, request: RecallRequest) -> Found:
+    """By the cosine alone."""
+    similarities = shelf.similarities(vector)[positions]
+    best = np.argsort(-similarities, kind="stable")[: _shown(request)]
+    return Found(_hits(shelf, positions[best], similarities[best], similarities[best]))
+
+
+def _weighed(shelf: MemoryShelf, positions: NDArray[np.intp], asked: Question, known: Anchors, *, shown: int) -> Found:
+    """By all that is known of them."""
+    evidence = gathered(shelf, positions, asked)
+    scores = relevance.scores(evidence, asked)
+    relevances = relevance.relevances(scores, asked, known)
+    best = np.argsort(-scores, kind="stable")[:shown]
+    unasked = offered(evidence.marks, scores, asked.need)
+    chosen = np.unique(np.concatenate((best, unasked)))
+    hits = _hits(shelf, positions[chosen], evidence.similarity[chosen], relevances[chosen])
+    ids = frozenset(shelf.memory(int(positions[at])).id for at in unasked)
+    return Found(sorted(hits, key=lambda hit: (-hit.relevance, hit.memory.id)), ids)
+
+
+def _hits(shelf: MemoryShelf, positions: NDArray[np.intp], similarities: Floats, relevances: Floats) -> list[Hit]:
+    memories: list[Memory] = [shelf.memory(int(position)) for position in positions]
+    return [
+        Hit(memory, similarity, weight)
+        for memory, similarity, weight in zip(memories, similarities.tolist(), relevances.tolist(), strict=True)
+    ]
+
+
+def _shown(request: RecallRequest) -> int:
+    return max(request.options.limit * _FETCH_FACTOR, _FETCH_LEAST)

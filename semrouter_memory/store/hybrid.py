@@ -1,0 +1,104 @@
+"""One question, two searches: the nearest by vector, and the best by words where the collection has them.
+
+Strategy: both are asked at once, and the answer is all that either found. Scores are not mixed here. What words alone
+found comes with its vector, so that its cosine is computed here. A near row that is not among the best by words has a
+BM25 too, unless those were all there are: then it is asked for, and that is the one case of a second round trip.
+"""
+
+import asyncio
+from dataclasses import dataclass, replace
+from operator import attrgetter
+
+import numpy as np
+
+from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.model import Vector
+from semrouter_memory.store import schema
+from semrouter_memory.store.connection import MilvusConnection
+from semrouter_memory.store.schema import Row, Selection
+
+_Scored = list[tuple[Row, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is searched.
+
+    Attributes:
+        terms: of the query, as `schema.asked_terms` gives them; "" when words are not to be searched.
+        limit: of each of the two searches.
+    """
+
+    vector: Vector
+    terms: str
+    selection: Selection
+    limit: int
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A row that one of the searches found."""
+
+    row: Row
+    cosine: float
+    bm25: float
+
+
+async def search(connection: MilvusConnection, question: Question) -> list[Found]:
+    """What was found, nearest first. Raises `StoreUnavailableError`."""
+    if not question.terms or not connection.searches_words:
+        return [Found(row, cosine, 0.0) for row, cosine in await _nearest(connection, question)]
+    nearest, best = await _both(connection, question)
+    scores = {row["id"]: bm25 for row, bm25 in best}
+    unscored = [row for row, _ in nearest if row["id"] not in scores] if len(best) >= question.limit else []
+    if unscored:
+        scores |= await _scores(connection, question, unscored)
+    found = {row["id"]: Found(row, cosine, scores.get(row["id"], 0.0)) for row, cosine in nearest}
+    for row, bm25 in best:
+        found.setdefault(row["id"], Found(row, _cosine(question.vector, row[schema.EMBEDDING.name]), bm25))
+    return sorted(found.values(), key=attrgetter("cosine"), reverse=True)
+
+
+async def _both(connection: MilvusConnection, question: Question) -> tuple[_Scored, _Scored]:
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            nearest = tasks.create_task(_nearest(connection, question))
+            best = tasks.create_task(_best(connection, question))
+    except* StoreUnavailableError as failures:
+        raise failures.exceptions[0] from None
+    return nearest.result(), best.result()
+
+
+async def _nearest(connection: MilvusConnection, question: Question) -> _Scored:
+    expression = schema.filter_expression(question.selection)
+    return await connection.search(question.vector, expression, limit=question.limit, fresh=question.fresh)
+
+
+async def _best(connection: MilvusConnection, question: Question) -> _Scored:
+    return await connection.search_words(
+        question.terms,
+        schema.filter_expression(question.selection),
+        columns=schema.SHELF_COLUMNS,
+        limit=question.limit,
+        fresh=question.fresh,
+    )
+
+
+async def _scores(connection: MilvusConnection, question: Question, rows: list[Row]) -> dict[str, float]:
+    """The BM25 of these rows, by key; without those that hold none of the terms."""
+    selection = replace(question.selection, ids=[schema.memory_id_of(row) for row in rows])
+    scored = await connection.search_words(
+        question.terms,
+        schema.filter_expression(selection),
+        columns=[schema.ID.name],
+        limit=len(rows),
+        fresh=question.fresh,
+    )
+    return {row["id"]: bm25 for row, bm25 in scored}
+
+
+def _cosine(one: Vector, other: list[float]) -> float:
+    vector = np.asarray(other, dtype=np.float32)
+    lengths = float(np.linalg.norm(one) * np.linalg.norm(vector))
+    return float(np.dot(one, vector)) / lengths if lengths else 0.0

@@ -1,0 +1,308 @@
+"""Which shelves are at hand, and when one is right.
+
+Strategy. A shelf is labelled with the owner's generation as it was before the store was read, and is used only while the
+shared generation is still that one. Every write advances the generation twice. Before it: from then on no replica uses an
+older shelf, even if this process dies right after. After it: what was filled meanwhile, and may show either state, is not
+used either. A write that cannot be announced is not made. When it is made and cannot be announced again, that is tried
+until it works; should the process die before, a replica that read within these moments is stale for `max_age_seconds`.
+
+The own shelf is carried over a write when the numbers say that nobody else wrote between. Whatever is in doubt is dropped
+and read anew. Nothing is used while the generation cannot be asked: then recall asks the store.
+"""
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from semrouter_memory.config import WorkingSetConfig
+from semrouter_memory.errors import GenerationsError, StoreUnavailableError, UnavailableError
+from semrouter_memory.model import Scope
+from semrouter_memory.ports import Clock, Generations, MemoryReader, SharedShelves
+from semrouter_memory.store import packing
+from semrouter_memory.store.kept import Kept, KeptShelves
+from semrouter_memory.store.shelf import Mark, Shelf, filled
+
+_T = TypeVar("_T")
+
+_MIB = 1024 * 1024
+_OWNERS_SHARE = 4
+"""One owner takes at most this part of the whole."""
+_FILLS = 4
+"""Owners that are read at a time."""
+_MAX_WAITING = 64
+"""Owners that are being read or wait for it."""
+_THREAD_FROM = 500
+"""Memories from which on a shelf is made in a thread: that takes 10 ms, and the loop has other things to do."""
+_ATTEMPTS = 3
+"""Fills that one request waits for, while others write."""
+_AHEAD = 0.8
+"""The part of its greatest age at which a shelf that is in use is read anew, in the background."""
+_PAUSE_SECONDS = 1.0
+"""Between attempts to announce a write that is done."""
+_MAX_TOO_LARGE = 10_000
+
+
+class Shelving:
+    """Fills shelves, keeps them, and carries them over writes. For the arguments see `WorkingSet`.
+
+    Attributes:
+        kept: the shelves at hand.
+    """
+
+    def __init__(
+        self,
+        reader: MemoryReader,
+        generations: Generations,
+        *,
+        config: WorkingSetConfig,
+        clock: Clock,
+        on_error: Callable[[BaseException], object],
+        mark: Mark,
+        shared: SharedShelves | None,
+    ) -> None:
+        self._reader = reader
+        self._generations = generations
+        self._config = config
+        self._clock = clock
+        self._on_error = on_error
+        self._mark = mark
+        self._shared = shared
+        self._max_owner_bytes = config.max_mb * _MIB // _OWNERS_SHARE
+        self.kept = KeptShelves(config.max_mb * _MIB)
+        self._too_large: OrderedDict[str, float] = OrderedDict()
+        self._writes: Counter[str] = Counter()
+        self._fills: dict[str, asyncio.Task[None]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(_FILLS)
+        self._unannounced: dict[str, Scope] = {}
+        self._announcing: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        """End what runs in the background."""
+        running = [*self._running, *([self._announcing] if self._announcing else [])]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    async def shelf(self, scope: Scope, *, until: float) -> Shelf | None:
+        """See `Shelves`."""
+        try:
+            async with asyncio.timeout_at(until):
+                return await self._at_hand(scope, until)
+        except (GenerationsError, TimeoutError):
+            return None
+        except Exception as error:  # noqa: BLE001 - the store can still be asked
+            self._on_error(error)
+            return None
+
+    async def _at_hand(self, scope: Scope, until: float) -> Shelf | None:
+        for _ in range(_ATTEMPTS):
+            if scope.owner in self._unannounced:
+                await self._announce(scope)
+            if self._writes[scope.owner] or self._is_too_large(scope.owner):
+                return None
+            generation = await self._generations.current(scope)
+            kept = self.kept.find(scope.owner)
+            if kept is not None and kept.generation == generation and (age := self._age(kept)) < self._max_age:
+                if age > self._max_age * _AHEAD:
+                    self._filling(scope)
+                return kept.shelf
+            fill = self._filling(scope)
+            if fill is None or asyncio.get_running_loop().time() >= until:
+                return None
+            # Waiting for a task this way leaves it running when we are late.
+            await asyncio.wait({fill})
+        return None
+
+    @property
+    def _max_age(self) -> float:
+        return self._config.max_age_seconds
+
+    def _age(self, kept: Kept) -> float:
+        return asyncio.get_running_loop().time() - kept.read_at
+
+    def _is_too_large(self, owner: str) -> bool:
+        """Whether the owner was found to be so, not long ago."""
+        if owner not in self._too_large:
+            return False
+        if asyncio.get_running_loop().time() < self._too_large[owner]:
+            return True
+        del self._too_large[owner]
+        return False
+
+    # -- filling -------------------------------------------------------------------------------------------------------
+
+    def _filling(self, scope: Scope) -> asyncio.Task[None] | None:
+        """The task that fills the owner's shelf; None when there is none and no room for one."""
+        fill = self._fills.get(scope.owner)
+        if fill is None and self._reader.available and len(self._running) < _MAX_WAITING:
+            fill = self._fills[scope.owner] = asyncio.create_task(self._fill(scope), name="shelf-fill")
+            self._running.add(fill)
+            fill.add_done_callback(self._running.discard)
+        return fill
+
+    async def _fill(self, scope: Scope) -> None:
+        try:
+            async with self._slots:
+                found = await self._read(scope)
+            # A write since then has taken this fill off the list: nothing is known of what it saw.
+            if self._fills.get(scope.owner) is asyncio.current_task():
+                self._keep(scope, found)
+        except (StoreUnavailableError, GenerationsError):
+            # Those who asked for it ask the store, which says what is wrong.
+            pass
+        except Exception as error:  # noqa: BLE001 - nobody waits for the result
+            self._on_error(error)
+        finally:
+            if self._fills.get(scope.owner) is asyncio.current_task():
+                del self._fills[scope.owner]
+
+    async def _read(self, scope: Scope) -> Kept | None:
+        """A shelf from another replica or of the store's rows; None when there are too many."""
+        generation = await self._generations.current(scope)
+        before = self.kept.find(scope.owner)
+        # One that is read for its age must come from the store.
+        if before is None or before.generation != generation:
+            kept = await self._from_others(scope, generation)
+            if kept is not None:
+                return kept
+        read_at, now = asyncio.get_running_loop().time(), self._clock.now()
+        rows = await self._reader.shelve(scope, limit=self._config.max_owner_memories, now=now)
+        if rows is None:
+            return None
+        shelf = await _made(len(rows), lambda: filled(scope.user_id, rows, mark=self._mark))
+        if self._shared is not None:
+            await self._give(scope, generation, await _made(len(shelf), lambda: packing.packed(shelf, read_at=now)))
+        return Kept(shelf, generation, read_at)
+
+    def _keep(self, scope: Scope, kept: Kept | None) -> None:
+        owner = scope.owner
+        fits = kept is not None and (
+            len(kept.shelf) <= self._config.max_owner_memories and kept.shelf.nbytes <= self._max_owner_bytes
+        )
+        if kept is not None and fits:
+            self.kept.put(owner, kept)
+            return
+        self.kept.drop(owner)
+        self._too_large[owner] = asyncio.get_running_loop().time() + self._max_age
+        self._too_large.move_to_end(owner)
+        if len(self._too_large) > _MAX_TOO_LARGE:
+            self._too_large.popitem(last=False)
+
+    # -- other replicas' shelves ---------------------------------------------------------------------------------------
+
+    async def _from_others(self, scope: Scope, generation: int) -> Kept | None:
+        if self._shared is None:
+            return None
+        try:
+            value = await self._shared.get(scope, generation)
+        except UnavailableError:
+            return None
+        if value is None:
+            return None
+        unpacked = packing.unpacked(scope.user_id, value)
+        if unpacked is None:
+            return None
+        shelf, read_at = unpacked
+        age = max((self._clock.now() - read_at).total_seconds(), 0.0)
+        if age >= self._max_age * _AHEAD:
+            return None
+        return Kept(shelf, generation, asyncio.get_running_loop().time() - age)
+
+    async def _give(self, scope: Scope, generation: int, value: bytes) -> None:
+        if self._shared is not None:
+            with suppress(UnavailableError):
+                await self._shared.put(scope, generation, value)
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    async def written(self, scope: Scope, write: Callable[[], Awaitable[_T]], change: Callable[[Shelf], Shelf]) -> _T:
+        """The outcome of a write, which is made between two announcements.
+
+        Args:
+            change: what the write makes of the owner's shelf.
+
+        Raises:
+            StoreUnavailableError: it cannot be announced, and was not made. Also whatever `write` raises.
+        """
+        owner = scope.owner
+        self._writes[owner] += 1
+        # A fill that runs now may have seen the state before; its result is not taken.
+        self._fills.pop(owner, None)
+        try:
+            first = await self._begun(scope)
+            before = self.kept.find(owner)
+            result = await self._made_known(scope, first, before, write, change)
+        finally:
+            self._writes[owner] -= 1
+            if not self._writes[owner]:
+                del self._writes[owner]
+        return result
+
+    async def _begun(self, scope: Scope) -> int:
+        try:
+            first = await self._generations.advance(scope)
+        except GenerationsError as error:
+            raise StoreUnavailableError(f"the write could not be announced: {error}") from None
+        self._unannounced.pop(scope.owner, None)
+        return first
+
+    async def _made_known(
+        self,
+        scope: Scope,
+        first: int,
+        before: Kept | None,
+        write: Callable[[], Awaitable[_T]],
+        change: Callable[[Shelf], Shelf],
+    ) -> _T:
+        try:
+            result = await write()
+        except BaseException:
+            # Some of it may have been written, or will be.
+            self.kept.drop(scope.owner)
+            await self._ended(scope)
+            raise
+        second = await self._ended(scope)
+        if before is not None and before.generation == first - 1 and second == first + 1:
+            await self._carry_over(scope, before, second, change)
+        else:
+            self.kept.drop(scope.owner)
+        return result
+
+    async def _ended(self, scope: Scope) -> int | None:
+        try:
+            return await self._generations.advance(scope)
+        except GenerationsError:
+            self._unannounced[scope.owner] = scope
+            if self._announcing is None or self._announcing.done():
+                self._announcing = asyncio.create_task(self._announce_all(), name="shelf-announcements")
+            return None
+
+    async def _carry_over(self, scope: Scope, before: Kept, generation: int, change: Callable[[Shelf], Shelf]) -> None:
+        try:
+            shelf = await _made(len(before.shelf), lambda: change(before.shelf))
+        except Exception as error:  # noqa: BLE001 - the write is done
+            self.kept.drop(scope.owner)
+            self._on_error(error)
+        else:
+            self._keep(scope, Kept(shelf, generation, before.read_at))
+
+    async def _announce(self, scope: Scope) -> None:
+        await self._generations.advance(scope)
+        self._unannounced.pop(scope.owner, None)
+
+    async def _announce_all(self) -> None:
+        while self._unannounced:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            with suppress(GenerationsError):
+                for scope in list(self._unannounced.values()):
+                    await self._announce(scope)
+
+
+async def _made(size: int, make: Callable[[], _T]) -> _T:
+    """What is made of so many memories, in a thread where they are many."""
+    return await asyncio.to_thread(make) if size >= _THREAD_FROM else make()

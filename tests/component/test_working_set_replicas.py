@@ -1,0 +1,166 @@
+"""Replicas with a working set each, over one Milvus Lite, sharing generations by a file or by Redis."""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from semrouter_memory.config import MilvusConfig, WorkingSetConfig
+from semrouter_memory.model import EmbeddedMemory, Reach, Scope
+from semrouter_memory.ports import MemoryShelf
+from semrouter_memory.sessions.generations import FileGenerations
+from semrouter_memory.sessions.redis.connection import RedisConnection
+from semrouter_memory.sessions.redis.generations import RedisGenerations, keys
+from semrouter_memory.sessions.redis.shelves import RedisShelves
+from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.store.working_set import WorkingSet
+from tests.memories import DIMENSION, NOW, embedded, memory, vector
+from tests.redis_server import RedisServer
+from tests.store_observer import StoreObserver
+
+ALICE = Scope("alice")
+
+
+class Clock:
+    def now(self) -> datetime:
+        return NOW
+
+
+class CountingStore(MilvusStore):
+    """Counts how often an owner's memories were read."""
+
+    shelved = 0
+
+    async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
+        self.shelved += 1
+        return await super().shelve(scope, limit=limit, now=now)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[CountingStore]:
+    config = MilvusConfig(dimension=DIMENSION, reconnect_seconds=0.1)
+    opened = CountingStore(config, data_dir=tmp_path, fingerprint="test", observer=StoreObserver().port())
+    await opened.start()
+    yield opened
+    await opened.close()
+
+
+def raising(error: BaseException) -> None:
+    raise error
+
+
+@contextlib.asynccontextmanager
+async def by_file(store: MilvusStore, path: Path) -> AsyncIterator[WorkingSet]:
+    generations = FileGenerations(path)
+    replica = WorkingSet(store, generations, config=WorkingSetConfig(), clock=Clock(), on_error=raising)
+    yield replica
+    await replica.close()
+    generations.close()
+
+
+@contextlib.asynccontextmanager
+async def by_redis(store: MilvusStore, server: RedisServer, prefix: str) -> AsyncIterator[WorkingSet]:
+    connection = RedisConnection(server.config())
+    replica = WorkingSet(
+        store,
+        RedisGenerations(connection, prefix=prefix),
+        config=WorkingSetConfig(),
+        clock=Clock(),
+        on_error=raising,
+        shared=RedisShelves(connection, prefix=prefix, space="test", ttl=timedelta(minutes=5)),
+    )
+    yield replica
+    await replica.close()
+    await connection.aclose()
+
+
+@pytest.fixture(params=["file", "redis"])
+async def replicas(
+    request: pytest.FixtureRequest, store: CountingStore, tmp_path: Path
+) -> AsyncIterator[tuple[WorkingSet, WorkingSet]]:
+    async with contextlib.AsyncExitStack() as stack:
+        if request.param == "file":
+            opened = [await stack.enter_async_context(by_file(store, tmp_path / "generations")) for _ in range(2)]
+        else:
+            server: RedisServer = request.getfixturevalue("redis_server")
+            prefix = uuid.uuid4().hex
+            opened = [await stack.enter_async_context(by_redis(store, server, prefix)) for _ in range(2)]
+        yield opened[0], opened[1]
+
+
+async def shelf(replica: WorkingSet) -> MemoryShelf:
+    found = await replica.shelf(ALICE, until=asyncio.get_running_loop().time() + 30)
+    assert found is not None
+    return found
+
+
+def contents(found: MemoryShelf) -> list[str]:
+    return [found.memory(position).content for position in range(len(found))]
+
+
+async def test_what_one_replica_writes_and_deletes_the_other_shows(replicas: tuple[WorkingSet, WorkingSet]) -> None:
+    here, there = replicas
+    one, other = memory(ALICE, "a", content="User has a dog"), memory(ALICE, "b", content="User has a cat")
+    await here.upsert(ALICE, [embedded(one, 1), embedded(other, 2)])
+    for replica in replicas:
+        found = await shelf(replica)
+        assert [found.memory(position) for position in range(len(found))] == [one, other]
+        assert found.similarities(vector(2)).argmax() == 1
+    await there.delete(ALICE, ["a"])
+    assert contents(await shelf(here)) == contents(await shelf(there)) == ["User has a cat"]
+    await here.delete_all(ALICE, Reach.ALL)
+    assert contents(await shelf(there)) == contents(await shelf(here)) == []
+
+
+async def test_a_carried_shelf_is_the_one_that_would_be_read(
+    replicas: tuple[WorkingSet, WorkingSet], store: CountingStore
+) -> None:
+    here, there = replicas
+    await shelf(here)
+    for n in range(20):
+        await here.upsert(ALICE, [embedded(memory(ALICE, f"m{n % 7}", content=f"User has {n} dogs"), n)])
+    read = store.shelved
+    carried = await shelf(here)
+    assert store.shelved == read
+    fresh = await shelf(there)
+    assert contents(carried) == contents(fresh)
+    assert carried.similarities(vector(3)) == pytest.approx(fresh.similarities(vector(3)), abs=1e-6)
+    assert carried.lexical(["dog", "19"]).tolist() == fresh.lexical(["dog", "19"]).tolist()
+
+
+async def test_a_replica_takes_anothers_shelf_from_redis_and_a_deletion_takes_it_away(
+    store: CountingStore, redis_server: RedisServer
+) -> None:
+    prefix = uuid.uuid4().hex
+    async with by_redis(store, redis_server, prefix) as here, by_redis(store, redis_server, prefix) as there:
+        await here.upsert(ALICE, [embedded(memory(ALICE, "a", content="User has a dog"))])
+        assert contents(await shelf(here)) == contents(await shelf(there)) == ["User has a dog"]
+        assert store.shelved == 1
+        connection = RedisConnection(redis_server.config())
+        _, key = keys(prefix, ALICE)
+        assert b"User has a dog" in b"".join(await connection.execute("HVALS", key))
+        await here.delete(ALICE, ["a"])
+        assert not await connection.execute("EXISTS", key)
+        assert contents(await shelf(there)) == []
+        await connection.aclose()
+
+
+async def test_while_redis_is_away_nothing_is_at_hand_and_after_it_everything_is_again(
+    store: CountingStore, own_redis_server: RedisServer
+) -> None:
+    async with by_redis(store, own_redis_server, "p") as replica:
+        await replica.upsert(ALICE, [embedded(memory(ALICE, "a"))])
+        await shelf(replica)
+        own_redis_server.kill()
+        assert await replica.shelf(ALICE, until=asyncio.get_running_loop().time() + 5) is None
+        own_redis_server.start()
+        async with asyncio.timeout(30):
+            found = None
+            while found is None:
+                found = await replica.shelf(ALICE, until=asyncio.get_running_loop().time() + 5)
+                await asyncio.sleep(0.01)
+        assert len(found) == 1

@@ -1,0 +1,252 @@
+"""What every owner's generation promises, and every place where replicas hand shelves to each other."""
+
+import asyncio
+import multiprocessing
+import stat
+import uuid
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from semrouter_memory.errors import ConfigurationError, GenerationsError
+from semrouter_memory.model import Scope
+from semrouter_memory.ports import Generations
+from semrouter_memory.sessions.generations import FileGenerations
+from semrouter_memory.sessions.redis.connection import RedisConnection
+from semrouter_memory.sessions.redis.generations import RedisGenerations, keys
+from semrouter_memory.sessions.redis.shelves import RedisShelves
+from tests.redis_server import RedisServer
+
+ALICE = Scope("alice")
+BOB = Scope("bob")
+ODD = Scope("\ud800")
+
+Replicas = tuple[Generations, Generations]
+
+
+@pytest.fixture(params=["file", "redis"])
+async def replicas(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Replicas]:
+    """The same numbers, as two replicas see them."""
+    if request.param == "file":
+        files = [FileGenerations(tmp_path / "data" / "generations") for _ in range(2)]
+        yield files[0], files[1]
+        for file in files:
+            file.close()
+        return
+    server: RedisServer = request.getfixturevalue("redis_server")
+    prefix = uuid.uuid4().hex
+    connections = [RedisConnection(server.config()) for _ in range(2)]
+    yield RedisGenerations(connections[0], prefix=prefix), RedisGenerations(connections[1], prefix=prefix)
+    for connection in connections:
+        await connection.aclose()
+
+
+class TestNumbers:
+    async def test_one_stays_while_nobody_writes(self, replicas: Replicas) -> None:
+        here, there = replicas
+        assert await here.current(ALICE) == await there.current(ALICE) == await here.current(ALICE)
+
+    async def test_a_replica_sees_what_another_advanced(self, replicas: Replicas) -> None:
+        here, there = replicas
+        before = await there.current(ALICE)
+        after = await here.advance(ALICE)
+        assert after == before + 1
+        assert await there.current(ALICE) == after
+
+    async def test_the_first_look_may_be_an_advance(self, replicas: Replicas) -> None:
+        here, there = replicas
+        assert await here.advance(ALICE) == await there.current(ALICE)
+
+    async def test_all_of_an_owners_projects_have_one(self, replicas: Replicas) -> None:
+        here, _ = replicas
+        assert await here.advance(Scope("alice", "work", "agent")) == await here.current(ALICE)
+
+    async def test_others_have_another(self, replicas: Replicas) -> None:
+        here, _ = replicas
+        before = await here.current(BOB), await here.current(ODD)
+        await here.advance(ALICE)
+        assert (await here.current(BOB), await here.current(ODD)) == before
+
+    async def test_an_owner_may_have_any_id(self, replicas: Replicas) -> None:
+        here, there = replicas
+        assert await here.advance(ODD) == await there.current(ODD)
+
+    async def test_nobody_else_gets_the_same(self, replicas: Replicas) -> None:
+        before = await replicas[0].current(ALICE)
+        numbers = await asyncio.gather(*(replicas[n % 2].advance(ALICE) for n in range(40)))
+        assert sorted(numbers) == list(range(before + 1, before + 41))
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+
+
+def _advance_often(path: Path, times: int) -> None:
+    async def advance() -> None:
+        generations = FileGenerations(path, patience_seconds=60)
+        for _ in range(times):
+            await generations.advance(ALICE)
+        generations.close()
+
+    asyncio.run(advance())
+
+
+async def test_processes_that_advance_at_once_lose_none(tmp_path: Path) -> None:
+    path = tmp_path / "generations"
+    generations = FileGenerations(path)
+    fresh = multiprocessing.get_context("spawn")
+    processes = [fresh.Process(target=_advance_often, args=(path, 500)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        await asyncio.to_thread(process.join)
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert await generations.current(ALICE) == 1000
+    generations.close()
+
+
+async def test_the_file_is_its_owners_alone_and_does_not_grow(tmp_path: Path) -> None:
+    path = tmp_path / "generations"
+    generations = FileGenerations(path)
+    size = path.stat().st_size
+    for n in range(100):
+        await generations.advance(Scope(f"user-{n}"))
+    assert path.stat().st_size == size
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    generations.close()
+
+
+async def test_a_process_that_keeps_the_file_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    holder = FileGenerations(tmp_path / "generations")
+    waiting = FileGenerations(tmp_path / "generations", patience_seconds=0.01)
+    async with holder._locked():
+        with pytest.raises(GenerationsError):
+            await waiting.advance(ALICE)
+        # Looking needs no lock.
+        assert await waiting.current(ALICE) == 0
+    assert await waiting.advance(ALICE) == 1
+    holder.close()
+    waiting.close()
+
+
+async def test_a_closed_file_says_so_and_may_be_closed_again(tmp_path: Path) -> None:
+    generations = FileGenerations(tmp_path / "generations")
+    generations.close()
+    generations.close()
+    with pytest.raises(GenerationsError):
+        await generations.current(ALICE)
+    with pytest.raises(GenerationsError):
+        await generations.advance(ALICE)
+
+
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "generations"
+    path.mkdir()
+    with pytest.raises(ConfigurationError, match="generations"):
+        FileGenerations(path)
+
+
+# -- Redis -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def connection(redis_server: RedisServer) -> AsyncIterator[RedisConnection]:
+    opened = RedisConnection(redis_server.config())
+    yield opened
+    await opened.aclose()
+
+
+@pytest.fixture
+def prefix() -> str:
+    return uuid.uuid4().hex
+
+
+def shelves(
+    connection: RedisConnection, prefix: str, *, space: str = "v1", ttl: timedelta = timedelta(hours=1)
+) -> RedisShelves:
+    return RedisShelves(connection, prefix=prefix, space=space, ttl=ttl)
+
+
+async def test_a_number_that_was_lost_does_not_come_back_as_an_old_one(
+    connection: RedisConnection, prefix: str
+) -> None:
+    generations = RedisGenerations(connection, prefix=prefix)
+    seen = {await generations.current(ALICE), await generations.advance(ALICE)}
+    for _ in range(5):
+        await connection.execute("DEL", *keys(prefix, ALICE))
+        seen |= {await generations.current(ALICE), await generations.advance(ALICE)}
+    assert len(seen) == 12
+
+
+async def test_a_number_ends_when_nobody_writes(connection: RedisConnection, prefix: str) -> None:
+    generations = RedisGenerations(connection, prefix=prefix)
+    key, _ = keys(prefix, ALICE)
+    await generations.current(ALICE)
+    assert await connection.execute("TTL", key) > 0
+    await generations.advance(ALICE)
+    assert await connection.execute("TTL", key) > 0
+
+
+async def test_keys_tell_nothing_of_the_user(connection: RedisConnection, prefix: str) -> None:
+    generations = RedisGenerations(connection, prefix=prefix)
+    await shelves(connection, prefix).put(ALICE, await generations.advance(ALICE), b"shelf")
+    names = await connection.execute("KEYS", f"{prefix}:*")
+    assert len(names) == 2
+    assert not any(b"alice" in name for name in names)
+
+
+async def test_without_redis_nothing_is_known(own_redis_server: RedisServer) -> None:
+    connection = RedisConnection(own_redis_server.config())
+    generations = RedisGenerations(connection, prefix="p")
+    await generations.advance(ALICE)
+    own_redis_server.kill()
+    for _ in range(2):
+        with pytest.raises(GenerationsError):
+            await generations.current(ALICE)
+        with pytest.raises(GenerationsError):
+            await generations.advance(ALICE)
+        with pytest.raises(GenerationsError):
+            await shelves(connection, "p").get(ALICE, 1)
+        with pytest.raises(GenerationsError):
+            await shelves(connection, "p").put(ALICE, 1, b"shelf")
+    await connection.aclose()
+
+
+class TestShelves:
+    async def test_a_shelf_is_found_with_its_generation(self, connection: RedisConnection, prefix: str) -> None:
+        generation = await RedisGenerations(connection, prefix=prefix).advance(ALICE)
+        await shelves(connection, prefix).put(ALICE, generation, b"\x00shelf\xff")
+        assert await shelves(connection, prefix).get(ALICE, generation) == b"\x00shelf\xff"
+        assert await shelves(connection, prefix).get(ALICE, generation - 1) is None
+        assert await shelves(connection, prefix).get(BOB, generation) is None
+
+    async def test_a_write_takes_it_away_in_every_space(self, connection: RedisConnection, prefix: str) -> None:
+        generations = RedisGenerations(connection, prefix=prefix)
+        generation = await generations.current(ALICE)
+        for space in ("v1", "v2"):
+            await shelves(connection, prefix, space=space).put(ALICE, generation, b"User has a dog")
+        await generations.advance(ALICE)
+        assert not await connection.execute("EXISTS", keys(prefix, ALICE)[1])
+
+    async def test_one_read_before_a_write_is_not_kept(self, connection: RedisConnection, prefix: str) -> None:
+        generations = RedisGenerations(connection, prefix=prefix)
+        before = await generations.current(ALICE)
+        await generations.advance(ALICE)
+        await shelves(connection, prefix).put(ALICE, before, b"User has a dog")
+        assert not await connection.execute("EXISTS", keys(prefix, ALICE)[1])
+
+    async def test_spaces_do_not_see_each_other(self, connection: RedisConnection, prefix: str) -> None:
+        generation = await RedisGenerations(connection, prefix=prefix).current(ALICE)
+        await shelves(connection, prefix).put(ALICE, generation, b"shelf")
+        assert await shelves(connection, prefix, space="v2").get(ALICE, generation) is None
+
+    async def test_it_ends_by_itself(self, connection: RedisConnection, prefix: str) -> None:
+        generation = await RedisGenerations(connection, prefix=prefix).current(ALICE)
+        await shelves(connection, prefix, ttl=timedelta(seconds=60)).put(ALICE, generation, b"shelf")
+        assert 0 < await connection.execute("PTTL", keys(prefix, ALICE)[1]) <= 60_000
+
+    async def test_one_too_large_is_not_kept(self, connection: RedisConnection, prefix: str) -> None:
+        generation = await RedisGenerations(connection, prefix=prefix).current(ALICE)
+        await shelves(connection, prefix).put(ALICE, generation, bytes(9 * 1024 * 1024))
+        assert await shelves(connection, prefix).get(ALICE, generation) is None

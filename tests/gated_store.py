@@ -1,0 +1,106 @@
+"""A store that does what it is asked one step at a time, when a test says so, and fails when a test says so."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from enum import Enum
+from functools import partial
+from typing import Any
+
+from semrouter_memory.errors import GenerationsError, StoreUnavailableError
+from semrouter_memory.model import EmbeddedMemory, Reach, Scope
+from semrouter_memory.store.in_memory import InMemoryStore
+from tests.memories import DIMENSION
+
+
+class Outcome(Enum):
+    DONE = "done"
+    REFUSED = "refused"
+    """It fails, and was not done."""
+    UNKNOWN = "unknown"
+    """It fails, and was done."""
+
+
+class GatedStore(InMemoryStore):
+    """Reads and writes stop before they happen and before they answer, while `gated`.
+
+    Attributes:
+        waiting: what stands at a gate; setting a result lets it on.
+        reading: what of it reads an owner's memories.
+        shelved: how often an owner's memories were read.
+        refuses: the store fails, and does nothing.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(dimension=DIMENSION)
+        self.gated = False
+        self.refuses = False
+        self.shelved = 0
+        self.waiting: list[asyncio.Future[None]] = []
+        self.reading: list[asyncio.Future[None]] = []
+        self.outcome = Outcome.DONE
+
+    async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
+        self.shelved += 1
+        await self._gate(self.reading)
+        if self.refuses:
+            raise StoreUnavailableError("refused")
+        rows = await super().shelve(scope, limit=limit, now=now)
+        await self._gate(self.reading)
+        return rows
+
+    async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
+        await self._written(partial(super().upsert, scope, rows))
+
+    async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
+        return int(await self._written(partial(super().delete, scope, memory_ids)))
+
+    async def delete_all(self, scope: Scope, reach: Reach) -> int:
+        return int(await self._written(partial(super().delete_all, scope, reach)))
+
+    async def _written(self, write: Callable[[], Awaitable[Any]]) -> Any:
+        outcome = self.outcome
+        await self._gate()
+        if outcome is Outcome.REFUSED:
+            raise StoreUnavailableError("refused")
+        result = await write()
+        await self._gate()
+        if outcome is Outcome.UNKNOWN:
+            raise StoreUnavailableError("the answer was lost")
+        return result
+
+    async def _gate(self, *others: list[asyncio.Future[None]]) -> None:
+        if self.gated:
+            gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            for each in (self.waiting, *others):
+                each.append(gate)
+                gate.add_done_callback(each.remove)
+            await gate
+
+
+class ToldGenerations:
+    """Generations in this process, which a test takes away.
+
+    Attributes:
+        away: so many of the next calls fail; None: all of them.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+        self.away: int | None = 0
+
+    async def current(self, scope: Scope) -> int:
+        self._require()
+        return self.numbers.get(scope.owner, 0)
+
+    async def advance(self, scope: Scope) -> int:
+        self._require()
+        self.numbers[scope.owner] = self.numbers.get(scope.owner, 0) + 1
+        return self.numbers[scope.owner]
+
+    def _require(self) -> None:
+        if self.away is None:
+            raise GenerationsError("away")
+        if self.away:
+            self.away -= 1
+            raise GenerationsError("away")
