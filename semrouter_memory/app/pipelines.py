@@ -7,9 +7,11 @@ from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.pipeline import Compressor
-from semrouter_memory.config import AgeingConfig, CompressionConfig, MemoryConfig
+from semrouter_memory.config import AgeingConfig, CompressionConfig, MemoryConfig, RecallConfig
 from semrouter_memory.model import Scope
 from semrouter_memory.ports import ChatModel, UsageNotes
+from semrouter_memory.recall.keyword_search import KeywordSearch
+from semrouter_memory.recall.keywords import KeywordExtractor
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.recall.rewrite import QueryRewriter
 from semrouter_memory.recall.searching import Searcher
@@ -129,23 +131,32 @@ def recaller(
     config: MemoryConfig, adapters: Adapters, models: ExternalModels, usage: UsageNotes | None = None
 ) -> Recaller:
     rewrite = models.of_role("memory_rewrite")
+    recall = config.recall
+    searcher = Searcher(
+        embedder=adapters.embedder,
+        reader=adapters.store,
+        shelves=adapters.shelves,
+        clock=adapters.clock,
+        config=recall,
+    )
     return Recaller(
         embedder=adapters.embedder,
-        searcher=Searcher(
-            embedder=adapters.embedder,
-            reader=adapters.store,
-            shelves=adapters.shelves,
-            clock=adapters.clock,
-            config=config.recall,
-        ),
+        searcher=searcher,
+        keyword_search=_keyword_search(searcher, recall, rewrite) if recall.strategy == "keywords" else None,
         turn_log=adapters.turn_log,
         observer=adapters.observer,
         clock=adapters.clock,
-        config=config.recall,
-        rewriter=QueryRewriter(rewrite, config.recall.rewrite) if rewrite else None,
+        config=recall,
+        rewriter=QueryRewriter(rewrite, recall.rewrite) if rewrite else None,
         compressor=_compressor(config.compression, adapters) if config.compression.enabled else None,
         usage=usage,
     )
+
+
+def _keyword_search(searcher: Searcher, config: RecallConfig, model: ChatModel | None) -> KeywordSearch:
+    extractor = KeywordExtractor(config.keyword_extraction, model)
+    asks_a_model = config.keyword_extraction == "llm" and model is not None
+    return KeywordSearch(searcher, extractor, config, asks_a_model=asks_a_model)
 
 
 def _states(config: CompressionConfig, adapters: Adapters, model: ChatModel | None) -> StateBuilder:

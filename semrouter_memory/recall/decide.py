@@ -32,12 +32,13 @@ _GREETING = re.compile(
 )
 
 
-def decide(query: str, signals: Signals) -> Decision:
+def decide(query: str, signals: Signals, *, short_ones: bool = False) -> Decision:
     """Whether to search, and why not.
 
     Args:
         query: the last user message.
         signals: what upstream classifiers said of the request.
+        short_ones: search for a greeting, too.
     """
     if signals.is_fact and not is_personal(query):
         return Decision(search=False, reason=Reason.FACT)
@@ -45,7 +46,7 @@ def decide(query: str, signals: Signals) -> Decision:
         return Decision(search=False, reason=Reason.TOOL)
     if not query.strip():
         return Decision(search=False, reason=Reason.NO_QUERY)
-    if is_greeting(query):
+    if not short_ones and is_greeting(query):
         return Decision(search=False, reason=Reason.GREETING)
     return Decision(search=True, reason=Reason.SEARCH)
 

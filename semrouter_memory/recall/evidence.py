@@ -15,7 +15,7 @@ from semrouter_memory.lexical.terms import terms
 from semrouter_memory.lexical.words import CJK
 from semrouter_memory.model import Message, Role, Vector
 from semrouter_memory.ports import MemoryShelf
-from semrouter_memory.recall.anchors import Anchors, Intent
+from semrouter_memory.recall.anchors import Intent
 from semrouter_memory.recall.standing import Need, need_of
 from semrouter_memory.recall.voice import is_personal
 
@@ -80,13 +80,14 @@ class Evidence:
     marks: NDArray[np.uint16]
 
 
-def question(text: str, request: str, history: Sequence[Message], vector: Vector, anchors: Anchors) -> Question:
+def question(text: str, request: str, history: Sequence[Message], vector: Vector, intent: Intent) -> Question:
     """The question with all that is known of it.
 
     Args:
         text: what is searched for.
         request: the last user message.
-        vector: of `text`.
+        vector: of what is searched for.
+        intent: of the request.
     """
     personal = is_personal(request)
     answers = [message.text[:_MAX_ANSWER_CHARS] for message in history if message.role is Role.ASSISTANT][-_ANSWERS:]
@@ -95,7 +96,7 @@ def question(text: str, request: str, history: Sequence[Message], vector: Vector
         terms=tuple(dict.fromkeys(terms(text))),
         answered=tuple(term for answer in answers for term in terms(answer)),
         need=need_of(request),
-        intent=anchors.intent(vector),
+        intent=intent,
         personal=personal,
         impersonal=not personal and bool(_GENERAL_FORM.match(request)),
         chinese=bool(CJK.search(request)),

@@ -5,7 +5,7 @@ deadline; the plain path starts no task and no thread, because at a millisecond 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 
@@ -26,6 +26,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import Clock, ContextCompressor, Embedder, Observer, TurnLog, UsageNotes
 from semrouter_memory.recall.beside import CompressionBeside, joined, still_visible, without_items
 from semrouter_memory.recall.decide import decide
+from semrouter_memory.recall.keyword_search import KeywordSearch
 from semrouter_memory.recall.loops import Choice, TurnChoices, TurnKey
 from semrouter_memory.recall.query import HISTORY_MESSAGES, is_vague
 from semrouter_memory.recall.rank import Budget, choose
@@ -59,6 +60,7 @@ class Recaller:
         *,
         embedder: Embedder,
         searcher: Searcher,
+        keyword_search: KeywordSearch | None = None,
         turn_log: TurnLog,
         observer: Observer,
         clock: Clock,
@@ -69,6 +71,7 @@ class Recaller:
     ) -> None:
         self._embedder = embedder
         self._searcher = searcher
+        self._keyword_search = keyword_search
         self._turn_log = turn_log
         self._observer = observer
         self._clock = clock
@@ -161,7 +164,7 @@ class Recaller:
     ) -> Choice:
         if request.options.limit <= 0:
             return Choice(Reason.DISABLED)
-        decision = decide(request.query, request.signals)
+        decision = decide(request.query, request.signals, short_ones=self._keyword_search is not None)
         if not decision.search:
             return Choice(decision.reason)
         found = await self._found(request, steps, deadline)
@@ -198,10 +201,28 @@ class Recaller:
     # -- search --------------------------------------------------------------------------------------------------------
 
     async def _found(self, request: RecallRequest, steps: Steps, deadline: asyncio.Timeout) -> Found:
-        if self._rewriter is None or not self._rewriter.wants(request.query, request.history):
-            return await self._searcher.search(request.query, request, steps)
-        until = asyncio.get_running_loop().time() + self._config.rewrite_deadline_ms / 1000
-        rewriting = asyncio.create_task(self._rewriter.rewrite(request.query, request.history))
+        if self._keyword_search is not None:
+            return await self._keyword_search.search(request, steps, deadline)
+        rewriter = self._rewriter
+        if rewriter is not None and rewriter.wants_before(request.query, request.history):
+            return await self._found_with(rewriter, request, steps, deadline)
+        plain = await self._searcher.search(request.query, request, steps)
+        threshold = request.options.threshold
+        if rewriter is None or not rewriter.wants_after(request.query, best_relevance=plain.best, threshold=threshold):
+            return plain
+        deadline.reschedule(None)
+        return plain.joined(
+            await self._found_rewritten(
+                rewriter.rewrite(request.query, request.history), self._rewritten_by(), request, steps
+            )
+        )
+
+    async def _found_with(
+        self, rewriter: QueryRewriter, request: RecallRequest, steps: Steps, deadline: asyncio.Timeout
+    ) -> Found:
+        """What is asked and what a model makes of it; the model is asked while the plain query is searched."""
+        until = self._rewritten_by()
+        rewriting = asyncio.create_task(rewriter.rewrite(request.query, request.history))
         try:
             plain = await self._searcher.search(request.query, request, steps)
             # The plain path has kept its deadline; the rewrite has its own.
@@ -210,8 +231,11 @@ class Recaller:
         finally:
             rewriting.cancel()
 
+    def _rewritten_by(self) -> float:
+        return asyncio.get_running_loop().time() + self._config.rewrite_deadline_ms / 1000
+
     async def _found_rewritten(
-        self, rewriting: asyncio.Task[str], until: float, request: RecallRequest, steps: Steps
+        self, rewriting: Awaitable[str], until: float, request: RecallRequest, steps: Steps
     ) -> Found:
         try:
             async with asyncio.timeout_at(until):
@@ -228,9 +252,12 @@ class Recaller:
         return (await self._turn_log.tombstones(scope)).covers if hits else _nothing
 
     def _ranked(self, found: Found, request: RecallRequest, is_deleted: Callable[[Memory], bool]) -> tuple[Hit, ...]:
+        options = request.options
+        if self._keyword_search is not None:
+            options = replace(options, limit=self._config.max_keyword_memories)
         return choose(
             found.hits,
-            request.options,
+            options,
             visible=request.visible,
             is_deleted=is_deleted,
             cost=self._cost,

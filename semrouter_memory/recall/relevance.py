@@ -73,7 +73,7 @@ def relevances(found: Floats, question: Question, anchors: Anchors) -> Floats:
     backdrop = cosine * (anchors.backdrop @ question.vector)
     every = np.concatenate((found, backdrop))
     outstanding = (found - every.mean()) / (every.std() + _SMALLEST_SPREAD)
-    logits = 2.2 * found + 1.18 * outstanding + 3.6 * (found - _best(found, backdrop)) + _prior(question)
+    logits = 2.27 * found + 1.16 * outstanding + 3.7 * (found - _best(found, backdrop)) + _prior(question)
     shift = math.log(_CUT_RELEVANCE / (1 - _CUT_RELEVANCE)) - _BEST_CUT
     return np.asarray(1 / (1 + np.exp(-(logits + shift))), dtype=np.float32)
 
@@ -87,12 +87,12 @@ def _prior(question: Question) -> float:
     """How much the question looks like one that needs memories."""
     intent = question.intent
     return (
-        -4.99
-        - 4.93 * intent.general
-        - 1.12 * intent.chat
-        + 1.38 * intent.asking
-        + 3.66 * intent.request
-        + 0.62 * question.personal
-        - 0.96 * question.impersonal
-        - 0.34 * question.chinese
+        -4.97
+        - 4.67 * intent.general
+        - 1.23 * intent.chat
+        + 1.58 * intent.asking
+        + 3.72 * intent.request
+        + 0.55 * question.personal
+        - 1.04 * question.impersonal
+        - 0.54 * question.chinese
     )

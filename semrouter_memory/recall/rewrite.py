@@ -68,16 +68,6 @@ class QueryRewriter:
         self._model = model
         self._mode = mode
 
-    def wants(self, query: str, history: Sequence[Message]) -> bool:
-        """Whether a rewrite may help; without a conversation there is nothing to make a query self-contained with."""
-        match self._mode:
-            case "hyde":
-                return True
-            case "always":
-                return bool(history)
-            case "vague":
-                return bool(history) and is_vague(query)
-
     def wants_before(self, query: str, history: Sequence[Message]) -> bool:
         """Whether a rewrite may help, so that it is worth asking for while the plain query is searched.
 

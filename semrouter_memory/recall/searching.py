@@ -5,7 +5,7 @@ Whatever the source, the same formula gives the relevance (`relevance`), or the 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import StoreUnavailableError
-from semrouter_memory.model import Hit, Memory, RecallRequest, Vector
+from semrouter_memory.model import Hit, Memory, Reach, RecallRequest, Vector
 from semrouter_memory.ports import Clock, Embedder, MemoryReader, MemoryShelf, Shelves
 from semrouter_memory.recall import anchors, relevance
 from semrouter_memory.recall.anchors import Anchors
@@ -31,6 +31,7 @@ _FETCH_LEAST = 20
 _STORE_FACTOR = 3
 # What is not at hand within this part of the deadline is asked of the store.
 _SHELF_SHARE = 0.4
+_PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ class Searcher:
         with steps.measure("embed"):
             vector = await self._embedder.embed_query(text)
             known = await self._anchors() if hybrid else None
+            intent = known.intent(await self._of_the_request(vector, text, query)) if known else None
         if shelf is None:
             with steps.measure("search"):
                 shelf = await self._asked_of_the_store(vector, words if hybrid else "", request)
@@ -116,10 +118,29 @@ class Searcher:
             positions = shelf.positions(request.scope, now=self._clock.now(), types=request.options.types)
             if not len(positions):
                 return Found()
-            if known is None:
+            if known is None or intent is None:
                 return _nearest(shelf, positions, vector, request)
-            asked = question(words, query, request.history, vector, known)
+            asked = question(words, query, request.history, vector, intent)
             return _weighed(shelf, positions, asked, known, shown=_shown(request))
+
+    async def newest(self, request: RecallRequest, steps: Steps) -> Iterator[Memory]:
+        """The memories that recall may show, newest first; of an owner whose memories are not at hand, the last ones.
+
+        Raises:
+            StoreUnavailableError: the memories are not at hand, and the store is away.
+        """
+        now, types = self._clock.now(), request.options.types
+        with steps.measure("search"):
+            shelf = await self._shelf(request)
+            if shelf is None:
+                page = await self._reader.page(request.scope, limit=_PAGE, types=types, reach=Reach.RECALL, now=now)
+                return iter(page.memories)
+        positions = shelf.positions(request.scope, now=now, types=types)
+        return (shelf.memory(int(position)) for position in positions[::-1])
+
+    async def _of_the_request(self, vector: Vector, text: str, query: str) -> Vector:
+        """The vector of what was said now: "Thanks, that's all" is small talk, whatever was talked about before."""
+        return vector if text.endswith(query) and len(text) == len(query) else await self._embedder.embed_query(query)
 
     async def _shelf(self, request: RecallRequest) -> MemoryShelf | None:
         if self._shelves is None:

@@ -158,10 +158,13 @@ _MEMORY: tuple[tuple[Standing, re.Pattern[str]], ...] = (
     (
         Standing.ANSWER,
         _words(
-            r"""\b(?: (?:wants?|prefers?|asks?\ for|likes?|needs?|hates?|dislikes?|would\ like)\b(?=.*\b(?:answers?|repl(?:y|ies)|responses?|explanations?|explained|bullet\w*|step[ -]by[ -]step|numbered|concise|brief|short
-              |tables?|jargon|plain\ (?:english|language|words)|walls?\ of\ text|emojis?\ in|examples?\ first|tl;?dr|metric\ units|imperial\ units|units\ in|celsius|fahrenheit|answered|replied))
-            | (?:answers?|repl(?:y|ies)|responses?|explanations?)\ (?:in|should|must|without|with|to\ be)
-            | (?:wants|prefers|likes|asks)\ to\ be\ (?:called|addressed|answered)
+            r"""^(?!.*\b(?:legal|contract\w*|officials?|clients?|customers?|boss|manager|team|teachers?|e-?mails?|letters?|memos?|reports?|posts?)\b)
+            (?:the\ )?user\b.*\b(?: (?:wants?|prefers?|asks?\ for|likes?|needs?|hates?|dislikes?|would\ like|finds?)\b
+              (?=.*\b(?:answers?|repl(?:y|ies)|responses?|explanations?|explained|bullet\w*|step[ -]by[ -]step|numbered|concise
+              |(?:no|without|in)\ tables?|jargon|plain\ (?:english|language|words)|walls?\ of\ text|emojis?\ in|examples?\ first|tl;?dr
+              |metric\ units|imperial\ units|units\ in|celsius|fahrenheit|answered|replied)\b)
+            | (?:answers?|repl(?:y|ies)|responses?|explanations?)\ (?:in|should|must|without|with|to\ be)\b
+            | (?:wants|prefers|likes|asks)\ to\ be\ (?:called|addressed|answered)\b
             )
             | 回答 | 回复.*(?:简短|短|要点|中文|英文) | 希望.*(?:字句|句子|解释|简短|简单|短一些)  | 称呼
             """

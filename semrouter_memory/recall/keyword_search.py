@@ -1,0 +1,60 @@
+"""The strategy `keywords`: the newest memories in which every keyword of the last message occurs.
+
+Strategy: words are a filter and no measure, so there is no relevance: what matches is given, up to a cap, newest first,
+and a message without keywords filters nothing.
+"""
+
+import asyncio
+from collections.abc import Iterator
+
+from semrouter_memory.config import RecallConfig
+from semrouter_memory.model import Hit, Memory, RecallRequest
+from semrouter_memory.recall.keywords import KeywordExtractor, matching
+from semrouter_memory.recall.searching import Found, Searcher
+from semrouter_memory.recall.steps import Steps
+
+_MATCHES = 1.0
+"""There is no more and no less: each match is above every threshold."""
+
+
+class KeywordSearch:
+    """Keywords first, then the memories that have them all.
+
+    Args:
+        asks_a_model: keywords come from a model, which has `rewrite_deadline_ms`.
+    """
+
+    def __init__(
+        self, searcher: Searcher, extractor: KeywordExtractor, config: RecallConfig, *, asks_a_model: bool
+    ) -> None:
+        self._searcher = searcher
+        self._extractor = extractor
+        self._config = config
+        self._asks_a_model = asks_a_model
+
+    async def search(self, request: RecallRequest, steps: Steps, deadline: asyncio.Timeout) -> Found:
+        """The matching memories, newest first.
+
+        Args:
+            deadline: of the plain path; it does not count while a model is asked.
+
+        Raises:
+            StoreUnavailableError: the memories are not at hand, and the store is away.
+        """
+        loop = asyncio.get_running_loop()
+        milliseconds = self._config.rewrite_deadline_ms if self._asks_a_model else self._config.deadline_ms
+        left = (deadline.when() or loop.time()) - loop.time()
+        if self._asks_a_model:
+            deadline.reschedule(None)
+        with steps.measure("keywords"):
+            keywords = await self._extractor.keywords(request.query, until=loop.time() + milliseconds / 1000)
+        if self._asks_a_model:
+            deadline.reschedule(loop.time() + max(left, 0.0))
+        newest = await self._searcher.newest(request, steps)
+        with steps.measure("score"):
+            matched = matching(newest, keywords, limit=self._config.max_keyword_memories)
+        return Found(tuple(_hits(matched)))
+
+
+def _hits(memories: list[Memory]) -> Iterator[Hit]:
+    return (Hit(memory, _MATCHES, _MATCHES) for memory in memories)
