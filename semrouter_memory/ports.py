@@ -513,6 +513,10 @@ class Observer(Protocol):
 
     def work_queued(self, *, depth: int, oldest_seconds: float) -> None: ...
 
+    def working_set_measured(self, *, nbytes: int, owners: int) -> None:
+        """What the memories that are at hand take, and of how many users they are."""
+        ...
+
     def session_due(self, trigger: str) -> None:
         """A session's turns are read, or its end is summed up, because of this trigger."""
         ...

@@ -88,6 +88,8 @@ class Collecting:
 
     def work_queued(self, *, depth: int, oldest_seconds: float) -> None: ...
 
+    def working_set_measured(self, *, nbytes: int, owners: int) -> None: ...
+
     def session_due(self, trigger: str) -> None:
         self.triggers.append(trigger)
 

@@ -27,7 +27,6 @@ from semrouter_memory.ports import (
     NewId,
     Observer,
     OwnerLocks,
-    Shelves,
     StateStore,
     TurnLog,
     TurnRecords,
@@ -94,7 +93,7 @@ class Adapters:
 
     embedder: Embedder
     store: Store
-    shelves: Shelves | None
+    shelves: WorkingSet | None
     turn_log: Log
     state: StateStore
     locks: OwnerLocks

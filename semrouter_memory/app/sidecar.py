@@ -24,6 +24,7 @@ from semrouter_memory.manage.operator import Exposition, Readiness
 from semrouter_memory.model import Scope
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.retain.pipeline import Retainer, SessionKey
+from semrouter_memory.store.working_set import WorkingSet
 from semrouter_memory.telemetry import logs
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
@@ -142,11 +143,11 @@ class App:
         self._exit.push_async_callback(pool.drain, self._config.server.drain_seconds)
         # Long turns that are still cleaned are written before the log closes.
         self._exit.push_async_callback(retainer.settle)
-        ticker = asyncio.create_task(self._tick(retainer, pool), name="triggers")
+        ticker = asyncio.create_task(self._tick(retainer, pool, adapters.shelves), name="triggers")
         self._exit.callback(ticker.cancel)
         return retainer
 
-    async def _tick(self, retainer: Retainer, pool: "WorkerPool[SessionKey]") -> None:
+    async def _tick(self, retainer: Retainer, pool: "WorkerPool[SessionKey]", working_set: WorkingSet | None) -> None:
         """Look at the triggers again and again; also what continues after a restart."""
         while True:
             try:
@@ -156,6 +157,8 @@ class App:
             else:
                 self._log_answers()
             self._observer.work_queued(depth=pool.depth, oldest_seconds=pool.oldest_seconds)
+            if working_set is not None:
+                self._observer.working_set_measured(nbytes=working_set.nbytes, owners=working_set.owners)
             await asyncio.sleep(self._config.memory.retain.tick_seconds)
 
     def _failed(self, error: BaseException) -> None:

@@ -1,18 +1,143 @@
-"""The memories and questions that are measured with: one user, many facts of one form, so that every question has hits."""
+"""The memories and questions that are measured with: made of lists of words, the same ones in every run.
 
+Strategy: what costs time is how many memories there are, how long they are and how many of their words a question shares,
+so the statements are of many forms about many things, and most questions share a word with some hundredth of them.
+"""
+
+import random
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
-_PLACES = ("Hawaii", "Norway", "Kyoto", "Lisbon", "Quebec", "Nairobi", "Oaxaca", "Tallinn", "Hanoi", "Cusco")
-_THINGS = ("budget", "hotel", "guide", "insurance", "packing list", "arrival day", "rental car", "travel partner")
-_VALUES = ("the blue one", "from Monday on", "about 900 euros", "still open", "booked in March")
+from semrouter_memory.model import Memory, MemoryType, Scope
+
+_SEED = 20261
+_PLACES = (
+    *("Hawaii", "Norway", "Kyoto", "Lisbon", "Quebec", "Nairobi", "Oaxaca", "Tallinn", "Hanoi", "Cusco"),
+    *("Zagreb", "Tbilisi", "Osaka", "Bergen", "Malta", "Denver", "Perth", "Krakow", "Ghent", "Sapporo"),
+)
+_PEOPLE = (
+    *("Anna", "Boris", "Chloe", "Dmitri", "Esther", "Farid", "Grace", "Hiro", "Ines", "Jonas", "Kavita", "Liam", "Mei"),
+    *("Nadia", "Oscar", "Priya", "Quentin", "Rosa", "Samir", "Tara", "Uwe", "Vera", "Wei", "Yusuf"),
+)
+_KIN = ("sister", "brother", "colleague", "neighbour", "manager", "dentist", "landlord", "cousin", "tutor", "coach")
+_THINGS = (
+    *("budget", "hotel", "guide", "insurance", "packing list", "arrival day", "rental car", "travel partner", "visa"),
+    *("train ticket", "itinerary", "restaurant", "museum pass", "hiking route", "ferry", "luggage"),
+)
+_VALUES = (
+    *("the blue one", "still open", "booked for March", "paid in advance", "the cheapest there was", "with breakfast"),
+    *("shared with two friends", "cancelled in May", "the same as last year", "arranged by the agency"),
+)
+_HABITS = (
+    *("plays badminton", "practises the cello", "waters the tomatoes", "cooks lentil soup", "calls the grandparents"),
+    *(
+        "swims forty lengths",
+        "reviews the household accounts",
+        "bakes sourdough bread",
+        "walks the dog",
+        "studies Korean",
+    ),
+    *("repairs old bicycles", "volunteers at the library", "paints miniatures", "goes climbing", "cleans the aquarium"),
+)
+_TIMES = (
+    "on Monday evenings",
+    "every Sunday",
+    "before work",
+    "twice a month",
+    "after lunch",
+    "in winter",
+    "at weekends",
+)
+_PROJECTS = ("billing", "search", "payroll", "telemetry", "onboarding", "catalogue", "checkout", "archive", "scheduler")
+_TOOLS = ("Terraform", "Postgres", "Ansible", "Kafka", "Redis", "Django", "Grafana", "GitLab", "Kubernetes", "SQLite")
+_LIKES = (
+    "dark mode",
+    "short answers",
+    "window seats",
+    "black tea",
+    "spicy food",
+    "paper books",
+    "quiet hotels",
+    "jazz",
+)
+
+_STATEMENTS = (
+    (MemoryType.SEMANTIC, "User's {thing} for the trip to {place} in {year} is {value}"),
+    (MemoryType.SEMANTIC, "User {habit} {time} with {person}"),
+    (MemoryType.SEMANTIC, "User's {kin} {person} lives in {place} and {habit} {time}"),
+    (MemoryType.SEMANTIC, "User prefers {like} when working on the {project} service"),
+    (MemoryType.SEMANTIC, "User pays ${amount} a month for the {thing} that {person} recommended"),
+    (MemoryType.EPISODIC, "On {year}-{month:02d}-{day:02d} the user went to {place} with {person} and {habit} there"),
+    (MemoryType.EPISODIC, "On {year}-{month:02d}-{day:02d} the user decided to move the {project} service to {tool}"),
+    (
+        MemoryType.PROCEDURAL,
+        "To deploy the {project} service: run the tests, build with {tool}, tell {person}, release",
+    ),
+)
+_QUESTIONS = (
+    "What's my {thing} for {place}?",
+    "What is my {thing} for the trip to {place} in {year}, and is it {value}?",
+    "Where does {person} live now?",
+    "When did I last go to {place} with my {kin} {person}?",
+    "How do we deploy the {project} service these days?",
+    "Which of our services did we decide to move to {tool} last year?",
+    "How much do I pay a month for the {thing}?",
+    "Can you suggest a present for {person}, who {habit} {time}?",
+    "Draft a short message to {person} about the {project} service and {tool}",
+    "What do I usually do {time}?",
+    "Plan a relaxed weekend in {place} for me and my {kin}",
+    "Who was it that {habit} with me {time}?",
+    "Write a script that copies the {project} tables to {tool}",
+    "What is the difference between {tool} and SQLite for small teams?",
+)
 
 
-def memories(count: int) -> Iterator[str]:
+def statements(count: int, seed: int = 0) -> Iterator[tuple[MemoryType, str]]:
+    """So many statements, hardly any twice; another seed gives others."""
+    draw = random.Random(_SEED + seed)  # noqa: S311 - the same memories in every run
     for number in range(count):
-        place, thing = _PLACES[number % 10], _THINGS[number // 10 % 8]
-        value = _VALUES[number % 5]
-        yield f"User's {thing} for trip number {number} to {place} is {value}"
+        kind, form = _STATEMENTS[number % len(_STATEMENTS)]
+        yield kind, _filled(form, draw)
 
 
-def questions(count: int) -> list[str]:
-    return [f"What's my {_THINGS[number % 8]} for the trip to {_PLACES[number % 10]}?" for number in range(count)]
+def questions(count: int, seed: int = 0) -> list[str]:
+    """So many questions of 4 to 15 words."""
+    draw = random.Random(_SEED - 1 - seed)  # noqa: S311 - the same questions in every run
+    return [_filled(_QUESTIONS[number % len(_QUESTIONS)], draw) for number in range(count)]
+
+
+def memory_of(scope: Scope, number: int, statement: tuple[MemoryType, str], *, now: datetime) -> Memory:
+    """The statement as what the user said so many hours ago."""
+    kind, content = statement
+    said_at = now - timedelta(hours=number)
+    return Memory(
+        id=f"mem_{number:012x}{number:016x}",
+        scope=scope,
+        type=kind,
+        content=content,
+        source="conversation",
+        observed_at=said_at,
+        created_at=said_at,
+        updated_at=said_at,
+        session_id=f"session-{number // 10:08d}",
+        metadata={"extractor": "rules", "model": "m", "turn_ids": [f"turn-{number:024x}"]},
+    )
+
+
+def _filled(form: str, draw: random.Random) -> str:
+    return form.format(
+        place=draw.choice(_PLACES),
+        person=draw.choice(_PEOPLE),
+        kin=draw.choice(_KIN),
+        thing=draw.choice(_THINGS),
+        value=draw.choice(_VALUES),
+        habit=draw.choice(_HABITS),
+        time=draw.choice(_TIMES),
+        project=draw.choice(_PROJECTS),
+        tool=draw.choice(_TOOLS),
+        like=draw.choice(_LIKES),
+        year=draw.randrange(2019, 2027),
+        month=draw.randrange(1, 13),
+        day=draw.randrange(1, 29),
+        amount=draw.randrange(5, 900),
+    )

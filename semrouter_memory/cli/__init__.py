@@ -116,12 +116,12 @@ def bench(
     requests: Annotated[int, typer.Option(help="Measured requests for each chain.", min=20)] = 500,
     memories: Annotated[int, typer.Option(help="How many memories the user has.", min=1)] = 1000,
 ) -> None:
-    """Measure what memory adds, as ratios to the floor of the same run (two to three minutes)."""
+    """Measure what memory adds, in time as ratios to the floor of the same run, and in memory (about five minutes)."""
     from semrouter_memory.bench.run import bench as measure  # noqa: PLC0415
     from semrouter_memory.config import TelemetryConfig  # noqa: PLC0415
     from semrouter_memory.telemetry import logs  # noqa: PLC0415
 
-    logs.configure(TelemetryConfig(log_level="WARNING", log_format="console"))
+    logs.configure(TelemetryConfig(log_level="ERROR", log_format="console"))
     asyncio.run(measure(model=model, directory=directory, requests=requests, stored=memories))
 
 

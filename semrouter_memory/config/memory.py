@@ -28,7 +28,8 @@ class EmbeddingConfig(Section):
     model: str = Field("all-MiniLM-L6-v2", description="name of the profile; part of the collection's fingerprint")
     dimension: int = Field(384, ge=1, description="what the model gives")
     path: Path | None = Field(
-        None, description="directory with model.onnx and tokenizer.json; default <data_dir>/models/<model>"
+        None,
+        description="directory with model.onnx (or onnx/model.onnx) and tokenizer.json; default <data_dir>/models/<model>",
     )
     pooling: Literal["mean", "cls"] = Field(
         "mean", description="how token vectors become one, as the model was trained"

@@ -20,15 +20,19 @@ _TOKEN = re.compile(
       (?P<date>\d{{4}}-\d{{2}}(?:-\d{{2}})?(?!\d))
     | (?P<number>\d+(?:,\d{{3}})*(?:\.\d+)?)(?P<unit>[^\W\d_{CJK_RANGE}]*)
     | [{CJK_RANGE}]+
-    | (?:(?![{CJK_RANGE}])[^\W_])+(?:'(?![{CJK_RANGE}])[^\W_]+)*
+    | [^\W_{CJK_RANGE}]+(?:'[^\W_{CJK_RANGE}][^\W_]*)*
     """,
     re.VERBOSE,
 )
 _MONTHS = (
-    *("januari", "februari", "march", "april", "may", "june"),
+    *("januari", "februari", "march", "april", "maymonth", "june"),
     *("juli", "august", "septemb", "octob", "novemb", "decemb"),
 )
-_THOUSANDS = {"k": 1_000, "m": 1_000_000}
+_THOUSAND = "k"
+# The month, not the verb, which says nothing.
+_MAY = re.compile(
+    r"(?:(?<=\bin )|(?<=\bsince )|(?<=\blast )|(?<=\bby )|(?<=\bof )|(?<=\bthis )|(?<=\d )|(?<=th ))may\b|\bmay(?= \d)"
+)
 _PAIR = 2
 _POSSESSIVE = re.compile(r"'s$|'$")
 
@@ -38,7 +42,15 @@ _STEMMER = Stemmer.Stemmer("english")
 
 def terms(text: str) -> list[str]:
     """The text's terms in order, repetitions included; words that carry no content are left out."""
-    return list(_terms(unicodedata.normalize("NFKC", text).translate(_APOSTROPHE).lower()))
+    if not text.isascii():
+        text = _without_accents(unicodedata.normalize("NFKC", text).translate(_APOSTROPHE))
+    text = text.lower()
+    return list(_terms(_MAY.sub(_MONTHS[4], text) if "may" in text else text))
+
+
+def _without_accents(text: str) -> str:
+    """A cafe is a café, on whatever keyboard it was written."""
+    return "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
 
 
 def _terms(text: str) -> Iterator[str]:
@@ -65,8 +77,8 @@ def _date_terms(date: str) -> Iterator[str]:
 def _number_terms(number: str, unit: str) -> Iterator[str]:
     """A number as it is compared: "$10K" and "$10,000" are one; "5km" is a number and its unit."""
     plain = number.replace(",", "")
-    if unit in _THOUSANDS:
-        yield f"{float(plain) * _THOUSANDS[unit]:.0f}"
+    if unit == _THOUSAND:
+        yield f"{float(plain) * 1000:.0f}"
         return
     yield plain
     if unit and (stem := _stem(unit)):

@@ -9,7 +9,8 @@ import re
 
 _APOSTROPHE = str.maketrans("’‘ʼ＇", "''''")
 CJK_RANGE = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"[{CJK_RANGE}]+|(?:(?![{CJK_RANGE}])\w)+(?:['.,-](?![{CJK_RANGE}])\w+)*")
+_LETTER = rf"[^\W{CJK_RANGE}]"
+_WORD = re.compile(rf"[{CJK_RANGE}]+|{_LETTER}+(?:['.,-]{_LETTER}\w*)*")
 CJK = re.compile(rf"[{CJK_RANGE}]")
 """One Chinese character."""
 

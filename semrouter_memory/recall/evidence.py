@@ -7,6 +7,7 @@ is read from a memory's row here, so thousands of them cost a fraction of a mill
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,22 +17,26 @@ from semrouter_memory.lexical.words import CJK
 from semrouter_memory.model import Message, Role, Vector
 from semrouter_memory.ports import MemoryShelf
 from semrouter_memory.recall.anchors import Intent
+from semrouter_memory.recall.periods import Period
 from semrouter_memory.recall.standing import Need, need_of
 from semrouter_memory.recall.voice import is_personal
 
 Floats = NDArray[np.float32]
 
-# How much of the lexical score of the memory so many places before or after counts: an answer follows its question, and
-# what is said around a match is often what was meant.
-_NEIGHBOURS = ((-2, 0.5), (-1, 0.7), (1, 0.4), (2, 0.35))
+# How much of the lexical score of the memory so many places before, and after, counts: an answer follows its question,
+# and what is said around a match is often what was meant.
+_NEIGHBOURS = ((1, 0.7, 0.4), (2, 0.5, 0.35))
 _TOGETHER_MICROSECONDS = 600 * 1_000_000
 """Memories this close in time are of one conversation."""
 _GENERAL_FORM = re.compile(
-    r"\s*(?:what(?:['’]?s| is| are| was| were| does| do)|who(?:['’]?s| is| was| won| invented| wrote)|why|when (?:did|was|is)"
-    r"|how (?:do|does|did|is|are|many|much|far|long|loud|tall|old|to)|where (?:is|are|was)|explain|define|describe"
-    r"|difference|convert|solve|calculate|is it|are there|did the|does|is)\b|什么是|为什么",
+    r"\s*(?:what(?:['’]?s| is| are| was| were| does| do)|who(?:['’]?s| is| was| won| invented| wrote| designed| discovered)"
+    r"|why|when (?:did|was|is)|how (?:do|does|did|is|are|many|much|far|long|loud|tall|old|to)|where (?:is|are|was)"
+    r"|which \w+ (?:is|are|was|has|have|did|does)|explain|define|describe|difference|convert|solve|calculate|is it"
+    r"|are there|did the|do|does|is)\b"
+    r"|.*(?:什么是|为什么|哪一?年|区别|怎么证明|怎么算|多少公里|多少米|翻译?成.[文语]|谁发明|原理|讲个|出个)",
     re.IGNORECASE,
 )
+_LONGEST = timedelta(days=120)
 _ANSWERS = 2
 _MAX_ANSWER_CHARS = 2_000
 
@@ -70,6 +75,7 @@ class Evidence:
         nearby: the same of the memories written just before and after, weighted.
         answered: how much of the memory the last answers have said, 0..1.
         marks: `Standing` of each.
+        timely: whether the memory was written in the period that the question speaks of; None: it speaks of none.
     """
 
     positions: NDArray[np.intp]
@@ -78,6 +84,7 @@ class Evidence:
     nearby: Floats
     answered: Floats
     marks: NDArray[np.uint16]
+    timely: NDArray[np.bool_] | None = None
 
 
 def question(text: str, request: str, history: Sequence[Message], vector: Vector, intent: Intent) -> Question:
@@ -103,29 +110,42 @@ def question(text: str, request: str, history: Sequence[Message], vector: Vector
     )
 
 
-def gathered(shelf: MemoryShelf, positions: NDArray[np.intp], asked: Question) -> Evidence:
-    """The evidence of the memories at these positions."""
-    lexical = shelf.lexical(asked.terms)
+def gathered(
+    shelf: MemoryShelf, positions: NDArray[np.intp], asked: Question, period: Period | None = None
+) -> Evidence:
+    """The evidence of the memories at these positions.
+
+    Args:
+        period: that the question speaks of; a very long one says nothing.
+    """
+    lexical, created_at = shelf.lexical(asked.terms), shelf.created_at
     answered = shelf.shares(asked.answered) if asked.answered else np.zeros_like(lexical)
+    # As a rule these are all positions, and there is nothing to pick.
+    picked = slice(None) if len(positions) == len(shelf) else positions
     return Evidence(
         positions=positions,
-        similarity=shelf.similarities(asked.vector)[positions],
-        lexical=lexical[positions],
-        nearby=_nearby(lexical, shelf.created_at)[positions],
-        answered=answered[positions],
-        marks=shelf.marks[positions],
+        similarity=shelf.similarities(asked.vector)[picked],
+        lexical=lexical[picked],
+        nearby=_nearby(lexical, created_at)[picked],
+        answered=answered[picked],
+        marks=shelf.marks[picked],
+        timely=_written_in(period, created_at[picked]) if period and period.end - period.start <= _LONGEST else None,
     )
+
+
+def _written_in(period: Period, created_at: NDArray[np.int64]) -> NDArray[np.bool_]:
+    start, end = (int(moment.timestamp() * 1_000_000) for moment in (period.start, period.end))
+    return (created_at >= start) & (created_at < end)
 
 
 def _nearby(lexical: Floats, created_at: NDArray[np.int64]) -> Floats:
     found = np.zeros_like(lexical)
-    count = len(lexical)
-    for distance, weight in _NEIGHBOURS:
-        size = count - abs(distance)
-        if size <= 0:
-            continue
-        here = slice(0, size) if distance > 0 else slice(-distance, count)
-        there = slice(distance, count) if distance > 0 else slice(0, size)
-        together = np.abs(created_at[here] - created_at[there]) <= _TOGETHER_MICROSECONDS
-        found[here] += np.float32(weight) * lexical[there] * together
+    if not lexical.any():
+        return found
+    for distance, before, after in _NEIGHBOURS:
+        together = created_at[distance:] - created_at[:-distance] <= _TOGETHER_MICROSECONDS
+        # Memories come one by one as a rule; the turns of a conversation do not.
+        if together.any():
+            found[distance:] += np.float32(before) * lexical[:-distance] * together
+            found[:-distance] += np.float32(after) * lexical[distance:] * together
     return found

@@ -266,6 +266,8 @@ class Recaller:
             ),
             unasked=found.offered,
             shares_words_with=request.query if self._config.strategy == "semantic" else "",
+            # Newest first.
+            in_order=self._keyword_search is not None,
         )
 
     async def _choice_before(self, request: RecallRequest) -> Choice | None:

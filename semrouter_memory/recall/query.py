@@ -52,6 +52,8 @@ def _is_short(query: str) -> bool:
 def search_text(query: str, history: Sequence[Message], *, max_chars: int) -> str:
     """The text whose meaning is searched for: of a vague question, with the two messages before it.
 
+    Further back where the last user message is vague as well, for then the two do not say what it is about.
+
     Args:
         query: the last user message.
         history: the conversation before it, oldest first.
@@ -60,11 +62,16 @@ def search_text(query: str, history: Sequence[Message], *, max_chars: int) -> st
     query = " ".join(query[:max_chars].split())
     if not (history and is_vague(query)):
         return query
-    before = " ".join(
-        " ".join(message.text[:_MAX_TERM_SOURCE_CHARS].split()) for message in history[-_CONTEXT_MESSAGES:]
-    )
+    before = " ".join(" ".join(message.text[:_MAX_TERM_SOURCE_CHARS].split()) for message in _context(history))
     room = max_chars - len(query) - 1
     return f"{before[-room:]} {query}" if before and room > 0 else query
+
+
+def _context(history: Sequence[Message]) -> Sequence[Message]:
+    """The last messages from the one that says what they are about, two at least."""
+    asked = [at for at, message in enumerate(history) if message.role is Role.USER][-HISTORY_MESSAGES:]
+    said = next((at for at in reversed(asked) if not is_vague(history[at].text)), len(history))
+    return history[max(min(said, len(history) - _CONTEXT_MESSAGES), 0) :]
 
 
 def search_query(query: str, history: Sequence[Message], *, max_chars: int) -> str:

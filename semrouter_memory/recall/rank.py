@@ -4,6 +4,7 @@ Strategy: cheap tests first. The order is by relevance, ties by id, so that the 
 What is given unasked comes last and has a small budget of its own within that of the block.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,12 @@ from semrouter_memory.recall.visible import VisibleTexts
 _SAYS_NOTHING = frozenset({"user", "user's", "the", "a", "an", "that", "is", "are", "was", "has", "have"})
 _ALMOST_THE_SAME = 0.85
 """Share of the terms of two memories that are in both, from which the second says nothing new."""
+_TURN = re.compile(
+    r"\b(?:not|no|nor|never|none|cannot|without|before|after|until|since|over|under|above|below|from|to|into|out|off|only"
+    r"|except)\b|\b\w+n['’]t\b|[不没沒無无非未前后後从從到只除]",
+    re.IGNORECASE,
+)
+"""Words that are no terms, or seldom, and turn a statement into another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +44,7 @@ def choose(
     budget: Budget,
     unasked: frozenset[str] = frozenset(),
     shares_words_with: str = "",
+    in_order: bool = False,
 ) -> tuple[Hit, ...]:
     """The hits to render, best first.
 
@@ -48,9 +56,10 @@ def choose(
         cost: what rendering a hit takes of the budget. One that no longer fits leaves room for a smaller one.
         unasked: ids of memories that need not reach the threshold.
         shares_words_with: a Chinese query with which a memory must share a word; "" for none.
+        in_order: the hits' order is the one wanted, for their relevance tells nothing.
     """
     known = tuple(hits)
-    candidates = tuple(_candidates(known, options, unasked))
+    candidates = tuple(_candidates(known if in_order else _best_first(known), options, unasked))
     outdated = outdated_episodes(candidates, known, is_deleted)
     texts, overlap, said = VisibleTexts(visible), WordOverlap(shares_words_with), _Said()
     left, unasked_left = budget.tokens, budget.unasked_tokens
@@ -75,31 +84,49 @@ def choose(
 
 
 def _candidates(hits: Iterable[Hit], options: RecallOptions, unasked: frozenset[str]) -> Iterator[Hit]:
-    for hit in sorted(hits, key=lambda hit: (-hit.relevance, hit.memory.id)):
+    for hit in hits:
         if hit.relevance < options.threshold and hit.memory.id not in unasked:
             continue
         if options.types is None or hit.memory.type in options.types:
             yield hit
 
 
+def _best_first(hits: Iterable[Hit]) -> list[Hit]:
+    return sorted(hits, key=lambda hit: (-hit.relevance, hit.memory.id))
+
+
 class _Said:
-    """What was chosen says already: the same statement, or nearly the same terms."""
+    """What was chosen says already: the same statement, or nearly the same terms in the same order."""
 
     def __init__(self) -> None:
         self._statements: set[tuple[str, ...]] = set()
-        self._terms: list[frozenset[str]] = []
+        self._terms: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
 
     def has(self, content: str) -> bool:
         if not self._statements:
             return False
         if _statement(content) in self._statements:
             return True
-        its = frozenset(terms(content))
-        return any(len(its & other) > _ALMOST_THE_SAME * len(its | other) for other in self._terms)
+        its, turns = _terms_and_turns(content)
+        return any(turns == others and _almost_the_same(its, known) for known, others in self._terms)
 
     def add(self, content: str) -> None:
         self._statements.add(_statement(content))
-        self._terms.append(frozenset(terms(content)))
+        self._terms.append(_terms_and_turns(content))
+
+
+def _terms_and_turns(content: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    turns = tuple("not" if word.endswith(("n't", "n’t")) else word.lower() for word in _TURN.findall(content))
+    return tuple(dict.fromkeys(terms(content))), turns
+
+
+def _almost_the_same(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether nearly all terms are in both, in the same order, and no number in one of them alone."""
+    common = {*one} & {*other}
+    apart = {*one} ^ {*other}
+    if len(common) <= _ALMOST_THE_SAME * (len(common) + len(apart)) or any(term[0].isdigit() for term in apart):
+        return False
+    return [term for term in one if term in common] == [term for term in other if term in common]
 
 
 def _statement(content: str) -> tuple[str, ...]:

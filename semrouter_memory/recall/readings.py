@@ -16,19 +16,29 @@ Read = Callable[[re.Match[str], datetime], Period | None]
 FEW = 7
 """How many "a few" are at most: "the other day" is within the last seven."""
 
+_NUMBER_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _NUMBERS = {
-    **{word: n for n, word in enumerate("one two three four five six seven eight nine ten eleven twelve".split(), 1)},
-    **{"a": 1, "an": 1, "couple": 2, "twenty": 20, "thirty": 30, "first": 1, "second": 2, "third": 3, "fourth": 4},
+    **{word: n for n, word in enumerate(_NUMBER_WORDS, 1)},
     **{digit: n for n, digit in enumerate("一二三四五六七八九", 1)},
-    **{"两": 2, "俩": 2, "日": 7, "天": 7},
+    **{word: n for n, word in enumerate(("first", "second", "third", "fourth"), 1)},
+    **dict.fromkeys(("a", "an"), 1),
+    **dict.fromkeys(("couple", "两", "俩"), 2),
+    **dict.fromkeys(("日", "天"), 7),
+    "twenty": 20,
+    "thirty": 30,
 }
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12, "春": 3, "夏": 6, "秋": 9, "冬": 12}
 _YEARS_BACK = {"last year": 1, "this year": 0, "今年": 0, "去年": 1, "前年": 2, "大前年": 3}
 _UNITS = {
-    **{"周": "week", "星期": "week", "礼拜": "week", "周末": "weekend", "小时": "hour", "钟头": "hour"},
-    **{"天": "day", "日": "day", "月": "month", "季度": "quarter", "年": "year", "night": "day"},
+    **dict.fromkeys(("小时", "钟头"), "hour"),
+    **dict.fromkeys(("天", "日", "night"), "day"),
+    **dict.fromkeys(("周", "星期", "礼拜"), "week"),
+    "周末": "weekend",
+    "月": "month",
+    "季度": "quarter",
+    "年": "year",
 }
 
 
@@ -69,8 +79,8 @@ def ago(match: re.Match[str], now: datetime) -> Period:
         step = timedelta(days=max(UNIT_DAYS[unit], 1))
         return Period(today - FEW * step, today - step + timedelta(days=1))
     if _is_half(said):
-        half = timedelta(days=UNIT_DAYS[unit] // 2)
-        return periods.around(today - half, 3) if half else periods.days(today)
+        half = int(UNIT_DAYS[unit] / 2)
+        return periods.around(today - timedelta(days=half), max(half // 12, 3)) if half else periods.days(today)
     if unit == "hour":
         return periods.days(periods.midnight(now - timedelta(hours=_number(said))))
     if unit == "week":

@@ -17,11 +17,12 @@ from semrouter_memory.model import Hit, Memory, Reach, RecallRequest, Vector
 from semrouter_memory.ports import Clock, Embedder, MemoryReader, MemoryShelf, Shelves
 from semrouter_memory.recall import anchors, relevance
 from semrouter_memory.recall.anchors import Anchors
-from semrouter_memory.recall.evidence import Floats, Question, gathered, question
+from semrouter_memory.recall.evidence import Evidence, Floats, Question, gathered, question
 from semrouter_memory.recall.found import found
 from semrouter_memory.recall.query import search_query, search_text
 from semrouter_memory.recall.standing import offered
 from semrouter_memory.recall.steps import Steps
+from semrouter_memory.recall.times import period_of
 from semrouter_memory.recall.voice import in_memory_voice
 
 # More than asked for, so that memories which are visible, said twice or deleted do not starve the result.
@@ -107,6 +108,9 @@ class Searcher:
             text = in_memory_voice(words)
         with steps.measure("search"):
             shelf = await self._shelf(request)
+            if shelf is None and not self._reader.available:
+                # Before the query is embedded for nothing.
+                raise StoreUnavailableError("the store is known to be away")
         with steps.measure("embed"):
             vector = await self._embedder.embed_query(text)
             known = await self._anchors() if hybrid else None
@@ -121,7 +125,8 @@ class Searcher:
             if known is None or intent is None:
                 return _nearest(shelf, positions, vector, request)
             asked = question(words, query, request.history, vector, intent)
-            return _weighed(shelf, positions, asked, known, shown=_shown(request))
+            evidence = gathered(shelf, positions, asked, period_of(query, self._clock.now()))
+            return _weighed(shelf, evidence, asked, known, shown=_shown(request))
 
     async def newest(self, request: RecallRequest, steps: Steps) -> Iterator[Memory]:
         """The memories that recall may show, newest first; of an owner whose memories are not at hand, the last ones.
@@ -149,8 +154,6 @@ class Searcher:
         return await self._shelves.shelf(request.scope, until=asyncio.get_running_loop().time() + patience)
 
     async def _asked_of_the_store(self, vector: Vector, words: str, request: RecallRequest) -> MemoryShelf:
-        if not self._reader.available:
-            raise StoreUnavailableError("the store is known to be away")
         hits = await self._reader.search(
             request.scope,
             vector,
@@ -177,21 +180,28 @@ def _failed(task: asyncio.Task[Anchors]) -> bool:
 def _nearest(shelf: MemoryShelf, positions: NDArray[np.intp], vector: Vector, request: RecallRequest) -> Found:
     """By the cosine alone."""
     similarities = shelf.similarities(vector)[positions]
-    best = np.argsort(-similarities, kind="stable")[: _shown(request)]
+    best = _first(similarities, _shown(request))
     return Found(_hits(shelf, positions[best], similarities[best], similarities[best]))
 
 
-def _weighed(shelf: MemoryShelf, positions: NDArray[np.intp], asked: Question, known: Anchors, *, shown: int) -> Found:
+def _weighed(shelf: MemoryShelf, evidence: Evidence, asked: Question, known: Anchors, *, shown: int) -> Found:
     """By all that is known of them."""
-    evidence = gathered(shelf, positions, asked)
     scores = relevance.scores(evidence, asked)
-    relevances = relevance.relevances(scores, asked, known)
-    best = np.argsort(-scores, kind="stable")[:shown]
-    unasked = offered(evidence.marks, scores, asked.need)
-    chosen = np.unique(np.concatenate((best, unasked)))
-    hits = _hits(shelf, positions[chosen], evidence.similarity[chosen], relevances[chosen])
-    ids = frozenset(shelf.memory(int(positions[at])).id for at in unasked)
+    unasked = offered(evidence.marks, scores, asked.need).tolist()
+    chosen = list(dict.fromkeys((*unasked, *_first(scores, shown).tolist())))
+    relevances = relevance.relevances(scores, chosen, asked, known)
+    hits = _hits(shelf, evidence.positions[chosen], evidence.similarity[chosen], relevances)
+    ids = frozenset(hit.memory.id for hit in hits[: len(unasked)])
     return Found(sorted(hits, key=lambda hit: (-hit.relevance, hit.memory.id)), ids)
+
+
+def _first(scores: Floats, count: int) -> NDArray[np.intp]:
+    """The places of the highest scores, best first; of equal ones those that come first."""
+    if len(scores) <= count:
+        return np.argsort(-scores, kind="stable")
+    least = np.partition(scores, -count)[-count]
+    places = np.flatnonzero(scores >= least)
+    return places[np.argsort(-scores[places], kind="stable")][:count]
 
 
 def _hits(shelf: MemoryShelf, positions: NDArray[np.intp], similarities: Floats, relevances: Floats) -> list[Hit]:

@@ -15,6 +15,8 @@ _MAX_OCCURRENCES = 32
 # White space, punctuation and "I am" for "User is" make a statement a little longer or shorter.
 _SLACK_CHARS = 48
 _VOICED = frozenset({"user", "user's", "is", "has", "was", "does", "would", "will"})
+_ASKING = frozenset({"do", "doe", "did", "don't", "doesn't", "didn't", "if", "whether"})
+"""Words, as they are normalised, after which a statement is a question."""
 _MIN_PLURAL = 4
 
 
@@ -38,7 +40,7 @@ class VisibleTexts:
         if not near:
             return False
         wanted = _normalised(content)
-        return any(wanted in _normalised(window) for window in near)
+        return any(_states(_normalised(window), wanted) for window in near)
 
     def _prepared(self) -> tuple[str, ...]:
         if self._lowered is None:
@@ -70,6 +72,16 @@ def _occurrences(anchor: str, text: str) -> Iterator[int]:
             return
         yield at
         at = text.find(anchor, at + len(anchor))
+
+
+def _states(text: str, wanted: str) -> bool:
+    """Whether it is said there, and not only asked: "Do I live in Berlin?" has all its words."""
+    at = text.find(wanted)
+    while at >= 0:
+        if text[:at].rpartition(" ")[2] not in _ASKING:
+            return True
+        at = text.find(wanted, at + 1)
+    return False
 
 
 def _normalised(text: str) -> str:

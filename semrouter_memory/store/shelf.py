@@ -32,6 +32,7 @@ KINDS = tuple(MemoryType)
 """`Shelf.kinds` are places in it."""
 
 _KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
+_KINDS_BY_NAME = {kind.value: kind for kind in KINDS}
 _ScalarT = TypeVar("_ScalarT", bound=np.generic)
 
 _BLOCK = 256
@@ -84,9 +85,9 @@ class Shelf:
     def positions(self, scope: Scope, *, now: datetime, types: frozenset[MemoryType] | None) -> NDArray[np.intp]:
         shown = self.expires_at > microseconds(now)
         within = projects_within(scope, Reach.RECALL) or frozenset()
-        projects = np.array([project in within for project in self.project_ids], dtype=np.bool_)
-        if not projects.all():
-            shown &= projects[self.projects]
+        inside = [project in within for project in self.project_ids]
+        if not all(inside):
+            shown &= np.array(inside)[self.projects]
         if types is not None:
             shown &= np.array([kind in types for kind in KINDS])[self.kinds]
         return np.flatnonzero(shown)
@@ -293,15 +294,17 @@ def _decoded(row: bytes) -> Any:
 def _memory(user_id: str, row: Sequence[Any]) -> Memory:
     (memory_id, project_id, agent_id, kind, content, source, observed_at, created_at, updated_at, session_id) = row[:10]
     expires_at, importance, metadata, superseded_by = row[10:]
+    created = time_from(created_at)
     return Memory(
         id=memory_id,
         scope=Scope(user_id, project_id, agent_id),
-        type=MemoryType(kind),
+        type=_KINDS_BY_NAME[kind],
         content=content,
         source=source,
-        observed_at=time_from(observed_at),
-        created_at=time_from(created_at),
-        updated_at=time_from(updated_at),
+        # As a rule they are one time. Two dozen memories are decoded for each request.
+        observed_at=created if observed_at == created_at else time_from(observed_at),
+        created_at=created,
+        updated_at=created if updated_at == created_at else time_from(updated_at),
         session_id=session_id,
         superseded_by=superseded_by,
         expires_at=None if expires_at is None else time_from(expires_at),

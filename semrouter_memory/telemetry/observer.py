@@ -182,6 +182,10 @@ class TelemetryObserver:
         self.metrics.queue_depth.set(depth)
         self.metrics.queue_age_seconds.set(oldest_seconds)
 
+    def working_set_measured(self, *, nbytes: int, owners: int) -> None:
+        self.metrics.working_set_bytes.set(nbytes)
+        self.metrics.working_set_owners.set(owners)
+
     @_never_raising
     def session_due(self, trigger: str) -> None:
         self.metrics.triggers.labels(trigger).inc()

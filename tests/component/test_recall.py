@@ -1,122 +1,83 @@
 """Recall with the real model, the real turn log and the store in memory, at the default settings."""
 
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
-from semrouter_memory.config import EmbeddingConfig, MemoryConfig
+from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.model import (
-    EmbeddedMemory,
-    Memory,
-    MemoryType,
-    Message,
-    Reach,
-    Reason,
-    RecallOptions,
-    RecallRequest,
-    RecallResult,
-    Role,
-    Scope,
-    Tombstone,
-)
-from semrouter_memory.ports import Observer
-from semrouter_memory.recall.pipeline import Recaller
-from semrouter_memory.recall.searching import Searcher
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
-from semrouter_memory.store.in_memory import InMemoryStore
+from semrouter_memory.evaluation.retrieval_sweep import KeptVectors
+from semrouter_memory.model import Message, Reach, Reason, Role, Scope, Tombstone
+from semrouter_memory.ports import Embedder
+from tests.recalling import ALICE, NOW, Recalling, recalling
 
 pytest_plugins = ("tests.model_fixture",)
 
-NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
-ALICE, BOB = Scope("alice"), Scope("bob")
+BOB = Scope("bob")
 BUDGET = "User's budget for the Hawaii trip is $10,000"
+PEANUTS = "User is allergic to peanuts"
+SHORT = "User prefers short answers without bullet points"
+DEPLOY = "To deploy payment-service: run npm build, then docker push"
 FACTS = (
     BUDGET,
-    "User is allergic to peanuts",
+    PEANUTS,
     "User lives in Berlin",
     "User's name is Alice",
     "User works as a nurse at St Mary hospital",
-    "User prefers short answers without bullet points",
+    SHORT,
     "User's dog is called Rex",
     "User's sister is getting married in June",
     "User drives an old blue Volvo",
     "User is learning Spanish",
-    "To deploy payment-service: run npm build, then docker push",
+    DEPLOY,
     "User pays 900 euros a month in rent",
     "User goes climbing on Tuesdays",
 )
-DEFAULTS = MemoryConfig()
-
-
-class FixedClock:
-    def now(self) -> datetime:
-        return NOW
+HAWAII = "User's budget for Hawaii is $10,000"
+MORE_FACTS = (
+    *("User's brother Tom lives in Leeds", "User's landlord is Mr Okafor", "User plays the cello in an orchestra"),
+    *("User's car is due for inspection in April", "User reads crime novels before bed", "User is afraid of heights"),
+    *("User has a library card", "User's mother is a retired teacher", "User grew up in a small village in Wales"),
+    *("User's favourite colour is green", "User collects stamps from Iceland", "User's bank is the Sparkasse"),
+    *("User's phone is an old Nokia", "User volunteers at the animal shelter on Sundays", "User owns two kayaks"),
+    *("User's wedding anniversary is on 4 August", "User finished a degree in history", "User has three nephews"),
+    *("User dislikes horror films", "User's neighbour waters the plants in summer", "User's shoe size is 42"),
+    *("User's bicycle was stolen last autumn", "User swims twice a week", "User sings in a choir on Thursdays"),
+    "User's passport expires in 2029",
+    "User repairs old radios",
+    "User's grandmother came from Norway",
+)
+GENERAL = (
+    "write a quicksort in Python",
+    "What is the boiling point of water?",
+    "How do I reverse a list in Python?",
+    "Who wrote Don Quixote?",
+    "How many moons does Jupiter have?",
+    "法国的首都是哪里？",
+)
 
 
 @pytest.fixture(scope="module")
-def embedder(model_directory: Path) -> OnnxEmbedder:
-    return OnnxEmbedder.load(EmbeddingConfig(), model_directory)
+def embedder(model_directory: Path) -> Embedder:
+    """Embeds each question once, and each of the sentences that relevance is measured against."""
+    return KeptVectors(OnnxEmbedder.load(EmbeddingConfig(), model_directory))
+
+
+@pytest.fixture(params=[True, False], ids=["at hand", "in the store"])
+async def empty(request: pytest.FixtureRequest, embedder: Embedder) -> AsyncIterator[Recalling]:
+    async with recalling(embedder, at_hand=request.param) as made:
+        yield made
 
 
 @pytest.fixture
-def turn_log(tmp_path: Path) -> Iterator[SqliteTurnLog]:
-    log = SqliteTurnLog(tmp_path / "turns.db", clock=FixedClock())
-    yield log
-    log.close()
+async def known(empty: Recalling) -> Recalling:
+    """Alice's memory holds the facts."""
+    await empty.remember(*FACTS)
+    return empty
 
 
-@pytest.fixture
-async def store(embedder: OnnxEmbedder) -> InMemoryStore:
-    store = InMemoryStore(dimension=embedder.dimension)
-    vectors = await embedder.embed_passages(FACTS)
-    await store.upsert(
-        ALICE,
-        [EmbeddedMemory(memory(content), vector) for content, vector in zip(FACTS, vectors, strict=True)],
-    )
-    return store
-
-
-@pytest.fixture
-def recaller(embedder: OnnxEmbedder, store: InMemoryStore, turn_log: SqliteTurnLog) -> Recaller:
-    observer = SimpleNamespace(recall_finished=lambda result: None, exchange_failed=lambda error: None)
-    # The limit of time is another test's; a busy machine must not decide this one.
-    config = DEFAULTS.recall.model_copy(update={"deadline_ms": 10_000})
-    return Recaller(
-        embedder=embedder,
-        searcher=Searcher(embedder=embedder, reader=store, shelves=None, clock=FixedClock(), config=config),
-        turn_log=turn_log,
-        observer=cast("Observer", observer),
-        clock=FixedClock(),
-        config=config,
-    )
-
-
-def memory(content: str) -> Memory:
-    kind = MemoryType.PROCEDURAL if content.startswith("To ") else MemoryType.SEMANTIC
-    return Memory(
-        id=f"mem_{FACTS.index(content):02}",
-        scope=ALICE,
-        type=kind,
-        content=content,
-        source="conversation",
-        observed_at=NOW,
-        created_at=NOW,
-        updated_at=NOW,
-    )
-
-
-def asked(query: str, history: Sequence[Message] = (), *, scope: Scope = ALICE) -> RecallRequest:
-    options = RecallOptions(limit=DEFAULTS.default_retrieval_limit, threshold=DEFAULTS.default_similarity_threshold)
-    return RecallRequest(scope=scope, query=query, options=options, history=tuple(history), visible=(query,))
-
-
-def contents(result: RecallResult) -> list[str]:
-    return [hit.memory.content for hit in result.hits]
+# -- what was asked for ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -124,31 +85,31 @@ def contents(result: RecallResult) -> list[str]:
     [
         ("What's my budget for the trip?", BUDGET),
         ("How much can I spend in Hawaii?", BUDGET),
-        ("Am I allergic to anything?", "User is allergic to peanuts"),
+        ("Am I allergic to anything?", PEANUTS),
         ("Where do I live?", "User lives in Berlin"),
         ("What's my name?", "User's name is Alice"),
-        ("How do I deploy payment-service?", "To deploy payment-service: run npm build, then docker push"),
+        ("How do I deploy payment-service?", DEPLOY),
     ],
 )
 async def test_what_the_user_once_said_is_found_at_the_default_settings(
-    recaller: Recaller, query: str, wanted: str
+    known: Recalling, query: str, wanted: str
 ) -> None:
-    result = await recaller.recall(asked(query))
+    result = await known.ask(query)
 
     assert result.reason is Reason.INJECTED
-    assert contents(result)[0] == wanted
+    assert result.hits[0].memory.content == wanted
     assert f"- {wanted}\n" in result.text
 
 
-@pytest.mark.parametrize(
-    "query",
-    ["write a quicksort in Python", "What is the boiling point of water?", "Translate 'good night' into French"],
-)
-async def test_an_unrelated_question_gets_nothing(recaller: Recaller, query: str) -> None:
-    assert (await recaller.recall(asked(query))).reason is Reason.BELOW_THRESHOLD
+@pytest.mark.parametrize("others", [(), (*MORE_FACTS, *FACTS[1:])], ids=["the only one", "one of forty"])
+async def test_the_designs_own_example_is_found(empty: Recalling, others: tuple[str, ...]) -> None:
+    await empty.remember(*others[:20], HAWAII, *others[20:])
+    assert len(others) in (0, 39)
+
+    assert (await empty.given("What's my budget for the trip?"))[0] == HAWAII
 
 
-async def test_a_vague_question_is_understood_from_the_conversation(recaller: Recaller) -> None:
+async def test_a_vague_question_is_understood_from_the_conversation(known: Recalling) -> None:
     history = [
         Message(Role.USER, "Planning Hawaii vacation"),
         Message(Role.ASSISTANT, "Sounds great!"),
@@ -156,19 +117,116 @@ async def test_a_vague_question_is_understood_from_the_conversation(recaller: Re
         Message(Role.ASSISTANT, "On which island?"),
     ]
 
-    assert contents(await recaller.recall(asked("How much?", history))) == [BUDGET]
-    assert contents(await recaller.recall(asked("How much?"))) == []
+    assert (await known.given("How much?", history))[0] == BUDGET
+    assert await known.given("How much?") == []
 
 
-async def test_another_user_gets_nothing(recaller: Recaller) -> None:
-    result = await recaller.recall(asked("What's my budget for the trip?", scope=BOB))
-
-    assert result.reason is Reason.BELOW_THRESHOLD
+# -- what was not ------------------------------------------------------------------------------------------------------
 
 
-async def test_what_was_deleted_is_not_shown_while_the_store_still_has_it(
-    recaller: Recaller, turn_log: SqliteTurnLog
-) -> None:
-    await turn_log.bury(Tombstone(scope=ALICE, at=NOW, memory_id=memory(BUDGET).id, reach=Reach.EXACT))
+@pytest.mark.parametrize("query", GENERAL)
+async def test_a_question_of_general_knowledge_gets_nothing_personal(known: Recalling, query: str) -> None:
+    """How the user wants to be answered is all that may come with it."""
+    assert set(await known.given(query)) <= {SHORT}
 
-    assert BUDGET not in contents(await recaller.recall(asked("What's my budget for the trip?")))
+
+@pytest.mark.parametrize("query", GENERAL)
+async def test_of_a_user_with_nothing_to_say_on_answers_it_gets_nothing(empty: Recalling, query: str) -> None:
+    await empty.remember(*MORE_FACTS)
+
+    assert (await empty.ask(query)).reason is Reason.BELOW_THRESHOLD
+
+
+@pytest.mark.parametrize("query", ["Translate 'good night' into French", "Write a short poem about the sea"])
+async def test_a_text_to_write_gets_the_name_and_how_to_answer_at_most(known: Recalling, query: str) -> None:
+    assert set(await known.given(query)) <= {SHORT, "User's name is Alice"}
+
+
+async def test_another_user_gets_nothing(known: Recalling) -> None:
+    assert (await known.ask("What's my budget for the trip?", scope=BOB)).reason is Reason.BELOW_THRESHOLD
+
+
+async def test_what_says_nearly_the_same_is_given_once(empty: Recalling) -> None:
+    same = [BUDGET, "The user's budget for the Hawaii trip: $10,000", "User has a budget for the Hawaii trip of $10K"]
+    await empty.remember(*same, "User flies to Hawaii on 3 May")
+    given = await empty.given("What's my budget for the Hawaii trip?")
+
+    assert len(set(given) & set(same)) == 1
+
+
+async def test_a_statement_and_its_contrary_are_both_given(empty: Recalling) -> None:
+    """Which of them holds is not for the ranking to say."""
+    await empty.remember("User eats meat", "User doesn't eat meat")
+
+    assert len(await empty.given("Do I eat meat?")) == 2
+
+
+# -- what matters unasked ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("query", ["Suggest a dinner for tonight", "What snack should I bake for the party?"])
+async def test_an_allergy_is_given_with_a_request_for_food(known: Recalling, query: str) -> None:
+    assert PEANUTS in await known.given(query)
+
+
+@pytest.mark.parametrize(
+    "query", ["Write a Python function that reverses a list", "Why does my loop never end?", "Draft an email to Bob"]
+)
+async def test_an_allergy_is_not_given_with_a_request_for_something_else(known: Recalling, query: str) -> None:
+    assert PEANUTS not in await known.given(query)
+
+
+@pytest.mark.parametrize("query", ["Explain how tides work", "Write a Python function that reverses a list"])
+async def test_how_to_answer_is_given_with_what_is_explained_or_programmed(known: Recalling, query: str) -> None:
+    result = await known.ask(query)
+
+    assert [hit.memory.content for hit in result.hits] == [SHORT]
+    assert result.reason is Reason.INJECTED
+
+
+@pytest.mark.parametrize("tokens", [0, 5])
+async def test_what_is_given_unasked_keeps_within_its_own_budget(embedder: Embedder, tokens: int) -> None:
+    async with recalling(embedder, standing_tokens=tokens) as made:
+        await made.remember(*FACTS)
+
+        assert (await made.ask("Explain how tides work")).reason is Reason.BELOW_THRESHOLD
+        assert SHORT in await made.given("How do I want my answers to be, short or long?")
+
+
+# -- what was written, changed and deleted -----------------------------------------------------------------------------
+
+
+async def test_what_was_deleted_is_not_shown_while_the_store_still_has_it(known: Recalling) -> None:
+    (hit, *_) = (await known.ask("What's my budget for the trip?")).hits
+    tombstone = Tombstone(scope=ALICE, at=NOW, memory_id=hit.memory.id, reach=Reach.EXACT)
+    await known.adapters.turn_log.bury(tombstone)
+
+    assert BUDGET not in await known.given("What's my budget for the trip?")
+
+
+async def test_a_memory_that_a_user_deletes_is_gone_at_the_next_question(known: Recalling) -> None:
+    (hit, *_) = (await known.ask("What's my budget for the trip?")).hits
+    await known.service().forget(ALICE, hit.memory.id)
+
+    assert BUDGET not in await known.given("What's my budget for the trip?")
+    assert (await known.given("Where do I live?"))[0] == "User lives in Berlin"
+
+
+async def test_after_all_was_deleted_nothing_is_given(known: Recalling) -> None:
+    assert await known.given("Where do I live?")
+    assert await known.service().forget_all(ALICE, Reach.ALL) == len(FACTS)
+
+    assert (await known.ask("Where do I live?")).reason is Reason.BELOW_THRESHOLD
+    await known.say("User lives in Oslo")
+    assert await known.given("Where do I live?") == ["User lives in Oslo"]
+
+
+async def test_what_is_written_changes_the_very_next_answer(known: Recalling) -> None:
+    """The old value is not given any more, be the memories at hand or not."""
+    await known.say("User's flight to Hawaii leaves at 9 am")
+    assert (await known.given("When does my flight to Hawaii leave?"))[0] == "User's flight to Hawaii leaves at 9 am"
+    await known.say("User's flight to Hawaii leaves at 11 am")
+    given = await known.given("When does my flight to Hawaii leave?")
+
+    assert given[0] == "User's flight to Hawaii leaves at 11 am"
+    assert "User's flight to Hawaii leaves at 9 am" not in given

@@ -59,10 +59,12 @@ async def told(on: Installation, path: str, text: str, *, key: str = ALICE) -> s
 
 
 @asynccontextmanager
-async def streaming(on: Installation, path: str, text: str, /, **how: Any) -> AsyncIterator[AsyncIterator[Piece]]:
+async def streaming(
+    on: Installation, path: str, text: str, /, *, key: str = ALICE, **how: Any
+) -> AsyncIterator[AsyncIterator[Piece]]:
     """An answer in pieces, as they come from the socket."""
     async with (
-        on.http(headers=behaving(how)) as http,
+        on.http(key, headers=behaving(how)) as http,
         http.stream("POST", path, content=asking(path, text, stream=True)) as answer,
     ):
         assert answer.status_code == httpx.codes.OK
@@ -70,9 +72,9 @@ async def streaming(on: Installation, path: str, text: str, /, **how: Any) -> As
         yield (Piece(time.monotonic() - began, data) async for data in answer.aiter_raw())
 
 
-async def streamed(on: Installation, path: str, text: str, /, **how: Any) -> list[Piece]:
+async def streamed(on: Installation, path: str, text: str, /, *, key: str = ALICE, **how: Any) -> list[Piece]:
     """All pieces of an answer, and the body that the LLM got must be the one sent here."""
-    async with streaming(on, path, text, **how) as pieces:
+    async with streaming(on, path, text, key=key, **how) as pieces:
         whole = [piece async for piece in pieces]
     assert asking(path, text, stream=True) in [request.body for request in on.llm.requests]
     return whole

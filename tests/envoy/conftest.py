@@ -77,6 +77,14 @@ async def eventually(holds: Callable[[], Awaitable[bool]], otherwise: str, *, se
         await asyncio.sleep(0.1)
 
 
+def patient(config: dict[str, Any]) -> None:
+    """A change to Envoy's configuration: the sidecar has more time for a message than any of these tests takes."""
+    manager = config["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
+    for each in manager["http_filters"]:
+        if "message_timeout" in each["typed_config"]:
+            each["typed_config"]["message_timeout"] = "10s"
+
+
 @asynccontextmanager
 async def installed(directory: Path, model: Path, **options: Any) -> AsyncIterator[Installation]:
     """An installation of one's own; `options` are those of `StackOptions`."""

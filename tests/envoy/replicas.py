@@ -3,7 +3,8 @@
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Sequence
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ import httpx
 from semrouter_memory.demo.stay import local_llm
 from semrouter_memory.stack.llm import StandInLlm
 from semrouter_memory.stack.stack import Stack, StackOptions
+from tests.milvus_server import MilvusServer
+from tests.redis_server import RedisServer
 
 from .conftest import Installation, eventually
 
@@ -27,6 +30,22 @@ _PAGE = 200
 def key_of(user: str) -> str:
     """The API key that Envoy knows a user of these tests by."""
     return f"key-of-{user}"
+
+
+def settings(milvus: MilvusServer, **memory: Any) -> dict[str, Any]:
+    """Short times, so that tests of outages are short."""
+    retain = {"tick_seconds": 0.2, "lease_seconds": LEASE_SECONDS, "retry_seconds": 0.2, "retry_max_seconds": 1}
+    return {
+        "memory": {
+            "milvus": {"uri": milvus.uri, "collection": f"c{uuid.uuid4().hex}", "reconnect_seconds": 0.3},
+            "retain": retain,
+            **memory,
+        }
+    }
+
+
+def on_redis(server: RedisServer, *, prefix: str = "replicas") -> dict[str, Any]:
+    return {"redis": {"url": server.url, "prefix": prefix, "timeout_ms": 1000, "retry_seconds": 0.1, "lock_seconds": 3}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +145,20 @@ class Pair:
 
 @asynccontextmanager
 async def pair(
-    directory: Path, model: Path, *, users: Sequence[str], config: dict[str, Any], one_directory: bool = False
+    directory: Path,
+    model: Path,
+    *,
+    users: Sequence[str],
+    config: dict[str, Any],
+    one_directory: bool = False,
+    edit_envoy: Callable[[dict[str, Any]], None] | None = None,
 ) -> AsyncIterator[Pair]:
     """Two replicas with the same settings, started one after the other.
 
     Args:
         users: who may come, beside alice and bob.
         one_directory: both work on the same data directory, as processes of one machine.
+        edit_envoy: a further change to each Envoy's configuration.
     """
     data = [directory / ("data" if one_directory else f"replica-{number}") / "data" for number in range(2)]
     environment = {"SEMROUTER_MEMORY__MANAGEMENT__OPERATOR_TOKEN": OPERATOR}
@@ -141,6 +167,8 @@ async def pair(
         manager = envoy["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
         credentials = manager["http_filters"][0]["typed_config"]["credentials"]
         credentials += [{"key": key_of(user), "client": user} for user in users]
+        if edit_envoy is not None:
+            edit_envoy(envoy)
 
     async with AsyncExitStack() as exits:
         llm, url = await exits.enter_async_context(local_llm(directory))

@@ -11,7 +11,7 @@ import pytest_asyncio
 from openai import AsyncOpenAI
 
 from .client import CHAT
-from .conftest import BOB, Installation, installed
+from .conftest import BOB, Installation, installed, patient
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -33,16 +33,9 @@ async def compressing(tmp_path_factory: pytest.TempPathFactory, model_directory:
     # Envoy's own patience is longer than that.
     config = {"memory": memory, "telemetry": {"log_level": "DEBUG"}}
     async with installed(
-        tmp_path_factory.mktemp("compressing"), model_directory, sidecar_config=config, edit_envoy=_patient
+        tmp_path_factory.mktemp("compressing"), model_directory, sidecar_config=config, edit_envoy=patient
     ) as on:
         yield on
-
-
-def _patient(config: dict[str, Any]) -> None:
-    filters = config["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
-    for each in filters["http_filters"]:
-        if "message_timeout" in each.get("typed_config", {}):
-            each["typed_config"]["message_timeout"] = "10s"
 
 
 def user(text: str) -> dict[str, Any]:

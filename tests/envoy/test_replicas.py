@@ -4,7 +4,6 @@ import asyncio
 import random
 import signal
 import time
-import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from tests.redis_server import RedisServer
 from .client import CHAT, RESPONSES
 from .conftest import eventually
 from .extraction_llm import ExtractionLlm, extracting
-from .replicas import LEASE_SECONDS, Pair, key_of, pair
+from .replicas import LEASE_SECONDS, Pair, key_of, on_redis, pair, settings
 from .talk import PLACES, Talks, killed_at_random, nothing_lost_nothing_twice, restarted, say, told
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
@@ -31,22 +30,6 @@ TOLD = "My budget for the Hawaii trip is $10,000"
 ASKED = "What's my budget for the Hawaii trip?"
 SLOW_SECONDS = 1.0
 USERS = [f"user-{number}" for number in range(20)]
-
-
-def settings(milvus: MilvusServer, **memory: Any) -> dict[str, Any]:
-    """Short times, so that tests of outages are short."""
-    retain = {"tick_seconds": 0.2, "lease_seconds": LEASE_SECONDS, "retry_seconds": 0.2, "retry_max_seconds": 1}
-    return {
-        "memory": {
-            "milvus": {"uri": milvus.uri, "collection": f"c{uuid.uuid4().hex}", "reconnect_seconds": 0.3},
-            "retain": retain,
-            **memory,
-        }
-    }
-
-
-def on_redis(server: RedisServer, *, prefix: str = "replicas") -> dict[str, Any]:
-    return {"redis": {"url": server.url, "prefix": prefix, "timeout_ms": 1000, "retry_seconds": 0.1, "lock_seconds": 3}}
 
 
 @pytest.fixture(scope="module")

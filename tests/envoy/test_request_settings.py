@@ -93,11 +93,11 @@ async def test_classifiers_and_greetings_decide(
     [
         ({"retrieval_limit": 1}, KNOWN[:1]),
         ({"retrieval_limit": 0}, []),
-        ({"similarity_threshold": 0.99}, []),
+        ({"similarity_threshold": 1.0}, []),
         ({"similarity_threshold": 0.1, "memory_types": ["procedural", "reflective"]}, [PROCEDURE]),
         ({"enabled": False}, []),
         # What does not fit is as good as absent.
-        ({"enabled": "no", "retrieval_limit": "1", "similarity_threshold": "0.99", "memory_types": 5}, KNOWN),
+        ({"enabled": "no", "retrieval_limit": "1", "similarity_threshold": "1.0", "memory_types": 5}, KNOWN),
         ({"retrieval_limit": -1, "similarity_threshold": 7, "memory_types": ["dreams"]}, KNOWN),
         ({"retrieval_limit": True, "similarity_threshold": None, "memory_types": []}, KNOWN),
     ],

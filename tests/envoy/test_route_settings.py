@@ -21,7 +21,7 @@ ROUTES = {
     "off": {"x-memory-enabled": "false"},
     "read-only": {"x-memory-auto-store": "false"},
     "one": {"x-memory-limit": "1"},
-    "strict": {"x-memory-threshold": "0.99"},
+    "strict": {"x-memory-threshold": "1.0"},
     "how-to": {"x-memory-types": "procedural"},
     "system": {"x-memory-position": "system"},
     "mistyped": {"x-memory-limit": "many", "x-memory-types": "facts"},

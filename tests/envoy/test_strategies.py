@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from .client import CHAT
-from .conftest import ALICE, BOB, Installation, eventually, installed
+from .conftest import ALICE, BOB, Installation, eventually, installed, patient
 from .extraction_llm import ExtractionLlm
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -105,14 +105,6 @@ async def test_what_was_deleted_is_found_by_no_keyword(by_keywords: Installation
 # -- with a model ------------------------------------------------------------------------------------------------------
 
 
-def _patient(config: dict[str, Any]) -> None:
-    """What is not about time must not fail on a machine that is busy."""
-    manager = config["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
-    for each in manager["http_filters"]:
-        if "message_timeout" in each["typed_config"]:
-            each["typed_config"]["message_timeout"] = "10s"
-
-
 def asking(llm: ExtractionLlm, **recall: Any) -> dict[str, Any]:
     """Settings of a sidecar that may ask this model about a query, and does again soon after a failure."""
     model = {"model_role": "memory_rewrite", "llm_endpoint": {"base_url": llm.url}, "llm_model_name": "helper"}
@@ -136,7 +128,7 @@ async def by_model(
 ) -> AsyncIterator[Installation]:
     config = asking(llm, strategy="keywords", keyword_extraction="llm")
     directory = tmp_path_factory.mktemp("keywords-llm")
-    async with installed(directory, model_directory, sidecar_config=config, edit_envoy=_patient) as on:
+    async with installed(directory, model_directory, sidecar_config=config, edit_envoy=patient) as on:
         yield await knowing(on, *KNOWN)
 
 
@@ -185,7 +177,7 @@ async def by_answer(
 ) -> AsyncIterator[Installation]:
     config = asking(llm, rewrite="hyde")
     directory = tmp_path_factory.mktemp("hyde")
-    async with installed(directory, model_directory, sidecar_config=config, edit_envoy=_patient) as on:
+    async with installed(directory, model_directory, sidecar_config=config, edit_envoy=patient) as on:
         yield await knowing(on, HAWAII[0], DOG)
 
 

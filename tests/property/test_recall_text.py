@@ -10,7 +10,7 @@ from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN, strip_block
 from semrouter_memory.model import Hit, Memory, MemoryType, Message, RecallOptions, Role, Scope, Signals
 from semrouter_memory.recall.decide import decide
 from semrouter_memory.recall.query import search_query
-from semrouter_memory.recall.rank import choose
+from semrouter_memory.recall.rank import Budget, choose
 from semrouter_memory.recall.render import Style, frame, render
 from semrouter_memory.recall.voice import in_memory_voice
 
@@ -99,21 +99,41 @@ def test_the_memories_voice_is_reached_in_one_step(query: str) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3, 10])
-@given(found=hits, visible=st.lists(texts, max_size=3), threshold=relevances, budget=st.integers(0, 100))
+@given(
+    found=hits,
+    visible=st.lists(texts, max_size=3),
+    threshold=relevances,
+    budget=st.integers(0, 100),
+    unasked_budget=st.integers(0, 50),
+    unasked=st.frozensets(texts, max_size=3),
+    query=texts,
+)
 def test_the_choice_is_an_ordered_bounded_subset(
-    limit: int, found: list[Hit], visible: list[str], threshold: float, budget: int
+    limit: int,
+    found: list[Hit],
+    visible: list[str],
+    threshold: float,
+    budget: int,
+    unasked_budget: int,
+    unasked: frozenset[str],
+    query: str,
 ) -> None:
+    """And what does not reach the threshold is there only when it may be given unasked, within a budget of its own."""
     chosen = choose(
         found,
         RecallOptions(limit=limit, threshold=threshold),
-        query="",
         visible=visible,
         is_deleted=lambda _: False,
         cost=lambda one: len(one.memory.content),
-        budget=budget,
+        budget=Budget(tokens=budget, unasked_tokens=unasked_budget),
+        unasked=unasked,
+        shares_words_with=query,
     )
 
+    below = [one for one in chosen if one.relevance < threshold]
     assert len(chosen) <= limit
-    assert all(one in found and one.relevance >= threshold for one in chosen)
+    assert all(one in found for one in chosen)
+    assert all(one.memory.id in unasked for one in below)
     assert [one.relevance for one in chosen] == sorted((one.relevance for one in chosen), reverse=True)
     assert sum(len(one.memory.content) for one in chosen) <= budget
+    assert sum(len(one.memory.content) for one in below) <= unasked_budget

@@ -136,7 +136,7 @@ async def test_memories_above_the_cut_are_rendered(world: World) -> None:
     assert "- User's budget for the Hawaii trip is $10,000\n" in result.text
     assert [hit.memory.id for hit in result.hits] == ["m1"]
     assert result.tokens == len(result.text.split())
-    assert list(result.steps_ms) == ["embed", "search", "rank", "render"]
+    assert list(result.steps_ms) == ["search", "embed", "score", "rank", "render"]
     assert all(duration >= 0 for duration in result.steps_ms.values())
 
 
@@ -157,7 +157,7 @@ async def test_the_store_is_asked_for_more_than_is_wanted(world: World) -> None:
     options = RecallOptions(limit=2, threshold=0.6, types=frozenset({MemoryType.SEMANTIC}))
     await world.recaller().recall(replace(REQUEST, options=options))
 
-    assert world.searches == [{"scope": ALICE, "limit": 9, "now": NOW, "types": options.types}]
+    assert world.searches == [{"scope": ALICE, "limit": 60, "now": NOW, "types": options.types, "text": ""}]
 
 
 async def test_nothing_above_the_threshold_is_no_text(world: World) -> None:
@@ -187,12 +187,12 @@ async def test_what_is_not_worth_a_search_is_not_searched(
 
 
 async def test_the_limit_is_bounded(world: World, make_hit: MakeHit) -> None:
-    world.hits = {"": [make_hit(f"fact {at}") for at in range(9)]}
+    world.hits = {"": [make_hit(f"fact {at}") for at in range(29)]}
     request = replace(REQUEST, options=RecallOptions(limit=1_000_000, threshold=0.6))
-    result = await world.recaller(max_limit=3).recall(request)
+    result = await world.recaller(max_limit=21).recall(request)
 
-    assert len(result.hits) == 3
-    assert world.searches[0]["limit"] == 11
+    assert len(result.hits) == 21
+    assert world.searches[0]["limit"] == 2 * 21 * 3
 
 
 async def test_the_block_keeps_within_the_token_budget(world: World, make_hit: MakeHit) -> None:

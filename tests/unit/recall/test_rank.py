@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from semrouter_memory.model import Hit, MemoryType, RecallOptions
-from semrouter_memory.recall.rank import choose
+from semrouter_memory.recall.rank import Budget, choose
 
 MakeHit = Callable[..., Hit]
 OPTIONS = RecallOptions(limit=5, threshold=0.6)
@@ -14,11 +14,10 @@ OPTIONS = RecallOptions(limit=5, threshold=0.6)
 
 def chosen(hits: Sequence[Hit], options: RecallOptions = OPTIONS, **changes: Any) -> list[str]:
     arguments: dict[str, Any] = {
-        "query": "budget?",
         "visible": (),
         "is_deleted": lambda memory: False,
         "cost": lambda hit: 1,
-        "budget": 100,
+        "budget": Budget(tokens=100),
         **changes,
     }
     return [hit.memory.content for hit in choose(hits, options, **arguments)]
@@ -80,6 +79,15 @@ def test_what_says_the_same_is_given_once(make_hit: MakeHit) -> None:
         ("User's budget is $10,000", "User's budget is $15,000"),
         ("User likes tea", "User does not like tea"),
         ("User moved from Berlin to Munich", "User moved from Munich to Berlin"),
+        ("User's sister Anna taught Ben chess", "User's sister Ben taught Anna chess"),
+        ("User eats meat", "User doesn't eat meat"),
+        ("User has a dog", "User has no dog"),
+        ("User takes the white pill before breakfast", "User takes the white pill after breakfast"),
+        ("用户吃肉", "用户不吃肉"),
+        (
+            "User's red racing bike from the shop in Bergen cost 900 euros, with lights, lock, pump and helmet",
+            "User's red racing bike from the shop in Bergen cost 950 euros, with lights, lock, pump and helmet",
+        ),
         ("...", "!!!"),
     ],
 )
@@ -104,8 +112,8 @@ def test_a_deleted_memory_makes_room_for_the_next(make_hit: MakeHit) -> None:
 def test_a_memory_beyond_the_budget_makes_room_for_a_smaller_one(make_hit: MakeHit) -> None:
     hits = [make_hit("aaaa", 0.9), make_hit("bbbbbbbb", 0.8), make_hit("cc", 0.7)]
 
-    assert chosen(hits, cost=lambda hit: len(hit.memory.content), budget=6) == ["aaaa", "cc"]
-    assert chosen(hits, cost=lambda hit: len(hit.memory.content), budget=5) == ["aaaa"]
+    assert chosen(hits, cost=lambda hit: len(hit.memory.content), budget=Budget(tokens=6)) == ["aaaa", "cc"]
+    assert chosen(hits, cost=lambda hit: len(hit.memory.content), budget=Budget(tokens=5)) == ["aaaa"]
 
 
 def test_nothing_below_the_cut_is_looked_at(make_hit: MakeHit) -> None:
@@ -115,3 +123,86 @@ def test_nothing_below_the_cut_is_looked_at(make_hit: MakeHit) -> None:
         raise AssertionError
 
     assert chosen([make_hit("fact", 0.2)], is_deleted=never, cost=never) == []
+
+
+# -- what is given unasked ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_given_unasked_comes_after_what_was_asked_for(make_hit: MakeHit) -> None:
+    hits = [make_hit("unasked", 0.1, memory_id="u"), make_hit("asked", 0.7), make_hit("neither", 0.5)]
+
+    assert chosen(hits, unasked=frozenset({"u"}), budget=Budget(tokens=9, unasked_tokens=9)) == ["asked", "unasked"]
+
+
+def test_what_is_given_unasked_has_a_small_budget_within_that_of_the_block(make_hit: MakeHit) -> None:
+    hits = [make_hit("aaaa", 0.9), make_hit("bbb", 0.2, memory_id="b"), make_hit("cc", 0.1, memory_id="c")]
+
+    def within(tokens: int, unasked_tokens: int) -> list[str]:
+        return chosen(
+            hits,
+            unasked=frozenset({"b", "c"}),
+            cost=lambda hit: len(hit.memory.content),
+            budget=Budget(tokens=tokens, unasked_tokens=unasked_tokens),
+        )
+
+    assert within(9, 9) == ["aaaa", "bbb", "cc"]
+    assert within(9, 4) == ["aaaa", "bbb"]
+    assert within(9, 2) == ["aaaa", "cc"]
+    assert within(6, 9) == ["aaaa", "cc"]
+    assert within(9, 0) == ["aaaa"]
+
+
+def test_what_is_relevant_anyway_takes_nothing_of_the_small_budget(make_hit: MakeHit) -> None:
+    hits = [make_hit("relevant", 0.6, memory_id="r"), make_hit("unasked", 0.1, memory_id="u")]
+
+    assert chosen(hits, unasked=frozenset({"r", "u"}), budget=Budget(tokens=2, unasked_tokens=1)) == [
+        "relevant",
+        "unasked",
+    ]
+
+
+def test_what_is_given_unasked_counts_for_the_limit_and_is_of_the_types_asked_for(make_hit: MakeHit) -> None:
+    hits = [make_hit("unasked", 0.1, memory_id="u"), make_hit("asked", 0.7)]
+    arguments: dict[str, Any] = {"unasked": frozenset({"u"}), "budget": Budget(tokens=9, unasked_tokens=9)}
+
+    assert chosen(hits, RecallOptions(limit=1, threshold=0.6), **arguments) == ["asked"]
+    procedural = RecallOptions(limit=5, threshold=0.6, types=frozenset({MemoryType.PROCEDURAL}))
+    assert chosen(hits, procedural, **arguments) == []
+
+
+# -- nearly the same, the order, Chinese -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("User's budget for the Hawaii trips is $10,000", "The user has a budget for the Hawaii trip, of $10K"),
+        (
+            "User bought a red racing bike, lights, a lock, a pump and a helmet on 2026-03-01",
+            "On the user's list: bought a red racing bike, lights, lock, pump, helmet, 2026-03-01",
+        ),
+    ],
+)
+def test_what_has_nearly_the_same_words_is_given_once(make_hit: MakeHit, one: str, other: str) -> None:
+    assert chosen([make_hit(one, 0.9), make_hit(other, 0.8)]) == [one]
+    assert chosen([make_hit(one, 0.8), make_hit(other, 0.9)]) == [other]
+
+
+def test_one_more_word_that_tells_something_is_not_the_same(make_hit: MakeHit) -> None:
+    short, longer = "User drives a blue car", "User drives a blue car to work on Mondays"
+
+    assert chosen([make_hit(short, 0.9), make_hit(longer, 0.8)]) == [short, longer]
+
+
+def test_hits_that_are_in_order_stay_so(make_hit: MakeHit) -> None:
+    """The newest first: the budget must not end with the oldest ones."""
+    hits = [make_hit("newest", 1.0, memory_id="c"), make_hit("older", 1.0, memory_id="b"), make_hit("oldest", 1.0)]
+
+    assert chosen(hits, in_order=True, budget=Budget(tokens=2)) == ["newest", "older"]
+
+
+def test_with_a_chinese_query_a_memory_must_share_a_word_where_that_is_asked_for(make_hit: MakeHit) -> None:
+    hits = [make_hit("用户住在柏林", 0.9), make_hit("用户的预算是一万美元", 0.8)]
+
+    assert chosen(hits, shares_words_with="我的预算是多少？") == ["用户的预算是一万美元"]
+    assert len(chosen(hits)) == 2

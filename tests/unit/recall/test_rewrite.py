@@ -35,23 +35,6 @@ class Model:
         ("vague", "What's my budget for the Hawaii trip?", HISTORY, False),
         ("always", "What's my budget for the Hawaii trip?", HISTORY, True),
         ("always", "How much?", (), False),
-        ("hyde", "What's my budget for the Hawaii trip?", (), True),
-    ],
-)
-def test_the_mode_decides_which_queries_are_rewritten(
-    mode: Mode, query: str, history: tuple[Message, ...], wanted: bool
-) -> None:
-    assert QueryRewriter(Model(""), mode).wants(query, history) is wanted
-
-
-@pytest.mark.parametrize(
-    ("mode", "query", "history", "wanted"),
-    [
-        ("vague", "How much?", HISTORY, True),
-        ("vague", "How much?", (), False),
-        ("vague", "What's my budget for the Hawaii trip?", HISTORY, False),
-        ("always", "What's my budget for the Hawaii trip?", HISTORY, True),
-        ("always", "How much?", (), False),
         ("hyde", "What's my budget for the Hawaii trip?", (), False),
         ("hyde", "How much?", HISTORY, False),
     ],

@@ -26,6 +26,7 @@ def test_a_statement_is_found_whatever_surrounds_it(text: str) -> None:
     ("content", "text"),
     [
         ("User lives in Berlin", "I live in Berlin now"),
+        ("User likes tea", "Do I like tea? I like tea."),
         ("User is allergic to peanuts", "remember that I'm allergic to peanuts"),
         ("User has a dog called Rex", "I have a dog called Rex"),
         ("用户住在上海闵行区", "你好，我住在上海闵行区。"),
@@ -43,6 +44,8 @@ def test_what_the_user_says_in_the_first_person_is_the_same_statement(content: s
         (BUDGET, "What's my budget for the Hawaii trip?"),
         ("User likes tea", "User likes teapots"),
         ("User likes tea", "my wife likes tea"),
+        ("User likes tea", "Do I like tea?"),
+        ("User lives in Berlin", "Tell me whether I live in Berlin."),
         (BUDGET, ""),
         ("User", "user"),
         ("!!!", "!!!"),

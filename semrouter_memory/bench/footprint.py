@@ -1,0 +1,117 @@
+"""How much memory active users take: a process of its own (`python -m semrouter_memory.bench.footprint USERS MEMORIES MB`).
+
+Real is the working set. Its store makes up the memories that are asked for and keeps none, so that the process grows by
+what the working set keeps. A few users' worth of statements serve all: each has copies of its own.
+"""
+
+import asyncio
+import gc
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+import numpy as np
+
+from semrouter_memory.bench.figures import Footprint
+from semrouter_memory.bench.workload import memory_of, statements
+from semrouter_memory.config import WorkingSetConfig
+from semrouter_memory.errors import MemoryServiceError
+from semrouter_memory.model import EmbeddedMemory, Scope, Vector
+from semrouter_memory.store.in_memory import InMemoryStore
+from semrouter_memory.store.working_set import WorkingSet
+
+_DIMENSION = 384
+_SETS = 10
+_NOW = datetime(2026, 6, 1, tzinfo=UTC)
+_MIB = 1024 * 1024
+_PATIENCE_SECONDS = 60
+
+
+class FootprintError(MemoryServiceError):
+    """What was to be measured did not happen."""
+
+
+class _Clock:
+    def now(self) -> datetime:
+        return _NOW
+
+
+class _Generations:
+    """Nobody writes."""
+
+    async def current(self, _: Scope) -> int:
+        return 0
+
+    advance = current
+
+
+class _MadeUp(InMemoryStore):
+    """Every user has one of a few sets of memories."""
+
+    def __init__(self, sets: Sequence[list[EmbeddedMemory]]) -> None:
+        super().__init__(dimension=_DIMENSION)
+        self._sets = sets
+
+    async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:  # noqa: ARG002
+        return self._sets[int(scope.user_id) % len(self._sets)]
+
+
+def _set(number: int, memories: int) -> list[EmbeddedMemory]:
+    vectors = np.random.default_rng(number).normal(size=(memories, _DIMENSION)).astype(np.float32)
+    scope = Scope(str(number))
+    return [
+        EmbeddedMemory(memory_of(scope, place, statement, now=_NOW), _unit(vectors[place]))
+        for place, statement in enumerate(statements(memories, seed=number))
+    ]
+
+
+def _unit(vector: Vector) -> Vector:
+    return vector / np.float32(np.linalg.norm(vector))
+
+
+async def measured(users: int, memories: int, max_mb: int) -> Footprint:
+    """Have so many users active, one after the other."""
+    store = _MadeUp([_set(number, memories) for number in range(_SETS)])
+    failures: list[BaseException] = []
+    working_set = WorkingSet(
+        store, _Generations(), config=WorkingSetConfig(max_mb=max_mb), clock=_Clock(), on_error=failures.append
+    )
+    # What the first one of all takes is code and caches of words.
+    for number in range(_SETS):
+        await _active(working_set, number)
+    already, before = working_set.nbytes, _resident_bytes()
+    most = already
+    for number in range(_SETS, users):
+        await _active(working_set, number)
+        most = max(most, working_set.nbytes)
+    grown = _resident_bytes() - before
+    if failures:
+        raise FootprintError(f"a user's memories could not be kept ({type(failures[0]).__name__})")
+    return Footprint(
+        users=users,
+        memories=memories,
+        bound_bytes=max_mb * _MIB,
+        counted_bytes=working_set.nbytes,
+        most_bytes=most,
+        resident_bytes=grown + already,
+        kept=working_set.owners,
+    )
+
+
+async def _active(working_set: WorkingSet, number: int) -> None:
+    until = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
+    if await working_set.shelf(Scope(str(number)), until=until) is None:
+        raise FootprintError(f"user {number} is not at hand")
+
+
+def _resident_bytes() -> int:
+    gc.collect()
+    with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - no file of ours
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(asyncio.run(measured(*map(int, sys.argv[1:]))))))  # noqa: T201 - for the process that started it

@@ -1,0 +1,178 @@
+"""Recall without Envoy and gRPC: the recaller that serves, the real model, Milvus Lite and the working set.
+
+Strategy: one user of each size, all active. Each question is asked for each of them and embedded by itself, one right
+after the other, so that every figure has its part of the slow and of the fast moments. Where a user has more memories
+than texts are embedded, a text's vector serves again, with noise.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from semrouter_memory.app import pipelines
+from semrouter_memory.app.adapters import Adapters, Sessions, connect, working_set_of
+from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.bench.figures import FirstRecall, Measured, ProcessFigures
+from semrouter_memory.bench.workload import memory_of, questions, statements
+from semrouter_memory.config import EmbeddingConfig, MemoryConfig
+from semrouter_memory.errors import MemoryServiceError
+from semrouter_memory.model import EmbeddedMemory, Reason, RecallOptions, RecallRequest, Scope, Vector
+from semrouter_memory.recall.pipeline import Recaller
+from semrouter_memory.sessions.generations import FileGenerations
+from semrouter_memory.telemetry.metrics import Metrics
+from semrouter_memory.telemetry.observer import TelemetryObserver
+
+_EMBEDDED = 800
+"""Texts that are embedded for one user."""
+_NOISE = 0.02
+_BATCH = 500
+_WARM_UP = 10
+_TIMES_COLD = 5
+_PATIENCE_SECONDS = 60
+_ANSWERED = frozenset({Reason.INJECTED, Reason.BELOW_THRESHOLD})
+
+
+class RecallFailedError(MemoryServiceError):
+    """So many recalls failed that their times would mean nothing."""
+
+
+class InProcess:
+    """Users of different sizes, and a recaller. Use `in_process`."""
+
+    def __init__(self, config: MemoryConfig, adapters: Adapters, sizes: Sequence[int], on_exit: AsyncExitStack) -> None:
+        self._config = config
+        self._adapters = adapters
+        self._sizes = sizes
+        self._on_exit = on_exit
+        self._models = ExternalModels((), config.retain, adapters.observer, on_exit)
+        self._recaller = pipelines.recaller(config, adapters, self._models)
+        self._asked = 0
+        self._failed = 0
+
+    async def store(self, size: int) -> None:
+        """Write the memories of the user of that size."""
+        scope, now = _scope(size), datetime.now(UTC)
+        made = list(statements(size, seed=size))
+        vectors = await self._adapters.embedder.embed_passages([content for _, content in made[:_EMBEDDED]])
+        rows = [
+            EmbeddedMemory(memory_of(scope, number, statement, now=now), vector)
+            for number, (statement, vector) in enumerate(zip(made, _repeated(vectors, size), strict=True))
+        ]
+        for start in range(0, size, _BATCH):
+            await self._adapters.store.upsert(scope, rows[start : start + _BATCH])
+
+    async def measured(self, count: int, shown: Callable[[Iterable[str]], Iterable[str]]) -> ProcessFigures:
+        """Ask so many questions.
+
+        Args:
+            shown: passes the questions through, and shows how far it is.
+
+        Raises:
+            RecallFailedError: most of the answers were failures.
+        """
+        await self._recaller.prepare()
+        first = {size: await self._first(size) for size in self._sizes}
+        for size in self._sizes:
+            await self._at_hand(self._adapters, size)
+        embedding: list[float] = []
+        active: dict[int, list[float]] = {size: [] for size in self._sizes}
+        for question in shown(questions(count + _WARM_UP)):
+            embedding.append(await self._embedding_ms(question))
+            for size, times in active.items():
+                times.append(await self._recall_ms(self._recaller, size, question))
+        if self._failed > self._asked / 2:
+            raise RecallFailedError(f"{self._failed} of {self._asked} recalls failed or were late")
+        return ProcessFigures(
+            embedding=Measured.of(embedding[_WARM_UP:]),
+            active={size: Measured.of(times[_WARM_UP:]) for size, times in active.items()},
+            first=first,
+        )
+
+    async def _first(self, size: int) -> FirstRecall:
+        """What a user costs who was away: a working set of its own each time, which knows nobody."""
+        recalls, fills = [], []
+        for question in questions(_TIMES_COLD, seed=size):
+            adapters = self._elsewhere()
+            recaller = pipelines.recaller(self._config, adapters, self._models)
+            await recaller.prepare()
+            started = time.perf_counter()
+            recalls.append(await self._recall_ms(recaller, size, question))
+            await self._at_hand(adapters, size)
+            fills.append((time.perf_counter() - started) * 1000)
+        return FirstRecall(recall=Measured.of(recalls), at_hand=Measured.of(fills))
+
+    def _elsewhere(self) -> Adapters:
+        """The adapters of another process on the same store."""
+        adapters = self._adapters
+        generations = FileGenerations(self._config.directory / "generations")
+        self._on_exit.callback(generations.close)
+        sessions = Sessions(adapters.turn_log, adapters.state, adapters.locks, generations)
+        shelves = working_set_of(
+            self._config,
+            adapters.store,
+            sessions,
+            embedder=adapters.embedder,
+            clock=adapters.clock,
+            on_error=adapters.observer.work_failed,
+        )
+        if shelves is not None:
+            self._on_exit.push_async_callback(shelves.close)
+        return replace(adapters, shelves=shelves)
+
+    async def _at_hand(self, adapters: Adapters, size: int) -> None:
+        until = time.monotonic() + _PATIENCE_SECONDS
+        shelves = adapters.shelves
+        if shelves is None or await shelves.shelf(_scope(size), until=until) is None:
+            raise RecallFailedError(f"the memories of the user with {size} are not at hand")
+
+    async def _recall_ms(self, recaller: Recaller, size: int, question: str) -> float:
+        request = self._request(size, question)
+        started = time.perf_counter()
+        result = await recaller.recall(request)
+        took = (time.perf_counter() - started) * 1000
+        self._asked += 1
+        self._failed += result.reason not in _ANSWERED
+        return took
+
+    async def _embedding_ms(self, question: str) -> float:
+        started = time.perf_counter()
+        await self._adapters.embedder.embed_query(question)
+        return (time.perf_counter() - started) * 1000
+
+    def _request(self, size: int, question: str) -> RecallRequest:
+        config = self._config
+        return RecallRequest(
+            scope=_scope(size),
+            query=question,
+            options=RecallOptions(limit=config.default_retrieval_limit, threshold=config.default_similarity_threshold),
+            visible=(question,),
+            loop_key=question,
+        )
+
+
+@asynccontextmanager
+async def in_process(model: Path, directory: Path, sizes: Sequence[int]) -> AsyncIterator[InProcess]:
+    """The parts as the service connects them, with the default configuration."""
+    async with AsyncExitStack() as exits:
+        config = MemoryConfig(data_dir=directory, embedding=EmbeddingConfig(path=model))
+        observer = TelemetryObserver(Metrics())
+        adapters = await connect(config, observer=observer, arrived=lambda *_: None, on_exit=exits)
+        yield InProcess(config, adapters, sizes, exits)
+
+
+def _scope(size: int) -> Scope:
+    return Scope(f"user-with-{size}")
+
+
+def _repeated(vectors: Sequence[Vector], count: int) -> list[Vector]:
+    noise = np.random.default_rng(count)
+    further = [
+        vectors[place % len(vectors)] + noise.normal(0, _NOISE, len(vectors[0])).astype(np.float32)
+        for place in range(len(vectors), count)
+    ]
+    return [*vectors, *(vector / np.float32(np.linalg.norm(vector)) for vector in further)]

@@ -1,0 +1,145 @@
+"""Recall over Milvus Lite: what is at hand in the process is what the store would have said."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from semrouter_memory.config import EmbeddingConfig, MilvusConfig
+from semrouter_memory.embedding.onnx import OnnxEmbedder
+from semrouter_memory.evaluation.retrieval_sweep import KeptVectors
+from semrouter_memory.model import MemoryType, RecallResult, Scope
+from semrouter_memory.ports import Embedder
+from semrouter_memory.store.milvus import MilvusStore
+from tests.recalling import ALICE, NOW, Recalling, recalling
+from tests.store_observer import StoreObserver
+
+pytest_plugins = ("tests.model_fixture",)
+
+FACTS = (
+    "User's budget for the Hawaii trip is $10,000",
+    "User is allergic to peanuts",
+    "User lives in Berlin",
+    "User prefers short answers without bullet points",
+    "User's dog is called Rex",
+    "User drives an old blue Volvo",
+    "To deploy payment-service: run npm build, then docker push",
+    "User pays 900 euros a month in rent",
+    "On 2026-02-10 the user visited the dentist Dr Nowak",
+    "用户住在上海闵行区",
+)
+QUESTIONS = (
+    "What's my budget for the trip?",
+    "When was I at the dentist?",
+    "What did Dr Nowak say?",
+    "Suggest a dinner for tonight",
+    "How do I deploy payment-service?",
+    "Explain how tides work",
+    "What is the boiling point of water?",
+    "我住在哪里？",
+)
+
+
+@dataclass
+class Pair:
+    """One store, asked directly and with its memories at hand."""
+
+    near: Recalling
+    far: Recalling
+
+    async def ask(self, query: str, scope: Scope = ALICE) -> tuple[RecallResult, RecallResult]:
+        return await self.near.ask(query, scope=scope), await self.far.ask(query, scope=scope)
+
+    async def given(self, query: str, scope: Scope = ALICE, types: frozenset[MemoryType] | None = None) -> list[str]:
+        """What both give, in no order."""
+        near = await self.near.given(query, scope=scope, types=types)
+        assert sorted(near) == sorted(await self.far.given(query, scope=scope, types=types))
+        return near
+
+
+@pytest.fixture(scope="module")
+def embedder(model_directory: Path) -> Embedder:
+    return KeptVectors(OnnxEmbedder.load(EmbeddingConfig(), model_directory))
+
+
+@pytest.fixture
+async def store(embedder: Embedder, tmp_path: Path) -> AsyncIterator[MilvusStore]:
+    store = MilvusStore(
+        MilvusConfig(), data_dir=tmp_path, fingerprint=embedder.fingerprint, observer=StoreObserver().port()
+    )
+    await store.start()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def pair(embedder: Embedder, store: MilvusStore) -> AsyncIterator[Pair]:
+    async with (
+        recalling(embedder, store=store) as near,
+        recalling(embedder, store=store, at_hand=False) as far,
+    ):
+        yield Pair(near, far)
+
+
+async def test_the_best_hits_are_the_same_at_hand_and_in_milvus(pair: Pair) -> None:
+    await pair.near.remember(*FACTS)
+    for question in QUESTIONS:
+        near, far = await pair.ask(question)
+        assert [hit.memory.id for hit in near.hits] == [hit.memory.id for hit in far.hits], question
+        assert near.text == far.text
+        assert near.ranking[0].memory == far.ranking[0].memory
+        relevances = {hit.memory.id: hit.relevance for hit in far.ranking}
+        # Vectors at hand are numbers of eight bits.
+        assert {hit.memory.id: hit.relevance for hit in near.ranking} == pytest.approx(relevances, abs=0.05)
+
+
+async def test_projects_expiry_and_types_hold_at_hand_as_in_milvus(pair: Pair) -> None:
+    city = "Where do I live?"
+    await pair.near.remember("User lives in Berlin", expires_at=NOW + timedelta(days=1))
+    await pair.near.remember("User lives in Oslo", scope=Scope("alice", "apollo"))
+    await pair.near.remember("User lives in Rome", expires_at=NOW)
+
+    assert await pair.given(city) == ["User lives in Berlin"]
+    assert len(await pair.given(city, Scope("alice", "apollo"))) == 2
+    assert await pair.given(city, Scope("alice", "other")) == ["User lives in Berlin"]
+    assert await pair.given(city, types=frozenset({MemoryType.PROCEDURAL})) == []
+    pair.near.clock.time += timedelta(days=1)
+    pair.far.clock.time += timedelta(days=1)
+    assert await pair.given(city) == []
+
+
+async def test_a_new_value_replaces_the_old_one_in_the_very_next_answer(pair: Pair) -> None:
+    for hour in (9, 11, 6):
+        await pair.near.say(f"User's flight to Hawaii leaves at {hour} am")
+        given = await pair.near.given("When does my flight to Hawaii leave?")
+        assert given == [f"User's flight to Hawaii leaves at {hour} am"]
+
+
+async def test_what_a_user_deletes_is_gone_at_hand_and_in_milvus(pair: Pair) -> None:
+    await pair.near.remember(*FACTS)
+    question = "What's my budget for the trip?"
+    (hit, *_) = (await pair.near.ask(question)).hits
+    await pair.near.service().forget(ALICE, hit.memory.id)
+
+    assert hit.memory.content not in await pair.near.given(question)
+    assert hit.memory.id not in {each.memory.id for each in (await pair.near.ask(question)).ranking}
+    assert await pair.near.adapters.store.get(ALICE, hit.memory.id) is None
+
+
+@pytest.mark.parametrize("at_hand", [True, False], ids=["at hand", "in milvus"])
+async def test_keywords_give_the_newest_memories_that_have_them_all(
+    embedder: Embedder, store: MilvusStore, *, at_hand: bool
+) -> None:
+    trips = [f"User's hotel number {number} in Hawaii" for number in range(5)]
+    async with recalling(
+        embedder, store=store, at_hand=at_hand, strategy="keywords", max_keyword_memories=3
+    ) as recalled:
+        await recalled.remember(*trips, "User has a dog")
+
+        assert await recalled.given("the Hawaii hotel?") == trips[:1:-1]
+        assert await recalled.given("hello") == ["User has a dog", *trips[:2:-1]]
+        assert await recalled.given("Hawaii dog") == []
+        result = await recalled.ask("hello")
+    assert {"embed", "score"} & result.steps_ms.keys() == {"score"}

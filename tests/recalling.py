@@ -1,0 +1,174 @@
+"""Recall as it is wired for traffic, with the real turn log, writer and deletion, over whatever store a test brings."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+from semrouter_memory.app import pipelines
+from semrouter_memory.app.adapters import Adapters, Sessions, Store, working_set_of
+from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.config import Config, MemoryConfig, WorkingSetConfig
+from semrouter_memory.evaluation.playing import Ids, PlayClock, played_adapters
+from semrouter_memory.evaluation.running import models_of
+from semrouter_memory.manage.service import MemoryService
+from semrouter_memory.model import (
+    Candidate,
+    EmbeddedMemory,
+    Memory,
+    MemoryType,
+    Message,
+    RecallOptions,
+    RecallRequest,
+    RecallResult,
+    Scope,
+    SessionHints,
+    Turn,
+)
+from semrouter_memory.ports import Embedder
+from semrouter_memory.sessions.generations import FileGenerations
+
+ALICE = Scope("alice")
+NOW = datetime.fromisoformat("2026-03-20T12:00:00+00:00")
+
+
+@dataclass
+class Recalling:
+    """One memory, and all that reads and writes it."""
+
+    adapters: Adapters
+    config: MemoryConfig
+    models: ExternalModels
+
+    def __post_init__(self) -> None:
+        self.clock = cast("PlayClock", self.adapters.clock)
+        self.clock.time = NOW
+        self.ids = cast("Ids", cast("Any", self.adapters.new_id).__self__)
+        self.recaller = pipelines.recaller(self.config, self.adapters, self.models)
+        self._turns = count()
+
+    async def remember(self, *contents: str, scope: Scope = ALICE, **more: Any) -> None:
+        """Write them as they are, each a minute after the one before."""
+        since = len(self.ids.drawn)
+        await self.write(
+            scope,
+            [
+                self.memory(scope, content, **{"created_at": NOW + timedelta(minutes=since + at - 1_000), **more})
+                for at, content in enumerate(contents)
+            ],
+        )
+
+    async def write(self, scope: Scope, memories: Sequence[Memory]) -> None:
+        vectors = await self.adapters.embedder.embed_passages([each.content for each in memories])
+        rows = [EmbeddedMemory(each, vector) for each, vector in zip(memories, vectors, strict=True)]
+        await self.adapters.store.upsert(scope, rows)
+
+    def memory(self, scope: Scope, content: str, *, created_at: datetime = NOW, **more: Any) -> Memory:
+        times = dict.fromkeys(("observed_at", "created_at", "updated_at"), created_at)
+        kind = MemoryType.PROCEDURAL if content.startswith("To ") else MemoryType.SEMANTIC
+        values: dict[str, Any] = {"type": kind, "source": "conversation", **times, **more}
+        return Memory(id=self.ids.draw(), scope=scope, content=content, **values)
+
+    async def say(self, content: str, *, scope: Scope = ALICE) -> None:
+        """Have the reconciling writer write it, as it does what was extracted from a turn."""
+        writer = pipelines.reconciling_writer(self.config.ageing, self.adapters, self.models)
+        number = next(self._turns)
+        self.clock.time += timedelta(minutes=1)
+        at = self.clock.time
+        turn = Turn(
+            scope=scope,
+            hints=SessionHints(explicit=f"s{number}"),
+            user_texts=(content,),
+            assistant_text="Noted.",
+            observed_at=at,
+            request_id=f"r{number}",
+        )
+        appended = self.adapters.turn_log.append(turn, remember=False)
+        claim = await self.adapters.turn_log.claim(scope, appended.session_id, lease=timedelta(days=1), context=0)
+        assert claim is not None
+        candidate = Candidate(
+            type=MemoryType.SEMANTIC,
+            content=content,
+            observed_at=at,
+            extractor="rules",
+            session_id=appended.session_id,
+            turn_ids=(appended.turn_id,),
+        )
+        assert await writer.write(claim, [candidate]) is not None
+
+    def service(self) -> MemoryService:
+        """What the management API asks, deletions among it."""
+        adapters = self.adapters
+        return MemoryService(
+            reader=adapters.store,
+            writer=adapters.store,
+            embedder=adapters.embedder,
+            turn_log=adapters.turn_log,
+            locks=adapters.locks,
+            clock=adapters.clock,
+            new_id=adapters.new_id,
+            redact=str,
+            config=Config().management,
+            records=adapters.turn_log,
+            state=adapters.state,
+        )
+
+    async def ask(
+        self,
+        query: str,
+        history: Sequence[Message] = (),
+        *,
+        scope: Scope = ALICE,
+        types: frozenset[MemoryType] | None = None,
+    ) -> RecallResult:
+        config = self.config
+        options = RecallOptions(
+            limit=config.default_retrieval_limit, threshold=config.default_similarity_threshold, types=types
+        )
+        request = RecallRequest(scope=scope, query=query, options=options, history=tuple(history), visible=(query,))
+        return await self.recaller.recall(request)
+
+    async def given(self, query: str, history: Sequence[Message] = (), **more: Any) -> list[str]:
+        """What the model is given with the query, best first."""
+        return [hit.memory.content for hit in (await self.ask(query, history, **more)).hits]
+
+
+@asynccontextmanager
+async def recalling(
+    embedder: Embedder, *, store: Store | None = None, at_hand: bool = True, **recall: Any
+) -> AsyncIterator[Recalling]:
+    """Recall at the default settings but for the given ones of `memory.recall`.
+
+    Args:
+        store: None: an exact search in this process's memory.
+        at_hand: active users' memories are kept in the process.
+    """
+    # The limit of time is another test's; a busy machine must not decide this one.
+    settings = Config().memory.recall.model_copy(update={"deadline_ms": 10_000, **recall})
+    config = Config().memory.model_copy(
+        update={"recall": settings, "working_set": WorkingSetConfig(enabled=at_hand), "data_dir": "none"}
+    )
+    errors: list[BaseException] = []
+    async with AsyncExitStack() as exits:
+        played = exits.enter_context(played_adapters(embedder))
+        models = await exits.enter_async_context(models_of(Config()))
+        directory = Path(exits.enter_context(TemporaryDirectory(prefix="semrouter-memory-")))
+        generations = FileGenerations(directory / "generations")
+        exits.callback(generations.close)
+        working_set = working_set_of(
+            config,
+            store or played.store,
+            Sessions(played.turn_log, played.state, played.locks, generations),
+            embedder=embedder,
+            clock=played.clock,
+            on_error=errors.append,
+        )
+        if working_set is not None:
+            exits.push_async_callback(working_set.close)
+        adapters = replace(played, store=working_set or store or played.store, shelves=working_set)
+        yield Recalling(adapters, config, models)
+    assert not errors

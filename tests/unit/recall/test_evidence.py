@@ -1,0 +1,151 @@
+"""What is known of each memory with respect to one question."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from semrouter_memory.lexical.terms import terms
+from semrouter_memory.model import Hit, Message, Role, Scope
+from semrouter_memory.recall import evidence
+from semrouter_memory.recall.anchors import Intent
+from semrouter_memory.recall.evidence import Evidence, Question
+from semrouter_memory.recall.found import found
+from semrouter_memory.recall.standing import Need, Standing, standing_of
+from semrouter_memory.store.shelf import Shelf, filled
+from tests.memories import NOW, embedded, memory, vector
+
+ALICE = Scope("alice")
+NO_INTENT = Intent(0, 0, 0, 0)
+
+
+def asked(text: str, *history: Message, request: str | None = None) -> Question:
+    return evidence.question(text, text if request is None else request, history, vector(0), NO_INTENT)
+
+
+def shelf_of(contents: Sequence[str], minutes: Sequence[float]) -> Shelf:
+    """Memories created at these minutes; the vector of the first is the question's."""
+    rows = [
+        embedded(memory(ALICE, f"mem_{at:07.1f}", content=content, created_at=NOW + timedelta(minutes=at)), seed)
+        for seed, (content, at) in enumerate(zip(contents, minutes, strict=True))
+    ]
+    return filled("alice", rows, mark=standing_of)
+
+
+def gathered(shelf: Shelf, question: Question) -> Evidence:
+    return evidence.gathered(shelf, np.arange(len(shelf)), question)
+
+
+# -- the question ------------------------------------------------------------------------------------------------------
+
+
+def test_a_question_has_each_term_once_and_in_order() -> None:
+    assert asked("budget, trip budget").terms == ("budget", "trip")
+
+
+def test_terms_are_those_of_what_is_searched_for_and_classes_those_of_the_request() -> None:
+    question = asked("the Hawaii trip", request="How much does the dinner cost me?")
+    assert question.terms == ("hawaii", "trip")
+    assert question.need & Need.FOOD
+    assert question.personal
+
+
+@pytest.mark.parametrize(
+    ("request_text", "personal", "impersonal"),
+    [
+        ("What is my budget?", True, False),
+        ("What is a budget?", False, True),
+        ("how do airplanes fly", False, True),
+        ("什么是相对论？", False, True),
+        ("我住在哪里？", True, False),
+        ("Dinner ideas", False, False),
+        ("Whatever works", False, False),
+    ],
+)
+def test_a_question_of_general_knowledge_has_its_form_and_no_first_person(
+    request_text: str, personal: bool, impersonal: bool
+) -> None:
+    question = asked(request_text)
+    assert (question.personal, question.impersonal) == (personal, impersonal)
+
+
+@pytest.mark.parametrize(("text", "chinese"), [("预算 please", True), ("budget", False), ("ありがとう", False)])
+def test_chinese_is_told_by_its_characters(text: str, chinese: bool) -> None:
+    assert asked(text).chinese is chinese
+
+
+def test_the_last_two_answers_are_what_has_been_said() -> None:
+    turns = [
+        Message(Role.ASSISTANT, "zebra"),
+        Message(Role.USER, "lion"),
+        Message(Role.ASSISTANT, "tiger"),
+        Message(Role.ASSISTANT, "bear " + "x" * 3_000 + " wolf"),
+    ]
+    answered = asked("hello", *turns).answered
+    assert {"tiger", "bear"} <= set(answered)
+    assert not {"zebra", "lion", "wolf"} & set(answered)
+
+
+# -- the evidence ------------------------------------------------------------------------------------------------------
+
+
+def test_columns_are_those_of_the_chosen_memories() -> None:
+    shelf = shelf_of(["User likes jazz", "User's budget is $900", "User is vegan"], [0, 100, 200])
+    question = asked("budget")
+    rows = evidence.gathered(shelf, np.array([1, 2]), question)
+    assert rows.positions.tolist() == [1, 2]
+    assert rows.lexical[0] > rows.lexical[1] == 0
+    assert rows.marks[1] & Standing.DIET
+    whole = gathered(shelf, question)
+    for column in ("similarity", "lexical", "nearby", "answered", "age_days", "marks"):
+        assert np.array_equal(getattr(rows, column), getattr(whole, column)[[1, 2]])
+
+
+def test_similarity_is_the_cosine_with_the_questions_vector() -> None:
+    rows = gathered(shelf_of(["one", "two"], [0, 1]), asked("anything"))
+    assert rows.similarity.tolist() == pytest.approx([1, float(vector(0) @ vector(1))], abs=0.02)
+
+
+def test_what_was_said_beside_a_match_counts_and_more_so_after_it() -> None:
+    rows = gathered(
+        shelf_of(["a fox", "a cat", "where is the piano", "a dog", "a cow", "a hen"], range(6)), asked("piano")
+    )
+    match = rows.lexical[2]
+    assert rows.nearby.tolist() == pytest.approx([0.35 * match, 0.4 * match, 0, 0.7 * match, 0.5 * match, 0], rel=1e-5)
+
+
+def test_memories_of_another_conversation_are_no_neighbours() -> None:
+    rows = gathered(shelf_of(["where is the piano", "a dog", "a cow"], [0, 10, 10.1]), asked("piano"))
+    assert rows.nearby[1] > 0
+    assert rows.nearby[2] == 0
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_few_memories_or_none_have_evidence_too(count: int) -> None:
+    rows = gathered(shelf_of(["piano"] * count, range(count)), asked("piano"))
+    assert len(rows.nearby) == len(rows.age_days) == count
+
+
+def test_what_the_answer_said_is_a_share_of_the_memory() -> None:
+    shelf = shelf_of(["User drives a blue car", "User plays chess"], [0, 100])
+    rows = gathered(shelf, asked("which color", Message(Role.ASSISTANT, "You drive a blue car.")))
+    assert rows.answered.tolist() == [1, 0]
+    assert gathered(shelf, asked("which color")).answered.tolist() == [0, 0]
+
+
+def test_age_is_counted_in_days_from_the_newest() -> None:
+    assert gathered(shelf_of(["a", "b", "c"], [0, 1440, 4320]), asked("x")).age_days.tolist() == [3, 2, 0]
+
+
+def test_what_a_store_found_gives_the_evidence_that_the_whole_would() -> None:
+    shelf = shelf_of(["User is vegan", "User's budget is $900", "User likes jazz"], [0, 5, 100])
+    question = asked("budget", Message(Role.ASSISTANT, "jazz"))
+    hits = [Hit(shelf.memory(at), float(shelf.similarities(question.vector)[at]), 0.0) for at in (2, 0, 1, 0)]
+    rows, whole = evidence.gathered(found(hits), np.arange(3), question), gathered(shelf, question)
+    for column in ("similarity", "lexical", "nearby", "answered", "age_days", "marks"):
+        assert getattr(rows, column).tolist() == pytest.approx(getattr(whole, column).tolist(), rel=1e-5)
+
+
+def test_terms_of_a_question_are_as_those_of_memories() -> None:
+    assert asked("My sisters' trips").terms == tuple(terms("sister trip"))

@@ -1,0 +1,156 @@
+"""Scores and relevance: what raises them, what lowers them, and where the cut lies."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semrouter_memory.recall import evidence
+from semrouter_memory.recall.anchors import Anchors, Intent
+from semrouter_memory.recall.evidence import Evidence, Floats, Question
+from semrouter_memory.recall.relevance import relevances, scores
+from semrouter_memory.recall.standing import Need, Standing
+
+VECTOR = np.array([1, 0, 0, 0], dtype=np.float32)
+BACKDROP = np.array([[0.1, 1, 0, 0], [0.0, 0, 1, 0], [0.05, 0, 0, 1]], dtype=np.float32)
+ANCHORS = Anchors(BACKDROP, BACKDROP, BACKDROP, BACKDROP, backdrop=BACKDROP)
+INTENT = Intent(general=0.2, chat=0.1, asking=0.5, request=0.2)
+QUESTION = evidence.question("user's budget", "What's my budget?", (), VECTOR, INTENT)
+
+
+def rows(**columns: Sequence[float]) -> Evidence:
+    """Memories that are alike but for these columns."""
+    count = len(next(iter(columns.values())))
+
+    def column(name: str, plain: float = 0) -> Floats:
+        return np.array(columns.get(name, [plain] * count), dtype=np.float32)
+
+    return Evidence(
+        positions=np.arange(count),
+        similarity=column("similarity", 0.3),
+        lexical=column("lexical"),
+        nearby=column("nearby"),
+        answered=column("answered"),
+        age_days=column("age_days"),
+        marks=column("marks").astype(np.uint16),
+    )
+
+
+def relevance(found: list[float], question: Question = QUESTION) -> Floats:
+    return relevances(np.array(found, dtype=np.float32), range(len(found)), question, ANCHORS)
+
+
+@pytest.mark.parametrize("column", ["similarity", "lexical", "nearby"])
+def test_a_memory_scores_higher_for_what_it_shares_with_the_question(column: str) -> None:
+    low, high = scores(rows(**{column: [0.4, 0.6]}), QUESTION)
+    assert low < high
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [("answered", [0, 1]), ("age_days", [0, 700]), ("marks", [0, Standing.QUESTION])],
+)
+def test_a_memory_scores_lower_when_it_was_said_is_old_or_a_question(column: str, values: list[float]) -> None:
+    plain, lowered = scores(rows(**{column: values}), replace(QUESTION, answered=("budget",)))
+    assert lowered < plain
+
+
+def test_age_takes_a_twentieth_at_most() -> None:
+    new, old = scores(rows(age_days=[0, 1e6]), QUESTION)
+    assert old == pytest.approx(0.95 * new, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("need", "standing"),
+    [
+        (Need.FOOD, Standing.DIET),
+        (Need.BODY, Standing.HEALTH),
+        (Need.TRIP, Standing.TRAVEL),
+        (Need.DATE, Standing.TIME),
+        (Need.PROGRAM, Standing.CODE),
+        (Need.TEXT, Standing.WRITING),
+        (Need.PURCHASE, Standing.MONEY),
+    ],
+)
+def test_a_class_is_worth_something_to_the_request_that_needs_it_only(need: Need, standing: Standing) -> None:
+    marked = rows(marks=[0, standing])
+    plain, needed = scores(marked, replace(QUESTION, need=need))
+    assert needed > plain
+    plain, not_needed = scores(marked, QUESTION)
+    assert not_needed == plain
+
+
+def test_the_cosine_counts_less_for_a_chinese_question() -> None:
+    step = np.diff(scores(rows(similarity=[0.2, 0.7]), QUESTION))
+    chinese_step = np.diff(scores(rows(similarity=[0.2, 0.7]), replace(QUESTION, chinese=True)))
+    assert 0 < chinese_step[0] < 0.5 * step[0]
+
+
+def test_scoring_leaves_the_evidence_as_it_was() -> None:
+    known = rows(similarity=[0.2, 0.7], marks=[Standing.QUESTION, Standing.DIET])
+    before = known.similarity.copy()
+    assert np.array_equal(scores(known, QUESTION), scores(known, QUESTION))
+    assert np.array_equal(known.similarity, before)
+
+
+def test_of_no_memories_there_are_no_relevances() -> None:
+    assert len(relevance([])) == 0
+    assert len(relevances(np.array([0.5], dtype=np.float32), [], QUESTION, ANCHORS)) == 0
+
+
+@pytest.mark.parametrize(
+    "chosen", [range(4), [2], [3, 0], np.array([1, 2])], ids=["all", "one", "in any order", "an array"]
+)
+def test_a_memorys_relevance_does_not_depend_on_which_are_chosen(chosen: list[int]) -> None:
+    found = np.array([0.1, 0.9, 0.4, 0.2], dtype=np.float32)
+    every = relevances(found, range(4), QUESTION, ANCHORS)
+    assert relevances(found, chosen, QUESTION, ANCHORS).tolist() == every[list(chosen)].tolist()
+
+
+def test_the_one_that_stands_out_passes_the_default_and_the_others_do_not() -> None:
+    found = relevance([0.75, 0.2, 0.15, 0.1, 0.2, 0.1])
+    assert found[0] > 0.6
+    assert found[1:].max() < 0.2
+
+
+def test_the_same_score_means_less_beside_a_better_one() -> None:
+    assert relevance([0.5, 0.1, 0.1])[0] > relevance([0.5, 0.9, 0.1])[0]
+
+
+def test_the_same_score_means_less_where_statements_about_nobody_have_it_too() -> None:
+    found = np.array([0.5, 0.1], dtype=np.float32)
+    near = replace(ANCHORS, backdrop=np.vstack([BACKDROP, VECTOR]))
+    assert relevances(found, [0], QUESTION, near)[0] < relevances(found, [0], QUESTION, ANCHORS)[0]
+
+
+def test_what_is_further_from_the_question_than_a_statement_about_nobody_is_hardly_meant() -> None:
+    found = np.array([0.3, *[0.1] * 500], dtype=np.float32)
+    near = replace(ANCHORS, backdrop=np.vstack([BACKDROP, 0.9 * VECTOR]))
+    assert relevances(found, [0], QUESTION, near)[0] < 0.5 * relevances(found, [0], QUESTION, ANCHORS)[0]
+
+
+@pytest.mark.parametrize(
+    "less_likely",
+    [
+        replace(QUESTION, intent=replace(QUESTION.intent, general=0.7)),
+        replace(QUESTION, intent=replace(QUESTION.intent, chat=0.7)),
+        replace(QUESTION, intent=replace(QUESTION.intent, asking=0.1)),
+        replace(QUESTION, personal=False),
+        replace(QUESTION, personal=False, impersonal=True),
+    ],
+    ids=["general knowledge", "small talk", "not about oneself", "no first person", "an impersonal form"],
+)
+def test_a_question_that_needs_no_memory_lowers_every_relevance(less_likely: Question) -> None:
+    found = [0.75, 0.4, 0.1]
+    assert (relevance(found, less_likely) < relevance(found)).all()
+
+
+@given(st.lists(st.floats(-2, 5, width=32), min_size=1, max_size=30))
+def test_relevances_are_shares_in_the_order_of_the_scores(found: list[float]) -> None:
+    relevant = relevance(found)
+    assert ((relevant >= 0) & (relevant <= 1)).all()
+    order = np.argsort(found, kind="stable")
+    assert (np.diff(relevant[order]) >= 0).all()
