@@ -143,11 +143,7 @@ async def _run(config: Config, request: _Request) -> _Done:
     async with AsyncExitStack() as exits:
         try:
             adapters = await connect(
-                # Its own reads and writes are of all owners, once each.
-                memory.model_copy(update={"working_set": WorkingSetConfig(enabled=False)}),
-                observer=TelemetryObserver(Metrics()),
-                arrived=lambda _, __: None,
-                on_exit=exits,
+                memory, observer=TelemetryObserver(Metrics()), arrived=lambda _, __: None, on_exit=exits
             )
         except SchemaMismatchError as error:
             raise SchemaMismatchError(f"{error} (reembed: --to-collection NAME, with a new name)") from None
@@ -180,7 +176,9 @@ async def _run(config: Config, request: _Request) -> _Done:
 
 
 def _with_collection(memory: MemoryConfig, name: str) -> MemoryConfig:
-    return memory.model_copy(update={"milvus": memory.milvus.model_copy(update={"collection": name})})
+    """The settings for another collection, without a working set: memories of all owners are read and written once."""
+    milvus = memory.milvus.model_copy(update={"collection": name})
+    return memory.model_copy(update={"milvus": milvus, "working_set": WorkingSetConfig(enabled=False)})
 
 
 def _source(request: _Request, memory: MemoryConfig, embeddings: Mapping[str, str]) -> str:

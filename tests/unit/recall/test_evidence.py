@@ -1,7 +1,7 @@
 """What is known of each memory with respect to one question."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from semrouter_memory.recall import evidence
 from semrouter_memory.recall.anchors import Intent
 from semrouter_memory.recall.evidence import Evidence, Question
 from semrouter_memory.recall.found import found
+from semrouter_memory.recall.periods import Period
 from semrouter_memory.recall.standing import Need, Standing, standing_of
 from semrouter_memory.store.shelf import Shelf, filled
 from tests.memories import NOW, embedded, memory, vector
@@ -98,7 +99,7 @@ def test_columns_are_those_of_the_chosen_memories() -> None:
     assert rows.lexical[0] > rows.lexical[1] == 0
     assert rows.marks[1] & Standing.DIET
     whole = gathered(shelf, question)
-    for column in ("similarity", "lexical", "nearby", "answered", "age_days", "marks"):
+    for column in ("similarity", "lexical", "nearby", "answered", "marks"):
         assert np.array_equal(getattr(rows, column), getattr(whole, column)[[1, 2]])
 
 
@@ -124,7 +125,7 @@ def test_memories_of_another_conversation_are_no_neighbours() -> None:
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
 def test_few_memories_or_none_have_evidence_too(count: int) -> None:
     rows = gathered(shelf_of(["piano"] * count, range(count)), asked("piano"))
-    assert len(rows.nearby) == len(rows.age_days) == count
+    assert len(rows.nearby) == len(rows.answered) == count
 
 
 def test_what_the_answer_said_is_a_share_of_the_memory() -> None:
@@ -134,8 +135,19 @@ def test_what_the_answer_said_is_a_share_of_the_memory() -> None:
     assert gathered(shelf, asked("which color")).answered.tolist() == [0, 0]
 
 
-def test_age_is_counted_in_days_from_the_newest() -> None:
-    assert gathered(shelf_of(["a", "b", "c"], [0, 1440, 4320]), asked("x")).age_days.tolist() == [3, 2, 0]
+def test_memories_written_in_the_period_of_the_question_are_told() -> None:
+    shelf = shelf_of(["a", "b", "c"], [0, 1440, 4320])
+    first = datetime.fromtimestamp(int(shelf.created_at[0]) / 1e6, UTC)
+    period = Period(first + timedelta(days=1), first + timedelta(days=3))
+    rows = evidence.gathered(shelf, np.arange(3), asked("x"), period)
+    assert rows.timely is not None
+    assert rows.timely.tolist() == [False, True, False]
+
+
+def test_a_very_long_period_says_nothing() -> None:
+    shelf = shelf_of(["a"], [0])
+    year = Period(datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
+    assert evidence.gathered(shelf, np.arange(1), asked("x"), year).timely is None
 
 
 def test_what_a_store_found_gives_the_evidence_that_the_whole_would() -> None:
@@ -143,7 +155,7 @@ def test_what_a_store_found_gives_the_evidence_that_the_whole_would() -> None:
     question = asked("budget", Message(Role.ASSISTANT, "jazz"))
     hits = [Hit(shelf.memory(at), float(shelf.similarities(question.vector)[at]), 0.0) for at in (2, 0, 1, 0)]
     rows, whole = evidence.gathered(found(hits), np.arange(3), question), gathered(shelf, question)
-    for column in ("similarity", "lexical", "nearby", "answered", "age_days", "marks"):
+    for column in ("similarity", "lexical", "nearby", "answered", "marks"):
         assert getattr(rows, column).tolist() == pytest.approx(getattr(whole, column).tolist(), rel=1e-5)
 
 

@@ -34,7 +34,6 @@ def rows(**columns: Sequence[float]) -> Evidence:
         lexical=column("lexical"),
         nearby=column("nearby"),
         answered=column("answered"),
-        age_days=column("age_days"),
         marks=column("marks").astype(np.uint16),
     )
 
@@ -51,16 +50,16 @@ def test_a_memory_scores_higher_for_what_it_shares_with_the_question(column: str
 
 @pytest.mark.parametrize(
     ("column", "values"),
-    [("answered", [0, 1]), ("age_days", [0, 700]), ("marks", [0, Standing.QUESTION])],
+    [("answered", [0, 1]), ("marks", [0, Standing.QUESTION])],
 )
-def test_a_memory_scores_lower_when_it_was_said_is_old_or_a_question(column: str, values: list[float]) -> None:
+def test_a_memory_scores_lower_when_it_was_said_or_is_a_question(column: str, values: list[float]) -> None:
     plain, lowered = scores(rows(**{column: values}), replace(QUESTION, answered=("budget",)))
     assert lowered < plain
 
 
-def test_age_takes_a_twentieth_at_most() -> None:
-    new, old = scores(rows(age_days=[0, 1e6]), QUESTION)
-    assert old == pytest.approx(0.95 * new, rel=1e-5)
+def test_a_memory_of_the_time_that_is_asked_about_scores_higher() -> None:
+    at_the_time, before = scores(replace(rows(similarity=[0.3, 0.3]), timely=np.array([True, False])), QUESTION)
+    assert at_the_time > before
 
 
 @pytest.mark.parametrize(
