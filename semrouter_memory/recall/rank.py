@@ -68,16 +68,14 @@ def choose(
         if len(chosen) >= options.limit:
             break
         content = hit.memory.content
-        if hit.memory.id in outdated or said.has(content) or not overlap.allows(content):
-            continue
-        if is_deleted(hit.memory) or texts.contain(content):
+        hidden = hit.memory.id in outdated or said.has(content) or not overlap.allows(content)
+        if hidden or is_deleted(hit.memory) or texts.contain(content):
             continue
         needed = cost(hit)
         is_unasked = hit.relevance < options.threshold
         if needed > left or (is_unasked and needed > unasked_left):
             continue
-        left -= needed
-        unasked_left -= needed * is_unasked
+        left, unasked_left = left - needed, unasked_left - needed * is_unasked
         said.add(content)
         chosen.append(hit)
     return tuple(chosen)

@@ -4,7 +4,7 @@ Two steps, both linear. First the **score** of a memory, in units of a cosine: w
 meaning and in words, what its neighbours have, and what the request needs without asking:
 
     score = cosine + 0.08 BM25 + 0.09 BM25 of the neighbours - 0.18 [a question itself] - 0.67 share said in the last answers
-          + what its class is worth to the request (`_NEEDED`) + 0.1 [written in the period that the question speaks of]
+          + what its class is worth to the request (`_NEEDED`) + 0.2 [written in the period that the question speaks of]
 
 For a Chinese question the cosine counts a fifth: the default model knows few of the characters. The ranking is the order
 of the scores.
@@ -34,7 +34,7 @@ _IS_QUESTION = -0.181
 _ANSWERED = -0.667
 _CHINESE_COSINE = 0.2
 _CHINESE_LEXICAL = 0.101
-_TIMELY = 0.1
+_TIMELY = 0.2
 _NEEDED: tuple[tuple[Need, Standing, float], ...] = (
     (Need.FOOD, Standing.DIET, 0.275),
     (Need.BODY, Standing.HEALTH, 0.122),
@@ -86,7 +86,7 @@ def relevances(found: Floats, chosen: Sequence[int], question: Question, anchors
     best = _best(found, backdrop)
     found = found[chosen]
     outstanding = (found - mean) / (spread + _SMALLEST_SPREAD)
-    logits = 2.27 * found + 1.16 * outstanding + 3.7 * (found - best) + _prior(question)
+    logits = 2.35 * found + 1.15 * outstanding + 3.54 * (found - best) + _prior(question)
     shift = math.log(_CUT_RELEVANCE / (1 - _CUT_RELEVANCE)) - _BEST_CUT
     return np.asarray(1 / (1 + np.exp(-(logits + shift))), dtype=np.float32)
 
@@ -108,12 +108,12 @@ def _prior(question: Question) -> float:
     """How much the question looks like one that needs memories."""
     intent = question.intent
     return (
-        -4.97
-        - 4.67 * intent.general
-        - 1.23 * intent.chat
-        + 1.58 * intent.asking
-        + 3.72 * intent.request
-        + 0.55 * question.personal
-        - 1.04 * question.impersonal
-        - 0.54 * question.chinese
+        -4.82
+        - 4.52 * intent.general
+        - 1.52 * intent.chat
+        + 1.53 * intent.asking
+        + 3.62 * intent.request
+        + 0.42 * question.personal
+        - 1.36 * question.impersonal
+        - 0.36 * question.chinese
     )

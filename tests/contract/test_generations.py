@@ -213,6 +213,21 @@ async def test_without_redis_nothing_is_known(own_redis_server: RedisServer) -> 
     await connection.aclose()
 
 
+async def test_a_redis_that_is_slow_for_a_moment_has_recall_ask_the_store_and_breaks_no_write_off(
+    own_redis_server: RedisServer,
+) -> None:
+    connection = RedisConnection(own_redis_server.config())
+    generations = RedisGenerations(connection, prefix="p")
+    number = await generations.advance(ALICE)
+    own_redis_server.pause()
+    with pytest.raises(GenerationsError):
+        await generations.current(ALICE)
+    own_redis_server.resume()
+    assert connection.disturbances == 0
+    assert await generations.advance(ALICE) == number + 1
+    await connection.aclose()
+
+
 class TestShelves:
     async def test_a_shelf_is_found_with_its_generation(self, connection: RedisConnection, prefix: str) -> None:
         generation = await RedisGenerations(connection, prefix=prefix).advance(ALICE)

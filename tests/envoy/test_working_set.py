@@ -203,6 +203,12 @@ class Asking:
         await eventually(reached, "nothing is answered any more")
 
 
+async def erased(on: Pair, number: int, user: str, memory_id: str) -> bool:
+    """Whether repeating the deletion finds nothing more to delete."""
+    answer = await request(on, number, user, "DELETE", f"/{memory_id}")
+    return answer.status_code == httpx.codes.NOT_FOUND
+
+
 @all_ways
 async def test_while_somebody_asks_without_a_break_what_was_deleted_shows_no_more(on: Pair) -> None:
     """What is stored shows within moments. What is asked after a deletion was acknowledged shows nothing of it."""
@@ -214,8 +220,10 @@ async def test_while_somebody_asks_without_a_break_what_was_deleted_shows_no_mor
         for number in range(6):
             memory_id, amount = await stored(on, number % 2, asking.user)
             await eventually(partial(asking.shows_in_both, amount), "never shown")
-            await done(on, (number + 1) % 2, asking.user, "DELETE", f"/{memory_id}")
+            await request(on, (number + 1) % 2, asking.user, "DELETE", f"/{memory_id}")
+            # Also where Redis was too slow meanwhile, and the rest of it takes a repetition.
             deleted.append((amount, time.monotonic()))
+            await eventually(partial(erased, on, number % 2, asking.user, memory_id), "not deleted")
             await asking.answered(number % 3)
         await asking.answered(10)
         asking.stopping.set()

@@ -8,6 +8,7 @@ not come back as one that meant something else. Recall asks once per request: on
 long. What advances the number takes the owner's shelf away in the same script, for what it shows may be deleted by now.
 """
 
+import asyncio
 import secrets
 from hashlib import blake2b
 
@@ -50,11 +51,16 @@ class RedisGenerations:
 
     async def current(self, scope: Scope) -> int:
         key, _ = keys(self._prefix, scope)
+        if not self._connection.responsive:
+            raise GenerationsError("Redis is away or slow")
         try:
-            async with self._connection.within(_PATIENCE_SECONDS):
+            # Not `within`: a late number has recall ask the store, and is no reason to break off a deletion under way.
+            async with asyncio.timeout(_PATIENCE_SECONDS):
                 number = await self._connection.execute("GET", key)
                 if number is None:
                     number = await self._connection.run(self._begin, [key], [_first(), _KEPT_SECONDS])
+        except TimeoutError:
+            raise GenerationsError("Redis is slow") from None
         except RedisFailedError as error:
             raise GenerationsError(f"the owner's generation cannot be had: {error}") from None
         return int(number)

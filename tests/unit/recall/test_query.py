@@ -3,7 +3,7 @@
 import pytest
 
 from semrouter_memory.model import Message, Role
-from semrouter_memory.recall.query import is_vague, key_terms, search_query
+from semrouter_memory.recall.query import is_vague, key_terms, search_query, search_text
 
 HAWAII = (
     Message(Role.USER, "Planning Hawaii vacation"),
@@ -62,6 +62,30 @@ def test_a_self_contained_query_is_used_as_it_is() -> None:
 
 def test_a_vague_query_without_a_conversation_stands_alone() -> None:
     assert search_query("How much?", (), max_chars=100) == "How much?"
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ((), "How much?"),
+        (("Planning Hawaii vacation", "Lovely!"), "Planning Hawaii vacation Lovely! How much?"),
+        (
+            ("Planning Hawaii vacation", "Lovely!", "Which hotels are by the sea?", "Two."),
+            "Which hotels are by the sea? Two. How much?",
+        ),
+        (
+            ("Planning Hawaii vacation", "Lovely!", "And hotels?", "Two."),
+            "Planning Hawaii vacation Lovely! And hotels? Two. How much?",
+        ),
+        (("And now?", "Rest.", "And then?", "Rest."), "And then? Rest. How much?"),
+    ],
+)
+def test_the_meaning_of_a_vague_query_begins_where_the_conversation_says_what_it_is_about(
+    said: tuple[str, ...], expected: str
+) -> None:
+    roles = (Role.USER, Role.ASSISTANT)
+    history = [Message(roles[at % 2], text) for at, text in enumerate(said)]
+    assert search_text("How much?", history, max_chars=200) == expected
 
 
 def test_white_space_makes_no_difference() -> None:
