@@ -63,9 +63,9 @@ _LIKES = (
 
 _STATEMENTS = (
     (MemoryType.SEMANTIC, "User's {thing} for the trip to {place} in {year} is {value}"),
-    (MemoryType.SEMANTIC, "User {habit} {time} with {person}"),
+    (MemoryType.SEMANTIC, "User {habit} {time} with {person} in {place}"),
     (MemoryType.SEMANTIC, "User's {kin} {person} lives in {place} and {habit} {time}"),
-    (MemoryType.SEMANTIC, "User prefers {like} when working on the {project} service"),
+    (MemoryType.SEMANTIC, "User prefers {like} when working on the {project} service with {person}"),
     (MemoryType.SEMANTIC, "User pays ${amount} a month for the {thing} that {person} recommended"),
     (MemoryType.EPISODIC, "On {year}-{month:02d}-{day:02d} the user went to {place} with {person} and {habit} there"),
     (MemoryType.EPISODIC, "On {year}-{month:02d}-{day:02d} the user decided to move the {project} service to {tool}"),
@@ -76,7 +76,7 @@ _STATEMENTS = (
 )
 _QUESTIONS = (
     "What's my {thing} for {place}?",
-    "What is my {thing} for the trip to {place} in {year}, and is it {value}?",
+    "Is my {thing} for {place} in {year} {value}?",
     "Where does {person} live now?",
     "When did I last go to {place} with my {kin} {person}?",
     "How do we deploy the {project} service these days?",

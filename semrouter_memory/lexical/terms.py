@@ -34,6 +34,8 @@ _MAY = re.compile(
     r"(?:(?<=\bin )|(?<=\bsince )|(?<=\blast )|(?<=\bby )|(?<=\bof )|(?<=\bthis )|(?<=\d )|(?<=th ))may\b|\bmay(?= \d)"
 )
 _PAIR = 2
+# What is longer is no word (base64, hexadecimal numbers), and would only fill the caches.
+_LONGEST = 64
 _POSSESSIVE = re.compile(r"'s$|'$")
 
 # Not safe for several threads at a time; but the interpreter's lock is held throughout a call.
@@ -59,10 +61,10 @@ def _terms(text: str) -> Iterator[str]:
         if match["date"]:
             yield from _date_terms(token)
         elif match["number"]:
-            yield from _number_terms(match["number"], match["unit"])
+            yield from _number_terms(match["number"][:_LONGEST], match["unit"][:_LONGEST])
         elif CJK.match(token):
             yield from _chinese_terms(token)
-        elif stem := _stem(token):
+        elif stem := _stem(token[:_LONGEST]):
             yield stem
 
 

@@ -126,7 +126,8 @@ def gathered(
         positions=positions,
         similarity=shelf.similarities(asked.vector)[picked],
         lexical=lexical[picked],
-        nearby=_nearby(lexical, created_at)[picked],
+        # Of what may be shown only: what stands in another project, or has expired, is nobody's neighbour.
+        nearby=_nearby(lexical[picked], created_at[picked]),
         answered=answered[picked],
         marks=shelf.marks[picked],
         timely=_written_in(period, created_at[picked]) if period and period.end - period.start <= _LONGEST else None,

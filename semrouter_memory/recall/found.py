@@ -16,6 +16,8 @@ from semrouter_memory.model import Hit, Memory, MemoryType, Scope, Vector
 from semrouter_memory.recall.evidence import Floats
 from semrouter_memory.recall.standing import standing_of
 
+# While a request waits: what a long memory is about, its beginning says.
+_INDEXED_CHARS = 1_000
 _KINDS = tuple(MemoryType)
 
 
@@ -62,4 +64,4 @@ def found(hits: Iterable[Hit]) -> FoundMemories:
     """The shelf of these hits, each memory once."""
     once = {hit.memory.id: hit for hit in hits}
     ordered = sorted(once.values(), key=lambda hit: (hit.memory.created_at, hit.memory.id))
-    return FoundMemories(ordered, index.build([hit.memory.content for hit in ordered]))
+    return FoundMemories(ordered, index.build([hit.memory.content[:_INDEXED_CHARS] for hit in ordered]))

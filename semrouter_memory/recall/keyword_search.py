@@ -5,7 +5,8 @@ and a message without keywords filters nothing.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.model import Hit, Memory, RecallRequest
@@ -13,6 +14,9 @@ from semrouter_memory.recall.keywords import KeywordExtractor, matching
 from semrouter_memory.recall.searching import Found, Searcher
 from semrouter_memory.recall.steps import Steps
 
+_SPARE = 2
+_LEAST = 20
+_AT_A_TIME = 250
 _MATCHES = 1.0
 """There is no more and no less: each match is above every threshold."""
 
@@ -52,8 +56,17 @@ class KeywordSearch:
             deadline.reschedule(loop.time() + max(left, 0.0))
         newest = await self._searcher.newest(request, steps)
         with steps.measure("score"):
-            matched = matching(newest, keywords, limit=self._config.max_keyword_memories)
+            matched = await self._matched(newest, keywords)
         return Found(tuple(_hits(matched)))
+
+    async def _matched(self, newest: Iterator[Memory], keywords: Sequence[str]) -> list[Memory]:
+        """More than the cap, since some may be visible or deleted; others get their turn between, and the deadline."""
+        wanted = max(_SPARE * self._config.max_keyword_memories, _LEAST)
+        matched: list[Memory] = []
+        while len(matched) < wanted and (some := list(islice(newest, _AT_A_TIME))):
+            matched += matching(some, keywords, limit=wanted - len(matched))
+            await asyncio.sleep(0)
+        return matched
 
 
 def _hits(memories: list[Memory]) -> Iterator[Hit]:

@@ -213,7 +213,11 @@ class Recaller:
         deadline.reschedule(None)
         return plain.joined(
             await self._found_rewritten(
-                rewriter.rewrite(request.query, request.history), self._rewritten_by(), request, steps
+                rewriter.rewrite(request.query, request.history),
+                request,
+                steps,
+                until=self._rewritten_by(),
+                likely_answer=True,
             )
         )
 
@@ -227,7 +231,7 @@ class Recaller:
             plain = await self._searcher.search(request.query, request, steps)
             # The plain path has kept its deadline; the rewrite has its own.
             deadline.reschedule(None)
-            return plain.joined(await self._found_rewritten(rewriting, until, request, steps))
+            return plain.joined(await self._found_rewritten(rewriting, request, steps, until=until))
         finally:
             rewriting.cancel()
 
@@ -235,13 +239,21 @@ class Recaller:
         return asyncio.get_running_loop().time() + self._config.rewrite_deadline_ms / 1000
 
     async def _found_rewritten(
-        self, rewriting: Awaitable[str], until: float, request: RecallRequest, steps: Steps
+        self,
+        rewriting: Awaitable[str],
+        request: RecallRequest,
+        steps: Steps,
+        *,
+        until: float,
+        likely_answer: bool = False,
     ) -> Found:
         try:
             async with asyncio.timeout_at(until):
                 with steps.measure("rewrite"):
                     query = await rewriting
-                return await self._searcher.search(query, request, steps) if query else Found()
+                if not query:
+                    return Found()
+                return await self._searcher.search(query, request, steps, likely_answer=likely_answer)
         except Exception:  # noqa: BLE001 - late or failed: the plain result stands
             return Found()
 

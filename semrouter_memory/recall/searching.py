@@ -90,11 +90,12 @@ class Searcher:
         if self._config.strategy == "hybrid":
             await self._anchors()
 
-    async def search(self, query: str, request: RecallRequest, steps: Steps) -> Found:
+    async def search(self, query: str, request: RecallRequest, steps: Steps, *, likely_answer: bool = False) -> Found:
         """The best memories for a query.
 
         Args:
             query: the last user message, or what was made of it.
+            likely_answer: the query was made up. Memories are compared with it; what is asked for, the user said.
 
         Raises:
             EmbeddingError: the model does not answer.
@@ -114,7 +115,8 @@ class Searcher:
         with steps.measure("embed"):
             vector = await self._embedder.embed_query(text)
             known = await self._anchors() if hybrid else None
-            intent = known.intent(await self._of_the_request(vector, text, query)) if known else None
+            said = request.query if likely_answer else query
+            intent = known.intent(await self._of_the_request(vector, text, said)) if known else None
         if shelf is None:
             with steps.measure("search"):
                 shelf = await self._asked_of_the_store(vector, words if hybrid else "", request)
@@ -124,8 +126,8 @@ class Searcher:
                 return Found()
             if known is None or intent is None:
                 return _nearest(shelf, positions, vector, request)
-            asked = question(words, query, request.history, vector, intent)
-            evidence = gathered(shelf, positions, asked, period_of(query, self._clock.now()))
+            asked = question(words, said, request.history, vector, intent)
+            evidence = gathered(shelf, positions, asked, period_of(said, self._clock.now()))
             return _weighed(shelf, evidence, asked, known, shown=_shown(request))
 
     async def newest(self, request: RecallRequest, steps: Steps) -> Iterator[Memory]:
@@ -145,7 +147,8 @@ class Searcher:
 
     async def _of_the_request(self, vector: Vector, text: str, query: str) -> Vector:
         """The vector of what was said now: "Thanks, that's all" is small talk, whatever was talked about before."""
-        return vector if text.endswith(query) and len(text) == len(query) else await self._embedder.embed_query(query)
+        said = " ".join(query.split())
+        return vector if text == said else await self._embedder.embed_query(said[: self._config.max_query_chars])
 
     async def _shelf(self, request: RecallRequest) -> MemoryShelf | None:
         if self._shelves is None:

@@ -80,16 +80,23 @@ _REQUEST = (
 )
 
 
+_STATEMENT_CHARS = 500
+_REQUEST_CHARS = 500
+"""What stands in between is quoted or pasted, and to read it all costs more than the search."""
+
+
 def standing_of(memory: Memory) -> Standing:
     """What classes of standing memory a statement belongs to."""
-    content = memory.content.lower()
-    is_question = memory.type is MemoryType.EPISODIC and content.rstrip().endswith(("?", "？"))
+    content = memory.content[:_STATEMENT_CHARS].lower()
+    is_question = memory.type is MemoryType.EPISODIC and memory.content.rstrip().endswith(("?", "？"))
     asked = Standing.QUESTION if is_question else Standing.NONE
     return reduce(or_, (kind for kind, pattern in _MEMORY if pattern.search(content)), asked)
 
 
 def need_of(request: str) -> Need:
-    """What the request needs, by its words."""
+    """What the request needs, by its words; of a long one, by those at its beginning and end."""
+    if len(request) > 2 * _REQUEST_CHARS:
+        request = f"{request[:_REQUEST_CHARS]}\n{request[-_REQUEST_CHARS:]}"
     lowered = request.lower()
     return reduce(or_, (need for need, pattern in _REQUEST if pattern.search(lowered)), Need.NONE)
 

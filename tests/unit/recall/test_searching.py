@@ -384,11 +384,11 @@ async def by_keywords(kit: Kit, query: str, *, at_hand: bool, **request: Any) ->
         return contents(await keywords.search(replace(REQUEST, query=query, **request), Steps(), deadline))
 
 
-async def test_keywords_find_the_newest_memories_that_have_them_all_up_to_the_cap(kit: Kit, at_hand: bool) -> None:
+async def test_keywords_find_the_newest_memories_that_have_them_all(kit: Kit, at_hand: bool) -> None:
     await kit.remember(*TRIPS, CAR)
 
     assert await by_keywords(kit, "my trips to Hawaii", at_hand=at_hand) == []
-    assert await by_keywords(kit, "the Hawaii trip?", at_hand=at_hand) == TRIPS[:1:-1]
+    assert await by_keywords(kit, "the Hawaii trip?", at_hand=at_hand) == TRIPS[::-1]
     assert await by_keywords(kit, "Hawaii Volvo", at_hand=at_hand) == []
     assert (kit.embedder.queries, kit.store.searches) == ([], 0)
 
@@ -396,7 +396,13 @@ async def test_keywords_find_the_newest_memories_that_have_them_all_up_to_the_ca
 async def test_without_a_keyword_the_newest_memories_are_found(kit: Kit, at_hand: bool) -> None:
     await kit.remember(*TRIPS, CAR)
 
-    assert await by_keywords(kit, "hello", at_hand=at_hand) == [CAR, *TRIPS[:2:-1]]
+    assert await by_keywords(kit, "hello", at_hand=at_hand) == [CAR, *TRIPS[::-1]]
+
+
+async def test_more_is_found_than_the_cap_since_some_may_be_visible_but_not_everything(kit: Kit, at_hand: bool) -> None:
+    await kit.remember(*(f"User's trip number {number} to Hawaii" for number in range(30)))
+
+    assert len(await by_keywords(kit, "Hawaii trip", at_hand=at_hand)) == 20
 
 
 async def test_keywords_look_only_where_recall_may(kit: Kit, at_hand: bool) -> None:
