@@ -92,8 +92,8 @@ class MemoryReader(Protocol):
 
         Args:
             text: the query in words. A store that searches words adds the best by BM25, up to `limit` of them, each with its
-                cosine, and tells the BM25 of every hit. The order is that of the cosines all the same. Other stores, and
-                texts without a word that carries content, leave it at the nearest.
+                cosine. The order is that of the cosines all the same. Other stores, and texts without a word that
+                carries content, leave it at the nearest.
             fresh: see every write that was acknowledged before, at the price of waiting for it (a server's strong
                 consistency). Recall does not ask for it, reconcile does.
         """
@@ -176,11 +176,6 @@ class MemoryShelf(Protocol):
         ...
 
     @property
-    def kinds(self) -> NDArray[np.uint8]:
-        """The memory's type, by position: its place in `tuple(MemoryType)`."""
-        ...
-
-    @property
     def marks(self) -> NDArray[np.uint16]:
         """What the working set's `mark` said of each memory, by position."""
         ...
@@ -221,8 +216,12 @@ class Generations(Protocol):
 
     async def current(self, scope: Scope) -> int: ...
 
-    async def advance(self, scope: Scope) -> int:
-        """Add one; returns the new number. Nobody else gets the same."""
+    async def advance(self, scope: Scope) -> tuple[int | None, int]:
+        """Put another number in its place, which it never was before.
+
+        Returns:
+            The one before (None when there was none) and the new one.
+        """
         ...
 
 

@@ -93,10 +93,11 @@ class ToldGenerations:
         self._require()
         return self.numbers.get(scope.owner, 0)
 
-    async def advance(self, scope: Scope) -> int:
+    async def advance(self, scope: Scope) -> tuple[int | None, int]:
         self._require()
-        self.numbers[scope.owner] = self.numbers.get(scope.owner, 0) + 1
-        return self.numbers[scope.owner]
+        before = self.numbers.get(scope.owner, 0)
+        self.numbers[scope.owner] = before + 1
+        return before, before + 1
 
     def _require(self) -> None:
         if self.away is None:

@@ -167,8 +167,7 @@ async def recalling(
             clock=played.clock,
             on_error=errors.append,
         )
-        if working_set is not None:
-            exits.push_async_callback(working_set.close)
-        adapters = replace(played, store=working_set or store or played.store, shelves=working_set)
+        exits.push_async_callback(working_set.close)
+        adapters = replace(played, store=working_set, shelves=working_set if at_hand else None)
         yield Recalling(adapters, config, models)
     assert not errors

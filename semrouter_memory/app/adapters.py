@@ -128,12 +128,11 @@ async def connect(
     await store.start()
     on_exit.push_async_callback(store.close)
     working_set = working_set_of(memory, store, sessions, embedder=embedder, clock=clock, on_error=observer.work_failed)
-    if working_set is not None:
-        on_exit.push_async_callback(working_set.close)
+    on_exit.push_async_callback(working_set.close)
     return Adapters(
         embedder=embedder,
-        store=working_set or store,
-        shelves=working_set,
+        store=working_set,
+        shelves=working_set if memory.working_set.enabled else None,
         turn_log=sessions.turn_log,
         state=sessions.state,
         locks=sessions.locks,
@@ -210,14 +209,12 @@ def working_set_of(
     embedder: Embedder,
     clock: Clock,
     on_error: Callable[[BaseException], object],
-) -> WorkingSet | None:
+) -> WorkingSet:
     """The store with active owners' memories at hand, taken from other replicas where there is Redis.
 
-    None where it is switched off.
+    Where it is switched off it is to be written through all the same: that tells those who keep some.
     """
     config = memory.working_set
-    if not config.enabled:
-        return None
     shared = None
     if sessions.redis is not None and config.redis_ttl_seconds:
         shared = RedisShelves(

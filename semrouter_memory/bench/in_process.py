@@ -120,8 +120,7 @@ class InProcess:
             clock=adapters.clock,
             on_error=adapters.observer.work_failed,
         )
-        if shelves is not None:
-            self._on_exit.push_async_callback(shelves.close)
+        self._on_exit.push_async_callback(shelves.close)
         return replace(adapters, shelves=shelves)
 
     async def _at_hand(self, adapters: Adapters, size: int) -> None:

@@ -135,6 +135,7 @@ async def _run(config: Config, request: _Request) -> _Done:
     from semrouter_memory.store.copies import CopiesFile  # noqa: PLC0415
     from semrouter_memory.store.location import locate  # noqa: PLC0415
     from semrouter_memory.store.milvus import MilvusStore  # noqa: PLC0415
+    from semrouter_memory.store.working_set import WorkingSet  # noqa: PLC0415
     from semrouter_memory.telemetry.metrics import Metrics  # noqa: PLC0415
     from semrouter_memory.telemetry.observer import TelemetryObserver  # noqa: PLC0415
 
@@ -147,7 +148,8 @@ async def _run(config: Config, request: _Request) -> _Done:
             )
         except SchemaMismatchError as error:
             raise SchemaMismatchError(f"{error} (reembed: --to-collection NAME, with a new name)") from None
-        store = adapters.store
+        assert isinstance(adapters.store, WorkingSet)
+        store = adapters.store.behind
         assert isinstance(store, MilvusStore)
         if not store.available:
             raise StoreUnavailableError(f"Milvus does not answer ({place})")
@@ -161,7 +163,9 @@ async def _run(config: Config, request: _Request) -> _Done:
         with _bar() as progress:
             report = await Reembedder(
                 source=lambda: store.others.scan(source),
-                target=store,
+                unnamed=lambda: store.others.unnamed(source),
+                # Sidecars that use the target already are told of every write.
+                target=adapters.store,
                 embedder=adapters.embedder,
                 turn_log=adapters.turn_log,
                 ledger=ledger,
@@ -176,7 +180,7 @@ async def _run(config: Config, request: _Request) -> _Done:
 
 
 def _with_collection(memory: MemoryConfig, name: str) -> MemoryConfig:
-    """The settings for another collection, without a working set: memories of all owners are read and written once."""
+    """The settings for another collection, with nothing at hand: memories of all owners are read and written once."""
     milvus = memory.milvus.model_copy(update={"collection": name})
     return memory.model_copy(update={"milvus": milvus, "working_set": WorkingSetConfig(enabled=False)})
 
@@ -253,7 +257,7 @@ def _notes(report: ReembedReport) -> list[tuple[int, str]]:
         (report.buried, "left out: they were deleted"),
         (report.newer, "left as they are: the target has a newer version"),
         (report.own, "more in the target, not copied from here: left as they are"),
-        (report.failed, "NOT copied: the model could not embed them"),
+        (report.failed, "NOT copied: the model could not embed them, or their user's id is too long to be told"),
         (
             report.missing,
             "copied before are no longer in the source. NOT removed, since that is most of them: is it the right one?",

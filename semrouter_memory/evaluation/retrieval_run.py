@@ -204,9 +204,9 @@ async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncI
             clock=clock,
             on_error=played.observer.work_failed,
         )
-        if working_set is not None:
-            exits.push_async_callback(working_set.close)
-        yield replace(played, clock=clock, store=working_set or store, shelves=working_set), clock
+        exits.push_async_callback(working_set.close)
+        shelves = working_set if config.working_set.enabled else None
+        yield replace(played, clock=clock, store=working_set, shelves=shelves), clock
 
 
 async def _lite(config: MilvusConfig, directory: Path, played: Adapters, exits: AsyncExitStack) -> MilvusStore:

@@ -68,13 +68,11 @@ class Hit:
     Attributes:
         similarity: the cosine, -1..1.
         relevance: what is compared with `similarity_threshold`; at first the same as `similarity`.
-        lexical: BM25 of the query's words; 0 where it was not asked for or the store cannot.
     """
 
     memory: Memory
     similarity: float
     relevance: float
-    lexical: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

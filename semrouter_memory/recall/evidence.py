@@ -18,6 +18,7 @@ from semrouter_memory.model import Message, Role, Vector
 from semrouter_memory.ports import MemoryShelf
 from semrouter_memory.recall.anchors import Intent
 from semrouter_memory.recall.periods import Period
+from semrouter_memory.recall.query import is_vague
 from semrouter_memory.recall.standing import Need, need_of
 from semrouter_memory.recall.voice import is_personal
 
@@ -105,7 +106,8 @@ def question(text: str, request: str, history: Sequence[Message], vector: Vector
         need=need_of(request),
         intent=intent,
         personal=personal,
-        impersonal=not personal and bool(_GENERAL_FORM.match(request)),
+        # "How much?" goes on with what was talked about.
+        impersonal=not personal and bool(_GENERAL_FORM.match(request)) and not (history and is_vague(request)),
         chinese=bool(CJK.search(request)),
     )
 

@@ -62,12 +62,13 @@ class FileGenerations:
         self._require_open()
         return self._numbers[_place(scope)]
 
-    async def advance(self, scope: Scope) -> int:
+    async def advance(self, scope: Scope) -> tuple[int | None, int]:
         self._require_open()
         async with self._locked():
             place = _place(scope)
             self._numbers[place] += 1
-            return self._numbers[place]
+            after = self._numbers[place]
+        return after - 1, after
 
     def close(self) -> None:
         if not self._closed:

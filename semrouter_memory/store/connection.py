@@ -18,7 +18,6 @@ from pymilvus import AsyncMilvusClient, MilvusException
 from pymilvus.client.types import Status
 
 from semrouter_memory.errors import StoreUnavailableError
-from semrouter_memory.lexical.index import K1
 from semrouter_memory.model import Vector
 from semrouter_memory.store import collection, schema
 from semrouter_memory.store.lite import LiteServer
@@ -107,8 +106,8 @@ class MilvusConnection:
 
     async def search_words(
         self, terms: str, expression: str, *, columns: Sequence[str], limit: int, fresh: bool
-    ) -> list[tuple[Row, float]]:
-        """Rows that hold one of the terms and their BM25 (`lexical.index`'s formula), best first.
+    ) -> list[Row]:
+        """Rows that hold one of the terms, best first by BM25 (`lexical.index`'s).
 
         How rare a term is, and how long a text usually is, is counted over the whole collection. On Lite that is looked
         up in its file: it fails while the file is locked.
@@ -125,7 +124,7 @@ class MilvusConnection:
                 consistency_level="Strong" if fresh else "Bounded",
                 retry_times=0,
             )
-        return [(hit["entity"], hit["distance"] / (K1 + 1)) for hit in results[0]]
+        return [hit["entity"] for hit in results[0]]
 
     async def query(self, expression: str, columns: Sequence[str], *, limit: int = WINDOW) -> list[Row]:
         """The first rows in the order of their keys, vectors as arrays; sees every write that was acknowledged before."""

@@ -1,12 +1,12 @@
 """One question, two searches: the nearest by vector, and the best by words where the collection has them.
 
-Strategy: both are asked at once, and the answer is all that either found. Scores are not mixed here. What words alone
-found comes with its vector, so that its cosine is computed here. A near row that is not among the best by words has a
-BM25 too, unless those were all there are: then it is asked for, and that is the one case of a second round trip.
+Strategy: both are asked at once, and the answer is all that either found, by its cosine. What words alone found comes with
+its vector, so that its cosine is computed here. The store's BM25 only chooses: it counts how rare a word is over everybody's
+memories, and recall makes its own of what was found.
 """
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 
 import numpy as np
@@ -42,25 +42,20 @@ class Found:
 
     row: Row
     cosine: float
-    bm25: float
 
 
 async def search(connection: MilvusConnection, question: Question) -> list[Found]:
     """What was found, nearest first. Raises `StoreUnavailableError`."""
     if not question.terms or not connection.searches_words:
-        return [Found(row, cosine, 0.0) for row, cosine in await _nearest(connection, question)]
+        return [Found(row, cosine) for row, cosine in await _nearest(connection, question)]
     nearest, best = await _both(connection, question)
-    scores = {row["id"]: bm25 for row, bm25 in best}
-    unscored = [row for row, _ in nearest if row["id"] not in scores] if len(best) >= question.limit else []
-    if unscored:
-        scores |= await _scores(connection, question, unscored)
-    found = {row["id"]: Found(row, cosine, scores.get(row["id"], 0.0)) for row, cosine in nearest}
-    for row, bm25 in best:
-        found.setdefault(row["id"], Found(row, _cosine(question.vector, row[schema.EMBEDDING.name]), bm25))
+    found = {row["id"]: Found(row, cosine) for row, cosine in nearest}
+    for row in best:
+        found.setdefault(row["id"], Found(row, _cosine(question.vector, row[schema.EMBEDDING.name])))
     return sorted(found.values(), key=attrgetter("cosine"), reverse=True)
 
 
-async def _both(connection: MilvusConnection, question: Question) -> tuple[_Scored, _Scored]:
+async def _both(connection: MilvusConnection, question: Question) -> tuple[_Scored, list[Row]]:
     try:
         async with asyncio.TaskGroup() as tasks:
             nearest = tasks.create_task(_nearest(connection, question))
@@ -75,7 +70,7 @@ async def _nearest(connection: MilvusConnection, question: Question) -> _Scored:
     return await connection.search(question.vector, expression, limit=question.limit, fresh=question.fresh)
 
 
-async def _best(connection: MilvusConnection, question: Question) -> _Scored:
+async def _best(connection: MilvusConnection, question: Question) -> list[Row]:
     return await connection.search_words(
         question.terms,
         schema.filter_expression(question.selection),
@@ -83,19 +78,6 @@ async def _best(connection: MilvusConnection, question: Question) -> _Scored:
         limit=question.limit,
         fresh=question.fresh,
     )
-
-
-async def _scores(connection: MilvusConnection, question: Question, rows: list[Row]) -> dict[str, float]:
-    """The BM25 of these rows, by key; without those that hold none of the terms."""
-    selection = replace(question.selection, ids=[schema.memory_id_of(row) for row in rows])
-    scored = await connection.search_words(
-        question.terms,
-        schema.filter_expression(selection),
-        columns=[schema.ID.name],
-        limit=len(rows),
-        fresh=question.fresh,
-    )
-    return {row["id"]: bm25 for row, bm25 in scored}
 
 
 def _cosine(one: Vector, other: list[float]) -> float:

@@ -40,24 +40,20 @@ class InMemoryStore:
         fresh: bool = False,  # noqa: ARG002 - every read is
         text: str = "",
     ) -> list[Hit]:
-        lexical = self._lexical(scope, text, now)
-        hits = [
-            Hit(schema.memory_from(scope, row), cosine, cosine, lexical.get(row["id"], 0.0))
-            for row in self._active(scope, reach, types, now)
-            for cosine in [_cosine(vector, row["embedding"])]
-        ]
-        near = heapq.nlargest(max(limit, 0), hits, key=lambda hit: hit.similarity)
-        named = heapq.nlargest(max(limit, 0), (hit for hit in hits if hit.lexical > 0), key=lambda hit: hit.lexical)
-        found = {hit.memory.id: hit for hit in (*near, *named)}
-        return sorted(found.values(), key=lambda hit: hit.similarity, reverse=True)
+        bm25 = self._bm25(scope, text, now)
+        cosines = {row["id"]: _cosine(vector, row["embedding"]) for row in self._active(scope, reach, types, now)}
+        near = heapq.nlargest(max(limit, 0), cosines, key=cosines.__getitem__)
+        named = heapq.nlargest(max(limit, 0), cosines.keys() & bm25.keys(), key=bm25.__getitem__)
+        found = sorted({*near, *named}, key=cosines.__getitem__, reverse=True)
+        return [Hit(schema.memory_from(scope, self._rows[key]), cosines[key], cosines[key]) for key in found]
 
-    def _lexical(self, scope: Scope, text: str, now: datetime) -> dict[str, float]:
-        """BM25 by primary key, over the owner's active memories."""
+    def _bm25(self, scope: Scope, text: str, now: datetime) -> dict[str, float]:
+        """By primary key, of those that hold one of the words; over the owner's active memories."""
         if not (asked := terms(text)):
             return {}
         rows = list(self._active(scope, Reach.ALL, None, now))
         scores = index.build([row["content"] for row in rows]).scores(asked)
-        return {row["id"]: float(score) for row, score in zip(rows, scores, strict=True)}
+        return {row["id"]: float(score) for row, score in zip(rows, scores, strict=True) if score > 0}
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
         row = self._rows.get(schema.primary_key(scope, memory_id))

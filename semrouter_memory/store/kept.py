@@ -15,11 +15,13 @@ class Kept:
 
     Attributes:
         read_at: the loop's time before the store was read.
+        unseen_writes: writes that it was carried over since somebody asked for it.
     """
 
     shelf: Shelf
     generation: int
     read_at: float
+    unseen_writes: int = 0
 
 
 class KeptShelves:
@@ -27,14 +29,12 @@ class KeptShelves:
 
     Attributes:
         nbytes: what they take now.
-        evicted: how many left for others' sake so far.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._kept: OrderedDict[str, Kept] = OrderedDict()
         self.nbytes = 0
-        self.evicted = 0
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -54,7 +54,6 @@ class KeptShelves:
         while self.nbytes + size > self._max_bytes:
             _, longest_unused = self._kept.popitem(last=False)
             self.nbytes -= longest_unused.shelf.nbytes
-            self.evicted += 1
         self._kept[owner] = kept
         self.nbytes += size
         return True

@@ -128,7 +128,7 @@ class MilvusStore:
                 fresh=fresh,
             )
             found = await self._ask("search", partial(hybrid.search, question=question))
-        return [Hit(schema.memory_from(scope, each.row), each.cosine, each.cosine, each.bm25) for each in found]
+        return [Hit(schema.memory_from(scope, each.row), each.cosine, each.cosine) for each in found]
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
         selection = Selection(scope=scope, reach=Reach.ALL, ids=[memory_id])
@@ -204,8 +204,15 @@ class MilvusStore:
             last_key = max(row["id"] for row in rows)
 
     async def _exceeds(self, selection: Selection, limit: int) -> bool:
-        """Whether one answer of keys alone shows that there are more; saves reading vectors in vain."""
-        return len(await self._query(selection, [schema.ID.name], limit=min(limit + 1, WINDOW))) > limit
+        """Whether there are more, by their keys alone; saves reading vectors in vain."""
+        count, last_key = 0, ""
+        while True:
+            wanted = min(limit + 1 - count, WINDOW)
+            keys = await self._query(selection, [schema.ID.name], after_key=last_key, limit=wanted)
+            count += len(keys)
+            if count > limit or len(keys) < wanted:
+                return count > limit
+            last_key = max(row["id"] for row in keys)
 
     async def _at(self, scope: Scope, places: Sequence[Place]) -> tuple[Memory, ...]:
         """The memories at these places, in this order; one that was deleted meanwhile is left out."""

@@ -47,6 +47,16 @@ class OtherCollections:
         """Make it answer; one that nobody uses is not in memory."""
         await self._ask("load", lambda store: store.beside(name).load(), seconds=PREPARE_SECONDS)
 
+    async def unnamed(self, name: str) -> int:
+        """How many memories of a loaded collection `scan` leaves out, since nobody can say whose they are."""
+        count, last_key = 0, ""
+        while rows := await self._rows(name, last_key, (schema.ID.name, schema.USER_ID.name)):
+            count += sum(map(schema.is_unnamed, rows))
+            if len(rows) < BATCH:
+                break
+            last_key = max(row["id"] for row in rows)
+        return count
+
     async def scan(self, name: str) -> AsyncIterator[Sequence[Memory]]:
         """Same as the store's `scan`, of a loaded collection."""
         last_key = ""

@@ -313,8 +313,12 @@ def anyones_memories_from(rows: Iterable[Mapping[str, Any]]) -> list[Memory]:
 
     Left out are those of a user whose id is stored as a digest: nobody can say whose they are.
     """
-    named = (row for row in rows if not row["user_id"].startswith(_DIGEST))
-    return [memory_from(Scope(read_id(row["user_id"])), row) for row in named]
+    return [memory_from(Scope(read_id(row["user_id"])), row) for row in rows if not is_unnamed(row)]
+
+
+def is_unnamed(row: Mapping[str, Any]) -> bool:
+    """Whether the row is one of a user whose id is stored as a digest."""
+    return bool(row["user_id"].startswith(_DIGEST))
 
 
 def memory_id_of(row: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import blake2b
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -227,7 +228,12 @@ def _place(row: EmbeddedMemory) -> tuple[datetime, str]:
 
 
 def _keys(memory_ids: Collection[str]) -> NDArray[np.uint64]:
-    return np.fromiter(map(index.term_hash, memory_ids), np.uint64, len(memory_ids))
+    return np.fromiter(map(_key, memory_ids), np.uint64, len(memory_ids))
+
+
+def _key(memory_id: str) -> int:
+    # Ids that are no Unicode text are different ones, too.
+    return int.from_bytes(blake2b(memory_id.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def _expiry(memory: Memory) -> int:

@@ -5,6 +5,7 @@ shared generation is still that one. Every write advances the generation twice. 
 older shelf, even if this process dies right after. After it: what was filled meanwhile, and may show either state, is not
 used either. A write that cannot be announced is not made. When it is made and cannot be announced again, that is tried
 until it works; should the process die before, a replica that read within these moments is stale for `max_age_seconds`.
+So is one that kept a shelf from before the last writes, where the generations' keeper has forgotten these.
 
 The own shelf is carried over a write when the numbers say that nobody else wrote between. Whatever is in doubt is dropped
 and read anew. Nothing is used while the generation cannot be asked: then recall asks the store.
@@ -14,6 +15,7 @@ import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from semrouter_memory.config import WorkingSetConfig
@@ -33,8 +35,16 @@ _FILLS = 4
 """Owners that are read at a time."""
 _MAX_WAITING = 64
 """Owners that are being read or wait for it."""
-_THREAD_FROM = 500
-"""Memories from which on a shelf is made in a thread: that takes 10 ms, and the loop has other things to do."""
+_THREAD_FROM_CHARS = 10_000
+"""Text from which on a shelf is made in a thread: that takes 10 ms, and the loop has other things to do."""
+_CHARS_OF_ONE = 10
+"""Characters that take as long as whatever else there is to do for a memory."""
+_BYTES_OF_ONE = 100
+"""Bytes that are copied in the time of a character."""
+_LARGE = 2_000
+"""Memories from which on carrying a shelf over a write costs more than 15 ms of every thread's time."""
+_UNSEEN_WRITES = 3
+"""So often a large shelf is carried over before somebody has to ask for it: what nobody asks for is read when it is."""
 _ATTEMPTS = 3
 """Fills that one request waits for, while others write."""
 _AHEAD = 0.8
@@ -42,6 +52,18 @@ _AHEAD = 0.8
 _PAUSE_SECONDS = 1.0
 """Between attempts to announce a write that is done."""
 _MAX_TOO_LARGE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a write makes of its owner's shelf.
+
+    Attributes:
+        chars: of the text that it adds.
+    """
+
+    make: Callable[[Shelf], Shelf]
+    chars: int = 0
 
 
 class Shelving:
@@ -85,6 +107,8 @@ class Shelving:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        with suppress(GenerationsError):
+            await self._announce_waiting()
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -110,6 +134,8 @@ class Shelving:
             if kept is not None and kept.generation == generation and (age := self._age(kept)) < self._max_age:
                 if age > self._max_age * _AHEAD:
                     self._filling(scope)
+                if kept.unseen_writes:
+                    self.kept.put(scope.owner, replace(kept, unseen_writes=0))
                 return kept.shelf
             fill = self._filling(scope)
             if fill is None or asyncio.get_running_loop().time() >= until:
@@ -174,9 +200,11 @@ class Shelving:
         rows = await self._reader.shelve(scope, limit=self._config.max_owner_memories, now=now)
         if rows is None:
             return None
-        shelf = await _made(len(rows), lambda: filled(scope.user_id, rows, mark=self._mark))
+        chars = sum(len(row.memory.content) for row in rows)
+        shelf = await _made(chars + len(rows) * _CHARS_OF_ONE, lambda: filled(scope.user_id, rows, mark=self._mark))
         if self._shared is not None:
-            await self._give(scope, generation, await _made(len(shelf), lambda: packing.packed(shelf, read_at=now)))
+            value = await _made(shelf.nbytes // _BYTES_OF_ONE, lambda: packing.packed(shelf, read_at=now))
+            await self._give(scope, generation, value)
         return Kept(shelf, generation, read_at)
 
     def _keep(self, scope: Scope, kept: Kept | None) -> None:
@@ -204,7 +232,7 @@ class Shelving:
             return None
         if value is None:
             return None
-        unpacked = packing.unpacked(scope.user_id, value)
+        unpacked = await _made(len(value) // _BYTES_OF_ONE, lambda: packing.unpacked(scope.user_id, value))
         if unpacked is None:
             return None
         shelf, read_at = unpacked
@@ -220,11 +248,8 @@ class Shelving:
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    async def written(self, scope: Scope, write: Callable[[], Awaitable[_T]], change: Callable[[Shelf], Shelf]) -> _T:
+    async def written(self, scope: Scope, write: Callable[[], Awaitable[_T]], change: Change) -> _T:
         """The outcome of a write, which is made between two announcements.
-
-        Args:
-            change: what the write makes of the owner's shelf.
 
         Raises:
             StoreUnavailableError: it cannot be announced, and was not made. Also whatever `write` raises.
@@ -234,62 +259,75 @@ class Shelving:
         # A fill that runs now may have seen the state before; its result is not taken.
         self._fills.pop(owner, None)
         try:
-            first = await self._begun(scope)
-            before = self.kept.find(owner)
-            result = await self._made_known(scope, first, before, write, change)
+            announced = await self._begun(scope)
+            kept = self.kept.find(owner)
+            if kept is not None and kept.generation != announced[0]:
+                kept = None
+            result = await self._made_known(scope, announced[1], kept, write, change)
+        except BaseException:
+            # Some of it may have been written, or will be.
+            self.kept.drop(owner)
+            raise
         finally:
             self._writes[owner] -= 1
             if not self._writes[owner]:
                 del self._writes[owner]
         return result
 
-    async def _begun(self, scope: Scope) -> int:
+    async def _begun(self, scope: Scope) -> tuple[int | None, int]:
         try:
-            first = await self._generations.advance(scope)
+            announced = await self._generations.advance(scope)
         except GenerationsError as error:
             raise StoreUnavailableError(f"the write could not be announced: {error}") from None
         self._unannounced.pop(scope.owner, None)
-        return first
+        return announced
 
     async def _made_known(
         self,
         scope: Scope,
-        first: int,
-        before: Kept | None,
+        announced: int,
+        kept: Kept | None,
         write: Callable[[], Awaitable[_T]],
-        change: Callable[[Shelf], Shelf],
+        change: Change,
     ) -> _T:
         try:
             result = await write()
-        except BaseException:
-            # Some of it may have been written, or will be.
-            self.kept.drop(scope.owner)
-            await self._ended(scope)
-            raise
-        second = await self._ended(scope)
-        if before is not None and before.generation == first - 1 and second == first + 1:
-            await self._carry_over(scope, before, second, change)
+        finally:
+            before, after = await self._ended(scope)
+        if kept is not None and before == announced and after is not None and _worth_carrying(kept):
+            await self._carry_over(scope, kept, after, change)
         else:
             self.kept.drop(scope.owner)
         return result
 
-    async def _ended(self, scope: Scope) -> int | None:
+    async def _ended(self, scope: Scope) -> tuple[int | None, int | None]:
+        """The number before and after the announcement; None when it is still to be made."""
         try:
             return await self._generations.advance(scope)
         except GenerationsError:
-            self._unannounced[scope.owner] = scope
-            if self._announcing is None or self._announcing.done():
-                self._announcing = asyncio.create_task(self._announce_all(), name="shelf-announcements")
-            return None
+            self._announce_later(scope)
+            return None, None
+        except BaseException:
+            # Whoever waited for it has left.
+            self._announce_later(scope)
+            raise
 
-    async def _carry_over(self, scope: Scope, before: Kept, generation: int, change: Callable[[Shelf], Shelf]) -> None:
+    async def _carry_over(self, scope: Scope, kept: Kept, generation: int, change: Change) -> None:
         try:
-            shelf = await _made(len(before.shelf), lambda: change(before.shelf))
+            size = change.chars + len(kept.shelf) * _CHARS_OF_ONE
+            shelf = await _made(size, lambda: change.make(kept.shelf))
         except Exception as error:  # noqa: BLE001 - the write is done
             self.kept.drop(scope.owner)
             self._on_error(error)
         else:
-            self._keep(scope, Kept(shelf, generation, before.read_at))
+            self._keep(scope, Kept(shelf, generation, kept.read_at, kept.unseen_writes + 1))
+
+    # -- announcements that are still to be made -----------------------------------------------------------------------
+
+    def _announce_later(self, scope: Scope) -> None:
+        self._unannounced[scope.owner] = scope
+        if self._announcing is None or self._announcing.done():
+            self._announcing = asyncio.create_task(self._announce_all(), name="shelf-announcements")
 
     async def _announce(self, scope: Scope) -> None:
         await self._generations.advance(scope)
@@ -297,12 +335,20 @@ class Shelving:
 
     async def _announce_all(self) -> None:
         while self._unannounced:
-            await asyncio.sleep(_PAUSE_SECONDS)
             with suppress(GenerationsError):
-                for scope in list(self._unannounced.values()):
-                    await self._announce(scope)
+                await self._announce_waiting()
+                continue
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _announce_waiting(self) -> None:
+        for scope in list(self._unannounced.values()):
+            await self._announce(scope)
 
 
-async def _made(size: int, make: Callable[[], _T]) -> _T:
-    """What is made of so many memories, in a thread where they are many."""
-    return await asyncio.to_thread(make) if size >= _THREAD_FROM else make()
+def _worth_carrying(kept: Kept) -> bool:
+    return len(kept.shelf) < _LARGE or kept.unseen_writes < _UNSEEN_WRITES
+
+
+async def _made(chars: int, make: Callable[[], _T]) -> _T:
+    """What is made of so much text, in a thread where it is much."""
+    return await asyncio.to_thread(make) if chars >= _THREAD_FROM_CHARS else make()

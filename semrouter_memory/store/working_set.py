@@ -13,7 +13,7 @@ from semrouter_memory.config import WorkingSetConfig
 from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page, Reach, Scope, Vector
 from semrouter_memory.ports import Clock, Generations, MemoryReader, MemoryShelf, MemoryWriter, SharedShelves
 from semrouter_memory.store.shelf import Mark, unmarked
-from semrouter_memory.store.shelving import Shelving
+from semrouter_memory.store.shelving import Change, Shelving
 
 
 class Store(MemoryReader, MemoryWriter, Protocol):
@@ -25,8 +25,8 @@ class Store(MemoryReader, MemoryWriter, Protocol):
 class WorkingSet:
     """Implements `MemoryReader` and `MemoryWriter` with a store's, and `Shelves`. It belongs to one event loop.
 
-    All that writes to the store must do so through a working set with the same generations, in whatever process; what
-    does not shows after `max_age_seconds`.
+    All that writes to the store must do so through a working set with the same generations, in whatever process and
+    whether or not it keeps shelves itself; what does not shows after `max_age_seconds`.
 
     Args:
         mark: sorts memories into classes that the shelves' reader knows.
@@ -54,6 +54,11 @@ class WorkingSet:
     async def close(self) -> None:
         """End what runs in the background. The store is its owner's to close, after this."""
         await self._shelving.close()
+
+    @property
+    def behind(self) -> Store:
+        """The store itself."""
+        return self._store
 
     @property
     def nbytes(self) -> int:
@@ -121,17 +126,19 @@ class WorkingSet:
         await self._shelving.written(
             scope,
             lambda: self._store.upsert(scope, rows),
-            lambda shelf: shelf.with_written(rows, mark=self._mark),
+            Change(
+                lambda shelf: shelf.with_written(rows, mark=self._mark), sum(len(row.memory.content) for row in rows)
+            ),
         )
 
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
         return await self._shelving.written(
-            scope, lambda: self._store.delete(scope, memory_ids), lambda shelf: shelf.without(memory_ids)
+            scope, lambda: self._store.delete(scope, memory_ids), Change(lambda shelf: shelf.without(memory_ids))
         )
 
     async def delete_all(self, scope: Scope, reach: Reach) -> int:
         return await self._shelving.written(
-            scope, lambda: self._store.delete_all(scope, reach), lambda shelf: shelf.without_all(scope, reach)
+            scope, lambda: self._store.delete_all(scope, reach), Change(lambda shelf: shelf.without_all(scope, reach))
         )
 
     async def compact(self) -> None:

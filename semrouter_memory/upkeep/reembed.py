@@ -11,7 +11,7 @@ memories of its own by now.
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
@@ -29,6 +29,8 @@ MAX_PASSES = 5
 
 Scan = Callable[[], AsyncIterator[Sequence[Memory]]]
 """Every memory of every owner, in batches."""
+
+Count = Callable[[], Awaitable[int]]
 
 Key: TypeAlias = tuple[str, str]
 """User and memory id."""
@@ -67,7 +69,7 @@ class ReembedReport:
         buried: deleted memories that the source still has; never copied.
         newer: memories that were changed in the target after they were copied; left as they are.
         own: memories that the target has and the source had not; left as they are.
-        failed: memories that the model could not embed.
+        failed: memories that the model could not embed, and those that do not say whose they are.
         missing: memories copied before that the source has no longer, so many that they were not removed.
         complete: the last pass found nothing to change, and every memory is there.
     """
@@ -112,6 +114,7 @@ class Reembedder:
 
     Args:
         source: reads the collection that is copied.
+        unnamed: counts the memories that the source does not give, because nobody can say whose they are.
         target: the collection that is filled; its vectors are the embedder's.
         turn_log: knows what was deleted.
     """
@@ -120,6 +123,7 @@ class Reembedder:
         self,
         *,
         source: Scan,
+        unnamed: Count,
         target: Target,
         embedder: Embedder,
         turn_log: TurnLog,
@@ -127,6 +131,7 @@ class Reembedder:
         progress: Progress,
     ) -> None:
         self._source = source
+        self._unnamed = unnamed
         self._target = target
         self._embedder = embedder
         self._turn_log = turn_log
@@ -152,8 +157,9 @@ class Reembedder:
             if not done.changed:
                 break
             total = done.report.memories + done.report.buried
-        whole = not (done.changed or done.report.failed or done.report.missing)
-        return replace(done.report, copied=copied, removed=removed, complete=whole)
+        failed = done.report.failed + await self._unnamed()
+        whole = not (done.changed or failed or done.report.missing)
+        return replace(done.report, copied=copied, removed=removed, failed=failed, complete=whole)
 
     async def _pass(self) -> _Pass:
         done = _Pass()

@@ -5,6 +5,7 @@ import gzip
 import statistics
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -35,7 +36,7 @@ def chain(request: pytest.FixtureRequest, shared: Installation, single: Installa
 @pytest.mark.parametrize("path", APIS)
 async def test_each_piece_passes_by_itself_and_at_once(chain: Installation, path: str) -> None:
     """The same pieces as without Envoy, each when it was sent: none waits for another."""
-    how = {"text": WORDS, "delay_ms": DELAY_MS}
+    how: dict[str, Any] = {"text": WORDS, "delay_ms": DELAY_MS}
     pieces = await streamed(chain, path, "Tell me something", **how)
     assert [piece.data for piece in pieces] == await streamed_without_envoy(chain, path, "Tell me something", **how)
     assert len(pieces) > len(WORDS.split())
@@ -53,7 +54,7 @@ async def test_the_first_token_arrives_before_the_last_is_sent(chain: Installati
 
 @pytest.mark.parametrize("path", APIS)
 async def test_frames_split_anywhere_arrive_as_they_were_sent(chain: Installation, path: str) -> None:
-    how = {"text": "née, 日本", "split": 37, "delay_ms": 5}
+    how: dict[str, Any] = {"text": "née, 日本", "split": 37, "delay_ms": 5}
     pieces = await streamed(chain, path, "Tell me something", **how)
     sent = await streamed_without_envoy(chain, path, "Tell me something", **how)
     assert b"".join(piece.data for piece in pieces) == b"".join(sent)
@@ -63,7 +64,7 @@ async def test_frames_split_anywhere_arrive_as_they_were_sent(chain: Installatio
 async def test_a_gzip_stream_stays_one(chain: Installation, path: str) -> None:
     """Nothing is unpacked on its way, and what is inside is remembered all the same."""
     before = await chain.metric("semrouter_memory_turns_total")
-    how = {"text": WORDS, "split": 50, "encoding": "gzip", "delay_ms": 5}
+    how: dict[str, Any] = {"text": WORDS, "split": 50, "encoding": "gzip", "delay_ms": 5}
     packed = b"".join([piece.data for piece in await streamed(chain, path, "Tell me something", **how)])
     assert packed == b"".join(await streamed_without_envoy(chain, path, "Tell me something", **how))
     assert WORDS.rsplit(maxsplit=1)[-1].encode() in gzip.decompress(packed)

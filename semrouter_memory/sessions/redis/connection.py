@@ -150,6 +150,16 @@ class RedisConnection:
             self._suspect()
             raise RedisFailedError("Redis is slow") from None
 
+    def doubt(self) -> None:
+        """It took too long for a request that can do without: look whether it still answers.
+
+        Unlike what is late `within`, that disturbs nobody else's work, unless it does not.
+        """
+        if self.responsive:
+            self._slow = True
+            self._judged.clear()
+            self._look_again()
+
     @asynccontextmanager
     async def calling(self) -> AsyncIterator[None]:
         if not self.available:
@@ -176,9 +186,7 @@ class RedisConnection:
     def _suspect(self) -> None:
         if self.responsive:
             self.disturbances += 1
-            self._slow = True
-            self._judged.clear()
-            self._look_again()
+            self.doubt()
 
     def _look_again(self) -> None:
         if self._watch is None or self._watch.done():
@@ -195,6 +203,7 @@ class RedisConnection:
                 async with asyncio.timeout(self._timeout):
                     await self._send("PING")
             except (*_AWAY, RedisError):
+                self.disturbances += self.available
                 self._present.clear()
             else:
                 self._slow = False

@@ -3,9 +3,10 @@
     generation:<owner>    string   a number that every write changes
     shelf:<owner>         hash     see `shelves.py`
 
-Strategy. A number begins at random, so that one that was lost (a server that came back empty, a key that has ended) does
-not come back as one that meant something else. Recall asks once per request: one short GET, for which it does not wait
-long. What advances the number takes the owner's shelf away in the same script, for what it shows may be deleted by now.
+Strategy. Every number is drawn at random: a server that lost some (it came back empty, or another took its place that had
+not heard of the last second) gives none out again that meant something else. Recall asks once per request: one short GET,
+for which it does not wait long; once it has waited in vain, it does not ask before Redis answers again. What advances the
+number takes the owner's shelf away in the same script, for what it shows may be deleted by now.
 """
 
 import asyncio
@@ -17,26 +18,25 @@ from semrouter_memory.model import Scope
 from semrouter_memory.sessions.columns import pack
 from semrouter_memory.sessions.redis.connection import RedisConnection, RedisFailedError
 
-_PATIENCE_SECONDS = 0.025
-"""Half of recall's usual deadline. A server in the same zone answers within a millisecond."""
+_PATIENCE_SECONDS = 0.008
+"""Less than recall waits for a shelf, of its usual deadline: so that the wait ends here, where Redis is known to be slow
+from then on. A server in the same zone answers within a millisecond."""
 _KEPT_SECONDS = 7 * 86_400
 """How long a number is known after the owner's last write."""
-_FIRST_BITS = 48
-"""Lua's numbers are exact up to 2**53."""
+_BITS = 63
 
-# KEYS: generation. ARGV: first number, seconds.
+# KEYS: generation. ARGV: number, seconds.
 _BEGIN = """
 redis.call('SET', KEYS[1], ARGV[1], 'NX', 'EX', ARGV[2])
 return redis.call('GET', KEYS[1])
 """
 
-# KEYS: generation, shelf. ARGV: first number, seconds.
+# KEYS: generation, shelf. ARGV: number, seconds.
 _ADVANCE = """
-redis.call('SET', KEYS[1], ARGV[1], 'NX')
-local number = redis.call('INCR', KEYS[1])
-redis.call('EXPIRE', KEYS[1], ARGV[2])
+local before = redis.call('GET', KEYS[1])
+redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
 redis.call('UNLINK', KEYS[2])
-return number
+return before
 """
 
 
@@ -58,19 +58,21 @@ class RedisGenerations:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 number = await self._connection.execute("GET", key)
                 if number is None:
-                    number = await self._connection.run(self._begin, [key], [_first(), _KEPT_SECONDS])
+                    number = await self._connection.run(self._begin, [key], [_drawn(), _KEPT_SECONDS])
         except TimeoutError:
+            self._connection.doubt()
             raise GenerationsError("Redis is slow") from None
         except RedisFailedError as error:
             raise GenerationsError(f"the owner's generation cannot be had: {error}") from None
         return int(number)
 
-    async def advance(self, scope: Scope) -> int:
+    async def advance(self, scope: Scope) -> tuple[int | None, int]:
+        after = _drawn()
         try:
-            arguments = [_first(), _KEPT_SECONDS]
-            return int(await self._connection.run(self._advance, keys(self._prefix, scope), arguments))
+            before = await self._connection.run(self._advance, keys(self._prefix, scope), [after, _KEPT_SECONDS])
         except RedisFailedError as error:
             raise GenerationsError(f"the owner's generation cannot be advanced: {error}") from None
+        return None if before is None else int(before), after
 
 
 def keys(prefix: str, scope: Scope) -> tuple[str, str]:
@@ -79,5 +81,5 @@ def keys(prefix: str, scope: Scope) -> tuple[str, str]:
     return f"{prefix}:generation:{owner}", f"{prefix}:shelf:{owner}"
 
 
-def _first() -> int:
-    return secrets.randbits(_FIRST_BITS)
+def _drawn() -> int:
+    return secrets.randbits(_BITS)
