@@ -83,17 +83,21 @@ class ToldGenerations:
 
     Attributes:
         away: so many of the next calls fail; None: all of them.
+        held: announcements wait for it.
     """
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
         self.away: int | None = 0
+        self.held: asyncio.Event | None = None
 
     async def current(self, scope: Scope) -> int:
         self._require()
         return self.numbers.get(scope.owner, 0)
 
     async def advance(self, scope: Scope) -> tuple[int | None, int]:
+        if self.held is not None:
+            await self.held.wait()
         self._require()
         before = self.numbers.get(scope.owner, 0)
         self.numbers[scope.owner] = before + 1

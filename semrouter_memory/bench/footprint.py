@@ -45,7 +45,8 @@ class _Generations:
     async def current(self, _: Scope) -> int:
         return 0
 
-    advance = current
+    async def advance(self, _: Scope) -> tuple[int | None, int]:
+        return None, 0
 
 
 class _MadeUp(InMemoryStore):

@@ -39,7 +39,7 @@ def retrieval(
     """How well what is known is found, and how much of it is injected where it does not belong.
 
     A line: {"user", "memories": [{"id", "type", "content", "created_at"}, ...], "queries": [{"id", "kind", "text",
-    "history": [{"role", "content"}, ...], "gold": [memory ids], "acceptable": [memory ids]}, ...]}. "created_at" may be
+    "history": [{"role", "content"}, ...], "gold": ["id", ...], "acceptable": ["id", ...]}, ...]}. "created_at" may be
     null; "history" and "acceptable" may be left out. "gold" names what belongs into the answer; a query without any is
     a negative one, for which nothing should be injected. What is acceptable is neither wanted nor wrong.
 

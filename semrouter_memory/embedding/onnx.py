@@ -94,6 +94,7 @@ class OnnxEmbedder:
                 ids = self._tokens.ids(text)
                 if len(ids) <= INLINE_TOKENS:
                     return self._model.vector(ids)
+            return await _in_thread(self._query_thread, lambda: self._model.vector(ids))
         return await _in_thread(self._query_thread, lambda: self._embed(text))
 
     async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:

@@ -122,4 +122,5 @@ async def _queries(embedder: Embedder, texts: Sequence[str]) -> NDArray[np.float
 
 
 def _nearness(group: NDArray[np.float32], vector: Vector) -> float:
-    return float(np.sort(group @ vector)[-_NEAREST:].mean())
+    nearest = np.sort(group @ vector)[-_NEAREST:]
+    return float(nearest.sum()) / len(nearest)

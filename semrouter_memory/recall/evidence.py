@@ -64,6 +64,14 @@ class Question:
     impersonal: bool
     chinese: bool
 
+    @property
+    def is_task(self) -> bool:
+        """Whether the model is to say something of its own: neither small talk nor a question about the user."""
+        intent = self.intent
+        small_talk = intent.chat > max(intent.general, intent.asking, intent.request)
+        about_the_user = self.personal and intent.asking > max(intent.general, intent.request)
+        return not (small_talk or about_the_user)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:

@@ -7,6 +7,7 @@ What is given unasked comes last and has a small budget of its own within that o
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from semrouter_memory.lexical.terms import terms
 from semrouter_memory.lexical.words import words
@@ -97,25 +98,44 @@ class _Said:
     """What was chosen says already: the same statement, or nearly the same terms in the same order."""
 
     def __init__(self) -> None:
-        self._statements: set[tuple[str, ...]] = set()
-        self._terms: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+        self._said: list[_Saying] = []
+        self._read: dict[str, _Saying] = {}
 
     def has(self, content: str) -> bool:
-        if not self._statements:
-            return False
-        if _statement(content) in self._statements:
-            return True
-        its, turns = _terms_and_turns(content)
-        return any(turns == others and _almost_the_same(its, known) for known, others in self._terms)
+        saying = self._saying(content)
+        return any(saying.repeats(said) for said in self._said)
 
     def add(self, content: str) -> None:
-        self._statements.add(_statement(content))
-        self._terms.append(_terms_and_turns(content))
+        self._said.append(self._saying(content))
+
+    def _saying(self, content: str) -> "_Saying":
+        """Read once, asked for by `has` and by `add`."""
+        return self._read.setdefault(content, _Saying(content))
 
 
-def _terms_and_turns(content: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    turns = tuple("not" if word.endswith(("n't", "n’t")) else word.lower() for word in _TURN.findall(content))
-    return tuple(dict.fromkeys(terms(content))), turns
+class _Saying:
+    """What one memory says. Each part is made when it is first compared: reading a text costs more than ranking it."""
+
+    def __init__(self, content: str) -> None:
+        self._content = content
+
+    def repeats(self, other: "_Saying") -> bool:
+        if self.statement == other.statement:
+            return True
+        return self.turns == other.turns and _almost_the_same(self.terms, other.terms)
+
+    @cached_property
+    def statement(self) -> tuple[str, ...]:
+        return _statement(self._content)
+
+    @cached_property
+    def terms(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(terms(self._content)))
+
+    @cached_property
+    def turns(self) -> tuple[str, ...]:
+        found = _TURN.findall(self._content)
+        return tuple("not" if word.endswith(("n't", "n’t")) else word.lower() for word in found)
 
 
 def _almost_the_same(one: Sequence[str], other: Sequence[str]) -> bool:

@@ -47,6 +47,7 @@ _NEEDED: tuple[tuple[Need, Standing, float], ...] = (
     (Need.PURCHASE, Standing.HEALTH, 0.132),
 )
 
+_QUESTION_MARK = np.uint16(Standing.QUESTION)
 _SMALLEST_SPREAD = 0.03
 _BEST_CUT = -0.85
 _CUT_RELEVANCE = 0.6
@@ -60,23 +61,34 @@ def scores(evidence: Evidence, question: Question) -> Floats:
         found += _ANSWERED * evidence.answered
     if evidence.timely is not None:
         found += np.float32(_TIMELY) * evidence.timely
+    found += np.float32(_IS_QUESTION) * ((evidence.marks & _QUESTION_MARK) != 0)
+    found += needed(evidence, question)
+    return np.asarray(found, dtype=np.float32)
+
+
+def needed(evidence: Evidence, question: Question) -> Floats:
+    """What of each score the memory has because its class is what the request needs."""
+    found = np.zeros(len(evidence.marks), dtype=np.float32)
     for mark, worth in _worth_of_marks(question.need):
         found += worth * ((evidence.marks & mark) != 0)
-    return np.asarray(found, dtype=np.float32)
+    return found
 
 
 @lru_cache(256)
 def _worth_of_marks(need: Need) -> tuple[tuple[np.uint16, np.float32], ...]:
     """What a memory's marks add to its score; numbers of numpy's, with which an array is compared three times as fast."""
-    needed = [(standing, worth) for each, standing, worth in _NEEDED if need & each]
-    return tuple((np.uint16(mark), np.float32(worth)) for mark, worth in ((Standing.QUESTION, _IS_QUESTION), *needed))
+    return tuple((np.uint16(standing), np.float32(worth)) for each, standing, worth in _NEEDED if need & each)
 
 
-def relevances(found: Floats, chosen: Sequence[int], question: Question, anchors: Anchors) -> Floats:
+def relevances(
+    found: Floats, chosen: Sequence[int], question: Question, anchors: Anchors, *, unasked: Floats | None = None
+) -> Floats:
     """The relevance of the memories at these places.
 
     Args:
         found: the scores of all memories that there are to choose from.
+        unasked: what of them is `needed`. What a request needs does not compete with itself: two diets both count, and
+            each is measured against the best of what was asked for.
     """
     if not len(found):
         return found
@@ -84,9 +96,13 @@ def relevances(found: Floats, chosen: Sequence[int], question: Question, anchors
     backdrop = cosine * (anchors.backdrop @ question.vector)
     mean, spread = _distribution(found, backdrop)
     best = _best(found, backdrop)
-    found = found[chosen]
+    behind = found - best
+    if unasked is not None and unasked.any():
+        asked_for = np.minimum(found - _best(found - unasked, backdrop), 0)
+        behind = np.where(unasked > 0, np.maximum(behind, asked_for), behind)
+    found, behind = found[chosen], behind[chosen]
     outstanding = (found - mean) / (spread + _SMALLEST_SPREAD)
-    logits = 2.35 * found + 1.15 * outstanding + 3.54 * (found - best) + _prior(question)
+    logits = 2.35 * found + 1.15 * outstanding + 3.54 * behind + _prior(question)
     shift = math.log(_CUT_RELEVANCE / (1 - _CUT_RELEVANCE)) - _BEST_CUT
     return np.asarray(1 / (1 + np.exp(-(logits + shift))), dtype=np.float32)
 

@@ -31,7 +31,7 @@ _FETCH_LEAST = 20
 # A store is asked for more: the formula puts another in front than the cosine does.
 _STORE_FACTOR = 3
 # What is not at hand within this part of the deadline is asked of the store.
-_SHELF_SHARE = 0.4
+_SHELF_SHARE = 0.2
 _PAGE = 1_000
 
 
@@ -190,9 +190,10 @@ def _nearest(shelf: MemoryShelf, positions: NDArray[np.intp], vector: Vector, re
 def _weighed(shelf: MemoryShelf, evidence: Evidence, asked: Question, known: Anchors, *, shown: int) -> Found:
     """By all that is known of them."""
     scores = relevance.scores(evidence, asked)
-    unasked = offered(evidence.marks, scores, asked.need).tolist()
+    unasked = offered(evidence.marks, scores, asked.need).tolist() if asked.is_task else []
     chosen = list(dict.fromkeys((*unasked, *_first(scores, shown).tolist())))
-    relevances = relevance.relevances(scores, chosen, asked, known)
+    needed = relevance.needed(evidence, asked)
+    relevances = relevance.relevances(scores, chosen, asked, known, unasked=needed)
     hits = _hits(shelf, evidence.positions[chosen], evidence.similarity[chosen], relevances)
     ids = frozenset(hit.memory.id for hit in hits[: len(unasked)])
     return Found(sorted(hits, key=lambda hit: (-hit.relevance, hit.memory.id)), ids)

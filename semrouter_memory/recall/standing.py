@@ -55,6 +55,8 @@ class Need(IntFlag):
     TEXT = 32
     PURCHASE = 64
     EXPLANATION = 128
+    LETTER = 256
+    """A text that somebody signs."""
 
 
 _MEMORY = (
@@ -77,6 +79,7 @@ _REQUEST = (
     (Need.TEXT, standing_words.TEXT),
     (Need.PURCHASE, standing_words.PURCHASE),
     (Need.EXPLANATION, standing_words.EXPLANATION),
+    (Need.LETTER, standing_words.LETTER),
 )
 
 
@@ -102,8 +105,8 @@ def need_of(request: str) -> Need:
 
 
 _UNASKED = (
-    (Need.EXPLANATION | Need.TEXT | Need.PROGRAM, Standing.ANSWER),
-    (Need.TEXT, Standing.NAME),
+    (~Need.DATE, Standing.ANSWER),
+    (Need.LETTER, Standing.NAME),
 )
 _MOST_UNASKED = 2
 
@@ -111,11 +114,8 @@ _MOST_UNASKED = 2
 def offered(marks: NDArray[np.uint16], scores: NDArray[np.float32], need: Need) -> NDArray[np.intp]:
     """The places of memories that are given to the model though the request is about something else.
 
-    How the user wants to be answered matters to whatever is explained, written or programmed for them.
+    How the user wants to be answered matters to whatever is explained, suggested, written or programmed for them.
     """
     wanted = reduce(or_, (standing for needs, standing in _UNASKED if need & needs), Standing.NONE)
-    if need & Need.PROGRAM:
-        # "Write a script" is nothing that one signs.
-        wanted &= ~Standing.NAME
     places = np.flatnonzero(marks & wanted)
     return places[np.argsort(-scores[places], kind="stable")][:_MOST_UNASKED]

@@ -199,6 +199,10 @@ PURCHASE = _words(
     r"|which (?:\w+ ){1,2}should i (?:get|choose|pick)",
     han="买|推荐|礼物|换[个一新]|值得|送.*什么|购[买物]|网购|性价比|哪款|哪个牌子|便宜|挑(?!战)",
 )
+LETTER = _words(
+    "e-?mails?|letters?|cards?|application|resume|cv|bio|invitations?|sign(?:ature)?|(?:reply|note|message) to",
+    han="邮件|写.?封|简历|贺卡",
+)
 EXPLANATION = _words(
     r"explain\w*|explanation|describe|compare|comparison|differences?|pros and cons|overview|teach me"
     "|walk me through|help me understand|how (?:does|do|did|is|are|to|can|would|should)|why|what(?:['’]s| is| are"

@@ -50,7 +50,7 @@ class OtherCollections:
     async def unnamed(self, name: str) -> int:
         """How many memories of a loaded collection `scan` leaves out, since nobody can say whose they are."""
         count, last_key = 0, ""
-        while rows := await self._rows(name, last_key, (schema.ID.name, schema.USER_ID.name)):
+        while rows := await self._rows(name, last_key, ("id", "user_id")):
             count += sum(map(schema.is_unnamed, rows))
             if len(rows) < BATCH:
                 break
@@ -60,7 +60,7 @@ class OtherCollections:
     async def scan(self, name: str) -> AsyncIterator[Sequence[Memory]]:
         """Same as the store's `scan`, of a loaded collection."""
         last_key = ""
-        while rows := await self._rows(name, last_key):
+        while rows := await self._rows(name, last_key, schema.SCAN_COLUMNS):
             yield schema.anyones_memories_from(rows)
             if len(rows) < BATCH:
                 return
@@ -70,9 +70,9 @@ class OtherCollections:
         """Delete it with everything in it; there is no way back."""
         await self._write("drop", lambda store: store.beside(name).drop())
 
-    async def _rows(self, name: str, after_key: str) -> list[Row]:
+    async def _rows(self, name: str, after_key: str, columns: Sequence[str]) -> list[Row]:
         expression = schema.everything_expression(after_key=after_key)
         rows: list[Row] = await self._ask(
-            "scan", lambda store: store.beside(name).query(expression, schema.SCAN_COLUMNS, limit=BATCH)
+            "scan", lambda store: store.beside(name).query(expression, columns, limit=BATCH)
         )
         return rows

@@ -23,18 +23,22 @@ import structlog
 import yaml
 from typer.testing import CliRunner
 
+from semrouter_memory.app.adapters import connect
 from semrouter_memory.cli import app
-from semrouter_memory.config import Config, load
+from semrouter_memory.config import Config, WorkingSetConfig, load
 from semrouter_memory.embedding.bert import BertShape
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import MemoryServiceError, SchemaMismatchError
 from semrouter_memory.model import EmbeddedMemory, Memory, Scope, Tombstone
+from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.sessions.redis.connection import RedisConnection
 from semrouter_memory.sessions.redis.log import RedisTurnLog
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.telemetry.metrics import Metrics
+from semrouter_memory.telemetry.observer import TelemetryObserver
 from tests import small_bert
-from tests.memories import NOW, memory
+from tests.memories import NOW, memory, vector
 from tests.milvus_server import MilvusServer
 from tests.redis_server import RedisServer
 from tests.store_observer import StoreObserver
@@ -231,6 +235,39 @@ async def test_all_memories_are_found_by_the_new_model_and_the_old_collection_is
     again = await place.reembed("--from-collection", place.old_name, "--json")
     assert again.status == 0
     assert (again.report["copied"], again.report["removed"], again.report["memories"]) == (0, 0, 4)
+
+
+async def test_sidecars_that_use_the_target_already_are_told_of_what_is_written_to_it(lite: Place) -> None:
+    """Or they would show for minutes what they have at hand."""
+    await lite.remember(*MEMORIES)
+    (lite.directory / "data").mkdir(exist_ok=True)
+    generations = FileGenerations(lite.directory / "data" / "generations")
+    before = await generations.current(ALICE)
+    ran = await lite.reembed("--from-collection", lite.old_name)
+    assert ran.status == 0, ran.errors
+    assert await generations.current(ALICE) != before
+    generations.close()
+
+
+async def test_a_sidecar_that_keeps_nothing_at_hand_tells_the_others_of_its_writes(lite: Place) -> None:
+    settings = load(lite.new).memory.model_copy(update={"working_set": WorkingSetConfig(enabled=False)})
+    observer = TelemetryObserver(Metrics())
+    async with contextlib.AsyncExitStack() as exits:
+        adapters = await connect(settings, observer=observer, arrived=lambda _, __: None, on_exit=exits)
+        assert adapters.shelves is None
+        generations = FileGenerations(settings.directory / "generations")
+        exits.callback(generations.close)
+        before = await generations.current(ALICE)
+        await adapters.store.upsert(ALICE, [EmbeddedMemory(MEMORIES[0], vector(0, dimension=NEW.dimension))])
+        assert await generations.current(ALICE) != before
+
+
+async def test_a_collection_with_memories_that_do_not_say_whose_they_are_is_not_dropped(place: Place) -> None:
+    """Only a digest is stored of a user's id that is so long."""
+    await place.remember(*MEMORIES, memory(Scope("x" * 70_000), "mem_1"))
+    ran = await place.reembed("--from-collection", place.old_name, "--drop-source", "--yes", "--json")
+    assert ran.status == 1, ran.errors
+    assert (ran.report["copied"], ran.report["failed"], ran.report["dropped"]) == (4, 1, False)
 
 
 async def test_what_was_deleted_is_in_neither_and_stays_out(place: Place) -> None:

@@ -149,6 +149,53 @@ async def test_a_replica_takes_anothers_shelf_from_redis_and_a_deletion_takes_it
         await connection.aclose()
 
 
+async def test_a_redis_that_hangs_is_found_out_within_recalls_patience_and_asked_again_when_it_answers(
+    store: CountingStore, own_redis_server: RedisServer
+) -> None:
+    """Meanwhile the store is asked: a shelf is worth some milliseconds of waiting, once."""
+    loop = asyncio.get_running_loop()
+    connection = RedisConnection(own_redis_server.config())
+    generations = RedisGenerations(connection, prefix="p")
+    replica = WorkingSet(store, generations, config=WorkingSetConfig(), clock=Clock(), on_error=raising)
+    await shelf(replica)
+    own_redis_server.pause()
+    async with asyncio.timeout(10):
+        while connection.responsive:
+            assert await replica.shelf(ALICE, until=loop.time() + 0.02) is None
+    assert connection.disturbances == 0
+    assert await replica.shelf(ALICE, until=loop.time() + 5) is None
+    # Locks that are held must not be trusted when it hangs for longer.
+    async with asyncio.timeout(10):
+        while connection.available:
+            await asyncio.sleep(0.01)
+    assert connection.disturbances == 1
+    own_redis_server.resume()
+    async with asyncio.timeout(30):
+        while await replica.shelf(ALICE, until=loop.time() + 5) is None:
+            await asyncio.sleep(0.01)
+    assert store.shelved == 1
+    await replica.close()
+    await connection.aclose()
+
+
+async def test_after_redis_has_lost_the_last_writes_no_shelf_of_them_comes_to_count_as_right(
+    store: CountingStore, redis_server: RedisServer
+) -> None:
+    """Another server took over, which had not heard of them."""
+    prefix = uuid.uuid4().hex
+    connection = RedisConnection(redis_server.config())
+    key, _ = keys(prefix, ALICE)
+    async with by_redis(store, redis_server, prefix) as here, by_redis(store, redis_server, prefix) as there:
+        await here.upsert(ALICE, [embedded(memory(ALICE, "a"))])
+        old = await connection.execute("GET", key)
+        await here.upsert(ALICE, [embedded(memory(ALICE, "b"))])
+        assert len(await shelf(here)) == 2
+        await connection.execute("SET", key, old)
+        await there.delete_all(ALICE, Reach.ALL)
+        assert contents(await shelf(here)) == []
+    await connection.aclose()
+
+
 async def test_while_redis_is_away_nothing_is_at_hand_and_after_it_everything_is_again(
     store: CountingStore, own_redis_server: RedisServer
 ) -> None:

@@ -51,17 +51,17 @@ class TestNumbers:
     async def test_a_replica_sees_what_another_advanced(self, replicas: Replicas) -> None:
         here, there = replicas
         before = await there.current(ALICE)
-        after = await here.advance(ALICE)
-        assert after == before + 1
+        replaced, after = await here.advance(ALICE)
+        assert replaced == before != after
         assert await there.current(ALICE) == after
 
     async def test_the_first_look_may_be_an_advance(self, replicas: Replicas) -> None:
         here, there = replicas
-        assert await here.advance(ALICE) == await there.current(ALICE)
+        assert (await here.advance(ALICE))[1] == await there.current(ALICE)
 
     async def test_all_of_an_owners_projects_have_one(self, replicas: Replicas) -> None:
         here, _ = replicas
-        assert await here.advance(Scope("alice", "work", "agent")) == await here.current(ALICE)
+        assert (await here.advance(Scope("alice", "work", "agent")))[1] == await here.current(ALICE)
 
     async def test_others_have_another(self, replicas: Replicas) -> None:
         here, _ = replicas
@@ -71,12 +71,14 @@ class TestNumbers:
 
     async def test_an_owner_may_have_any_id(self, replicas: Replicas) -> None:
         here, there = replicas
-        assert await here.advance(ODD) == await there.current(ODD)
+        assert (await here.advance(ODD))[1] == await there.current(ODD)
 
     async def test_nobody_else_gets_the_same(self, replicas: Replicas) -> None:
-        before = await replicas[0].current(ALICE)
-        numbers = await asyncio.gather(*(replicas[n % 2].advance(ALICE) for n in range(40)))
-        assert sorted(numbers) == list(range(before + 1, before + 41))
+        first = await replicas[0].current(ALICE)
+        advances = await asyncio.gather(*(replicas[n % 2].advance(ALICE) for n in range(40)))
+        befores, afters = zip(*advances, strict=True)
+        assert len({first, *afters}) == 41
+        assert {*befores, await replicas[0].current(ALICE)} == {first, *afters}
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------
@@ -125,7 +127,7 @@ async def test_a_process_that_keeps_the_file_is_not_waited_for_for_ever(tmp_path
             await waiting.advance(ALICE)
         # Looking needs no lock.
         assert await waiting.current(ALICE) == 0
-    assert await waiting.advance(ALICE) == 1
+    assert await waiting.advance(ALICE) == (0, 1)
     holder.close()
     waiting.close()
 
@@ -172,11 +174,27 @@ async def test_a_number_that_was_lost_does_not_come_back_as_an_old_one(
     connection: RedisConnection, prefix: str
 ) -> None:
     generations = RedisGenerations(connection, prefix=prefix)
-    seen = {await generations.current(ALICE), await generations.advance(ALICE)}
+    seen = {await generations.current(ALICE), (await generations.advance(ALICE))[1]}
     for _ in range(5):
         await connection.execute("DEL", *keys(prefix, ALICE))
-        seen |= {await generations.current(ALICE), await generations.advance(ALICE)}
+        seen |= {await generations.current(ALICE), (await generations.advance(ALICE))[1]}
     assert len(seen) == 12
+
+
+async def test_after_an_old_number_has_come_back_none_is_given_out_again(
+    connection: RedisConnection, prefix: str
+) -> None:
+    """Another server took over, which had not heard of the last writes."""
+    generations = RedisGenerations(connection, prefix=prefix)
+    key, _ = keys(prefix, ALICE)
+    _, old = await generations.advance(ALICE)
+    seen = {old}
+    for _ in range(5):
+        before, after = await generations.advance(ALICE)
+        assert before == old
+        assert after not in seen
+        seen.add(after)
+        await connection.execute("SET", key, old)
 
 
 async def test_a_number_ends_when_nobody_writes(connection: RedisConnection, prefix: str) -> None:
@@ -190,7 +208,7 @@ async def test_a_number_ends_when_nobody_writes(connection: RedisConnection, pre
 
 async def test_keys_tell_nothing_of_the_user(connection: RedisConnection, prefix: str) -> None:
     generations = RedisGenerations(connection, prefix=prefix)
-    await shelves(connection, prefix).put(ALICE, await generations.advance(ALICE), b"shelf")
+    await shelves(connection, prefix).put(ALICE, await generations.current(ALICE), b"shelf")
     names = await connection.execute("KEYS", f"{prefix}:*")
     assert len(names) == 2
     assert not any(b"alice" in name for name in names)
@@ -218,19 +236,19 @@ async def test_a_redis_that_is_slow_for_a_moment_has_recall_ask_the_store_and_br
 ) -> None:
     connection = RedisConnection(own_redis_server.config())
     generations = RedisGenerations(connection, prefix="p")
-    number = await generations.advance(ALICE)
+    _, number = await generations.advance(ALICE)
     own_redis_server.pause()
     with pytest.raises(GenerationsError):
         await generations.current(ALICE)
     own_redis_server.resume()
     assert connection.disturbances == 0
-    assert await generations.advance(ALICE) == number + 1
+    assert (await generations.advance(ALICE))[0] == number
     await connection.aclose()
 
 
 class TestShelves:
     async def test_a_shelf_is_found_with_its_generation(self, connection: RedisConnection, prefix: str) -> None:
-        generation = await RedisGenerations(connection, prefix=prefix).advance(ALICE)
+        _, generation = await RedisGenerations(connection, prefix=prefix).advance(ALICE)
         await shelves(connection, prefix).put(ALICE, generation, b"\x00shelf\xff")
         assert await shelves(connection, prefix).get(ALICE, generation) == b"\x00shelf\xff"
         assert await shelves(connection, prefix).get(ALICE, generation - 1) is None

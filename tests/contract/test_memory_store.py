@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
@@ -17,8 +17,10 @@ from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope
 from semrouter_memory.ports import MemoryReader, MemoryWriter
+from semrouter_memory.store import milvus
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.milvus import SCAN_BATCH, SHELF_BATCH, MilvusStore
+from semrouter_memory.store.schema import Row, Selection
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
@@ -113,10 +115,22 @@ async def found(store: Store, scope: Scope, *, reach: Reach = Reach.RECALL, text
     return {hit.memory.content for hit in hits}
 
 
-async def named(store: Store, scope: Scope, text: str, *, reach: Reach = Reach.RECALL) -> list[str]:
-    """What the text's words find, the best first."""
-    hits = await store.search(scope, vector(0), limit=100, now=NOW, reach=reach, fresh=True, text=text)
-    return [hit.memory.id for hit in sorted(hits, key=lambda hit: -hit.lexical) if hit.lexical > 0]
+async def named(
+    store: Store,
+    scope: Scope,
+    text: str,
+    *,
+    limit: int = 10,
+    reach: Reach = Reach.RECALL,
+    types: frozenset[MemoryType] | None = None,
+) -> set[str]:
+    """What the text's words find, at most the `limit` best, where nothing is found by its vector."""
+    kinds = [MemoryType.SEMANTIC] if types is None else types
+    near = [memory(scope, f"mem_near_{kind}_{n}", content=".", kind=kind) for kind in kinds for n in range(limit)]
+    await store.upsert(scope, [EmbeddedMemory(one, -vector(0)) for one in near])
+    hits = await store.search(scope, -vector(0), limit=limit, now=NOW, reach=reach, types=types, fresh=True, text=text)
+    await store.delete(scope, [one.id for one in near])
+    return {hit.memory.id for hit in hits} - {one.id for one in near}
 
 
 async def listed(store: Store, scope: Scope, *, reach: Reach = Reach.ALL) -> set[str]:
@@ -404,39 +418,25 @@ async def test_words_find_what_the_vector_does_not(store: Store, user: Scope, *,
     near = await store.search(user, vector(0), limit=5, now=NOW, fresh=True)
     hits = await store.search(user, vector(0), limit=5, now=NOW, fresh=True, text=asked)
     assert len(near) == 5
-    assert all(hit.lexical == 0 for hit in near)
     assert [hit.similarity for hit in hits[:5]] == pytest.approx([1] * 5, abs=1e-5)
     assert len(hits) == (6 if searches_words else 5)
     if searches_words:
         assert hits[-1].memory == memory(user, "mem_needle", content="User's cardiologist is Dr. Okonkwo")
         assert hits[-1].similarity == hits[-1].relevance == pytest.approx(-1, abs=1e-5)
-        assert hits[-1].lexical > 0
 
 
-async def test_each_search_adds_at_most_the_limit_and_every_hit_has_its_bm25(
-    store: Store, user: Scope, *, searches_words: bool
-) -> None:
-    """Also the near ones that are not among the best by words: all the same memories have the same."""
+async def test_each_search_adds_at_most_the_limit(store: Store, user: Scope, *, searches_words: bool) -> None:
     for n in range(40):
         await store.upsert(user, [embedded(memory(user, f"mem_{n}", content="User owns a red bicycle " * (n % 4)), n)])
-    everything = await store.search(user, vector(0), limit=100, now=NOW, fresh=True, text="bicycles")
     hits = await store.search(user, vector(0), limit=8, now=NOW, fresh=True, text="bicycles")
     nearest = await store.search(user, vector(0), limit=8, now=NOW, fresh=True)
     assert [hit.similarity for hit in hits] == sorted((hit.similarity for hit in hits), reverse=True)
-    assert {hit.memory.id for hit in nearest} <= {hit.memory.id for hit in hits}
-    assert len(everything) == 40
-    true = {hit.memory.id: (hit.similarity, hit.lexical) for hit in everything}
+    assert [hit.memory.id for hit in nearest] == [hit.memory.id for hit in hits if hit in nearest]
+    everything = await store.search(user, vector(0), limit=100, now=NOW, fresh=True)
+    true = {hit.memory.id: hit.similarity for hit in everything}
     for hit in hits:
-        assert (hit.similarity, hit.lexical) == pytest.approx(true[hit.memory.id], abs=1e-5)
-    if not searches_words:
-        assert [hit.memory for hit in hits] == [hit.memory for hit in nearest]
-        assert all(hit.lexical == 0 for hit in hits)
-        return
-    assert 8 < len(hits) <= 16
-    best = sorted((hit.lexical for hit in everything), reverse=True)[:8]
-    assert sorted((hit.lexical for hit in hits), reverse=True)[:8] == pytest.approx(best, abs=1e-5)
-    assert {hit.lexical > 0 for hit in everything if int(hit.memory.id.removeprefix("mem_")) % 4} == {True}
-    assert {hit.lexical for hit in everything if not int(hit.memory.id.removeprefix("mem_")) % 4} == {0}
+        assert hit.similarity == pytest.approx(true[hit.memory.id], abs=1e-5)
+    assert (8 < len(hits) <= 16) if searches_words else len(hits) == 8
 
 
 @pytest.mark.parametrize(
@@ -462,7 +462,7 @@ async def test_words_are_compared_as_everywhere_in_the_product(
         memory(user, "mem_budget", content="用户的夏威夷旅行预算是一万美元"),
         memory(user, "mem_name", content="User's doctor is O\u2019Neill"),
     )
-    assert set(await named(store, user, text)) == (expected if searches_words else set())
+    assert await named(store, user, text) == (expected if searches_words else set())
 
 
 async def test_the_rarer_word_counts_more_and_the_shorter_text(
@@ -474,8 +474,9 @@ async def test_the_rarer_word_counts_more_and_the_shorter_text(
         memory(user, "mem_rare", content="helicopter to Oslo on day 10"),
         memory(user, "mem_long", content="helicopter " + "with several other items beside it " * 10),
     )
-    assert (await named(store, user, "flight helicopter"))[:1] == (["mem_rare"] if searches_words else [])
-    assert await named(store, user, "helicopters") == (["mem_rare", "mem_long"] if searches_words else [])
+    for text in ("flight helicopter", "helicopters"):
+        assert await named(store, user, text, limit=1) == ({"mem_rare"} if searches_words else set())
+    assert await named(store, user, "helicopters") == ({"mem_rare", "mem_long"} if searches_words else set())
 
 
 async def test_words_find_only_what_the_question_is_about(store: Store, user: Scope, *, searches_words: bool) -> None:
@@ -492,17 +493,16 @@ async def test_words_find_only_what_the_question_is_about(store: Store, user: Sc
     )
 
     async def ids(scope: Scope, reach: Reach, types: frozenset[MemoryType] | None = None) -> set[str]:
-        hits = await store.search(
-            scope, vector(0), limit=5, now=NOW, reach=reach, types=types, fresh=True, text="zebras"
-        )
-        assert all((hit.lexical > 0) == searches_words for hit in hits)
-        return {hit.memory.id for hit in hits}
+        return await named(store, scope, "zebras", reach=reach, types=types)
 
-    assert await ids(user, Reach.RECALL) == {"mem_own", "mem_episode"}
-    assert await ids(other, Reach.RECALL) == {"mem_own", "mem_episode", "mem_other"}
-    assert await ids(other, Reach.EXACT) == {"mem_other"}
-    assert await ids(user, Reach.ALL) == {"mem_own", "mem_episode", "mem_other"}
-    assert await ids(user, Reach.ALL, frozenset({MemoryType.EPISODIC})) == {"mem_episode"}
+    def here(*ids: str) -> set[str]:
+        return set(ids) if searches_words else set()
+
+    assert await ids(user, Reach.RECALL) == here("mem_own", "mem_episode")
+    assert await ids(other, Reach.RECALL) == here("mem_own", "mem_episode", "mem_other")
+    assert await ids(other, Reach.EXACT) == here("mem_other")
+    assert await ids(user, Reach.ALL) == here("mem_own", "mem_episode", "mem_other")
+    assert await ids(user, Reach.ALL, frozenset({MemoryType.EPISODIC})) == here("mem_episode")
 
 
 async def test_another_owners_better_memories_do_not_crowd_out_ones_own(
@@ -518,20 +518,20 @@ async def test_another_owners_better_memories_do_not_crowd_out_ones_own(
 
 
 async def test_words_follow_writes_and_deletions(store: Store, user: Scope, *, searches_words: bool) -> None:
-    def here(*ids: str) -> list[str]:
-        return list(ids) if searches_words else []
+    def here(*ids: str) -> set[str]:
+        return set(ids) if searches_words else set()
 
     await write(store, memory(user, content="User has a parrot"))
     assert await named(store, user, "parrots") == here("mem_1")
     await write(store, memory(user, content="User has a tortoise"))
-    assert await named(store, user, "parrots") == []
+    assert await named(store, user, "parrots") == set()
     assert await named(store, user, "tortoises") == here("mem_1")
     await store.delete(user, ["mem_1"])
-    assert await named(store, user, "tortoises") == []
+    assert await named(store, user, "tortoises") == set()
     await write(store, memory(user, content="User has a parrot"))
     assert await named(store, user, "parrots") == here("mem_1")
     await store.delete_all(user, Reach.ALL)
-    assert await named(store, user, "parrots") == []
+    assert await named(store, user, "parrots") == set()
 
 
 HOSTILE_TEXTS = (
@@ -569,7 +569,7 @@ async def test_a_content_whose_words_do_not_fit_is_found_by_its_first(
 ) -> None:
     """Chinese pairs take more than twice what the text takes."""
     await write(store, memory(user, content="zeppelin " + "预算" * 10_900))
-    assert await named(store, user, "zeppelins") == (["mem_1"] if searches_words else [])
+    assert await named(store, user, "zeppelins") == ({"mem_1"} if searches_words else set())
 
 
 # -- deletion ----------------------------------------------------------------------------------------------------------
@@ -709,6 +709,31 @@ async def test_a_shelf_holds_all_or_is_none_at_all(store: Store, user: Scope, co
         assert {one.memory.id for one in shelf or ()} == {f"mem_{n}" for n in range(count)}
     for limit in (count - 1, count // 2, 0):
         assert await store.shelve(user, limit=limit, now=NOW) is None
+
+
+@pytest.mark.parametrize(("limit", "exceeds"), [(49, True), (50, False), (51, False)])
+async def test_vectors_of_too_many_memories_are_not_read(
+    store: Store, user: Scope, limit: int, exceeds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where even their keys take several answers."""
+    if not isinstance(store, MilvusStore):
+        pytest.skip("it reads nothing")
+    for name, value in (("WINDOW", 20), ("SHELF_BATCH", 10), ("SCAN_BATCH", 10)):
+        monkeypatch.setattr(milvus, name, value)
+    await store.upsert(user, [embedded(memory(user, f"mem_{n:02}"), n) for n in range(50)])
+    read = 0
+    query = store._query
+
+    async def counting(selection: Selection, columns: Sequence[str], **more: Any) -> list[Row]:
+        nonlocal read
+        rows = await query(selection, columns, **more)
+        read += len(rows) if "embedding" in columns else 0
+        return rows
+
+    monkeypatch.setattr(store, "_query", counting)
+    shelf = await store.shelve(user, limit=limit, now=NOW)
+    assert (shelf is None) is exceeds
+    assert read == (10 if exceeds else 50)
 
 
 # -- history -----------------------------------------------------------------------------------------------------------

@@ -156,7 +156,8 @@ async def test_without_milvus_lite_an_exact_search_stands_in(monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "milvus_lite", None)
     memory = Config().memory.model_copy(update={"working_set": WorkingSetConfig(enabled=False)})
     async with throwaway_adapters(HashedEmbedder(), memory) as (adapters, clock):
-        assert isinstance(adapters.store, InMemoryStore)
+        assert isinstance(adapters.store, WorkingSet)
+        assert isinstance(adapters.store.behind, InMemoryStore)
         assert adapters.shelves is None
         assert adapters.clock is clock
 

@@ -1,6 +1,7 @@
 """What is known of each memory with respect to one question."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -161,3 +162,17 @@ def test_what_a_store_found_gives_the_evidence_that_the_whole_would() -> None:
 
 def test_terms_of_a_question_are_as_those_of_memories() -> None:
     assert asked("My sisters' trips").terms == tuple(terms("sister trip"))
+
+
+@pytest.mark.parametrize(
+    ("intent", "personal", "is_task"),
+    [
+        (Intent(general=0.2, chat=0.6, asking=0.2, request=0.3), False, False),
+        (Intent(general=0.2, chat=0.2, asking=0.7, request=0.3), True, False),
+        (Intent(general=0.2, chat=0.2, asking=0.7, request=0.3), False, True),
+        (Intent(general=0.2, chat=0.2, asking=0.3, request=0.6), True, True),
+        (Intent(general=0.6, chat=0.2, asking=0.3, request=0.2), False, True),
+    ],
+)
+def test_small_talk_and_questions_about_the_user_are_no_tasks(intent: Intent, personal: bool, is_task: bool) -> None:
+    assert replace(asked("x"), intent=intent, personal=personal).is_task is is_task

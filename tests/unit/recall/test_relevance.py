@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from semrouter_memory.recall import evidence
 from semrouter_memory.recall.anchors import Anchors, Intent
 from semrouter_memory.recall.evidence import Evidence, Floats, Question
+from semrouter_memory.recall.relevance import needed as relevance_of_needs
 from semrouter_memory.recall.relevance import relevances, scores
 from semrouter_memory.recall.standing import Need, Standing
 
@@ -153,3 +154,20 @@ def test_relevances_are_shares_in_the_order_of_the_scores(found: list[float]) ->
     assert ((relevant >= 0) & (relevant <= 1)).all()
     order = np.argsort(found, kind="stable")
     assert (np.diff(relevant[order]) >= 0).all()
+
+
+def test_what_a_request_needs_does_not_compete_with_itself() -> None:
+    dinner = replace(QUESTION, need=Need.FOOD)
+    evidence_of_two = rows(similarity=[0.25, 0.05, 0.1], marks=[Standing.DIET, Standing.DIET, Standing.NONE])
+    found = scores(evidence_of_two, dinner)
+    alone = relevances(found, [1], dinner, ANCHORS)
+    beside = relevances(found, [1], dinner, ANCHORS, unasked=relevance_of_needs(evidence_of_two, dinner))
+    assert beside > alone
+
+
+def test_a_memory_that_nobody_needs_is_measured_against_the_best_of_all() -> None:
+    dinner = replace(QUESTION, need=Need.FOOD)
+    evidence_of_two = rows(similarity=[0.25, 0.2], marks=[Standing.DIET, Standing.NONE])
+    found = scores(evidence_of_two, dinner)
+    plain = relevances(found, [1], dinner, ANCHORS)
+    assert relevances(found, [1], dinner, ANCHORS, unasked=relevance_of_needs(evidence_of_two, dinner)) == plain

@@ -118,12 +118,13 @@ def test_what_is_wanted_of_a_text_for_others_is_not_how_the_user_wants_to_be_ans
     assert standing_of(said("User wants emails in plain words")) & Standing.WRITING
 
 
-def test_how_to_answer_is_offered_with_an_explanation_and_the_name_with_a_text() -> None:
+def test_how_to_answer_is_offered_with_a_task_and_the_name_with_what_is_signed() -> None:
     marks = np.array([Standing.ANSWER, Standing.DIET, Standing.NAME, Standing.NONE], dtype=np.uint16)
     scores = np.zeros(4, dtype=np.float32)
     assert offered(marks, scores, Need.EXPLANATION).tolist() == [0]
-    assert sorted(offered(marks, scores, Need.TEXT).tolist()) == [0, 2]
-    assert offered(marks, scores, Need.FOOD).tolist() == []
+    assert offered(marks, scores, Need.TEXT | Need.PROGRAM).tolist() == [0]
+    assert sorted(offered(marks, scores, need_of("Draft an email to my landlord")).tolist()) == [0, 2]
+    assert offered(marks, scores, Need.DATE).tolist() == offered(marks, scores, Need.NONE).tolist() == []
 
 
 def test_the_best_two_are_offered() -> None:

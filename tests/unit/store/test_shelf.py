@@ -1,6 +1,6 @@
 """A shelf: what it says of its memories, and what writes make of it."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 
 import numpy as np
@@ -70,6 +70,12 @@ def test_ids_may_be_anything(odd: str) -> None:
     unpacked = packing.unpacked("alice", packing.packed(shelf_of(one), read_at=NOW))
     assert unpacked is not None
     assert shown(unpacked[0]) == [one]
+
+
+def test_ids_that_are_no_unicode_text_are_different_ones() -> None:
+    shelf = shelf_of(at(0, "?"), at(1, "\ud800"), at(2, "\ud801"))
+    assert [each.id for each in shown(shelf.without(["?"]))] == ["\ud800", "\ud801"]
+    assert [each.id for each in shown(shelf.without(["\ud800"]))] == ["?", "\ud801"]
 
 
 def test_content_that_is_no_unicode_text_is_kept_as_the_store_keeps_it() -> None:
@@ -225,6 +231,16 @@ def test_a_shelf_comes_back_from_its_bytes(changes: list[object]) -> None:
     same(unpacked[0], shelf)
     # What was unpacked can be changed like any other.
     same(unpacked[0].without(["a"]), shelf.without(["a"]))
+
+
+def test_an_unpacked_shelf_keeps_nothing_but_itself() -> None:
+    """Not the bytes it came in, or it would take twice of what it says."""
+    unpacked = packing.unpacked("alice", packing.packed(shelf_of(at(0, "a"), at(1, "b")), read_at=NOW))
+    assert unpacked is not None
+    for part in (unpacked[0], unpacked[0].index):
+        arrays = [value for each in fields(part) if isinstance(value := getattr(part, each.name), np.ndarray)]
+        assert len(arrays) >= 5
+        assert all(array.base is None for array in arrays)
 
 
 def test_a_write_leaves_the_shelf_before_as_it_was() -> None:

@@ -1,6 +1,7 @@
 """The working set: what is at hand is what the store has, and nothing that was deleted."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,9 +12,10 @@ import pytest
 
 from semrouter_memory.config import WorkingSetConfig
 from semrouter_memory.errors import GenerationsError, StoreUnavailableError
-from semrouter_memory.model import Reach, Scope
+from semrouter_memory.model import Memory, Reach, Scope
 from semrouter_memory.ports import MemoryShelf
 from semrouter_memory.store import shelving
+from semrouter_memory.store.shelf import Mark, unmarked
 from semrouter_memory.store.working_set import WorkingSet
 from tests.gated_store import GatedStore, Outcome, ToldGenerations
 from tests.memories import NOW, embedded, memory
@@ -34,13 +36,14 @@ class Kit:
     shared: "Handed | None" = None
     replicas: list[WorkingSet] = field(default_factory=list)
 
-    def replica(self, **settings: Any) -> WorkingSet:
+    def replica(self, *, mark: Mark = unmarked, **settings: Any) -> WorkingSet:
         replica = WorkingSet(
             self.store,
             self.generations,
             config=WorkingSetConfig(**settings),
             clock=self.clock(),
             on_error=self.errors.append,
+            mark=mark,
             shared=self.shared,
         )
         self.replicas.append(replica)
@@ -214,6 +217,28 @@ async def test_a_bug_in_filling_is_reported_and_the_store_is_asked(kit: Kit) -> 
     kit.errors.clear()
 
 
+async def test_much_text_is_made_a_shelf_of_beside_the_loop_and_little_at_once(kit: Kit) -> None:
+    """However many memories it is in; whether it is read or carried over."""
+    made_in: set[int] = set()
+
+    def mark(_: Memory) -> int:
+        made_in.add(threading.get_ident())
+        return 0
+
+    replica = kit.replica(mark=mark)
+    loop_thread = {threading.get_ident()}
+    await shelf(replica)
+    await write(replica, "a", content="User has a dog")
+    assert made_in == loop_thread
+    made_in.clear()
+    await write(replica, "b", content="x " * 10_000)
+    assert made_in.isdisjoint(loop_thread)
+    made_in.clear()
+    await shelf(kit.replica(mark=mark))
+    assert made_in
+    assert made_in.isdisjoint(loop_thread)
+
+
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
@@ -346,6 +371,23 @@ async def test_a_long_shelf_is_carried_over_too(replica: WorkingSet, kit: Kit) -
     await replica.delete(ALICE, ["m7"])
     assert ids(await at_hand(replica)) == {f"m{n}" for n in range(600) if n != 7} | {"a"}
     assert kit.store.shelved == read
+
+
+async def test_a_large_shelf_that_nobody_asks_for_is_not_carried_over_for_ever(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shelving, "_LARGE", 5)
+    replica = kit.replica()
+    await write(replica, *"abcdef")
+    for n in range(10):
+        await shelf(replica)
+        await write(replica, f"m{n}")
+    assert kit.store.shelved == 1
+    for n in range(10):
+        await write(replica, f"n{n}")
+    assert replica.owners == 0
+    assert ids(await shelf(replica)) == {*"abcdef", *(f"{x}{n}" for x in "mn" for n in range(10))}
+    assert kit.store.shelved == 2
 
 
 # -- other replicas ----------------------------------------------------------------------------------------------------
@@ -532,6 +574,43 @@ async def test_a_write_that_cannot_be_announced_again_is_announced_later(
     kit.store.gated = False
     await eventually(there, set())
     assert ids(await shelf(here)) == set()
+
+
+async def late_announcement(kit: Kit) -> tuple[WorkingSet, WorkingSet, asyncio.Task[int]]:
+    """A deletion that is done and stands before its second announcement; a replica has read before it was done."""
+    here, there = kit.replica(), kit.replica()
+    await write(here, "a")
+    kit.store.gated = True
+    deleting = asyncio.create_task(here.delete(ALICE, ["a"]))
+    await steps()
+    kit.store.gated = False
+    assert ids(await shelf(there)) == {"a"}
+    kit.generations.held = asyncio.Event()
+    await opened(kit.store)
+    return here, there, deleting
+
+
+async def test_a_write_that_was_cancelled_while_it_was_announced_is_announced_all_the_same(kit: Kit) -> None:
+    here, there, deleting = await late_announcement(kit)
+    assert not deleting.done()
+    deleting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await deleting
+    assert kit.generations.held is not None
+    kit.generations.held.set()
+    await eventually(there, set())
+    assert ids(await shelf(here)) == set()
+
+
+async def test_closing_announces_what_is_still_to_be_announced(kit: Kit) -> None:
+    here, there, deleting = await late_announcement(kit)
+    deleting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await deleting
+    assert kit.generations.held is not None
+    kit.generations.held.set()
+    await here.close()
+    assert ids(await shelf(there)) == set()
 
 
 async def test_the_own_replica_announces_before_it_reads(kit: Kit) -> None:

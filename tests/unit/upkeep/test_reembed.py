@@ -11,6 +11,7 @@ from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import EmbeddingError, StoreUnavailableError
 from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope, Tombstone, Vector
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
+from semrouter_memory.store import schema
 from semrouter_memory.store.copies import CopiesFile
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.upkeep.reembed import BATCH, MAX_PASSES, Reembedder, ReembedReport
@@ -75,12 +76,16 @@ class Copying:
         with CopiesFile.opened(self._directory / "reembed.db", place="here", source="old", target="new") as ledger:
             return await Reembedder(
                 source=self.scan_source,
+                unnamed=self.count_unnamed,
                 target=self.target,
                 embedder=self.embedder,
                 turn_log=self.turn_log,
                 ledger=ledger,
                 progress=self.progress,
             ).run()
+
+    async def count_unnamed(self) -> int:
+        return sum(map(schema.is_unnamed, self.source._rows.values()))
 
     def scan_source(self) -> AsyncIterator[Sequence[Memory]]:
         return self.source.scan()
@@ -240,6 +245,14 @@ async def test_a_memory_that_cannot_be_embedded_is_counted_and_keeps_no_other_on
     report = await copying.run()
     assert {memory_id for _, memory_id in await everything(copying.target)} == {"mem_1", "mem_3"}
     assert (report.copied, report.failed, report.complete) == (2, 1, False)
+
+
+async def test_a_memory_that_does_not_say_whose_it_is_keeps_the_copy_from_being_complete(copying: Copying) -> None:
+    """The source may be dropped when it is. Only a digest is stored of so long an id."""
+    await copying.remember(memory(ALICE, "mem_1"), memory(Scope("x" * 70_000), "mem_2"))
+    report = await copying.run()
+    assert set(await everything(copying.target)) == {("alice", "mem_1")}
+    assert (report.copied, report.failed, report.complete) == (1, 1, False)
 
 
 async def test_a_source_that_goes_on_changing_is_given_up_after_some_passes(
