@@ -2,7 +2,7 @@
 
 Strategy: an inverted index in a few flat arrays. A term is a 64-bit hash (two terms of one owner share one about once in
 a billion indexes); postings lie sorted by (term, text), so a query term is a binary search and a slice. Scores are those
-of Robertson & Zaragoza 2009 (k1 1.2, b 0.4) with Lucene's idf, which is never negative:
+of Robertson & Zaragoza 2009 (k1 1.2, b 0.4) with Lucene's idf, which is never negative (N counts as 20 at least):
 
     sum over the query's terms of  ln(1 + (N - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * length / mean length))
 
@@ -25,6 +25,9 @@ B = 0.4
 
 _Postings = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint8]]
 """Term, text, how often; sorted by (term, text)."""
+
+_LEAST_TEXTS = 20
+"""Among fewer, a term's rarity is counted as among so many: the only memory there is holds rare terms all the same."""
 
 _MOST = 255
 """A term's frequency within a text and a text's length are kept up to here, and up to the square of it."""
@@ -61,7 +64,7 @@ class TermIndex:
         texts, counts, sizes = self._postings_of(terms)
         if not len(texts):
             return np.zeros(len(self), dtype=np.float32)
-        idf = np.log1p((len(self) - sizes + 0.5) / (sizes + 0.5))
+        idf = np.log1p((max(len(self), _LEAST_TEXTS) - sizes + 0.5) / (sizes + 0.5))
         steep = K1 * B * len(self) / max(int(self.lengths.sum()), len(self))
         weights = np.repeat(idf, sizes) * (counts / (counts + (K1 * (1 - B) + steep * self.lengths[texts])))
         return np.bincount(texts, weights, len(self)).astype(np.float32)

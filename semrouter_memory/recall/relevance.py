@@ -12,7 +12,7 @@ of the scores.
 Then the **relevance**, 0..1: how likely the assistant wants the memory for this question, a logistic regression over the
 score, its distance to the best one, how far it stands out from the owner's other memories and from statements about
 nobody, and whether the question is one that needs memories at all. It is shifted so that 0.6 is the cut that serves
-best (a probability of 0.3).
+best (a probability of 0.29).
 
 The numbers were fitted on the questions of some seventy invented users and five real conversations, and checked on users
 that the fit had not seen.
@@ -49,7 +49,7 @@ _NEEDED: tuple[tuple[Need, Standing, float], ...] = (
 
 _QUESTION_MARK = np.uint16(Standing.QUESTION)
 _SMALLEST_SPREAD = 0.03
-_BEST_CUT = -0.85
+_BEST_CUT = -0.88
 _CUT_RELEVANCE = 0.6
 
 
@@ -102,7 +102,7 @@ def relevances(
         behind = np.where(unasked > 0, np.maximum(behind, asked_for), behind)
     found, behind = found[chosen], behind[chosen]
     outstanding = (found - mean) / (spread + _SMALLEST_SPREAD)
-    logits = 2.35 * found + 1.15 * outstanding + 3.54 * behind + _prior(question)
+    logits = 2.64 * found + 1.05 * outstanding + 3.62 * behind + _prior(question)
     shift = math.log(_CUT_RELEVANCE / (1 - _CUT_RELEVANCE)) - _BEST_CUT
     return np.asarray(1 / (1 + np.exp(-(logits + shift))), dtype=np.float32)
 
@@ -124,12 +124,12 @@ def _prior(question: Question) -> float:
     """How much the question looks like one that needs memories."""
     intent = question.intent
     return (
-        -4.82
-        - 4.52 * intent.general
-        - 1.52 * intent.chat
-        + 1.53 * intent.asking
-        + 3.62 * intent.request
-        + 0.42 * question.personal
-        - 1.36 * question.impersonal
-        - 0.36 * question.chinese
+        -4.73
+        - 4.47 * intent.general
+        - 1.55 * intent.chat
+        + 1.54 * intent.asking
+        + 3.46 * intent.request
+        + 0.43 * question.personal
+        - 1.39 * question.impersonal
+        - 0.47 * question.chinese
     )

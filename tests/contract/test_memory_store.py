@@ -716,24 +716,22 @@ async def test_vectors_of_too_many_memories_are_not_read(
     store: Store, user: Scope, limit: int, exceeds: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where even their keys take several answers."""
-    if not isinstance(store, MilvusStore):
-        pytest.skip("it reads nothing")
     for name, value in (("WINDOW", 20), ("SHELF_BATCH", 10), ("SCAN_BATCH", 10)):
         monkeypatch.setattr(milvus, name, value)
     await store.upsert(user, [embedded(memory(user, f"mem_{n:02}"), n) for n in range(50)])
-    read = 0
-    query = store._query
+    read, query = 0, MilvusStore._query
 
-    async def counting(selection: Selection, columns: Sequence[str], **more: Any) -> list[Row]:
+    async def counting(self: MilvusStore, selection: Selection, columns: Sequence[str], **more: Any) -> list[Row]:
         nonlocal read
-        rows = await query(selection, columns, **more)
+        rows = await query(self, selection, columns, **more)
         read += len(rows) if "embedding" in columns else 0
         return rows
 
-    monkeypatch.setattr(store, "_query", counting)
+    monkeypatch.setattr(MilvusStore, "_query", counting)
     shelf = await store.shelve(user, limit=limit, now=NOW)
     assert (shelf is None) is exceeds
-    assert read == (10 if exceeds else 50)
+    if isinstance(store, MilvusStore):
+        assert read == (10 if exceeds else 50)
 
 
 # -- history -----------------------------------------------------------------------------------------------------------

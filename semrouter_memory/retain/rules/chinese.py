@@ -27,8 +27,14 @@ _TAIL = re.compile(r"(?:哈哈+|呵呵|啦|哦|呀|呢|吧|嘛|[。！!~～…\s
 _KIN = "妈妈?|母亲|爸爸?|父亲|爷爷|奶奶|外公|外婆|姥姥|姥爷|哥哥?|弟弟?|姐姐?|妹妹?|老婆|妻子|太太|老公|丈夫|先生|女儿|儿子|孩子|女朋友|男朋友|女友|男友|叔叔|阿姨|舅舅|姑姑|表[哥弟姐妹]|堂[哥弟姐妹]|同事|朋友|室友|老板|领导|医生|老师|邻居|房东|狗|猫"
 _FEMALE = words("妈 妈妈 母亲 奶奶 外婆 姥姥 姐 姐姐 妹 妹妹 老婆 妻子 太太 女儿 女朋友 女友 阿姨 姑姑")
 _FULL = {"妈": "妈妈", "爸": "爸爸", "哥": "哥哥", "弟": "弟弟", "姐": "姐姐", "妹": "妹妹"}
-_KIN_SUBJECT = re.compile(rf"^我(?:们)?(?:家)?(?:的)?({_KIN})(?!的)")
-_KIN_WITHIN = re.compile(rf"我(?:们)?(?:家)?(?:的)?({_KIN})(?!的)")
+_NEUTRAL = words("孩子 同事 朋友 室友 老板 领导 医生 老师 邻居 房东 狗 猫")
+_KIN_SUBJECT = re.compile(rf"^我(?:们)?(?P<home>家)?(?P<of>的)?(?P<kin>(?>{_KIN}))(?P<has>的)?")
+"""The longest word for a relation, whole (妈妈, not 妈), and whether something of theirs is spoken of (妈妈的生日)."""
+_KIN_WITHIN = re.compile(rf"我(?:们)?(?:家)?(?:的)?(?P<kin>(?>{_KIN}))(?P<has>的)?")
+_SOMEBODY = re.compile(
+    rf"(?<!我)(?<!我们)(?<!我家)(?<!我的)(?<!们家)(?<!们的)(?>{_KIN}|经理|店员|店主|服务员|司机|客服|护士|律师|教练|导游|前台|同学|学生|客户|女士|小姐|师傅|主任|教授|女孩|男孩|姑娘|小伙子|女生|男生)"
+)
+"""Somebody who is not introduced as the user's: a later 她 or 他 may mean them."""
 _CALLED = re.compile(r"[老小阿][\u4e00-\u9fff](?=也|都|是|在|有|会|要|去|来|很|特别|说|喜欢|不|想|[，,。]|$)")
 """A name of the everyday kind behind a relation: 同事老周."""
 _STATE = re.compile(
@@ -172,14 +178,27 @@ def _statement(unit: str, people: Mapping[str, str], *, trusted: bool) -> str:
 
 
 def _third(text: str) -> str:
-    text = _KIN_SUBJECT.sub(lambda match: f"用户的{_FULL.get(match.group(1), match.group(1))}", text)
+    text = _KIN_SUBJECT.sub(_of_kin, text)
     return re.sub(r"我们|咱们|我|咱|俺", "用户", text)
 
 
+def _of_kin(match: re.Match[str]) -> str:
+    """As in 我妈的生日: 用户妈妈的生日, with one 的 only where there was one."""
+    kin = _FULL.get(match.group("kin"), match.group("kin"))
+    if not match.group("has"):
+        return f"用户的{kin}"
+    return f"用户{match.group('home') or ''}{match.group('of') or ''}{kin}的"
+
+
 def _introduced(unit: str) -> dict[str, str]:
+    """Whom 她 and 他 stand for behind a clause; "" for nobody known, as when somebody else is spoken of too."""
     kin = _KIN_SUBJECT.match(unit) or _KIN_WITHIN.search(unit)
     if not kin:
-        return {}
+        return {} if unit[0] in "她他" or not _SOMEBODY.search(unit) else {"她": "", "他": ""}
+    if _SOMEBODY.search(unit, kin.end("kin")):
+        return {"她": "", "他": ""}
     called = _CALLED.match(unit, kin.end())
-    name = f"用户的{_FULL.get(kin.group(1), kin.group(1))}{called.group() if called else ''}"
-    return {"她": name} if kin.group(1) in _FEMALE else {"他": name}
+    name = f"用户的{_FULL.get(kin.group('kin'), kin.group('kin'))}{called.group() if called else ''}"
+    if kin.group("kin") in _NEUTRAL:
+        return {"她": name, "他": name}
+    return {"她": name} if kin.group("kin") in _FEMALE else {"他": name}

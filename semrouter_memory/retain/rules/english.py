@@ -120,7 +120,7 @@ def _about(clause: str, people: Mapping[str, str], topic: str, *, trusted: bool)
         return third_person(_completed(stated, topic)) if stated else ""
     if known := _of_others(clause, people, topic, trusted=trusted):
         return known
-    if (moved := _RESCHEDULED.match(clause)) and "it" in people:
+    if (moved := _RESCHEDULED.match(clause)) and people.get("it"):
         return f"{people['it']} {moved.group('rest')}"
     if _OUR_PLACES.match(clause):
         place = re.sub(r"^(?:the|our)\s+", "", clause, flags=re.IGNORECASE)
@@ -138,9 +138,9 @@ def _of_others(clause: str, people: Mapping[str, str], topic: str, *, trusted: b
 
 def _with_what(words: list[str], people: Mapping[str, str]) -> list[str]:
     """As in "we run it with systemd on Debian": "it" with its name, where it is known and the rest ties it down."""
-    if words[1:2] == ["it"] and "it" not in people and words[0].lower() in _OPERATING and lex.anchored(" ".join(words)):
+    if words[1:2] == ["it"] and not people.get("it") and words[0].lower() in _OPERATING and lex.anchored(" ".join(words)):
         return [words[0], "the", "project", *words[2:]]
-    if "it" not in people or words[1:2] != ["it"] or not lex.anchored(" ".join(words[2:])):
+    if not people.get("it") or words[1:2] != ["it"] or not lex.anchored(" ".join(words[2:])):
         return words
     return [words[0], *f"the u{people['it'][1:]}".split(), *words[2:]]
 

@@ -33,6 +33,13 @@ _EVENT_BARE = re.compile(
     rf"^(?P<what>(?:early |late |night |morning |big )?{_EVENT})\s(?:(?:of|around|about|max|on|at|in|under|up to)\s)?(?P<value>[\d€$£¥].*|(?:on|in|at|by|until)\s.+)$",
     re.IGNORECASE,
 )
+_NOT_MINE_ALONE = re.compile(
+    r"^the\s(?:(?:[\w-]+\s)?(?:shop|studio|gym|pool|bank|airline|dealer|supplier|provider|isp|insurer|hospital|clinic|train|ferry|hotel|restaurant|cafe|café|bar|museum|school|store|market|library|office|airport|station|salon|garage|hostel|venue)\s"
+    r"|(?:[\w'’-]+\s){1,4}?(?:is|are)\s(?:called|named)\s"
+    r"|(?:car|bike|boat|house|flat|apartment|studio|rooms?|plot|land|fields?)\s(?:costs?|(?:is|are)\s(?:about |around )?[€$£¥]?\d[\d.,]*\s?(?:k\b|[€$£¥]|euros?|dollars?|pounds?)))",
+    re.IGNORECASE,
+)
+"""What is as well somebody else's, or for sale: "the shop is called Bloom", "the flat costs 900". "My" must stand before it."""
 _THINGS_IS = re.compile(rf"^((?:the\s)?{_EVENT})['’]s\s", re.IGNORECASE)
 _ITS_DAY = re.compile(
     r"^((?:the\s)?[a-z][\w-]+(?:\s[a-z][\w-]+)?)['’]s\s(?=(?:on|at|due|next|this|in|until|till|from)\s)", re.IGNORECASE
@@ -185,6 +192,8 @@ def statement(clause: str, people: Mapping[str, str], topic: str) -> str:
 def _of_the_users_world(clause: str, topic: str) -> str:
     clause = _THINGS_IS.sub(r"\1 is ", clause)
     clause = _ITS_DAY.sub(r"\1 is ", clause)
+    if _NOT_MINE_ALONE.match(clause):
+        return ""
     if event := _EVENT_IS.match(clause):
         what = event.group("what").lower()
         at_home = what in _HOME and not in_passing(event.group("rest").partition(" ")[2])
@@ -263,7 +272,7 @@ def _of_it(clause: str, people: Mapping[str, str], topic: str) -> str:
         named = re.search(r"\b(?:my|our)\b", clause, re.IGNORECASE) or lex.anchored(clause)
         return f"User asked for something for {_inside(purpose.group('what'))}" if named else ""
     it = _IT_IS.match(clause)
-    if not it or not (about := people.get("it") or topic):
+    if not it or not (about := people.get("it", topic)):
         return ""
     if about in people.values():
         return f"{about} is {_inside(it.group('what'))}"

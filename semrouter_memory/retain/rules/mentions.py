@@ -1,6 +1,7 @@
 """Whom and what later pronouns stand for."""
 
 import re
+from collections.abc import Iterable, Set
 
 from semrouter_memory.retain.rules import lexicon as lex
 from semrouter_memory.retain.rules.predicates import unreal
@@ -22,7 +23,7 @@ _SUBJECT = re.compile(
     re.IGNORECASE,
 )
 _THING = re.compile(
-    r"^(?:my|our|the)?\s?(?P<what>(?:[a-z-]+\s)?(?:mortgage|rent|car|bike|house|flat|apartment|garden|boat|van|upstream|backend|frontend|database|cluster|server|app|site|website|shop|lease|contract|oven|kitchen|piano|guitar|laptop|phone|camera))\b",
+    r"^(?:my\s|our\s|(?!the\s))(?P<what>(?:(?!the\b)[a-z-]+\s)?(?:mortgage|rent|car|bike|house|flat|apartment|garden|boat|van|upstream|backend|frontend|database|cluster|server|app|site|website|shop|lease|contract|oven|kitchen|piano|guitar|laptop|phone|camera))\b",
     re.IGNORECASE,
 )
 _OBJECT = re.compile(
@@ -48,6 +49,8 @@ _NEW_ANIMAL = re.compile(
     r"(?:puppy|kitten|dog|cat|horse|pony|rabbit|parrot|hamster|tortoise|budgie|hound|retriever|terrier|poodle|collie|spaniel|baby|daughter|son))\b",
     re.IGNORECASE,
 )
+_SOMEBODY_ELSE = re.compile(r"(?:(?:my|our|the|his|her|their)\s|(?:he|she|they)\s|(?!I\b|We\b)[A-ZÀ-Þ][\w'’-]+\s(?:has|got|is)\b)")
+"""Before "has a puppy": it is not the user's."""
 
 
 def introduced(clause: str) -> dict[str, str]:
@@ -63,11 +66,25 @@ def introduced(clause: str) -> dict[str, str]:
         people.setdefault("it", f"User's {thing.group('what').lower()}")
     if owned := _OBJECT.search(clause):
         people.setdefault("it", f"User's {owned.group('what').lower()}")
-    if animal := _NEW_ANIMAL.search(clause):
+    if (animal := _NEW_ANIMAL.search(clause)) and not _SOMEBODY_ELSE.match(clause):
         people["she"] = people["he"] = people["it"] = f"User's {animal.group('what').lower()}"
     if appointment := _APPOINTMENT.search(clause):
         people["it"] = f"User's {appointment.group('what').lower()}"
     return people
+
+
+def others(clause: str, nouns: Set[str]) -> list[tuple[str, int]]:
+    """Those of the nouns for people that a clause names beside the user's own, each with where it stands."""
+    return [
+        (match.group(2), match.start(2))
+        for match in _MENTION.finditer(clause)
+        if match.group(2) in nouns and not _is_the_users(clause, match)
+    ]
+
+
+def pronouns_of(relation: str) -> Iterable[str]:
+    """The pronouns that may stand for such a person."""
+    return _pronouns(relation, "").keys()
 
 
 def names(sentence: str) -> list[str]:

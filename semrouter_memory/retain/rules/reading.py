@@ -8,6 +8,7 @@ from semrouter_memory.model import Candidate, LoggedTurn, MemoryType
 from semrouter_memory.retain import unfit
 from semrouter_memory.retain.rules import (
     answers,
+    antecedents,
     asides,
     chinese,
     clauses,
@@ -88,9 +89,9 @@ def read(text: str, scene: Scene = Scene()) -> tuple[tuple[Statement, ...], Scen
     text = tidied(text)
     aside = asides.opened(text)
     if _is_aside(text, scene):
-        return (), replace(scene, aside_turns=scene.aside_turns - 1, aside=_fading(scene, aside), asked="")
-    scene = _entered(text, scene, aside)
-    people = dict(scene.people)
+        return (), replace(scene, aside_turns=scene.aside_turns - 1, aside=_fading(scene, aside), asked="", people=antecedents.forgotten(scene.people))
+    earlier, scene = scene.topic, _entered(text, scene, aside)
+    people = antecedents.renewed(scene.people) if scene.topic != earlier else dict(scene.people)
     found: dict[str, Statement] = {}
     for sentence in _sentences(own_words(text)):
         complained = any(statement.type is MemoryType.REFLECTIVE for statement in found.values())
@@ -156,13 +157,14 @@ def _read_sentence(sentence: str, people: dict[str, str], scene: Scene, *, compl
     if chinese.is_chinese(sentence):
         yield from _read_chinese(sentence, people, scene, trusted=trusted)
     elif steps := howto.procedure(lex.LEAD.sub("", sentence)):
+        people.update(antecedents.followed(people, expand(sentence), scene.topic))
         yield Statement(steps, MemoryType.PROCEDURAL)
     elif preference := howto.standing_instruction(lex.LEAD.sub("", sentence)):
         yield Statement(preference, MemoryType.REFLECTIVE)
     elif lessons := feedback.lessons(
         sentence, criticism=_criticised(scene, complained=complained), complained=complained
     ):
-        people.update(mentions.introduced(expand(sentence)))
+        people.update(antecedents.followed(people, expand(sentence), scene.topic))
         for lesson in lessons:
             yield Statement(lesson, MemoryType.REFLECTIVE)
     else:
@@ -195,15 +197,16 @@ def _read_chinese(sentence: str, people: dict[str, str], scene: Scene, *, truste
 
 
 def _read_english(sentence: str, people: dict[str, str], scene: Scene, *, trusted: bool) -> Iterator[Statement]:
-    if _SHOUTED.search(sentence) and not trusted:
-        return
-    if lex.JOKE.search(sentence) and not trusted:
+    if (_SHOUTED.search(sentence) or lex.JOKE.search(sentence)) and not trusted:
+        people.update(antecedents.forgotten(people))
         return
     if right := corrections.corrected(expand(sentence), scene.stated):
         yield Statement(right, _type(right))
         return
     joking = bool(lex.LAUGHTER.search(sentence))
     stated = doubts.without_hearsay(clauses.declarative(expand(sentence)))
+    before, behind = _unread(expand(sentence), stated)
+    people.update(antecedents.followed(people, before, scene.topic))
     found: list[str] = []
     if plan := fragments.request(sentence):
         found.append(plan)
@@ -211,15 +214,22 @@ def _read_english(sentence: str, people: dict[str, str], scene: Scene, *, truste
         found.append(answer)
     for clause in _parts(clauses.clauses(stated), people, scene):
         content = english.statement(clause, people, topic=scene.topic, trusted=trusted)
-        people.update(mentions.introduced(clause))
+        people.update(antecedents.followed(people, clause, scene.topic))
         if content and not (joking and lex.GRANDIOSE.search(content)):
             found.append(content)
+    people.update(antecedents.followed(people, behind, scene.topic))
     found.extend(_mentioned(sentence, stated, found))
     for content in found:
         yield Statement(content, _type(content))
     if trusted and stated and not found:
         content = english.as_it_is(stated)
         yield Statement(content, _type(content))
+
+
+def _unread(sentence: str, stated: str) -> tuple[str, str]:
+    """What a sentence asks, or others say in it, before and behind what it states."""
+    before, _, behind = sentence.partition(stated) if stated else ("", "", sentence)
+    return before, behind
 
 
 def _parts(found: Sequence[str], people: Mapping[str, str], scene: Scene) -> Iterator[str]:

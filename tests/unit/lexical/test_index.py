@@ -36,7 +36,7 @@ def expected(texts: Sequence[str], query: Sequence[str]) -> list[float]:
         total = 0.0
         for term in query:
             having = sum(term in each for each in documents)
-            idf = math.log(1 + (len(documents) - having + 0.5) / (having + 0.5))
+            idf = math.log(1 + (max(len(documents), 20) - having + 0.5) / (having + 0.5))
             count = document[term]
             total += idf * count / (count + index.K1 * (1 - index.B + index.B * length / mean)) if count else 0.0
         return total
@@ -111,3 +111,9 @@ def test_a_changed_index_is_the_one_that_would_be_built(
 def test_any_texts_and_any_query_score_as_the_formula_says(texts: list[str], query: list[str]) -> None:
     wanted = [term for word in query for term in terms(word)]
     np.testing.assert_allclose(index.build(texts).scores(wanted), expected(texts, wanted), rtol=1e-4, atol=1e-6)
+
+
+def test_the_only_memory_there_is_holds_rare_words_all_the_same() -> None:
+    alone = index.build(["User lives in Lyon"]).scores(["lyon"])[0]
+    among_twenty = index.build(["User lives in Lyon", *(f"number {at}" for at in range(19))]).scores(["lyon"])[0]
+    assert alone > 0.5 * among_twenty
