@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -18,6 +18,9 @@ from semrouter_memory.cli.output import print_json
 from semrouter_memory.config import Config, MemoryConfig, TelemetryConfig, WorkingSetConfig, load
 from semrouter_memory.errors import InvalidRequestError, SchemaMismatchError, StoreUnavailableError, UnavailableError
 from semrouter_memory.upkeep.reembed import Reembedder, ReembedReport
+
+if TYPE_CHECKING:
+    from semrouter_memory.app.adapters import Adapters
 
 _LEDGER_FILE = "reembed.db"
 
@@ -131,23 +134,15 @@ def _carried_out(config: Config, request: _Request) -> _Done:
 
 
 async def _run(config: Config, request: _Request) -> _Done:
-    from semrouter_memory.app.adapters import connect  # noqa: PLC0415 - as above
-    from semrouter_memory.store.copies import CopiesFile  # noqa: PLC0415
+    from semrouter_memory.store.copies import CopiesFile  # noqa: PLC0415 - as above
     from semrouter_memory.store.location import locate  # noqa: PLC0415
     from semrouter_memory.store.milvus import MilvusStore  # noqa: PLC0415
     from semrouter_memory.store.working_set import WorkingSet  # noqa: PLC0415
-    from semrouter_memory.telemetry.metrics import Metrics  # noqa: PLC0415
-    from semrouter_memory.telemetry.observer import TelemetryObserver  # noqa: PLC0415
 
     memory = _with_collection(config.memory, request.target)
     place = locate(memory.milvus, memory.directory)
     async with AsyncExitStack() as exits:
-        try:
-            adapters = await connect(
-                memory, observer=TelemetryObserver(Metrics()), arrived=lambda _, __: None, on_exit=exits
-            )
-        except SchemaMismatchError as error:
-            raise SchemaMismatchError(f"{error} (reembed: --to-collection NAME, with a new name)") from None
+        adapters = await _connected(memory, exits)
         assert isinstance(adapters.store, WorkingSet)
         store = adapters.store.behind
         assert isinstance(store, MilvusStore)
@@ -177,6 +172,18 @@ async def _run(config: Config, request: _Request) -> _Done:
             # In Milvus Lite's file the text would stay until then.
             await store.compact()
         return _Done(source, dropped, report)
+
+
+async def _connected(memory: MemoryConfig, exits: AsyncExitStack) -> "Adapters":
+    from semrouter_memory.app.adapters import connect  # noqa: PLC0415 - as above
+    from semrouter_memory.telemetry.metrics import Metrics  # noqa: PLC0415
+    from semrouter_memory.telemetry.observer import TelemetryObserver  # noqa: PLC0415
+
+    observer = TelemetryObserver(Metrics())
+    try:
+        return await connect(memory, observer=observer, arrived=lambda _, __: None, on_exit=exits)
+    except SchemaMismatchError as error:
+        raise SchemaMismatchError(f"{error} (reembed: --to-collection NAME, with a new name)") from None
 
 
 def _with_collection(memory: MemoryConfig, name: str) -> MemoryConfig:

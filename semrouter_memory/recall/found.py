@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from semrouter_memory.lexical import index
 from semrouter_memory.lexical.index import TermIndex
-from semrouter_memory.model import Hit, Memory, MemoryType, Scope, Vector
+from semrouter_memory.model import Hit, Memory, Scope, Vector
 from semrouter_memory.recall.evidence import Floats
 from semrouter_memory.recall.standing import standing_of
 
 # While a request waits: what a long memory is about, its beginning says.
 _INDEXED_CHARS = 1_000
-_KINDS = tuple(MemoryType)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,10 +33,6 @@ class FoundMemories:
     @property
     def created_at(self) -> NDArray[np.int64]:
         return np.array([hit.memory.created_at.timestamp() * 1e6 for hit in self.hits], dtype=np.int64)
-
-    @property
-    def kinds(self) -> NDArray[np.uint8]:
-        return np.array([_KINDS.index(hit.memory.type) for hit in self.hits], dtype=np.uint8)
 
     @property
     def marks(self) -> NDArray[np.uint16]:

@@ -156,9 +156,9 @@ async def test_a_collection_without_words_keeps_working_without_them(tmp_path: P
     await asyncio.to_thread(_make_without_words, file, memory(ALICE))
     for n in range(1, 3):
         async with opened(tmp_path) as store:
-            await store.upsert(ALICE, [embedded(memory(ALICE, f"mem_new_{n}"), n)])
-            hits = await store.search(ALICE, vector(0), limit=1, now=NOW, text="budget hawaii")
-            assert [(hit.memory, hit.lexical) for hit in hits] == [(memory(ALICE), 0)]
+            await store.upsert(ALICE, [embedded(memory(ALICE, f"mem_new_{n}", content="User met a walrus"), n)])
+            hits = await store.search(ALICE, vector(0), limit=1, now=NOW, text="walrus")
+            assert [hit.memory for hit in hits] == [memory(ALICE)]
             shelf = await store.shelve(ALICE, limit=9, now=NOW)
             assert len(shelf or ()) == n + 1
             await store.compact()
@@ -172,30 +172,34 @@ async def test_a_collection_without_words_keeps_working_without_them(tmp_path: P
 async def test_words_can_be_asked_for_before_anything_was_ever_written(tmp_path: Path, text: str) -> None:
     """And as soon as something is; also when all of it is gone, after a restart too."""
 
-    async def search(store: MilvusStore) -> list[bool]:
-        hits = await store.search(ALICE, vector(0), limit=3, now=NOW, text=text)
-        return [hit.lexical > 0 for hit in hits]
+    async def search(store: MilvusStore) -> list[str]:
+        hits = await store.search(ALICE, vector(0), limit=1, now=NOW, text=text)
+        return [hit.memory.id for hit in hits]
 
+    near, far = embedded(memory(ALICE, "mem_near", content="")), embedded(memory(ALICE, "mem_far"), 1)
+    expected = ["mem_near", "mem_far"] if "budget" in text else ["mem_near"]
     async with opened(tmp_path) as store:
         assert await search(store) == []
-        await store.upsert(ALICE, [embedded(memory(ALICE))])
-        assert await search(store) == ["budget" in text]
+        await store.upsert(ALICE, [near, far])
+        assert await search(store) == expected
         await store.delete_all(ALICE, Reach.ALL)
         assert await search(store) == []
     async with opened(tmp_path) as store:
         assert await search(store) == []
-        await store.upsert(ALICE, [embedded(memory(ALICE, content=""))])
-        assert await search(store) == [False]
-        await store.upsert(ALICE, [embedded(memory(ALICE))])
-        assert await search(store) == ["budget" in text]
+        await store.upsert(ALICE, [near])
+        assert await search(store) == ["mem_near"]
+        await store.upsert(ALICE, [far])
+        assert await search(store) == expected
     async with opened(tmp_path) as store:
-        assert await search(store) == ["budget" in text]
+        assert await search(store) == expected
 
 
 async def test_a_collection_that_was_left_half_made_is_completed(tmp_path: Path) -> None:
     """The process ended between any two of the steps: with no index yet, or with one of the two."""
     async with opened(tmp_path) as store:
-        await store.upsert(ALICE, [embedded(memory(ALICE))])
+        await store.upsert(
+            ALICE, [embedded(memory(ALICE, "mem_near", content="")), embedded(memory(ALICE, "mem_far"), 1)]
+        )
     for dropped in (["lexical"], ["embedding"], ["lexical", "embedding"]):
         server = LiteServer(tmp_path / "milvus.db")
         client = MilvusClient(await asyncio.to_thread(server.start))
@@ -205,8 +209,8 @@ async def test_a_collection_that_was_left_half_made_is_completed(tmp_path: Path)
         client.close()
         await asyncio.to_thread(server.stop)
         async with opened(tmp_path) as store:
-            hits = await store.search(ALICE, vector(0), limit=3, now=NOW, text="budget")
-            assert [hit.lexical > 0 for hit in hits] == [True]
+            hits = await store.search(ALICE, vector(0), limit=1, now=NOW, text="budget")
+            assert [hit.memory.id for hit in hits] == ["mem_near", "mem_far"]
 
 
 async def test_lite_keeps_memories_over_a_restart(tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ _numbers = itertools.count(1)
 
 FILES, REDIS, REDIS_WITHOUT_SHELVES = "files", "redis", "redis-without-shelves"
 all_ways = pytest.mark.parametrize("on", [FILES, REDIS, REDIS_WITHOUT_SHELVES], indirect=True)
-both_with_redis = pytest.mark.parametrize("on", [REDIS, REDIS_WITHOUT_SHELVES], indirect=True)
+files_and_redis = pytest.mark.parametrize("on", [FILES, REDIS], indirect=True)
+with_redis = pytest.mark.parametrize("on", [REDIS], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +143,7 @@ async def test_what_one_replica_stores_changes_and_deletes_the_next_recall_of_ei
         await both_recall(on, user)
 
 
-@all_ways
+@files_and_redis
 async def test_what_one_replica_deletes_all_of_the_next_recall_of_either_shows_nothing_of(on: Pair) -> None:
     user = USERS[1]
     for number in range(2):
@@ -152,7 +153,7 @@ async def test_what_one_replica_deletes_all_of_the_next_recall_of_either_shows_n
         await both_recall(on, user)
 
 
-@all_ways
+@with_redis
 async def test_what_one_user_writes_changes_nothing_for_another(on: Pair) -> None:
     one, other = USERS[2:4]
     _, first = await stored(on, 0, one)
@@ -209,7 +210,7 @@ async def erased(on: Pair, number: int, user: str, memory_id: str) -> bool:
     return answer.status_code == httpx.codes.NOT_FOUND
 
 
-@all_ways
+@files_and_redis
 async def test_while_somebody_asks_without_a_break_what_was_deleted_shows_no_more(on: Pair) -> None:
     """What is stored shows within moments. What is asked after a deletion was acknowledged shows nothing of it."""
     asking = Asking(on, USERS[4])
@@ -234,7 +235,7 @@ async def test_while_somebody_asks_without_a_break_what_was_deleted_shows_no_mor
 # -- while Redis is away -----------------------------------------------------------------------------------------------
 
 
-@both_with_redis
+@with_redis
 async def test_while_redis_is_dead_recall_goes_on_and_what_cannot_be_announced_is_not_written(
     on: Pair, redis: RedisServer
 ) -> None:
@@ -255,7 +256,7 @@ async def test_while_redis_is_dead_recall_goes_on_and_what_cannot_be_announced_i
     await both_recall(on, user, amount)
 
 
-@both_with_redis
+@with_redis
 async def test_a_redis_that_lost_the_owners_numbers_brings_nothing_back(on: Pair, redis: RedisServer) -> None:
     """As one that evicts keys does, or one that comes back empty."""
     user = USERS[6]
