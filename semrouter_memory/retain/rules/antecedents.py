@@ -6,7 +6,8 @@ until the user names something of their own again. Better nothing is stored than
 """
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from semrouter_memory.retain.rules import lexicon as lex
 from semrouter_memory.retain.rules import mentions
@@ -16,7 +17,7 @@ from semrouter_memory.retain.wordlist import words
 _PRONOUNS = ("it", "she", "he", "they")
 _MAX_NOUN_WORDS = 4
 _NOUN_PHRASE = re.compile(
-    r"\b(?:the|an?|this|that|another|one|my|our|your|his|her|their|its|some)\s(?P<what>[a-zA-ZÀ-ÿ][^,;:.!?()]*)",
+    r"\b(?:(?P<one>an?|another|one|this|that)|the|my|our|your|his|her|their|its|some)\s(?P<what>[a-zA-ZÀ-ÿ][^,;:.!?()]*)",
     re.IGNORECASE,
 )
 _ENDS_A_NOUN_PHRASE = words(
@@ -88,8 +89,11 @@ def _other_thing(clause: str, own: str, same: str) -> bool:
     return not own and _names_a_thing(clause, known)
 
 
-def _names_a_thing(clause: str, known: Set[str]) -> bool:
-    return any(_may_be_it(_noun(found.group("what")), known) for found in _NOUN_PHRASE.finditer(clause))
+def _names_a_thing(clause: str, known: AbstractSet[str]) -> bool:
+    return any(
+        _may_be_it(_noun(found.group("what")), known, one=bool(found.group("one")))
+        for found in _NOUN_PHRASE.finditer(clause)
+    )
 
 
 def _subject(clause: str) -> list[str]:
@@ -112,11 +116,11 @@ def _noun(text: str) -> list[str]:
     return taken
 
 
-def _may_be_it(noun: list[str], known: Set[str]) -> bool:
+def _may_be_it(noun: list[str], known: AbstractSet[str], *, one: bool = False) -> bool:
     if not noun or known & set(noun):
         return False
     head = noun[-1]
-    plural = head.endswith("s") and not head.endswith("ss")
+    plural = not one and head.endswith("s") and not head.endswith("ss")
     return not plural and head not in _NEVER_IT | lex.RELATIONS | lex.REPORTERS | _OTHERS and not head[0].isdigit()
 
 

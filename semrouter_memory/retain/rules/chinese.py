@@ -28,11 +28,11 @@ _KIN = "妈妈?|母亲|爸爸?|父亲|爷爷|奶奶|外公|外婆|姥姥|姥爷|
 _FEMALE = words("妈 妈妈 母亲 奶奶 外婆 姥姥 姐 姐姐 妹 妹妹 老婆 妻子 太太 女儿 女朋友 女友 阿姨 姑姑")
 _FULL = {"妈": "妈妈", "爸": "爸爸", "哥": "哥哥", "弟": "弟弟", "姐": "姐姐", "妹": "妹妹"}
 _NEUTRAL = words("孩子 同事 朋友 室友 老板 领导 医生 老师 邻居 房东 狗 猫")
-_KIN_SUBJECT = re.compile(rf"^我(?:们)?(?P<home>家)?(?P<of>的)?(?P<kin>(?>{_KIN}))(?P<has>的)?")
+_KIN_SUBJECT = re.compile(rf"^我(?:们)?(?P<home>家)?(?P<of>的)?(?P<kin>{_KIN})(?P<has>的)?")
 """The longest word for a relation, whole (妈妈, not 妈), and whether something of theirs is spoken of (妈妈的生日)."""
-_KIN_WITHIN = re.compile(rf"我(?:们)?(?:家)?(?:的)?(?P<kin>(?>{_KIN}))(?P<has>的)?")
+_KIN_WITHIN = re.compile(rf"我(?:们)?(?:家)?(?:的)?(?P<kin>{_KIN})(?P<has>的)?")
 _SOMEBODY = re.compile(
-    rf"(?<!我)(?<!我们)(?<!我家)(?<!我的)(?<!们家)(?<!们的)(?>{_KIN}|经理|店员|店主|服务员|司机|客服|护士|律师|教练|导游|前台|同学|学生|客户|女士|小姐|师傅|主任|教授|女孩|男孩|姑娘|小伙子|女生|男生)"
+    rf"(?<!是)(?<![个名位])(?<!我)(?<!我们)(?<!我家)(?<!我的)(?<!们家)(?<!们的)(?:{_KIN}|经理|店员|店主|服务员|司机|客服|护士|律师|教练|导游|前台|同学|学生|客户|女士|小姐|师傅|主任|教授|女孩|男孩|姑娘|小伙子|女生|男生)"
 )
 """Somebody who is not introduced as the user's: a later 她 or 他 may mean them."""
 _CALLED = re.compile(r"[老小阿][\u4e00-\u9fff](?=也|都|是|在|有|会|要|去|来|很|特别|说|喜欢|不|想|[，,。]|$)")
@@ -53,6 +53,19 @@ _LESSON_TOO = re.compile(
 _LESSON_FORM = re.compile(
     r"^(?:请|麻烦|还是|能不能|可以)?(?:你)?(?P<wish>(?:用|以)(?:要点|列表|表格|中文|英文|英语|简体(?:中文|字)?|繁体(?:中文|字)?|大白话|白话|口语|简单的(?:话|语言|词)|公制(?:单位)?|摄氏度?|一句话|短句|条目|分点|数字编号)(?:的?(?:方式|形式))?"
     r"(?:来)?(?:回答|回复|说|讲|解释|列出|告诉我|写)?(?:我)?|分点(?:回答|说|列出)|(?:回答|说|讲|解释)?(?:得)?(?:再)?(?:简短|简洁|简单|详细|直接|通俗|短)(?:一?点|一?些))(?:吧|好吗|就好|就行)?$"
+)
+_LESSON_ANSWERS = re.compile(
+    r"^(?:请|麻烦|希望|你|您|能不能|可以|都|一律|尽量|跟我|和我|对我|给我)*(?P<wish>"
+    r"(?:用|以(?![后前来及为往])|使用)(?:[\u4e00-\u9fff]{1,6}|[A-Za-z]{2,12})(?:的?(?:方式|形式|语气))?来?(?:回答|回复|答复|交流|沟通|跟我说话|和我说话|跟我聊天?|和我聊天?)"
+    r"|(?:回答|回复|答复|说话)(?:的?时候?|时)?(?:请|要|得|尽量|都|可以|再|的|更)*(?:简短|简洁|简单|简练|精炼|详细|具体|直接|通俗|正式|口语化|短|长|委婉|客气)(?:一?点儿?|一?些)?"
+    r"|(?:简短|简洁|简练|简要|详细|直接|通俗|正式)(?:一?点儿?|一?些)?(?:地|的)?(?:回答|回复|答复)|分点(?:回答|回复|作答))(?:我|我的问题|问题)?(?:就行|就好|就可以|即可|可以吗)?$"
+)
+"""How answers in general shall be, whatever was asked: 请用中文回答."""
+_CALL_ME = re.compile(
+    r"^(?P<led>(?:请|以后|你|您|可以|就|都|大家|朋友们?|同事们?|一般|平时|直接|的话)*)(?:叫|称呼|喊)我(?:为|做)?(?P<name>[老小阿大][\u4e00-\u9fff]{1,2}?|[A-Z][A-Za-z]{1,15}|[\u4e00-\u9fff]{2,4}?)(?P<end>就行|就好|就可以|即可|好了)?$"
+)
+_NO_NAME = re.compile(
+    r"[做去来吃喝起看说写怎什么别的了吗呢回到给把被]|^(?:今天|明天|后天|晚上|早上|如何|一声|一下|滚|傻|笨|有点|很)"
 )
 _LESSON_STOP = re.compile(
     r"^(?:请|麻烦)?(?:你)?(?:别|不要|不用|少)(?:再|老是?|总是?|一直|每次都)?(?P<doing>(?:道歉|说(?:对不起|抱歉)|用(?:表情|emoji|敬语|表格|英文|术语)|加(?:表情|emoji)|重复|客气|废话|啰嗦|讲大道理|说教).{0,12})$"
@@ -76,8 +89,13 @@ _SILENT_SUBJECT = re.compile(
 )
 
 
-def lessons(sentence: str, *, criticism: bool) -> list[str]:
-    """What a sentence teaches about how to answer; same as the English `feedback.lessons`."""
+def lessons(sentence: str, *, criticism: bool, drafting: bool = False) -> list[str]:
+    """What a sentence teaches about how to answer; same as the English `feedback.lessons`.
+
+    Args:
+        criticism: an answer stands before it that was no text in work.
+        drafting: a text is being worked on, which a wish would be about.
+    """
     if _QUESTION.search(sentence):
         return []
     parts = [_TAIL.sub("", _LEAD.sub("", part.strip())) for part in _CLAUSE.split(sentence)]
@@ -90,11 +108,17 @@ def lessons(sentence: str, *, criticism: bool) -> list[str]:
         if (wish := _INSTRUCTION.match(part)) and len(parts) > 1
     ]
     stop = [f"用户希望助手不要{_third(found.group('doing'))}" for part in parts if (found := _LESSON_STOP.match(part))]
+    answers = (
+        []
+        if drafting or any(map(_LESSON_TOO.match, parts))
+        else [f"{_WISH}{_third(found.group('wish'))}" for part in parts if (found := _LESSON_ANSWERS.match(part))]
+    )
     if not criticism:
-        return [*always, *stop]
+        return [*always, *stop, *answers]
     complaints = [f"用户觉得助手的回答{found.group('how')}" for part in parts if (found := _LESSON_TOO.match(part))]
     forms = [f"用户希望助手{_third(found.group('wish'))}" for part in parts if (found := _LESSON_FORM.match(part))]
-    return [*always, *stop, *complaints, *(forms if complaints or stop or len(parts) == 1 else [])]
+    forms = forms if complaints or stop or len(parts) == 1 else []
+    return list(dict.fromkeys([*always, *stop, *complaints, *forms, *answers]))
 
 
 def is_instruction(content: str) -> bool:
@@ -149,6 +173,9 @@ def _statement(unit: str, people: Mapping[str, str], *, trusted: bool) -> str:
     unit = _TAIL.sub("", unit)
     if _LIMIT.match(unit):
         return f"用户的预算：{unit}"
+    if (called := _CALL_ME.match(unit)) and _is_a_name(called):
+        said_by_others = re.search(r"大家|朋友|同事", called.group("led"))
+        return _third(unit) if said_by_others else f"用户希望被称呼为{called.group('name')}"
     if (kin := _KIN_ALONE.match(unit)) and not _QUESTION.search(unit) and _STATE.search(kin.group("rest")):
         return f"用户的{_FULL.get(kin.group('kin'), kin.group('kin'))}{_third(kin.group('rest'))}"
     if (
@@ -175,6 +202,13 @@ def _statement(unit: str, people: Mapping[str, str], *, trusted: bool) -> str:
         who = people.get(unit[0], "")
         return who + unit[1:] if who and _STATE.search(unit) else ""
     return _third(unit) if trusted or _STATE.search(unit) or _AT.match(unit) else ""
+
+
+def _is_a_name(called: re.Match[str]) -> bool:
+    """叫我小王 is one, 叫我起床 is none; a name of no everyday kind needs 就行 or the like."""
+    name = called.group("name")
+    everyday = name[0] in "老小阿大" or name.isascii()
+    return not _NO_NAME.search(name) and (everyday or bool(called.group("end")))
 
 
 def _third(text: str) -> str:

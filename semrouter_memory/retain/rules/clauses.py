@@ -2,7 +2,7 @@
 
 import re
 
-from semrouter_memory.retain.rules.lexicon import LASTING, PAST, STATIVE
+from semrouter_memory.retain.rules.lexicon import DEGREE, LASTING, PAST, STATIVE
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…])(?<!\b[A-Z]\.)[\"')\]]*\s+|\s*\n\s*|\s*\.\.+\s*|(?<=[!?])(?=[A-Z])|;\s+")
 _TITLES = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|St|vs|etc|e\.g|i\.e|approx|No|Nr|Inc|Ltd|Jr|Sr)\.\s")
@@ -17,7 +17,7 @@ _QUESTION_START = (
 _ASKED_OF = (
     r"(?:I|you|u|we|they|he|she|it|there|this|that|these|those|the|an?|my|our|your|his|her|any|some|anyone|not|to)\b"
 )
-_RELATIVE = r"(?!(?:who|which)\s+(?:is|are|was|were|has|have|had|does|can|will|lives|works|makes|means|starts|runs)\b)"
+_RELATIVE = r"(?!(?:who|which)\s+(?:is|are|was|were|has|have|had|does|can|will|lives|works|makes|means|starts|runs)\b|which\s+(?:I|we|he|she|they|it|my|our)\b)"
 _INTERROGATIVE = (
     rf"{_RELATIVE}(?:what|what's|whats|how|how's|why|when|where|where's|who|who's|which|whose|any|have you)"
 )
@@ -56,7 +56,7 @@ _SECOND_NEED = re.compile(
 )
 _SECOND_PAST = re.compile(r",\s+(?=(?:" + "|".join(sorted(PAST)) + r")\s+\w)", re.IGNORECASE)
 _SECOND_STATE = re.compile(
-    r",?\s+(?:and|but)\s+(?:also\s+)?(?=(?:" + "|".join(sorted(LASTING)) + r")\b)", re.IGNORECASE
+    r",?\s+(?:and|but)\s+(?:also\s+)?(?=(?:" + DEGREE + r")?(?:" + "|".join(sorted(LASTING)) + r")\b)", re.IGNORECASE
 )
 _TO_THE_ASSISTANT = re.compile(
     r"(?:,?\s+(?:so|and)|,)\s+(?=(?:please|pls|keep|take|make sure|remember|consider|bear|don't|do not|can you|could you|help|suggest|recommend|give me|tell me|show me|write|draft"
@@ -72,6 +72,11 @@ _SPLICED = re.compile(
     re.IGNORECASE,
 )
 """As in "a new dentist, the last one retired": of something else than the clause before."""
+_NOUN_ALONE = re.compile(r"^(?:my|our)\s[a-z-]+(?:\s[A-ZÀ-Þ][\w'’-]*)?$", re.IGNORECASE)
+_DO_BOTH = re.compile(
+    r"^(?:my|our|her|his)\s[a-z-]+\s(?:[A-Z][\w'’-]*\s)?(?!(?:is|has|was|does|[a-z]+[^s]s)\b)[a-z]+\b"
+)
+"""A verb in the plural: of this one and the one before."""
 _SHARED_VERB = re.compile(r"^(I|we)\s", re.IGNORECASE)
 _MIN_CLAUSE_WORDS = 2
 
@@ -134,15 +139,17 @@ def _split_subjects(sentence: str) -> list[str]:
     return [*parts, sentence[start:]]
 
 
+def _of_two(before: str, part: str) -> bool:
+    """As in "my wife and our dog live in Ulm": what stands before "and" has no verb of its own."""
+    return bool(_NOUN_ALONE.match(before) and _DO_BOTH.match(part))
+
+
 def _joined_subjects(parts: list[str]) -> list[str]:
     """As in "My sister and I are ..." is one clause."""
     result: list[str] = []
     for part in parts:
-        if (
-            result
-            and _JOINT_SUBJECT.match(result[-1])
-            and part.lower().startswith(("i are", "i have", "i were", "i live", "i both"))
-        ):
+        with_me = part.lower().startswith(("i are", "i have", "i were", "i live", "i both"))
+        if result and ((with_me and _JOINT_SUBJECT.match(result[-1])) or _of_two(result[-1], part)):
             result[-1] = f"{result[-1]} and {part}"
         else:
             result.append(part)

@@ -35,7 +35,10 @@ _OUR_PLACES = re.compile(
     r"(?:runs?|is hosted|is deployed|lives?|is|sits?|are)\s+(?:on|in|at|with)\s+[A-Z][\w.]+",
     re.IGNORECASE,
 )
-_SHORT_NAME = re.compile(r"^(?:please |just )?(?:you can )?call me\s+([A-ZÀ-Þ][\w'’-]+(?:\s[A-ZÀ-Þ][\w'’-]+)?)\b")
+_SHORT_NAME = re.compile(
+    r"^(?i:(?:please |just |simply )*(?:you (?:can|may|should) )?(?:just |simply )?call me|(?:everyone|everybody|people|most people|(?:all )?my (?:friends|family|colleagues)) calls? me|I go by)\s+"
+    rf"(?!(?i:{lex.WEEKDAY}|{lex.MONTH}|I|ASAP|Crazy|Old|Back|Later|Maybe|When|If|At|On|By|Sir|Stupid|Tomorrow)\b)((?:(?:Dr|Prof|Mrs|Mr|Ms)\.?\s)?[A-ZÀ-Þ][\w'’-]+(?:\s[A-ZÀ-Þ][\w'’-]+)?)\b(?!\s(?:at|back|on|when|if|in|tomorrow|later|tonight|today|next)\b)"
+)
 _CAUSE_FIRST = re.compile(
     r"^(?:and |but |so |well |hi |hey )?(?P<cause>(?:next (?:one|race|time)|(?:since|after|before|because of|due to|with|for|on|during|in) (?:my|our|the|a|an|\d|next|last|every|each|this|[A-Z])(?:[^,;:?!]{1,60}?))),?\s(?P<stated>(?:I|we)\s.+)$",
     re.IGNORECASE,
@@ -138,7 +141,12 @@ def _of_others(clause: str, people: Mapping[str, str], topic: str, *, trusted: b
 
 def _with_what(words: list[str], people: Mapping[str, str]) -> list[str]:
     """As in "we run it with systemd on Debian": "it" with its name, where it is known and the rest ties it down."""
-    if words[1:2] == ["it"] and not people.get("it") and words[0].lower() in _OPERATING and lex.anchored(" ".join(words)):
+    if (
+        words[1:2] == ["it"]
+        and not people.get("it")
+        and words[0].lower() in _OPERATING
+        and lex.anchored(" ".join(words))
+    ):
         return [words[0], "the", "project", *words[2:]]
     if not people.get("it") or words[1:2] != ["it"] or not lex.anchored(" ".join(words[2:])):
         return words

@@ -35,8 +35,7 @@ _EVENT_BARE = re.compile(
 )
 _NOT_MINE_ALONE = re.compile(
     r"^the\s(?:(?:[\w-]+\s)?(?:shop|studio|gym|pool|bank|airline|dealer|supplier|provider|isp|insurer|hospital|clinic|train|ferry|hotel|restaurant|cafe|café|bar|museum|school|store|market|library|office|airport|station|salon|garage|hostel|venue)\s"
-    r"|(?:[\w'’-]+\s){1,4}?(?:is|are)\s(?:called|named)\s"
-    r"|(?:car|bike|boat|house|flat|apartment|studio|rooms?|plot|land|fields?)\s(?:costs?|(?:is|are)\s(?:about |around )?[€$£¥]?\d[\d.,]*\s?(?:k\b|[€$£¥]|euros?|dollars?|pounds?)))",
+    r"|(?:[\w'’-]+\s){1,4}?(?:is|are)\s(?:called|named)\s|(?:car|bike|boat|house|flat|apartment|studio|rooms?|plot|land|fields?)\s(?:costs?|(?:is|are)\s(?:about |around )?[€$£¥]?\d[\d.,]*\s?(?:k\b|[€$£¥]|euros?|dollars?|pounds?)))",
     re.IGNORECASE,
 )
 """What is as well somebody else's, or for sale: "the shop is called Bloom", "the flat costs 900". "My" must stand before it."""
@@ -103,7 +102,8 @@ _USUALLY = re.compile(
     re.IGNORECASE,
 )
 _SELF = re.compile(
-    r"^(?:(?:also|still|now|a|an)\s)*(?:allergic to|vegan|vegetarian|pescatarian|diabetic|pregnant|(?:left|right)[ -]handed|colou?r-?blind|lactose intolerant|gluten-free|based in|originally from|born in|married|retired|self-employed"
+    rf"^(?:(?:also|still|now|a|an)\s)*(?:{lex.DEGREE})?"
+    r"(?:allergic to|vegan|vegetarian|pescatarian|diabetic|pregnant|(?:left|right)[ -]handed|colou?r-?blind|lactose intolerant|gluten-free|based in|originally from|born in|married|retired|self-employed"
     r"|(?:type \d )?diabetic|beginner|newbie|native|fluent in|scared of|afraid of|terrified of|bad at|good at|into)\b.*$",
     re.IGNORECASE,
 )

@@ -3,7 +3,7 @@
 import re
 
 from semrouter_memory.retain.rules import feedback
-from semrouter_memory.retain.rules.voice import expand, third_person
+from semrouter_memory.retain.rules.voice import conjugate, expand, third_person
 
 _STEPS = r"(?P<steps>\S.{7,})"
 _MIN_STEP_WORDS = 3
@@ -43,6 +43,17 @@ _STANDING = re.compile(
     r"|by default|whenever you (?:answer|reply|respond|write)[^,]*)\s*[,:]?\s*(?P<wish>\S.+)$",
     re.IGNORECASE,
 )
+_WHEN_YOU = re.compile(
+    r"(?:whenever|when|every time|each time|any time) you\s(?P<act>answer|reply|respond|write|explain|generate|give|show|suggest|recommend|summari[sz]e|translate|send|produce|create|draft|review|format|cite|quote|talk|speak|address|greet|plan|cook|correct|list|mention|describe|compare)\b"
+    r"(?P<what>(?:\s(?!(?:the|this|that|these|those|it|them)\b)[^\s,.:;?!]+){0,8}?)"
+)
+"""A thing the assistant does now and then; "when you write the letter" is about the one at hand."""
+_ORDER = (
+    r"(?P<wish>(?:(?:please|pls|always|never|do not|don't|only|just|also)\s)*(?:answer|reply|respond|use|write|give|call|format|speak|keep|address|explain|show|tell|send|avoid|add|include|start|end|put|skip|make|prefer|stick|follow"
+    r"|mention|list|cite|ask|say|be|leave|wrap|name|indent|convert|round|limit|assume|remember|check|sign|sort|begin|stop|go|talk|suggest)\b[^?]{2,}?)"
+)
+_WHEN_FIRST = re.compile(rf"^(?:please\s)?{_WHEN_YOU.pattern}\s*[,\s]\s*{_ORDER}[\s.!]*$", re.IGNORECASE)
+_WHEN_BEHIND = re.compile(rf"^{_ORDER},?\s{_WHEN_YOU.pattern}[\s.!]*$", re.IGNORECASE)
 _ALWAYS = re.compile(
     r"^(?:(?:can|could|would|will) you\s+)?(?:please\s+|pls\s+)?(?P<wish>(?:always|never|don't ever|do not ever)\s+(?:please\s+)?(?:answer|reply|respond|use|write|give|call|address|include|add"
     r"|show|explain|format|speak|talk|keep|put|start|end|send|suggest|recommend|ask|address|using|giving|calling|adding|writing)\b.+)$",
@@ -93,6 +104,8 @@ def procedure(sentence: str) -> str:
 
 def standing_instruction(sentence: str) -> str:
     """What shall hold from now on, as "User wants the assistant to ...", else ""."""
+    if each_time := _each_time(sentence):
+        return each_time
     found = _STANDING.match(sentence) or _ALWAYS.match(sentence) or _STANDING_TAIL.match(sentence)
     if not found or (sentence.endswith("?") and not _POLITE.match(sentence)):
         return ""
@@ -109,6 +122,16 @@ def standing_instruction(sentence: str) -> str:
     if not _IMPERATIVE.match(wish):
         return f"User wants from now on: {third_person(wish)}"
     return f"User wants the assistant {_to(wish)}"
+
+
+def _each_time(sentence: str) -> str:
+    """As in "when you write code for me, use 2-space indentation"."""
+    found = _WHEN_FIRST.match(expand(sentence)) or _WHEN_BEHIND.match(expand(sentence))
+    if not found:
+        return ""
+    wish = re.sub(r"^(?:(?:please|pls|just)\s)+", "", found.group("wish").strip(" .!,"), flags=re.IGNORECASE)
+    act = f"{conjugate(found.group('act').lower())}{found.group('what')}".strip()
+    return f"User wants the assistant {_to(wish)} when it {third_person(f'it {act}')[3:]}"
 
 
 def orders(sentence: str) -> bool:

@@ -123,6 +123,12 @@ LASTING = words(
 )
 """After "I am": what stays so."""
 
+DEGREE = (
+    r"(?:(?:very|quite|rather|super|fairly|somewhat|pretty|highly|also|both|a (?:bit|little|tad)"
+    r"|(?!(?:possib|probab|hopeful|supposed|apparent|alleged|technical|practical|ironical|theoretical|hard|bare|near|basical|virtual|potential|like|literal|on|fami|al)ly\b)[a-z]{2,}ly)\s)+"
+)
+"""Before what stays so: how much, or how, it does ("severely allergic", "newly married"); nothing that takes it back."""
+
 UNDER_WAY = words(
     "planning learning studying training working moving living dating expecting saving organising organizing building"
     " renovating recovering raising teaching preparing hosting running flying travelling traveling visiting restoring"

@@ -1,7 +1,8 @@
 """Whom and what later pronouns stand for."""
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 from semrouter_memory.retain.rules import lexicon as lex
 from semrouter_memory.retain.rules.predicates import unreal
@@ -23,7 +24,7 @@ _SUBJECT = re.compile(
     re.IGNORECASE,
 )
 _THING = re.compile(
-    r"^(?:my\s|our\s|(?!the\s))(?P<what>(?:(?!the\b)[a-z-]+\s)?(?:mortgage|rent|car|bike|house|flat|apartment|garden|boat|van|upstream|backend|frontend|database|cluster|server|app|site|website|shop|lease|contract|oven|kitchen|piano|guitar|laptop|phone|camera))\b",
+    r"^(?:my\s|our\s|(?!the\s))(?P<what>(?:(?!(?:the|an?|I|we|you|he|she|they|it|to|this|that|no|for|in|on|at)\b)[a-z-]+\s)?(?:mortgage|rent|car|bike|house|flat|apartment|garden|boat|van|upstream|backend|frontend|database|cluster|server|app|site|website|shop|lease|contract|oven|kitchen|piano|guitar|laptop|phone|camera))\b",
     re.IGNORECASE,
 )
 _OBJECT = re.compile(
@@ -49,7 +50,9 @@ _NEW_ANIMAL = re.compile(
     r"(?:puppy|kitten|dog|cat|horse|pony|rabbit|parrot|hamster|tortoise|budgie|hound|retriever|terrier|poodle|collie|spaniel|baby|daughter|son))\b",
     re.IGNORECASE,
 )
-_SOMEBODY_ELSE = re.compile(r"(?:(?:my|our|the|his|her|their)\s|(?:he|she|they)\s|(?!I\b|We\b)[A-ZÀ-Þ][\w'’-]+\s(?:has|got|is)\b)")
+_SOMEBODY_ELSE = re.compile(
+    r"(?!.{0,40}\band I\b)(?:(?i:my|our|the|his|her|their|he|she|they)\s|(?!I\b|We\b)[A-ZÀ-Þ][\w'’-]+\s(?:has|got|is)\b)"
+)
 """Before "has a puppy": it is not the user's."""
 
 
@@ -58,7 +61,7 @@ def introduced(clause: str) -> dict[str, str]:
     people: dict[str, str] = {}
     for match in _MENTION.finditer(clause):
         if _is_the_users(clause, match):
-            people |= _pronouns(match.group(2), match.group(3) or "")
+            people |= _unless_two(people, _pronouns(match.group(2), match.group(3) or ""))
     subject = _SUBJECT.match(clause)
     if subject and not people and subject.group("what").rpartition(" ")[2].lower() not in lex.NO_TOPIC:
         people["it"] = f"User's {subject.group('what').lower()}"
@@ -66,20 +69,29 @@ def introduced(clause: str) -> dict[str, str]:
         people.setdefault("it", f"User's {thing.group('what').lower()}")
     if owned := _OBJECT.search(clause):
         people.setdefault("it", f"User's {owned.group('what').lower()}")
-    if (animal := _NEW_ANIMAL.search(clause)) and not _SOMEBODY_ELSE.match(clause):
-        people["she"] = people["he"] = people["it"] = f"User's {animal.group('what').lower()}"
+    if animal := _NEW_ANIMAL.search(clause):
+        whose = "" if _SOMEBODY_ELSE.match(clause) else f"User's {animal.group('what').lower()}"
+        people["she"] = people["he"] = people["it"] = whose
     if appointment := _APPOINTMENT.search(clause):
         people["it"] = f"User's {appointment.group('what').lower()}"
     return people
 
 
-def others(clause: str, nouns: Set[str]) -> list[tuple[str, int]]:
+def others(clause: str, nouns: AbstractSet[str]) -> list[tuple[str, int]]:
     """Those of the nouns for people that a clause names beside the user's own, each with where it stands."""
     return [
         (match.group(2), match.start(2))
         for match in _MENTION.finditer(clause)
         if match.group(2) in nouns and not _is_the_users(clause, match)
     ]
+
+
+def _unless_two(people: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    """As in "my mum called my sister": "she" is neither for certain."""
+    return {
+        pronoun: "" if pronoun in people and people[pronoun].split()[1:2] != who.split()[1:2] else who
+        for pronoun, who in new.items()
+    }
 
 
 def pronouns_of(relation: str) -> Iterable[str]:
@@ -124,7 +136,7 @@ def _is_the_users(clause: str, match: re.Match[str]) -> bool:
 def _pronouns(relation: str, name: str) -> dict[str, str]:
     who = f"User's {relation}{name}"
     named = {name.rpartition(" ")[2].lower(): who} if name else {}
-    if relation.endswith("s") or relation in {"children", "twins", "kids"}:
+    if (relation.endswith("s") and not relation.endswith("ss")) or relation in {"children", "twins", "kids"}:
         return {"they": who, **named}
     if relation in lex.FEMALE:
         return {"she": who, **named}

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 
 from semrouter_memory.retain.rules import lexicon as lex
+from semrouter_memory.retain.rules.conditions import without_degree
 from semrouter_memory.retain.rules.predicates import anaphoric, substantial, troubled, unreal
 from semrouter_memory.retain.rules.voice import split_adverbs, third_person
 
@@ -185,7 +186,7 @@ def _reported(words: list[str], relation: str) -> bool:
 
 def in_passing(after: str) -> bool:
     """What somebody is just now, not in general."""
-    if _ON_A_REGIME.match(after):
+    if _ON_A_REGIME.match(after) or without_degree(after) != after:
         return False
     return bool(_TROUBLE.match(after)) or (
         after.split(maxsplit=1)[0].lower() in lex.PASSING and not lex.anchored(after)

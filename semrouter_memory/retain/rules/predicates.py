@@ -3,6 +3,7 @@
 import re
 
 from semrouter_memory.retain.rules import lexicon as lex
+from semrouter_memory.retain.rules.conditions import lasting_word, medicated, without_degree
 from semrouter_memory.retain.wordlist import words
 
 _UNREAL = re.compile(
@@ -90,9 +91,6 @@ _IN_A_STAGE = re.compile(
 _BOUND = re.compile(
     r"^(?:stuck|limited|restricted|locked|tied|bound|confined|addicted|sensitive|prone|married|engaged)\s+(?:on|to|in|into|with)\s\w"
 )
-_LASTING_FORM = re.compile(
-    r"^(?:self-)?[a-z-]{2,}(?:less|ian|free|ist|phobic|phobe|intolerant|handed|based|sighted|blind)$"
-)
 _WANTED = re.compile(
     r"^(?:an?|some|new|something|somewhere|someone|only|no|two|three|\d+)\s.*\b(?:with|without|near|under|for|by|in|that|from|to|at|before|until)\b",
     re.IGNORECASE,
@@ -172,6 +170,8 @@ def _ordinary(verb: str, predicate: str, after: str, *, habitual: bool) -> bool:
     """How things are, what is done again and again, and what happened and is tied to something."""
     if verb in lex.STATIVE or verb in lex.EVENT_PAST:
         return bool(after)
+    if medicated(predicate) and not AT_HAND.search(after):
+        return True
     if (lex.OFTEN.search(after) or _PRICED.match(predicate)) and not troubled(after) and not AT_HAND.search(after):
         return True
     anchored = lex.anchored(after)
@@ -192,6 +192,7 @@ def _ordinary(verb: str, predicate: str, after: str, *, habitual: bool) -> bool:
 
 def _being(after: str) -> bool:
     """What may follow "I am"."""
+    after = without_degree(after)
     after = re.sub(r"^(?:not|also|now|still|currently|originally|just|only|already|a proud|actually)\s+", "", after)
     word = after.split()[0].strip(",.").lower() if after else ""
     if (
@@ -214,7 +215,7 @@ def _being(after: str) -> bool:
         )
     ):
         return True
-    if word in lex.LASTING or _LASTING_FORM.match(word) or _IN_A_STAGE.match(after):
+    if lasting_word(word) or _IN_A_STAGE.match(after):
         return True
     ended = word.endswith("ed") or word == "paid"
     if (_BOUND.match(after) or (ended and word not in lex.PASSING and not troubled(after))) and lex.anchored(after):

@@ -89,7 +89,13 @@ def read(text: str, scene: Scene = Scene()) -> tuple[tuple[Statement, ...], Scen
     text = tidied(text)
     aside = asides.opened(text)
     if _is_aside(text, scene):
-        return (), replace(scene, aside_turns=scene.aside_turns - 1, aside=_fading(scene, aside), asked="", people=antecedents.forgotten(scene.people))
+        return (), replace(
+            scene,
+            aside_turns=scene.aside_turns - 1,
+            aside=_fading(scene, aside),
+            asked="",
+            people=antecedents.forgotten(scene.people),
+        )
     earlier, scene = scene.topic, _entered(text, scene, aside)
     people = antecedents.renewed(scene.people) if scene.topic != earlier else dict(scene.people)
     found: dict[str, Statement] = {}
@@ -186,7 +192,9 @@ def _read_chinese(sentence: str, people: dict[str, str], scene: Scene, *, truste
     if steps := howto.procedure(sentence):
         yield Statement(steps, MemoryType.PROCEDURAL)
         return
-    if lessons := chinese.lessons(sentence, criticism=scene.answered and not scene.drafting):
+    if lessons := chinese.lessons(
+        sentence, criticism=scene.answered and not scene.drafting, drafting=bool(scene.drafting)
+    ):
         for lesson in lessons:
             yield Statement(lesson, MemoryType.REFLECTIVE)
         return
