@@ -31,7 +31,7 @@ _FETCH_LEAST = 20
 # A store is asked for more: the formula puts another in front than the cosine does.
 _STORE_FACTOR = 3
 # What is not at hand within this part of the deadline is asked of the store.
-_SHELF_SHARE = 0.4
+_SHELF_SHARE = 0.2
 _PAGE = 1_000
 
 
