@@ -141,7 +141,7 @@ async def test_what_one_replica_stores_changes_and_deletes_the_next_recall_of_ei
         await both_recall(on, user)
 
 
-@files_and_redis
+@with_redis
 async def test_what_one_replica_deletes_all_of_the_next_recall_of_either_shows_nothing_of(on: Pair) -> None:
     user = USERS[1]
     for number in range(2):
@@ -208,7 +208,7 @@ async def erased(on: Pair, number: int, user: str, memory_id: str) -> bool:
     return answer.status_code == httpx.codes.NOT_FOUND
 
 
-@files_and_redis
+@with_redis
 async def test_while_somebody_asks_without_a_break_what_was_deleted_shows_no_more(on: Pair) -> None:
     """What is stored shows within moments. What is asked after a deletion was acknowledged shows nothing of it."""
     asking = Asking(on, USERS[4])
