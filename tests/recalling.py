@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters, Sessions, Store, working_set_of
+from semrouter_memory.app.adapters import Adapters, Sessions, working_set_of
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig, WorkingSetConfig
 from semrouter_memory.evaluation.playing import Ids, PlayClock, played_adapters
@@ -31,6 +31,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import Embedder
 from semrouter_memory.sessions.generations import FileGenerations
+from semrouter_memory.store.working_set import Store
 
 ALICE = Scope("alice")
 NOW = datetime.fromisoformat("2026-03-20T12:00:00+00:00")

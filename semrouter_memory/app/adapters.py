@@ -22,8 +22,6 @@ from semrouter_memory.ports import (
     Clock,
     Embedder,
     Generations,
-    MemoryReader,
-    MemoryWriter,
     NewId,
     Observer,
     OwnerLocks,
@@ -43,7 +41,7 @@ from semrouter_memory.sessions.redis.state import RedisStateStore
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.sessions.state import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.store.working_set import WorkingSet
+from semrouter_memory.store.working_set import Store, WorkingSet
 
 _DATA_MODE = 0o700
 
@@ -62,14 +60,6 @@ def new_memory_id() -> str:
 
 class Log(TurnLog, TurnRecords, Protocol):
     """A turn log with its operator's side."""
-
-
-class Store(MemoryReader, MemoryWriter, Protocol):
-    """A store, to read, to write and to copy."""
-
-    async def backup(self, directory: Path) -> str:
-        """Same as `MilvusStore.backup`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,9 +154,7 @@ def recaller(
 
 
 def _keyword_search(searcher: Searcher, config: RecallConfig, model: ChatModel | None) -> KeywordSearch:
-    extractor = KeywordExtractor(config.keyword_extraction, model)
-    asks_a_model = config.keyword_extraction == "llm" and model is not None
-    return KeywordSearch(searcher, extractor, config, asks_a_model=asks_a_model)
+    return KeywordSearch(searcher, KeywordExtractor(config.keyword_extraction, model), config)
 
 
 def _states(config: CompressionConfig, adapters: Adapters, model: ChatModel | None) -> StateBuilder:

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import orjson
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters, Sessions, Store, working_set_of
+from semrouter_memory.app.adapters import Adapters, Sessions, working_set_of
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig, MilvusConfig
@@ -34,6 +34,7 @@ from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.store.working_set import Store
 
 _UNDATED = datetime(2026, 1, 1, tzinfo=UTC)
 _LATER = timedelta(days=1)

@@ -22,19 +22,12 @@ _MATCHES = 1.0
 
 
 class KeywordSearch:
-    """Keywords first, then the memories that have them all.
+    """Keywords first, then the memories that have them all. A model that is asked for them has `rewrite_deadline_ms`."""
 
-    Args:
-        asks_a_model: keywords come from a model, which has `rewrite_deadline_ms`.
-    """
-
-    def __init__(
-        self, searcher: Searcher, extractor: KeywordExtractor, config: RecallConfig, *, asks_a_model: bool
-    ) -> None:
+    def __init__(self, searcher: Searcher, extractor: KeywordExtractor, config: RecallConfig) -> None:
         self._searcher = searcher
         self._extractor = extractor
         self._config = config
-        self._asks_a_model = asks_a_model
 
     async def search(self, request: RecallRequest, steps: Steps, deadline: asyncio.Timeout) -> Found:
         """The matching memories, newest first.
@@ -45,14 +38,14 @@ class KeywordSearch:
         Raises:
             StoreUnavailableError: the memories are not at hand, and the store is away.
         """
-        loop = asyncio.get_running_loop()
-        milliseconds = self._config.rewrite_deadline_ms if self._asks_a_model else self._config.deadline_ms
+        loop, asks_a_model = asyncio.get_running_loop(), self._extractor.asks_a_model
+        milliseconds = self._config.rewrite_deadline_ms if asks_a_model else self._config.deadline_ms
         left = (deadline.when() or loop.time()) - loop.time()
-        if self._asks_a_model:
+        if asks_a_model:
             deadline.reschedule(None)
         with steps.measure("keywords"):
             keywords = await self._extractor.keywords(request.query, until=loop.time() + milliseconds / 1000)
-        if self._asks_a_model:
+        if asks_a_model:
             deadline.reschedule(loop.time() + max(left, 0.0))
         newest = await self._searcher.newest(request, steps)
         with steps.measure("score"):

@@ -22,6 +22,7 @@ from semrouter_memory.codec.untrusted import one_line
 from semrouter_memory.lexical.words import CJK, STOP_WORDS, content_runs, content_words, words
 from semrouter_memory.model import ChatMessage, Memory
 from semrouter_memory.ports import ChatModel
+from semrouter_memory.recall.refusals import refuses
 
 Extraction = Literal["local", "llm"]
 
@@ -49,10 +50,6 @@ _SEPARATOR = re.compile(r"[\n,;，、；]")
 _LABEL = re.compile(r"^.*?(?:\bkeywords?\b|关键词|關鍵詞|关键字)[^:：\n]*[:：]", re.IGNORECASE | re.MULTILINE)
 _INTRODUCTION = re.compile(r"^.*[:：][ \t]*$", re.MULTILINE)
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
-_REFUSAL = re.compile(
-    r"\s*(?:i['’]m sorry|i am sorry|sorry|i can(?:no|['’])t|i am unable|as an ai|抱歉|对不起|我无法|我不能)",
-    re.IGNORECASE,
-)
 
 
 class KeywordExtractor:
@@ -64,6 +61,10 @@ class KeywordExtractor:
 
     def __init__(self, mode: Extraction, model: ChatModel | None = None) -> None:
         self._model = model if mode == "llm" else None
+
+    @property
+    def asks_a_model(self) -> bool:
+        return self._model is not None
 
     async def keywords(self, query: str, *, until: float) -> tuple[str, ...]:
         """The message's keywords, folded, each once. Never raises (but for cancellation).
@@ -96,7 +97,7 @@ def listed_keywords(answer: str) -> tuple[str, ...] | None:
     need not have them in that order.
     """
     text = strip_reasoning(answer).strip()
-    if not text or len(text) > _MAX_ANSWER_CHARS or _REFUSAL.match(text):
+    if not text or len(text) > _MAX_ANSWER_CHARS or refuses(text):
         return None
     items = _json_items(text)
     if items == []:

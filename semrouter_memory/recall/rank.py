@@ -60,7 +60,7 @@ def choose(
         in_order: the hits' order is the one wanted, for their relevance tells nothing.
     """
     known = tuple(hits)
-    candidates = tuple(_candidates(known if in_order else _best_first(known), options, unasked))
+    candidates = tuple(_candidates(known if in_order else best_first(known), options, unasked))
     outdated = outdated_episodes(candidates, known, is_deleted)
     texts, overlap, said = VisibleTexts(visible), WordOverlap(shares_words_with), _Said()
     left, unasked_left = budget.tokens, budget.unasked_tokens
@@ -90,7 +90,8 @@ def _candidates(hits: Iterable[Hit], options: RecallOptions, unasked: frozenset[
             yield hit
 
 
-def _best_first(hits: Iterable[Hit]) -> list[Hit]:
+def best_first(hits: Iterable[Hit]) -> list[Hit]:
+    """By relevance; ties by id."""
     return sorted(hits, key=lambda hit: (-hit.relevance, hit.memory.id))
 
 

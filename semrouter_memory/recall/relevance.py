@@ -53,8 +53,12 @@ _BEST_CUT = -0.88
 _CUT_RELEVANCE = 0.6
 
 
-def scores(evidence: Evidence, question: Question) -> Floats:
-    """The score of each memory."""
+def scores(evidence: Evidence, question: Question, needs: Floats) -> Floats:
+    """The score of each memory.
+
+    Args:
+        needs: what of it is `needed`.
+    """
     cosine, lexical = (_CHINESE_COSINE, _CHINESE_LEXICAL) if question.chinese else (1.0, _LEXICAL)
     found = cosine * evidence.similarity + lexical * evidence.lexical + _NEARBY * evidence.nearby
     if question.answered:
@@ -62,7 +66,7 @@ def scores(evidence: Evidence, question: Question) -> Floats:
     if evidence.timely is not None:
         found += np.float32(_TIMELY) * evidence.timely
     found += np.float32(_IS_QUESTION) * ((evidence.marks & _QUESTION_MARK) != 0)
-    found += needed(evidence, question)
+    found += needs
     return np.asarray(found, dtype=np.float32)
 
 
@@ -81,13 +85,13 @@ def _worth_of_marks(need: Need) -> tuple[tuple[np.uint16, np.float32], ...]:
 
 
 def relevances(
-    found: Floats, chosen: Sequence[int], question: Question, anchors: Anchors, *, unasked: Floats | None = None
+    found: Floats, chosen: Sequence[int], question: Question, anchors: Anchors, *, needs: Floats | None = None
 ) -> Floats:
     """The relevance of the memories at these places.
 
     Args:
         found: the scores of all memories that there are to choose from.
-        unasked: what of them is `needed`. What a request needs does not compete with itself: two diets both count, and
+        needs: what of them is `needed`. What a request needs does not compete with itself: two diets both count, and
             each is measured against the best of what was asked for.
     """
     if not len(found):
@@ -97,9 +101,9 @@ def relevances(
     mean, spread = _distribution(found, backdrop)
     best = _best(found, backdrop)
     behind = found - best
-    if unasked is not None and unasked.any():
-        asked_for = np.minimum(found - _best(found - unasked, backdrop), 0)
-        behind = np.where(unasked > 0, np.maximum(behind, asked_for), behind)
+    if needs is not None and needs.any():
+        asked_for = np.minimum(found - _best(found - needs, backdrop), 0)
+        behind = np.where(needs > 0, np.maximum(behind, asked_for), behind)
     found, behind = found[chosen], behind[chosen]
     outstanding = (found - mean) / (spread + _SMALLEST_SPREAD)
     logits = 2.64 * found + 1.05 * outstanding + 3.62 * behind + _prior(question)

@@ -15,6 +15,7 @@ from semrouter_memory.lexical.terms import terms
 from semrouter_memory.model import ChatMessage, Message
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.query import is_vague
+from semrouter_memory.recall.refusals import refuses
 
 Mode = Literal["vague", "always", "hyde"]
 
@@ -38,9 +39,6 @@ _LABEL = re.compile(
     r"^(?:(?:rewritten|search|self-contained)\s+)?(?:query|question|statement|note|answer)\s*:\s*", re.IGNORECASE
 )
 _QUOTES = " \t\"'`“”‘’「」*"
-_REFUSAL = re.compile(
-    r"(?:i['’]m sorry|i am sorry|sorry|i can(?:no|['’])t|i am unable|as an ai|抱歉|对不起|我无法|我不能)", re.IGNORECASE
-)
 # What may stand before a question without changing that it is one.
 _LEAD_IN = r"(?:(?:ok(?:ay)?|so|and|but|hey|hi|hello|please|well|then|now)\b[\s,.!]*+)*+"
 _QUESTION = re.compile(
@@ -109,7 +107,7 @@ def usable(answer: str, query: str, history: Sequence[Message]) -> str:
     if len(lines) != 1:
         return ""
     text = _LABEL.sub("", lines[0].strip(_QUOTES)).strip(_QUOTES)
-    if len(text) > _MAX_ANSWER_CHARS or _REFUSAL.match(text):
+    if len(text) > _MAX_ANSWER_CHARS or refuses(text):
         return ""
     return text if _is_about(text, query, history) else ""
 

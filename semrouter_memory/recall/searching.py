@@ -20,6 +20,7 @@ from semrouter_memory.recall.anchors import Anchors
 from semrouter_memory.recall.evidence import Evidence, Floats, Question, gathered, question
 from semrouter_memory.recall.found import found
 from semrouter_memory.recall.query import search_query, search_text
+from semrouter_memory.recall.rank import best_first
 from semrouter_memory.recall.standing import offered
 from semrouter_memory.recall.steps import Steps
 from semrouter_memory.recall.times import period_of
@@ -50,8 +51,7 @@ class Found:
     def joined(self, other: "Found") -> "Found":
         """What both found; a memory that both did counts with its better relevance."""
         hits = {hit.memory.id: hit for hit in sorted((*self.hits, *other.hits), key=lambda hit: hit.relevance)}
-        ordered = sorted(hits.values(), key=lambda hit: (-hit.relevance, hit.memory.id))
-        return Found(ordered, self.offered | other.offered)
+        return Found(best_first(hits.values()), self.offered | other.offered)
 
     @property
     def best(self) -> float:
@@ -189,14 +189,14 @@ def _nearest(shelf: MemoryShelf, positions: NDArray[np.intp], vector: Vector, re
 
 def _weighed(shelf: MemoryShelf, evidence: Evidence, asked: Question, known: Anchors, *, shown: int) -> Found:
     """By all that is known of them."""
-    scores = relevance.scores(evidence, asked)
+    needs = relevance.needed(evidence, asked)
+    scores = relevance.scores(evidence, asked, needs)
     unasked = offered(evidence.marks, scores, asked.need).tolist() if asked.is_task else []
     chosen = list(dict.fromkeys((*unasked, *_first(scores, shown).tolist())))
-    needed = relevance.needed(evidence, asked)
-    relevances = relevance.relevances(scores, chosen, asked, known, unasked=needed)
+    relevances = relevance.relevances(scores, chosen, asked, known, needs=needs)
     hits = _hits(shelf, evidence.positions[chosen], evidence.similarity[chosen], relevances)
     ids = frozenset(hit.memory.id for hit in hits[: len(unasked)])
-    return Found(sorted(hits, key=lambda hit: (-hit.relevance, hit.memory.id)), ids)
+    return Found(best_first(hits), ids)
 
 
 def _first(scores: Floats, count: int) -> NDArray[np.intp]:

@@ -19,7 +19,9 @@ from semrouter_memory.store.shelving import Change, Shelving
 class Store(MemoryReader, MemoryWriter, Protocol):
     """A store, to read, to write and to copy."""
 
-    async def backup(self, directory: Path) -> str: ...
+    async def backup(self, directory: Path) -> str:
+        """Same as `MilvusStore.backup`."""
+        ...
 
 
 class WorkingSet:

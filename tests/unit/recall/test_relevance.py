@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semrouter_memory.recall import evidence
+from semrouter_memory.recall import relevance as formula
 from semrouter_memory.recall.anchors import Anchors, Intent
 from semrouter_memory.recall.evidence import Evidence, Floats, Question
-from semrouter_memory.recall.relevance import needed as relevance_of_needs
-from semrouter_memory.recall.relevance import relevances, scores
+from semrouter_memory.recall.relevance import relevances
 from semrouter_memory.recall.standing import Need, Standing
 
 VECTOR = np.array([1, 0, 0, 0], dtype=np.float32)
@@ -37,6 +37,10 @@ def rows(**columns: Sequence[float]) -> Evidence:
         answered=column("answered"),
         marks=column("marks").astype(np.uint16),
     )
+
+
+def scores(evidence: Evidence, question: Question) -> Floats:
+    return formula.scores(evidence, question, formula.needed(evidence, question))
 
 
 def relevance(found: list[float], question: Question = QUESTION) -> Floats:
@@ -161,7 +165,7 @@ def test_what_a_request_needs_does_not_compete_with_itself() -> None:
     evidence_of_two = rows(similarity=[0.25, 0.05, 0.1], marks=[Standing.DIET, Standing.DIET, Standing.NONE])
     found = scores(evidence_of_two, dinner)
     alone = relevances(found, [1], dinner, ANCHORS)
-    beside = relevances(found, [1], dinner, ANCHORS, unasked=relevance_of_needs(evidence_of_two, dinner))
+    beside = relevances(found, [1], dinner, ANCHORS, needs=formula.needed(evidence_of_two, dinner))
     assert beside > alone
 
 
@@ -170,4 +174,4 @@ def test_a_memory_that_nobody_needs_is_measured_against_the_best_of_all() -> Non
     evidence_of_two = rows(similarity=[0.25, 0.2], marks=[Standing.DIET, Standing.NONE])
     found = scores(evidence_of_two, dinner)
     plain = relevances(found, [1], dinner, ANCHORS)
-    assert relevances(found, [1], dinner, ANCHORS, unasked=relevance_of_needs(evidence_of_two, dinner)) == plain
+    assert relevances(found, [1], dinner, ANCHORS, needs=formula.needed(evidence_of_two, dinner)) == plain

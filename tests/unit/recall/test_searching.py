@@ -379,7 +379,7 @@ TRIPS = [f"User's trip number {number} to Hawaii" for number in range(6)]
 async def by_keywords(kit: Kit, query: str, *, at_hand: bool, **request: Any) -> list[str]:
     config = RecallConfig(strategy="keywords", max_keyword_memories=4, deadline_ms=10_000)
     searcher = kit.searcher(at_hand=at_hand, strategy="keywords")
-    keywords = KeywordSearch(searcher, KeywordExtractor("local"), config, asks_a_model=False)
+    keywords = KeywordSearch(searcher, KeywordExtractor("local"), config)
     async with asyncio.timeout(10) as deadline:
         return contents(await keywords.search(replace(REQUEST, query=query, **request), Steps(), deadline))
 
