@@ -16,8 +16,35 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
+_LULL_SECONDS = 0.02
+_PATIENCE_SECONDS = 1.0
+
 CANCEL_SECONDS = 2.0
 """How long cancelled jobs may clean up before they are left alone."""
+
+
+class RightOfWay:
+    """Whoever is waited for goes first: work waits for a lull, but no longer than a second.
+
+    Under load the work comes in batches, and most requests meet none of it. Nothing waits where there is no traffic.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._taken_at = -_LULL_SECONDS
+
+    def take(self) -> None:
+        """A request comes."""
+        self._taken_at = self._monotonic()
+
+    def hold(self, waited_seconds: float) -> float:
+        """How many seconds work that has waited so long is still to wait; 0: it goes ahead."""
+        lull = self._taken_at + _LULL_SECONDS - self._monotonic()
+        return max(min(lull, _PATIENCE_SECONDS - waited_seconds), 0.0)
+
+
+def _at_once(_: float) -> float:
+    return 0.0
 
 
 class WorkerPool(Generic[K]):
@@ -26,6 +53,7 @@ class WorkerPool(Generic[K]):
     Args:
         workers: how many jobs run at a time.
         max_queue: how many keys wait at most; keys that run, or are to run once more, do not count.
+        hold: for how many seconds a key that has waited so long is held back, asked until it is 0.
         on_error: told of every exception that a job lets out; the pool goes on whatever happens.
     """
 
@@ -36,12 +64,14 @@ class WorkerPool(Generic[K]):
         workers: int,
         max_queue: int,
         on_error: Callable[[K, BaseException], None],
+        hold: Callable[[float], float] = _at_once,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._job = job
         self._workers = workers
         self._max_queue = max_queue
         self._on_error = on_error
+        self._hold = hold
         self._monotonic = monotonic
         self._waiting: dict[K, float] = {}
         self._running: dict[K, asyncio.Task[None]] = {}
@@ -107,11 +137,13 @@ class WorkerPool(Generic[K]):
     def _dispatch(self) -> None:
         while self._started and self._waiting and len(self._running) < self._workers:
             key = next(iter(self._waiting))
-            del self._waiting[key]
-            self._running[key] = asyncio.create_task(self._run(key))
+            submitted_at = self._waiting.pop(key)
+            self._running[key] = asyncio.create_task(self._run(key, submitted_at))
 
-    async def _run(self, key: K) -> None:
+    async def _run(self, key: K, submitted_at: float) -> None:
         try:
+            while self._taking and (seconds := self._hold(self._monotonic() - submitted_at)):
+                await asyncio.sleep(seconds)  # noqa: ASYNC110 - a lull is known by the time that has passed
             await self._job(key)
         except asyncio.CancelledError as error:
             # Ours, in `drain`; else something inside the job was cancelled, which is a failure of the job.

@@ -7,6 +7,7 @@ what a cosine of nothing in particular is for that request. They are embedded on
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,17 +90,18 @@ class Anchors:
     """The embedded sentences, one row each.
 
     Attributes:
+        kinds: of requests, one kind after the other.
+        ends: where each kind ends, in the order of `Intent`'s attributes.
         backdrop: statements as memories are written, about nobody.
     """
 
-    general: NDArray[np.float32]
-    chat: NDArray[np.float32]
-    asking: NDArray[np.float32]
-    requests: NDArray[np.float32]
+    kinds: NDArray[np.float32]
+    ends: tuple[int, ...]
     backdrop: NDArray[np.float32]
 
     def intent(self, vector: Vector) -> Intent:
-        return Intent(*(_nearness(group, vector) for group in (self.general, self.chat, self.asking, self.requests)))
+        nearness = self.kinds @ vector
+        return Intent(*(_nearest(nearness[start:end]) for start, end in pairwise((0, *self.ends))))
 
 
 async def embedded(embedder: Embedder) -> Anchors:
@@ -108,11 +110,10 @@ async def embedded(embedder: Embedder) -> Anchors:
     Raises:
         EmbeddingError: the model does not answer.
     """
+    kinds = [await _queries(embedder, texts) for texts in (_GENERAL, _CHAT, _ASKING, _REQUESTS)]
     return Anchors(
-        general=await _queries(embedder, _GENERAL),
-        chat=await _queries(embedder, _CHAT),
-        asking=await _queries(embedder, _ASKING),
-        requests=await _queries(embedder, _REQUESTS),
+        kinds=np.concatenate(kinds),
+        ends=tuple(accumulate(map(len, kinds))),
         backdrop=np.stack(await embedder.embed_passages(_BACKDROP)),
     )
 
@@ -121,6 +122,6 @@ async def _queries(embedder: Embedder, texts: Sequence[str]) -> NDArray[np.float
     return np.stack([await embedder.embed_query(text) for text in texts])
 
 
-def _nearness(group: NDArray[np.float32], vector: Vector) -> float:
-    nearest = np.sort(group @ vector)[-_NEAREST:]
+def _nearest(nearness: NDArray[np.float32]) -> float:
+    nearest = np.sort(nearness)[-_NEAREST:]
     return float(nearest.sum()) / len(nearest)

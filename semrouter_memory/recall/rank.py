@@ -7,7 +7,7 @@ What is given unasked comes last and has a small budget of its own within that o
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from semrouter_memory.lexical.terms import terms
 from semrouter_memory.lexical.words import words
@@ -100,18 +100,13 @@ class _Said:
 
     def __init__(self) -> None:
         self._said: list[_Saying] = []
-        self._read: dict[str, _Saying] = {}
 
     def has(self, content: str) -> bool:
-        saying = self._saying(content)
+        saying = _saying(content)
         return any(saying.repeats(said) for said in self._said)
 
     def add(self, content: str) -> None:
-        self._said.append(self._saying(content))
-
-    def _saying(self, content: str) -> "_Saying":
-        """Read once, asked for by `has` and by `add`."""
-        return self._read.setdefault(content, _Saying(content))
+        self._said.append(_saying(content))
 
 
 class _Saying:
@@ -137,6 +132,10 @@ class _Saying:
     def turns(self) -> tuple[str, ...]:
         found = _TURN.findall(self._content)
         return tuple("not" if word.endswith(("n't", "n’t")) else word.lower() for word in found)
+
+
+_saying = lru_cache(4_096)(_Saying)
+"""An active user's memories come again and again."""
 
 
 def _almost_the_same(one: Sequence[str], other: Sequence[str]) -> bool:

@@ -6,6 +6,7 @@ markers, and does not begin a heading, a list, a fence or a tag of its own. What
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 from xml.sax.saxutils import escape, quoteattr
 
@@ -48,10 +49,15 @@ def frame(style: Style) -> str:
 def line(hit: Hit, style: Style) -> str:
     """One memory as one line of the block."""
     memory = hit.memory
-    text = one_line(memory.content)
     if style == "markdown":
-        return f"- {_defused(text)}"
-    return f"<memory id={_attribute(memory.id)} category={_attribute(memory.type)}>{escape(text)}</memory>"
+        return _item(memory.content)
+    text = escape(one_line(memory.content))
+    return f"<memory id={_attribute(memory.id)} category={_attribute(memory.type)}>{text}</memory>"
+
+
+@lru_cache(4_096)
+def _item(content: str) -> str:
+    return f"- {_defused(one_line(content))}"
 
 
 def _defused(text: str) -> str:

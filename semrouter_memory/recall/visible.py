@@ -6,6 +6,7 @@ budget is $10,000" in the conversation is the memory "User's budget is $10,000".
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from semrouter_memory.lexical.words import words
 from semrouter_memory.recall.voice import in_memory_voice
@@ -29,7 +30,7 @@ class VisibleTexts:
 
     def contain(self, content: str) -> bool:
         """Whether one of the texts states the memory, whatever its case, white space, punctuation and person."""
-        telling = sorted({_stem(word) for word in _unvoiced(content)}, key=lambda word: (len(word), word))
+        telling = _telling(content)
         if not telling:
             return False
         reach = len(content) + _SLACK_CHARS
@@ -55,6 +56,12 @@ def _latest_lowered(texts: Sequence[str]) -> Iterator[str]:
             return
         yield text[-left:].lower()
         left -= len(text)
+
+
+@lru_cache(4_096)
+def _telling(content: str) -> tuple[str, ...]:
+    """The words by which a memory is found in a text, the longest last."""
+    return tuple(sorted({_stem(word) for word in _unvoiced(content)}, key=lambda word: (len(word), word)))
 
 
 def _unvoiced(content: str) -> Iterator[str]:

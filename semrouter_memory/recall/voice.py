@@ -5,6 +5,7 @@ subjects; saying it the same way raises the cosine by 0.1 to 0.3. What this chan
 """
 
 import re
+from functools import lru_cache
 
 _Sub = tuple[re.Pattern[str], str]
 
@@ -51,6 +52,7 @@ _LONGEST_NOT_A_SPEAKER = 12
 _CHINESE = re.compile(r"(?<!自)我[们們]?(?!国|國)|咱[们們]?|俺[们們]?|本人")
 
 
+@lru_cache(64)
 def in_memory_voice(query: str) -> str:
     """The query with the speaker called "user" (Chinese: 用户), as memories call them."""
     for pattern, replacement in _ENGLISH:

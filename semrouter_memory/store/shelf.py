@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, TypeAlias, TypeVar
 
@@ -112,7 +113,7 @@ class Shelf:
         return self.index.shares(terms)
 
     def memory(self, position: int) -> Memory:
-        return _memory(self.user_id, self._row(position))
+        return _decoded_memory(self.user_id, self.encoded(position))
 
     # -- other shelves -------------------------------------------------------------------------------------------------
 
@@ -297,6 +298,12 @@ def _decoded(row: bytes) -> Any:
         return json.loads(row)
 
 
+@lru_cache(2_048)
+def _decoded_memory(user_id: str, encoded: bytes) -> Memory:
+    """Two dozen memories are decoded for each request, of an active user often the same ones."""
+    return _memory(user_id, _decoded(encoded))
+
+
 def _memory(user_id: str, row: Sequence[Any]) -> Memory:
     (memory_id, project_id, agent_id, kind, content, source, observed_at, created_at, updated_at, session_id) = row[:10]
     expires_at, importance, metadata, superseded_by = row[10:]
@@ -307,7 +314,7 @@ def _memory(user_id: str, row: Sequence[Any]) -> Memory:
         type=_KINDS_BY_NAME[kind],
         content=content,
         source=source,
-        # As a rule they are one time. Two dozen memories are decoded for each request.
+        # As a rule they are one time.
         observed_at=created if observed_at == created_at else time_from(observed_at),
         created_at=created,
         updated_at=created if updated_at == created_at else time_from(updated_at),

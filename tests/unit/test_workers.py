@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from semrouter_memory import workers
-from semrouter_memory.workers import WorkerPool
+from semrouter_memory.workers import RightOfWay, WorkerPool
 
 
 class Jobs:
@@ -229,3 +229,51 @@ class TestDrain:
         pool = a_pool(Jobs())
         assert await pool.drain(60) == frozenset()
         assert await pool.drain(60) == frozenset()
+
+
+def test_work_waits_for_a_lull_but_not_for_ever() -> None:
+    now = 0.0
+    way = RightOfWay(lambda: now)
+    assert way.hold(0.0) == 0.0
+    way.take()
+    assert way.hold(0.0) == pytest.approx(0.02)
+    assert way.hold(0.995) == pytest.approx(0.005)
+    assert way.hold(1.5) == 0.0
+    now = 0.015
+    assert way.hold(0.0) == pytest.approx(0.005)
+    now = 0.02
+    assert way.hold(0.0) == 0.0
+
+
+async def test_a_key_runs_when_it_is_no_longer_held_and_says_how_long_it_has_waited() -> None:
+    waited: list[float] = []
+    run = asyncio.Event()
+
+    def hold(seconds: float) -> float:
+        waited.append(seconds)
+        return 0.0 if len(waited) > 2 else 0.001
+
+    async def job(_: str) -> None:
+        run.set()
+
+    pool = WorkerPool[str](job, workers=1, max_queue=1, on_error=Failures(), hold=hold)
+    pool.start()
+    pool.submit("a")
+    await asyncio.wait_for(run.wait(), 5)
+    assert waited == sorted(waited)
+    assert len(waited) == 3
+
+
+async def test_a_pool_that_drains_holds_nothing_back() -> None:
+    ran: list[str] = []
+
+    async def job(key: str) -> None:
+        ran.append(key)
+
+    pool = WorkerPool[str](job, workers=1, max_queue=1, on_error=Failures(), hold=lambda _: 0.01)
+    pool.start()
+    pool.submit("a")
+    await settle()
+    assert ran == []
+    await asyncio.wait_for(pool.drain(5), 5)
+    assert ran == ["a"]

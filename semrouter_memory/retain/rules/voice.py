@@ -1,6 +1,7 @@
 """Turns the first person into the third: "I'm" -> "User is", "my" -> "User's", with the verb in agreement."""
 
 import re
+from functools import lru_cache
 
 from semrouter_memory.retain.rules.lexicon import PAST
 from semrouter_memory.retain.wordlist import words
@@ -64,6 +65,7 @@ _PRONOUNS = (
 )
 
 
+@lru_cache(256)
 def expand(text: str) -> str:
     """The text with contractions written out and a capital I, so that the grammar meets one spelling only."""
     for pattern, replacement in _EXPANSIONS:

@@ -15,7 +15,7 @@ from semrouter_memory.recall.anchors import Anchors
 
 async def test_every_group_has_a_row_for_each_sentence() -> None:
     known = await anchors.embedded(HashedEmbedder(64))
-    for group in (known.general, known.chat, known.asking, known.requests, known.backdrop):
+    for group in (*np.split(known.kinds, known.ends[:-1]), known.backdrop):
         assert group.shape[1] == 64
         assert len(group) >= 10
         assert np.allclose(np.linalg.norm(group, axis=1), 1, atol=1e-5)
@@ -24,7 +24,8 @@ async def test_every_group_has_a_row_for_each_sentence() -> None:
 def test_nearness_is_the_mean_of_the_nearest_two() -> None:
     rows = np.array([[1, 0], [0.6, 0.8], [0, 1], [-1, 0]], dtype=np.float32)
     far = -np.eye(2, dtype=np.float32)
-    intent = Anchors(rows, far, rows[2:], rows[:2], backdrop=far).intent(np.array([1, 0], dtype=np.float32))
+    kinds = np.concatenate((rows, far, rows[2:], rows[:2]))
+    intent = Anchors(kinds, (4, 6, 8, 10), backdrop=far).intent(np.array([1, 0], dtype=np.float32))
     assert (intent.general, intent.chat, intent.asking, intent.request) == pytest.approx((0.8, -0.5, -0.5, 0.8))
 
 

@@ -17,7 +17,7 @@ from semrouter_memory.recall.standing import Need, Standing
 
 VECTOR = np.array([1, 0, 0, 0], dtype=np.float32)
 BACKDROP = np.array([[0.1, 1, 0, 0], [0.0, 0, 1, 0], [0.05, 0, 0, 1]], dtype=np.float32)
-ANCHORS = Anchors(BACKDROP, BACKDROP, BACKDROP, BACKDROP, backdrop=BACKDROP)
+ANCHORS = Anchors(np.tile(BACKDROP, (4, 1)), (3, 6, 9, 12), backdrop=BACKDROP)
 INTENT = Intent(general=0.2, chat=0.1, asking=0.5, request=0.2)
 QUESTION = evidence.question("user's budget", "What's my budget?", (), VECTOR, INTENT)
 
