@@ -12,13 +12,16 @@ PORT ?= 10000
 LLM_BASE_URL ?=
 LLM_API_KEY ?=
 PYTEST_ARGS ?=
+# What the benchmark measures: make bench BENCH_ARGS=--quick, or BENCH_ARGS='--only growth --lite 1000'.
+BENCH_ARGS ?=
+FUZZ_SECONDS ?= 60
 
 export LLM_BASE_URL LLM_API_KEY
 
-.PHONY: help setup model redis demo run test check format proto bench image clean
+.PHONY: help setup model redis demo run test faults check format proto recordings bench image clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 setup: $(VENV)/.installed ## create the environment and install everything (done by the others when needed)
 
@@ -73,6 +76,12 @@ $(REDIS)/redis-server:
 test: setup model redis ## all test suites, with the real Envoy, the real Milvus and the real Redis
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+faults: setup model redis ## the fault suite in full (about a quarter of an hour); `make test` runs a reduced round of each fault
+	@SEMROUTER_MEMORY_FAULTS=full $(BIN)/python -m pytest -s tests/faults $(PYTEST_ARGS)
+
+fuzz: setup ## coverage-guided fuzzing of codecs, wire and exchange (FUZZ_SECONDS=60 for all)
+	@nice -n 19 $(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS)
+
 check: setup ## format, lint, types, import contracts, generated code
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -88,17 +97,22 @@ PROTOC = $(BIN)/python -m grpc_tools.protoc -Iproto
 
 proto: setup ## generate the protobuf code
 	@$(PROTOC) --python_out=semrouter_memory/transport/pb --pyi_out=semrouter_memory/transport/pb proto/ext_proc.proto
+	@$(PROTOC) --python_out=semrouter_memory/replay/pb --pyi_out=semrouter_memory/replay/pb proto/recording.proto proto/tap.proto
 
 .PHONY: proto-check
 proto-check:
 	@out=$$(mktemp -d) && trap 'rm -r "$$out"' EXIT \
-	  && $(PROTOC) --python_out="$$out" --pyi_out="$$out" proto/ext_proc.proto \
-	  && for file in "$$out"/*; do diff -q "$$file" semrouter_memory/transport/pb/ >/dev/null \
+	  && $(PROTOC) --python_out="$$out" --pyi_out="$$out" proto/*.proto \
+	  && for file in "$$out"/*; do case "$$file" in */ext_proc_*) room=transport;; *) room=replay;; esac; \
+	     diff -q "$$file" "semrouter_memory/$$room/pb/" >/dev/null \
 	     || { echo "generated code is out of date: run make proto"; exit 1; }; done \
 	  && echo "generated code is current"
 
-bench: setup model ## measure what memory adds, as ratios to the floor of the same run
-	@$(BIN)/semrouter-memory bench --model $(MODEL)
+recordings: setup model ## record the traffic that the integration tests replay anew (tests/recordings)
+	@$(BIN)/python -m tests.recordings.make --model $(MODEL)
+
+bench: setup model ## measure what memory adds, as ratios to the floor of the same run (BENCH_ARGS=--quick: the headline)
+	@$(BIN)/semrouter-memory bench --model $(MODEL) $(BENCH_ARGS)
 
 image: ## build the container image (needs a container engine)
 	docker build -f deploy/Dockerfile -t semrouter-memory .

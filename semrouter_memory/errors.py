@@ -35,6 +35,10 @@ class StoreUnavailableError(UnavailableError):
     """The vector store cannot be reached or did not answer in time."""
 
 
+class StoreFullError(StoreUnavailableError):
+    """The vector store can be read, but has no room to write."""
+
+
 class EmbeddingError(UnavailableError):
     """A text could not be embedded."""
 
@@ -78,12 +82,21 @@ class ExtractionParseError(MemoryServiceError):
 
 
 class TurnLogError(MemoryServiceError):
-    """The turn log could not be read or written (disk full, file damaged)."""
+    """The turn log could not be read or written (file damaged or gone)."""
+
+
+class TurnLogFullError(TurnLogError):
+    """The turn log's disk has no room."""
 
 
 # Whoever measures must act: a file of cases is not what the command reads.
 class CaseFileError(MemoryServiceError):
     """A file of evaluation cases cannot be read, or a line of it does not fit; the message names file and line."""
+
+
+# Whoever plays a recording must act.
+class RecordingError(MemoryServiceError):
+    """A recording, or Envoy's tap output, cannot be read or written; the message names the file and the line or offset."""
 
 
 # The caller of the management API must act; the message is shown to them.

@@ -5,7 +5,7 @@ Adapters raise the families of `errors.py` only; foreign exceptions end inside t
 
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
@@ -497,7 +497,7 @@ class Observer(Protocol):
     def turn_appended(self, appended: Appended) -> None: ...
 
     def turn_dropped(self, reason: str) -> None:
-        """A finished exchange that could not be accepted (`log_failed`, `internal_error`)."""
+        """A finished exchange that could not be accepted (`log_full`, `log_failed`, `internal_error`)."""
         ...
 
     def extraction_finished(self, report: ExtractionReport) -> None: ...
@@ -529,6 +529,54 @@ class Observer(Protocol):
         ...
 
     def upkeep_finished(self, report: UpkeepReport) -> None: ...
+
+
+class StreamSpans(Protocol):
+    """What a trace is told of one ext_proc stream. Never raises, never sees content."""
+
+    def headers(self, header: Callable[[str], str]) -> None:
+        """The request's headers, by name: they may carry a trace where the proxy itself takes part in none."""
+        ...
+
+    def recall(self, request: RecallRequest) -> AbstractContextManager[Callable[[RecallResult], object]]:
+        """Spans the recall done inside; call what it gives with the result."""
+        ...
+
+    def retain(self, turn: Turn) -> AbstractContextManager[Callable[[Appended | None], object]]:
+        """Spans the acceptance done inside; call what it gives with what became of the turn."""
+        ...
+
+    def bypassed(self, reason: Reason) -> None: ...
+
+
+class Tracing(Protocol):
+    """Takes part in the traces of those who call."""
+
+    def stream(self, metadata: Mapping[str, str]) -> StreamSpans:
+        """A stream was opened, with this gRPC metadata: the proxy's own span is named in it."""
+        ...
+
+
+class RecordedStream(Protocol):
+    """Takes down one stream. Quick, never raises."""
+
+    def shown(self, message: bytes) -> None:
+        """Envoy sent this message."""
+        ...
+
+    def answered(self, reply: bytes) -> None:
+        """This reply is sent."""
+        ...
+
+    def ended(self, *, by_us: bool) -> None: ...
+
+
+class Recorder(Protocol):
+    """Takes down what Envoy and this service say to each other, for replaying it. Quick, never raises, writes later."""
+
+    def begin(self, metadata: Mapping[str, str]) -> RecordedStream | None:
+        """A stream was opened; None: it is not taken down."""
+        ...
 
 
 NewId = Callable[[], str]

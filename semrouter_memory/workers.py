@@ -142,8 +142,7 @@ class WorkerPool(Generic[K]):
 
     async def _run(self, key: K, submitted_at: float) -> None:
         try:
-            while self._taking and (seconds := self._hold(self._monotonic() - submitted_at)):
-                await asyncio.sleep(seconds)  # noqa: ASYNC110 - a lull is known by the time that has passed
+            await self._lull(submitted_at)
             await self._job(key)
         except asyncio.CancelledError as error:
             # Ours, in `drain`; else something inside the job was cancelled, which is a failure of the job.
@@ -158,6 +157,11 @@ class WorkerPool(Generic[K]):
                 # At the end of the queue, whatever its bound: this key had its place already.
                 self._waiting[key] = self._again.pop(key)
             self._dispatch()
+
+    async def _lull(self, submitted_at: float) -> None:
+        # A lull is known by the time that has passed; no event tells of it.
+        while self._taking and (seconds := self._hold(self._monotonic() - submitted_at)):  # noqa: ASYNC110
+            await asyncio.sleep(seconds)
 
     def _report(self, key: K, error: BaseException) -> None:
         with suppress(Exception):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.config import RedisConfig
-from tests.server_process import ServerProcess
+from semrouter_memory.stack.server_process import ServerProcess
 
 _UNPACKED = Path(__file__).parents[1] / ".cache" / "redis" / "redis-server"
 _PORT_RANGE = range(20_000, 32_000)

@@ -11,6 +11,7 @@ from semrouter_memory.manage.operator import Exposition, Readiness, create_opera
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.manage.turn_routes import Office
+from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.redact import redact
 from semrouter_memory.upkeep.schedule import Upkeep
 
@@ -23,6 +24,7 @@ async def serve_management(
     shared_secret: str | None,
     readiness: Callable[[], Readiness],
     metrics: Callable[[], Exposition],
+    recordings: Recordings,
     on_exit: AsyncExitStack,
 ) -> None:
     """Open both ports.
@@ -53,6 +55,7 @@ async def serve_management(
             turn_log=adapters.turn_log,
             maintenance=Maintenance(turn_log=adapters.turn_log, state=adapters.state, store=adapters.store),
         ),
+        recordings=recordings,
     )
     on_exit.push_async_callback((await serve_http(operator, config.management.operator_listen)).stop)
 

@@ -1,20 +1,29 @@
 """The external models, by role. Several roles at one server share what is known of its being away."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
 from semrouter_memory.config import ExternalModel, RetainConfig
 from semrouter_memory.llm.breaker import Limits
 from semrouter_memory.llm.circuit import Circuits
 from semrouter_memory.llm.client import OpenAIChatModel
-from semrouter_memory.ports import Observer
+from semrouter_memory.ports import ChatModel, Observer
 
 
 class ExternalModels:
-    """Makes a client for each configured role, closed with the exit stack."""
+    """Makes a client for each configured role, closed with the exit stack.
+
+    Args:
+        traced: makes each call of a model a span; None: nobody traces.
+    """
 
     def __init__(
-        self, sections: Sequence[ExternalModel], config: RetainConfig, observer: Observer, on_exit: AsyncExitStack
+        self,
+        sections: Sequence[ExternalModel],
+        config: RetainConfig,
+        observer: Observer,
+        on_exit: AsyncExitStack,
+        traced: Callable[[ChatModel, ExternalModel], ChatModel] | None = None,
     ) -> None:
         limits = Limits(
             failures=config.breaker_failures,
@@ -22,11 +31,11 @@ class ExternalModels:
             longest_seconds=config.breaker_max_seconds,
         )
         circuits = Circuits(limits, observer=observer)
-        self._models: dict[str, OpenAIChatModel] = {}
+        self._models: dict[str, ChatModel] = {}
         for section in sections:
             model = OpenAIChatModel(section, section.api_key, circuit=circuits.circuit(section.llm_endpoint.url))
             on_exit.push_async_callback(model.aclose)
-            self._models[section.model_role] = model
+            self._models[section.model_role] = traced(model, section) if traced else model
 
-    def of_role(self, role: str) -> OpenAIChatModel | None:
+    def of_role(self, role: str) -> ChatModel | None:
         return self._models.get(role)

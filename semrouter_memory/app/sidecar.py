@@ -7,7 +7,9 @@ served. Stop: no new streams, let running ones end; no new work, let running wor
 import asyncio
 import gc
 import signal
-from contextlib import AsyncExitStack
+import sys
+from contextlib import AsyncExitStack, nullcontext
+from typing import TYPE_CHECKING
 
 import structlog
 import uvloop
@@ -17,6 +19,7 @@ from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, connect
 from semrouter_memory.app.management import serve_management
 from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.app.recording import start_recordings
 from semrouter_memory.config import Config, secret
 from semrouter_memory.errors import EmbeddingError, TurnLogError
 from semrouter_memory.exchange.exchange import ExchangeSettings
@@ -28,12 +31,20 @@ from semrouter_memory.store.working_set import WorkingSet
 from semrouter_memory.telemetry import logs
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
+from semrouter_memory.telemetry.tracing import start_tracing
 from semrouter_memory.transport.processor import Processor
 from semrouter_memory.transport.server import ExtProcServer, require_local_or_secret
 from semrouter_memory.upkeep.schedule import Upkeep
-from semrouter_memory.workers import WorkerPool
+from semrouter_memory.workers import RightOfWay, WorkerPool
+
+if TYPE_CHECKING:  # an optional dependency
+    from semrouter_memory.telemetry.spans import Spans
 
 _log = structlog.get_logger("semrouter_memory")
+
+_SWITCH_SECONDS = 0.0005
+"""How long a background thread may hold the interpreter while a request waits for it. With Python's 5 ms, a request whose
+embedding ends while a turn is read waits longer for the interpreter than for the embedding."""
 
 
 class App:
@@ -44,6 +55,8 @@ class App:
         self._exit = AsyncExitStack()
         self._metrics = Metrics()
         self._observer = TelemetryObserver(self._metrics)
+        self._spans: Spans | None = None
+        self._right_of_way = RightOfWay()
         self._pool: WorkerPool[SessionKey] | None = None
         self._log_is_away = False
         self.ext_proc_address = ""
@@ -69,13 +82,16 @@ class App:
         shared_secret = secret(config.server.shared_secret, config.server.shared_secret_file)
         for setting, listen in (("server", config.server.listen), ("management", config.management.listen)):
             require_local_or_secret(f"{setting}.listen", listen, shared_secret, header=config.server.secret_header)
+        spans = self._start_tracing()
         adapters = await connect(memory, observer=self._observer, arrived=self._arrived, on_exit=self._exit)
-        models = ExternalModels(config.external_models, memory.retain, self._observer, self._exit)
+        traced = spans.model if spans else None
+        models = ExternalModels(config.external_models, memory.retain, self._observer, self._exit, traced)
         ageing = pipelines.ageing(memory.ageing, adapters, models)
         # Before all that tells it of work, so that it stops, and writes what it was told, after them.
         ageing.upkeep.start()
         self._exit.push_async_callback(ageing.upkeep.stop)
         retainer = self._start_workers(adapters, models, ageing.upkeep)
+        recordings = await start_recordings(config)
         await serve_management(
             config,
             adapters,
@@ -83,27 +99,38 @@ class App:
             shared_secret=shared_secret,
             readiness=lambda: Readiness(serving=bool(self.ext_proc_address), store_available=adapters.store.available),
             metrics=lambda: Exposition(*self._metrics.exposition()),
+            recordings=recordings,
             on_exit=self._exit,
         )
+        # Before the ports close, so that whoever looks on is told the end; after the last exchange has ended.
+        self._exit.push_async_callback(recordings.stop)
         recaller = pipelines.recaller(memory, adapters, models, ageing.usage)
         await self._prepare(recaller)
         processor = Processor(
-            ExchangeSettings(
-                memory=memory,
-                max_body_bytes=config.server.max_body_bytes,
-                max_answer_bytes=config.server.max_answer_bytes,
-            ),
+            _exchange_settings(config),
             recaller=recaller,
             retainer=retainer,
             observer=adapters.observer,
             clock=adapters.clock,
             shared_secret=(config.server.secret_header, shared_secret) if shared_secret else None,
+            arrived=self._right_of_way.take,
+            tracing=spans,
+            recorder=recordings.capture,
         )
         # Last, so that it is the first to stop: no new streams come while the rest ends.
         server = ExtProcServer(config.server, processor)
         self.ext_proc_address = await server.start()
         self._exit.push_async_callback(server.stop)
         self._say_what_serves(adapters)
+
+    def _start_tracing(self) -> "Spans | None":
+        """First, so that what the other parts do until their end is exported."""
+        tracer = start_tracing(self._config.telemetry.tracing)
+        if tracer is None:
+            return None
+        self._exit.push_async_callback(tracer.stop, self._config.server.drain_seconds)
+        self._observer, self._spans = tracer.observer(self._metrics), tracer.spans
+        return tracer.spans
 
     async def _prepare(self, recaller: Recaller) -> None:
         """A model that fails now is tried again at the requests; each of them passes."""
@@ -132,10 +159,11 @@ class App:
     def _start_workers(self, adapters: Adapters, models: ExternalModels, upkeep: Upkeep) -> Retainer:
         config = self._config.memory.retain
         pool: WorkerPool[SessionKey] = WorkerPool(
-            lambda key: retainer.process(key),  # noqa: PLW0108 - it is made below
+            lambda key: self._process(retainer, key),  # it is made below
             workers=config.workers,
             max_queue=config.max_queue,
             on_error=lambda _, error: self._failed(error),
+            hold=self._right_of_way.hold,
         )
         retainer = pipelines.retainer(self._config.memory, adapters, models, wake=pool.submit, written=upkeep.changed)
         pool.start()
@@ -146,6 +174,10 @@ class App:
         ticker = asyncio.create_task(self._tick(retainer, pool, adapters.shelves), name="triggers")
         self._exit.callback(ticker.cancel)
         return retainer
+
+    async def _process(self, retainer: Retainer, key: SessionKey) -> None:
+        with self._spans.work(key.session_id) if self._spans else nullcontext():
+            await retainer.process(key)
 
     async def _tick(self, retainer: Retainer, pool: "WorkerPool[SessionKey]", working_set: WorkingSet | None) -> None:
         """Look at the triggers again and again; also what continues after a restart."""
@@ -175,6 +207,14 @@ class App:
             _log.info("Turn log available again")
 
 
+def _exchange_settings(config: Config) -> ExchangeSettings:
+    return ExchangeSettings(
+        memory=config.memory,
+        max_body_bytes=config.server.max_body_bytes,
+        max_answer_bytes=config.server.max_answer_bytes,
+    )
+
+
 def run(config: Config) -> None:
     """Serve until SIGTERM or SIGINT.
 
@@ -182,6 +222,7 @@ def run(config: Config) -> None:
         ConfigurationError: same as `App.start`.
     """
     logs.configure(config.telemetry)
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(config))
 

@@ -4,64 +4,85 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from semrouter_memory.config import EmbeddingConfig, MilvusConfig
+from semrouter_memory.config import MilvusConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Scope
+from semrouter_memory.model import Scope
+from semrouter_memory.store.connection import MilvusConnection, Target, connect
+from semrouter_memory.store.lite import LiteServer
+from semrouter_memory.store.location import LiteFile, locate
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 
-_SCOPE = Scope("alice")
 _LIMIT = 15
 """As many rows as recall asks for with the default limit."""
 
 
+@dataclass(frozen=True, slots=True)
+class BareTimes:
+    """Attributes: embedding_cpu_ms: CPU time of one embedding."""
+
+    embedding: list[float]
+    embedding_cpu_ms: float
+    search: list[float]
+
+
 class BareParts:
-    """An embedder and a store with the memories in it."""
+    """An embedder and a store."""
 
     def __init__(self, embedder: OnnxEmbedder, store: MilvusStore) -> None:
         self._embedder = embedder
         self._store = store
 
-    async def ms(self, question: str) -> tuple[float, float]:
-        """Milliseconds of embedding the question, and of searching for it."""
-        started = time.perf_counter()
-        vector = await self._embedder.embed_query(question)
-        embedded = time.perf_counter()
-        await self._store.search(_SCOPE, vector, limit=_LIMIT, now=datetime.now(UTC))
-        return (embedded - started) * 1000, (time.perf_counter() - embedded) * 1000
+    async def measure(self, user: str, questions: Sequence[str], *, pause_seconds: float = 0.0) -> BareTimes:
+        """Embed each question, with pauses if asked, and search for each among the user's memories."""
+        embedding, search, vectors = list[float](), list[float](), []
+        cpu = time.process_time()
+        for question in questions:
+            if pause_seconds:
+                await asyncio.sleep(pause_seconds)
+            started = time.perf_counter()
+            vectors.append(await self._embedder.embed_query(question))
+            embedding.append((time.perf_counter() - started) * 1000)
+        cpu = time.process_time() - cpu
+        for vector in vectors:
+            started = time.perf_counter()
+            await self._store.search(Scope(user), vector, limit=_LIMIT, now=datetime.now(UTC))
+            search.append((time.perf_counter() - started) * 1000)
+        return BareTimes(embedding, cpu * 1000 / len(questions), search)
 
 
 @asynccontextmanager
-async def bare_parts(model: Path, directory: Path, contents: Sequence[str]) -> AsyncIterator[BareParts]:
-    """The parts, with `contents` stored in a Milvus Lite of their own."""
-    embedder = await asyncio.to_thread(OnnxEmbedder.load, EmbeddingConfig(), model)
+async def open_store(embedder: OnnxEmbedder, milvus: MilvusConfig, directory: Path) -> AsyncIterator[MilvusStore]:
+    """The store that a service with these settings has."""
     observer = TelemetryObserver(Metrics())
-    store = MilvusStore(MilvusConfig(), data_dir=directory, fingerprint=embedder.fingerprint, observer=observer)
+    store = MilvusStore(milvus, data_dir=directory, fingerprint=embedder.fingerprint, observer=observer)
     await store.start()
     try:
-        vectors = await embedder.embed_passages(contents)
-        numbered = enumerate(zip(contents, vectors, strict=True))
-        await store.upsert(
-            _SCOPE, [EmbeddedMemory(_memory(number, text), vector) for number, (text, vector) in numbered]
-        )
-        yield BareParts(embedder, store)
+        yield store
     finally:
         await store.close()
 
 
-def _memory(number: int, content: str) -> Memory:
-    now = datetime.now(UTC)
-    return Memory(
-        id=f"mem_{number:06d}",
-        scope=_SCOPE,
-        type=MemoryType.SEMANTIC,
-        content=content,
-        source="api",
-        observed_at=now,
-        created_at=now,
-        updated_at=now,
+@asynccontextmanager
+async def open_collection(
+    embedder: OnnxEmbedder, milvus: MilvusConfig, directory: Path
+) -> AsyncIterator[MilvusConnection]:
+    """The same store's collection, to write rows of many users at a time."""
+    location = locate(milvus, directory)
+    target = Target(
+        location=location,
+        token="",
+        collection=milvus.collection,
+        dimension=milvus.dimension,
+        fingerprint=embedder.fingerprint,
     )
+    collection = await connect(target, LiteServer(location.path) if isinstance(location, LiteFile) else None)
+    try:
+        yield collection
+    finally:
+        await collection.close()

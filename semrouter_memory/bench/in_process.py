@@ -17,7 +17,7 @@ import numpy as np
 from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, Sessions, connect, working_set_of
 from semrouter_memory.app.models import ExternalModels
-from semrouter_memory.bench.figures import FirstRecall, Measured, ProcessFigures
+from semrouter_memory.bench.figures import FirstRecall, ProcessFigures, Times
 from semrouter_memory.bench.workload import memory_of, questions, statements
 from semrouter_memory.config import EmbeddingConfig, MemoryConfig
 from semrouter_memory.errors import MemoryServiceError
@@ -88,8 +88,8 @@ class InProcess:
         if self._failed > self._asked / 2:
             raise RecallFailedError(f"{self._failed} of {self._asked} recalls failed or were late")
         return ProcessFigures(
-            embedding=Measured.of(embedding[_WARM_UP:]),
-            active={size: Measured.of(times[_WARM_UP:]) for size, times in active.items()},
+            embedding=Times.of(embedding[_WARM_UP:]),
+            active={size: Times.of(times[_WARM_UP:]) for size, times in active.items()},
             first=first,
         )
 
@@ -104,7 +104,7 @@ class InProcess:
             recalls.append(await self._recall_ms(recaller, size, question))
             await self._at_hand(adapters, size)
             fills.append((time.perf_counter() - started) * 1000)
-        return FirstRecall(recall=Measured.of(recalls), at_hand=Measured.of(fills))
+        return FirstRecall(recall=Times.of(recalls), at_hand=Times.of(fills))
 
     def _elsewhere(self) -> Adapters:
         """The adapters of another process on the same store."""

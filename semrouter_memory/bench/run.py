@@ -1,69 +1,175 @@
-"""`semrouter-memory bench`: what memory costs, in time and in memory, beside what is needed for anything of the kind."""
+"""`semrouter-memory bench`: what memory costs, in time and in memory, beside what is needed for anything of the kind.
+
+Strategy: a section is measured, shown and written down before the next one begins, so that a failure or Ctrl-C costs no
+more than its own section. What failed is said and makes the exit status 1; the others go on.
+"""
 
 import asyncio
 import json
-import math
-import shutil
-import sys
-from collections.abc import Iterable
+import os
+import platform
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import uvloop
 from rich.console import Console
-from rich.progress import track
 
-from semrouter_memory.bench import footprint, tables
-from semrouter_memory.bench.chains import TURN, ChainBench
-from semrouter_memory.bench.figures import Footprint, ProcessFigures
-from semrouter_memory.bench.in_process import in_process
+from semrouter_memory import __version__
+from semrouter_memory.bench.client import BenchError
+from semrouter_memory.bench.context import Amount, Bench, opened
+from semrouter_memory.bench.growth import growth
+from semrouter_memory.bench.headline import headline
+from semrouter_memory.bench.inside import footprints, recall
+from semrouter_memory.bench.prefix import prefixes
+from semrouter_memory.bench.processes import processes
+from semrouter_memory.bench.sizes import bodies, user_sizes
+from semrouter_memory.bench.streaming import streams
+from semrouter_memory.bench.tables import tables_of
+from semrouter_memory.bench.targets import goals, missed
+from semrouter_memory.errors import ConfigurationError
 
-_SIZES = (200, 1_000, 10_000)
-_QUESTIONS = 300
-_ACTIVE = ((1_000, 200, 256), (100, 200, 8))
-"""Users, memories of each and the bound in MiB: the default one, and one that holds half of the users."""
-
-
-async def bench(*, model: Path, directory: Path, requests: int, stored: int) -> None:
-    """Measure and print."""
-    console = Console()
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    chain = await ChainBench(model, directory, requests=requests, stored=stored, console=console).run()
-    process = await _process_figures(model, directory / "process", console)
-    footprints = [await _footprint(*active, console) for active in _ACTIVE]
-    console.print(tables.requests_table(chain, requests=requests, stored=stored))
-    console.print(tables.tokens_table(chain, streams=math.ceil(requests / TURN)))
-    console.print(tables.process_table(process, questions=_QUESTIONS))
-    console.print(tables.footprint_table(footprints))
-    missed = tables.missed(chain, process, footprints)
-    console.print(f"Targets missed in this run: {', '.join(missed)}" if missed else "All targets reached in this run.")
-
-
-async def _process_figures(model: Path, directory: Path, console: Console) -> ProcessFigures:
-    async with in_process(model, directory, _SIZES) as users:
-        for size in _SIZES:
-            console.print(f"[dim]==> embedding and writing the memories of a user with {size:,}[/]")
-            await users.store(size)
-
-        def shown(questions: Iterable[str]) -> Iterable[str]:
-            return track(
-                questions,
-                "in the process",
-                console=console,
-                total=_QUESTIONS,
-                transient=True,
-                disable=not console.is_terminal,
-            )
-
-        console.print("[dim]==> recalling in the process, first for users who were away[/]")
-        return await users.measured(_QUESTIONS, shown)
+SECTIONS: Mapping[str, Callable[[Bench], Awaitable[Any]]] = {
+    "requests": headline,
+    "streams": streams,
+    "prefix": prefixes,
+    "user": user_sizes,
+    "bodies": bodies,
+    "recall": recall,
+    "memory": footprints,
+    "growth": growth,
+    "processes": processes,
+}
+_WIDTH = 150
+"""Of the tables where there is no terminal that has one."""
+QUICK = ("requests", "streams", "prefix")
 
 
-async def _footprint(users: int, memories: int, max_mb: int, console: Console) -> Footprint:
-    """Measured in a process that has done nothing else."""
-    console.print(f"[dim]==> {users:,} active users with {memories} memories each, within {max_mb} MiB[/]")
-    command = [sys.executable, "-m", footprint.__name__, str(users), str(memories), str(max_mb)]
-    child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    answer, _ = await child.communicate()
-    if child.returncode:
-        raise footprint.FootprintError(f"measuring memory ended with {child.returncode}")
-    return Footprint(**json.loads(answer))
+@dataclass(slots=True)
+class Outcome:
+    """Of a run, by section.
+
+    Attributes:
+        failed: why there are no figures.
+    """
+
+    figures: dict[str, Any] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Attributes: only: names of sections; empty: all, or the quick ones."""
+
+    model: Path
+    directory: Path
+    amount: Amount
+    only: Sequence[str] = ()
+    json_file: Path
+    plot_file: Path | None
+
+
+async def bench(options: Options) -> bool:
+    """Measure, print, and write the files; False when a section failed.
+
+    Raises:
+        ConfigurationError: there is no such section.
+    """
+    names = chosen(options.only, quick=options.amount.quick)
+    terminal = Console()
+    console = terminal if terminal.is_terminal else Console(width=_WIDTH)
+    outcome = Outcome()
+    run = _about()
+    async with opened(options.model, options.directory, options.amount, console) as shared:
+        for name in names:
+            await _section(name, shared, outcome, console)
+            written(options.json_file, run, options, outcome)
+    _say_the_end(options, outcome, console)
+    return not outcome.failed
+
+
+def chosen(only: Sequence[str], *, quick: bool) -> list[str]:
+    """The sections to measure, in their own order.
+
+    Raises:
+        ConfigurationError: there is no such section.
+    """
+    unknown = [name for name in only if name not in SECTIONS]
+    if unknown:
+        raise ConfigurationError(f"no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
+    wanted = only or (QUICK if quick else tuple(SECTIONS))
+    return [name for name in SECTIONS if name in wanted]
+
+
+async def _section(name: str, shared: Bench, outcome: Outcome, console: Console) -> None:
+    started = time.monotonic()
+    try:
+        figures = await SECTIONS[name](shared)
+    except Exception as error:  # noqa: BLE001 - said, and the exit status tells; the others' figures are good
+        outcome.failed[name] = f"{type(error).__name__}: {error}"
+        console.print(f"{name} failed: {outcome.failed[name]}", style="red", markup=False, highlight=False)
+    else:
+        outcome.figures[name] = figures
+        for table in tables_of(figures):
+            console.print(table)
+    outcome.seconds[name] = time.monotonic() - started
+
+
+def written(path: Path, run: Mapping[str, Any], options: Options, outcome: Outcome) -> None:
+    """Write what there is so far, as JSON.
+
+    Raises:
+        BenchError: the file cannot be written.
+    """
+    amount = options.amount
+    content = {
+        "run": {**run, "requests": amount.requests, "memories": amount.memories, "quick": amount.quick},
+        "sections": {name: asdict(figures) for name, figures in outcome.figures.items()},
+        "seconds": outcome.seconds,
+        "failed": outcome.failed,
+        "goals": goals(outcome.figures),
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise BenchError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _say_the_end(options: Options, outcome: Outcome, console: Console) -> None:
+    console.print(f"Figures: {options.json_file}", highlight=False)
+    if options.plot_file is not None and outcome.figures:
+        from semrouter_memory.bench import plot  # noqa: PLC0415 - matplotlib is an extra
+
+        title = f"semrouter-memory {__version__}, {len(os.sched_getaffinity(0))} cores"
+        if plot.draw(options.plot_file, outcome.figures, title):
+            console.print(f"Chart: {options.plot_file}", highlight=False)
+    if not_reached := missed(outcome.figures):
+        console.print(f"Goals missed in this run: {'; '.join(not_reached)}", highlight=False)
+    elif goals(outcome.figures):
+        console.print("All goals of the measured sections reached in this run.")
+    for name, reason in outcome.failed.items():
+        first = reason.splitlines()[0]
+        console.print(f"{name} was not measured: {first}", style="red", markup=False, highlight=False)
+
+
+def _about() -> dict[str, Any]:
+    """What the figures depend on."""
+    return {
+        "version": __version__,
+        "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": len(os.sched_getaffinity(0)),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "load_before": os.getloadavg()[0],
+    }
+
+
+def run(options: Options) -> bool:
+    """`bench`, in an event loop like the service's."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(bench(options))

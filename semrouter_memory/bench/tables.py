@@ -1,116 +1,275 @@
-"""What a benchmark measured, as tables, with the targets beside the figures. Pure."""
+"""What a benchmark measured, as tables. Pure; each figure in them is one of this run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from rich.table import Table
 
-from semrouter_memory.bench.figures import ChainFigures, Footprint, Measured, ProcessFigures
-from semrouter_memory.bench.upstream import TOKENS
+from semrouter_memory.bench.figures import (
+    FLOOR_TARGET,
+    THROUGHPUT_TARGET,
+    Bodies,
+    ChainFigures,
+    Footprints,
+    Growth,
+    Headline,
+    PathFigures,
+    Prefixes,
+    Processes,
+    ProcessFigures,
+    Ratio,
+    Streams,
+    Throughput,
+    Times,
+    UserSizes,
+)
+from semrouter_memory.bench.installation import ALONE, NOOP, PRODUCT, UNLEARNED
 
-FLOOR_TARGET = 1.5
-"""The product's p50 to the floor's."""
-EMBEDDING_MS = 0.8
-"""Of a query, on the machine that the targets of milliseconds are for; on another one ratios carry over."""
-RECALL_TARGETS_MS = {1_000: 1.5, 10_000: 3.0}
-"""By how many memories the user has: p50 of the recall step, embedding included."""
-FOOTPRINT_TARGET_MB = 400
 _MIB = 1024 * 1024
+_NAMES = {
+    ALONE: "a  Envoy alone",
+    NOOP: "b  the same chain, no-op service in Python",
+    PRODUCT: "e  the product, an active user",
+    UNLEARNED: "e' the same with auto_store off",
+}
+_FACTORS = {1_000: "KB", 1_000_000: "MB"}
 
 
-def requests_table(figures: ChainFigures, *, requests: int, stored: int) -> Table:
+def tables_of(figures: Any) -> list[Table]:
+    """The tables of one section."""
+    return list(_MAKERS[type(figures)](figures))
+
+
+def _headline(figures: Headline) -> Iterator[Table]:
+    yield _one_by_one(figures)
+    table = _path_table(f"The same with {figures.pause_ms:.0f} ms between two requests: nothing else goes on")
+    _path_row(table, "an active user", figures.paced)
+    yield table
+    yield _together(figures.many)
+    yield _steps(figures)
+    table = _table("Memory of the processes at the end of this", ("MiB",))
+    for name, taken in figures.resident_bytes.items():
+        table.add_row(name, f"{taken / _MIB:.0f}")
+    yield table
+
+
+def _one_by_one(figures: Headline) -> Table:
+    alone = figures.alone
     table = _table(
-        f"One chat request after the other: {requests} requests, {stored} memories of the user, Milvus Lite",
-        ("p50 ms", "p95 ms", "target"),
+        f"One chat request after the other: {figures.memories:,} memories of the user, {figures.stored:,} in the store",
+        ("p50 ms", "p95 ms", "p99 ms", "added p50", "requests/s", "CPU ms", "with learning", "got memories"),
     )
-    rows = {
-        "a  Envoy alone": figures.envoy,
-        "b  the same chain, no-op service": figures.noop,
-        "c  embedding the query": figures.embedding,
-        "d  searching the store, which an active user's request does not": figures.search,
-        "e  the product": figures.product,
-    }
-    for name, measured in rows.items():
-        table.add_row(name, *_times(measured))
+    base = alone.chains[ALONE].ms.p50
+    for name in (ALONE, NOOP):
+        _chain_row(table, name, alone.chains[name], base)
+    table.add_row("c  embedding the query, bare", *_times(alone.embedding), "", "", f"{alone.embedding_cpu_ms:.2f}")
+    table.add_row("d  searching the store, bare", *_times(alone.search))
+    for name in (PRODUCT, UNLEARNED):
+        _chain_row(table, name, alone.chains[name], base)
+    if alone.cold_ms is not None:
+        row = (*_times(alone.cold_ms), f"{alone.cold_ms.p50 - base:.2f}", "", "", "", f"{alone.cold_with_memory:.0%}")
+        table.add_row(f"   first requests of {alone.cold_ms.count} users who were away", *row)
     table.add_section()
-    table.add_row("added by memory (e - a)", f"{figures.product.p50 - figures.envoy.p50:.2f}")
-    table.add_row("the floor (b + c)", f"{figures.floor:.2f}")
-    ratio = figures.product.p50 / figures.floor
-    table.add_row("product to floor", f"{ratio:.2f} x", "", f"{FLOOR_TARGET} x")
+    table.add_row("active user: e / (b + c), median of the rounds", *_ratio(alone.active), f"goal {FLOOR_TARGET} x")
+    if alone.cold is not None:
+        table.add_row("user who was away: e / (b + c + d)", *_ratio(alone.cold))
     return table
 
 
-def tokens_table(figures: ChainFigures, *, streams: int) -> Table:
+def _together(figures: Throughput) -> Table:
     table = _table(
-        f"Delay of a streamed token, upstream to client: {streams} streams of {TOKENS} tokens", ("p50 ms", "p95 ms")
+        f"{figures.connections} connections at a time, each a user of its own",
+        ("p50 ms", "p95 ms", "p99 ms", "added p50", "requests/s", "CPU ms", "with learning", "got memories"),
     )
-    rows = {
-        "Envoy alone": figures.envoy_token,
-        "the same chain, no-op service": figures.noop_token,
-        "the product": figures.product_token,
-    }
-    for name, measured in rows.items():
-        table.add_row(name, f"{measured.p50:.3f}", f"{measured.p95:.3f}")
+    base = figures.chains[ALONE].ms.p50
+    for name, chain in figures.chains.items():
+        _chain_row(table, name, chain, base)
     table.add_section()
-    table.add_row("added by memory", f"{figures.product_token.p50 - figures.envoy_token.p50:.3f}")
+    _allowed_rows(table, figures)
     return table
 
 
-def process_table(figures: ProcessFigures, *, questions: int) -> Table:
+def _allowed_rows(table: Table, figures: Throughput) -> None:
+    spaces = ("",) * 4
+    table.add_row("allowed by the floor's CPU time (service alone)", *spaces, f"{figures.allowed:.0f}")
+    table.add_row("    the product's to it", *spaces, *_share(figures.share), f"goal {THROUGHPUT_TARGET:.0%}")
+    table.add_row("allowed by it (Envoy, upstream, client too)", *spaces, f"{figures.strict_allowed:.0f}")
+    table.add_row("    the product's to it", *spaces, *_share(figures.strict_share))
+
+
+def _steps(figures: Headline) -> Table:
+    table = _table("Where recall spends its time, as the service counts it", ("mean ms", "p50 ms", "of requests"))
+    for chain, steps in figures.steps.items():
+        table.add_section()
+        for name, step in sorted(steps.items(), key=lambda item: -item[1].mean_ms):
+            table.add_row(
+                f"{_NAMES.get(chain, chain)}: {name}", f"{step.mean_ms:.3f}", f"{step.p50_ms:.2f}", str(step.count)
+            )
+    return table
+
+
+def _streams(figures: Streams) -> Iterator[Table]:
     table = _table(
-        f"Recall in the process, embedding included: {questions} questions of 4 to 15 words",
-        ("p50 ms", "p95 ms", "to the embedding", "target"),
+        f"Streamed answers, a token every {figures.pause_ms:.0f} ms at the upstream",
+        ("first token p50", "p95", "p99", "between p50", "p95", "p99", "on the way p50", "p95", "p99"),
     )
+    for name, chain in figures.chains.items():
+        kinds = (chain.first_token, chain.between, chain.on_the_way)
+        table.add_row(_NAMES[name], *(cell for times in kinds for cell in _times(times)))
+    table.add_section()
+    alone, product = figures.chains[ALONE], figures.chains[PRODUCT]
+    table.add_row(
+        "added by memory",
+        *_added(product.first_token, alone.first_token),
+        *_added(product.between, alone.between),
+        *_added(product.on_the_way, alone.on_the_way),
+    )
+    yield table
+
+
+def _prefixes(figures: Prefixes) -> Iterator[Table]:
+    table = _table(
+        "How much of the prompt stays the same from turn to turn",
+        ("of the prompt before", "a cache would have had", "turns with memories"),
+    )
+    for name, each in figures.conversations.items():
+        table.add_row(name, f"{each.kept:.0%}", f"{each.cached:.0%}", f"{each.with_memory} of {each.turns}")
+    yield table
+
+
+def _growth(figures: Growth) -> Iterator[Table]:
+    table = _path_table("While the store grows; one request after the other with pauses", ("MiB", "written s"))
+    for point in figures.points:
+        name = f"{point.store}, {point.memories:,} memories, {point.users:,} users"
+        name += "" if point.settled else " (still indexing)"
+        taken = f"{point.resident_bytes['sidecar'] / _MIB:.0f}"
+        _path_row(table, name, point.path, taken, f"{point.loading_seconds:.0f}")
+    yield table
+
+
+def _user_sizes(figures: UserSizes) -> Iterator[Table]:
+    table = _path_table("One user with more and more memories, Milvus Lite; with pauses")
+    for size, path in figures.paths.items():
+        _path_row(table, f"{size:,} memories", path)
+    yield table
+
+
+def _bodies(figures: Bodies) -> Iterator[Table]:
+    table = _table(
+        "Larger bodies, with pauses between requests",
+        ("a p50 ms", "b p50", "c p50", "e p50", "e p95", "e p99", "e / (b + c)", "got memories"),
+    )
+    for size, path in figures.paths.items():
+        product = path.chains[PRODUCT]
+        middle = (f"{path.chains[name].ms.p50:.2f}" for name in (ALONE, NOOP))
+        cells = (*middle, f"{path.embedding.p50:.2f}", *_times(product.ms), f"{path.active.median:.2f} x")
+        table.add_row(_bytes(size), *cells, f"{product.with_memory:.0%}")
+    yield table
+
+
+def _processes(figures: Processes) -> Iterator[Table]:
+    table = _table(
+        f"Several processes, Milvus server, {figures.cores} cores",
+        ("b requests/s", "e requests/s", "e p50 ms", "e p99 ms", "allowed", "e to it", "sidecars MiB", "got memories"),
+    )
+    for count, each in figures.throughput.items():
+        product = each.chains[PRODUCT]
+        table.add_row(
+            str(count),
+            f"{each.chains[NOOP].per_second:.0f}",
+            f"{product.per_second:.0f}",
+            f"{product.ms.p50:.1f}",
+            f"{product.ms.p99:.1f}",
+            f"{each.allowed:.0f}",
+            f"{each.share.median:.0%}",
+            f"{figures.resident_bytes[count] / _MIB:.0f}",
+            f"{product.with_memory:.0%}",
+        )
+    yield table
+
+
+def _recall(figures: ProcessFigures) -> Iterator[Table]:
+    table = _table("Recall in the process, embedding included", ("p50 ms", "p95 ms", "p99 ms", "to the embedding"))
     table.add_row("embedding the query", *_times(figures.embedding))
     for size, measured in figures.active.items():
-        target = RECALL_TARGETS_MS.get(size)
-        wanted = f"{target} ms or {target / EMBEDDING_MS:.2f} x" if target else ""
         ratio = f"{measured.p50 / figures.embedding.p50:.2f} x"
-        table.add_row(f"an active user with {size:,} memories", *_times(measured), ratio, wanted)
+        table.add_row(f"an active user with {size:,} memories", *_times(measured), ratio)
     table.add_section()
     for size, first in figures.first.items():
         table.add_row(f"first request of a user with {size:,} who was away", *_times(first.recall))
         table.add_row("    until all of them are at hand", *_times(first.at_hand))
-    return table
+    yield table
 
 
-def footprint_table(footprints: Sequence[Footprint]) -> Table:
-    table = _table(
-        "Memory of the working set, MiB", ("bound", "grown", "counted", "most counted", "users at hand", "target")
-    )
-    for each in footprints:
+def _footprints(figures: Footprints) -> Iterator[Table]:
+    table = _table("Memory of the working set, MiB", ("bound", "grown", "counted", "most counted", "users at hand"))
+    for each in figures.measured:
         amounts = (each.bound_bytes, each.resident_bytes, each.counted_bytes, each.most_bytes)
         table.add_row(
             f"{each.users:,} active users with {each.memories} memories each",
             *(f"{amount / _MIB:.0f}" for amount in amounts),
             str(each.kept),
-            f"grown at most {FOOTPRINT_TARGET_MB}" if each.kept == each.users else "most counted at most the bound",
         )
-    return table
+    yield table
 
 
-def missed(chain: ChainFigures, process: ProcessFigures, footprints: Sequence[Footprint]) -> list[str]:
-    """Which targets these figures do not reach. Times are compared as ratios to the embedding of the same run."""
-    embedding = process.embedding.p50
-    reached: Mapping[str, bool] = {
-        "product to floor": chain.product.p50 <= FLOOR_TARGET * chain.floor,
-        **{
-            f"recall with {size:,} memories": process.active[size].p50 <= target / EMBEDDING_MS * embedding
-            for size, target in RECALL_TARGETS_MS.items()
-            if size in process.active
-        },
-        "memory": all(each.resident_bytes <= FOOTPRINT_TARGET_MB * _MIB for each in footprints),
-        "the working set's bound": all(each.most_bytes <= each.bound_bytes for each in footprints),
-    }
-    return [name for name, is_reached in reached.items() if not is_reached]
+def _path_table(title: str, further: Sequence[str] = ()) -> Table:
+    columns = ("b p50 ms", "c p50", "d p50", "e p50", "e p95", "e p99", "/ (b + c)", "away p50", "/ (b + c + d)")
+    return _table(title, (*columns, "got", *further))
+
+
+def _path_row(table: Table, name: str, path: PathFigures, *further: str) -> None:
+    product = path.chains[PRODUCT]
+    parts = (path.chains[NOOP].ms, path.embedding, path.search)
+    cold = (f"{path.cold_ms.p50:.1f}", f"{path.cold.median:.2f} x") if path.cold_ms and path.cold else ("", "")
+    cells = (*(f"{each.p50:.2f}" for each in parts), *_times(product.ms), f"{path.active.median:.2f} x", *cold)
+    table.add_row(name, *cells, f"{product.with_memory:.0%}", *further)
+
+
+def _chain_row(table: Table, name: str, chain: ChainFigures, base_ms: float) -> None:
+    added = "" if name == ALONE else f"{chain.ms.p50 - base_ms:.2f}"
+    cpu = ("", "") if name == ALONE else (f"{chain.cpu_ms:.2f}", f"{chain.cpu_with_learning_ms:.2f}")
+    memory = f"{chain.with_memory:.0%}" if name in (PRODUCT, UNLEARNED) else ""
+    table.add_row(_NAMES[name], *_times(chain.ms), added, f"{chain.per_second:.0f}", *cpu, memory)
 
 
 def _table(title: str, columns: Sequence[str]) -> Table:
     table = Table(title=title)
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for column in columns:
         table.add_column(column, justify="right")
     return table
 
 
-def _times(measured: Measured) -> tuple[str, str]:
-    return f"{measured.p50:.2f}", f"{measured.p95:.2f}"
+def _times(measured: Times) -> tuple[str, str, str]:
+    return f"{measured.p50:.2f}", f"{measured.p95:.2f}", f"{measured.p99:.2f}"
+
+
+def _added(one: Times, base: Times) -> tuple[str, str, str]:
+    return f"{one.p50 - base.p50:.2f}", f"{one.p95 - base.p95:.2f}", f"{one.p99 - base.p99:.2f}"
+
+
+def _ratio(ratio: Ratio) -> tuple[str, str, str]:
+    return f"{ratio.median:.2f} x", f"{ratio.low:.2f}", f"- {ratio.high:.2f}"
+
+
+def _share(ratio: Ratio) -> tuple[str, str]:
+    return f"{ratio.median:.0%}", f"({ratio.low:.0%} - {ratio.high:.0%})"
+
+
+def _bytes(size: int) -> str:
+    factor = max(each for each in _FACTORS if size >= each)
+    return f"{size // factor:,} {_FACTORS[factor]}"
+
+
+_MAKERS: Mapping[type, Any] = {
+    Headline: _headline,
+    Streams: _streams,
+    Prefixes: _prefixes,
+    Growth: _growth,
+    UserSizes: _user_sizes,
+    Bodies: _bodies,
+    Processes: _processes,
+    ProcessFigures: _recall,
+    Footprints: _footprints,
+}

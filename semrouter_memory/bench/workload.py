@@ -4,6 +4,7 @@ Strategy: what costs time is how many memories there are, how long they are and 
 so the statements are of many forms about many things, and most questions share a word with some hundredth of them.
 """
 
+import itertools
 import random
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -75,21 +76,23 @@ _STATEMENTS = (
     ),
 )
 _QUESTIONS = (
-    "What's my {thing} for {place}?",
+    "What's my {thing} for {place} in {year}?",
     "Is my {thing} for {place} in {year} {value}?",
-    "Where does {person} live now?",
+    "Where does my {kin} {person} from {place} live now?",
     "When did I last go to {place} with my {kin} {person}?",
-    "How do we deploy the {project} service these days?",
-    "Which of our services did we decide to move to {tool} last year?",
-    "How much do I pay a month for the {thing}?",
+    "How do {person} and I deploy the {project} service with {tool}?",
+    "Which of our services did {person} decide to move to {tool} in {year}?",
+    "How much do I pay for the {thing} that {person} recommended in {year}?",
     "Can you suggest a present for {person}, who {habit} {time}?",
-    "Draft a short message to {person} about the {project} service and {tool}",
-    "What do I usually do {time}?",
-    "Plan a relaxed weekend in {place} for me and my {kin}",
-    "Who was it that {habit} with me {time}?",
-    "Write a script that copies the {project} tables to {tool}",
-    "What is the difference between {tool} and SQLite for small teams?",
+    "Draft a short message to {person} about our {project} service and {tool}",
+    "What do I usually do {time} with {person} in {place}?",
+    "Plan a relaxed weekend in {place} for me and my {kin} {person}",
+    "Who was it that {habit} with me {time} in {place}?",
+    "What did I tell {person} about the {project} service and {tool}?",
+    "Does my {kin} {person} know that I prefer {like}?",
 )
+_DRAWS = 20
+"""So often a question is drawn again that was asked before; by then nearly all of its form were."""
 
 
 def statements(count: int, seed: int = 0) -> Iterator[tuple[MemoryType, str]]:
@@ -101,9 +104,30 @@ def statements(count: int, seed: int = 0) -> Iterator[tuple[MemoryType, str]]:
 
 
 def questions(count: int, seed: int = 0) -> list[str]:
-    """So many questions of 4 to 15 words."""
-    draw = random.Random(_SEED - 1 - seed)  # noqa: S311 - the same questions in every run
-    return [_filled(_QUESTIONS[number % len(_QUESTIONS)], draw) for number in range(count)]
+    """So many questions of 4 to 15 words, all different as long as there are such (about 25,000)."""
+    return Asker(seed).take(count)
+
+
+class Asker:
+    """Asks on and on, and nothing twice."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._draw = random.Random(_SEED - 1 - seed)  # noqa: S311 - the same questions in every run
+        self._asked: set[str] = set()
+        self._forms = itertools.cycle(_QUESTIONS)
+
+    def take(self, count: int) -> list[str]:
+        return [self._next() for _ in range(count)]
+
+    def _next(self) -> str:
+        form = next(self._forms)
+        question = _filled(form, self._draw)
+        for _ in range(_DRAWS):
+            if question not in self._asked:
+                break
+            question = _filled(form, self._draw)
+        self._asked.add(question)
+        return question
 
 
 def memory_of(scope: Scope, number: int, statement: tuple[MemoryType, str], *, now: datetime) -> Memory:

@@ -8,10 +8,14 @@ from typing import Annotated
 import typer
 
 from semrouter_memory import __version__
+from semrouter_memory.cli.bench import register as register_bench
 from semrouter_memory.cli.config import config_app
+from semrouter_memory.cli.doctor import register as register_doctor
 from semrouter_memory.cli.eval import eval_app
 from semrouter_memory.cli.memory import memory_app
 from semrouter_memory.cli.model import model_app
+from semrouter_memory.cli.record import record_app
+from semrouter_memory.cli.replay import replay
 from semrouter_memory.cli.turns import turns_app
 from semrouter_memory.cli.upkeep import register as register_upkeep
 from semrouter_memory.errors import MemoryServiceError
@@ -28,6 +32,8 @@ app.add_typer(memory_app, name="memory")
 app.add_typer(turns_app, name="turns")
 app.add_typer(config_app, name="config")
 app.add_typer(eval_app, name="eval")
+app.add_typer(record_app, name="record")
+app.command()(replay)
 
 Model = Annotated[Path, typer.Option(help="Directory with the embedding model's files (see `model build`).")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Envoy's port on 127.0.0.1; 0 draws a free one.")]
@@ -109,22 +115,8 @@ def run_stack(
     asyncio.run(stay(options))
 
 
-@app.command()
-def bench(
-    model: Model = _DEFAULT_MODEL,
-    directory: Directory = Path(".run/bench"),
-    requests: Annotated[int, typer.Option(help="Measured requests for each chain.", min=20)] = 500,
-    memories: Annotated[int, typer.Option(help="How many memories the user has.", min=1)] = 1000,
-) -> None:
-    """Measure what memory adds, in time as ratios to the floor of the same run, and in memory (about five minutes)."""
-    from semrouter_memory.bench.run import bench as measure  # noqa: PLC0415
-    from semrouter_memory.config import TelemetryConfig  # noqa: PLC0415
-    from semrouter_memory.telemetry import logs  # noqa: PLC0415
-
-    logs.configure(TelemetryConfig(log_level="ERROR", log_format="console"))
-    asyncio.run(measure(model=model, directory=directory, requests=requests, stored=memories))
-
-
+register_bench(app)
+register_doctor(app)
 register_upkeep(app)
 
 

@@ -36,6 +36,11 @@ def _connect(
         ),
     ] = None,
 ) -> Target:
+    return operator_target(url, operator_token_file)
+
+
+def operator_target(url: str, operator_token_file: Path | None) -> Target:
+    """The operator's port and token. Raises: InvalidRequestError, when there is no token."""
     token = secret(None, operator_token_file) or os.environ.get(TOKEN_VARIABLE)
     if not token:
         raise InvalidRequestError(f"show the operator's token: --operator-token-file, or {TOKEN_VARIABLE}")

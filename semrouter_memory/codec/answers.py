@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import orjson
 
 from semrouter_memory.codec.base import Answer, AnswerReader
+from semrouter_memory.codec.bounds import holds_too_many_values
 from semrouter_memory.codec.sse import Event, EventReader
 
 _FRAMING = 64
@@ -17,8 +18,11 @@ _FRAMING = 64
 
 _DONE = b"[DONE]"
 
-ENTRY_BYTES = 64
-"""What an entry counts besides its text, so that empty ones are bounded too."""
+ENTRY_BYTES = 256
+"""What an entry counts besides its text, so that empty ones are bounded too: about what it takes."""
+
+_SLICE_BYTES = 64 * 1024
+"""What is read at once. A bound is noticed behind each slice, however much a decoder gave in one piece."""
 
 
 class AnswerStream(Protocol):
@@ -91,12 +95,13 @@ class EventStreamReader:
         self._failed = False
 
     def feed(self, data: bytes) -> None:
-        if self._failed:
-            return
-        for event in self._events.feed(data):
-            self._take(event)
-        if self._events.over or self._stream.kept_bytes > self._max_bytes:
-            self._failed = True
+        for start in range(0, len(data), _SLICE_BYTES):
+            if self._failed:
+                return
+            for event in self._events.feed(data[start : start + _SLICE_BYTES]):
+                self._take(event)
+            if self._events.over or self._stream.kept_bytes > self._max_bytes:
+                self._failed = True
 
     def finish(self) -> Answer | None:
         return None if self._failed else self._stream.answer()
@@ -134,8 +139,9 @@ class Texts:
 
     def replace(self, key: tuple[int, ...], text: str) -> None:
         """Put a text in the place of its pieces."""
-        self.kept_bytes -= len(self._texts.get(key, b""))
-        self._texts[key] = bytearray()
+        if (pieces := self._texts.get(key)) is not None:
+            self.kept_bytes -= len(pieces)
+            pieces.clear()
         self.add(key, text)
 
     def joined(self) -> list[tuple[tuple[int, ...], str]]:
@@ -144,7 +150,9 @@ class Texts:
 
 
 def parsed_object(data: bytes | bytearray) -> dict[str, Any] | None:
-    """The JSON object that the bytes are, else None."""
+    """The JSON object that the bytes are, else None; also None for one that holds more than anybody should read."""
+    if holds_too_many_values(data):
+        return None
     try:
         body = orjson.loads(data)
     except orjson.JSONDecodeError:

@@ -92,6 +92,9 @@ class ChatStream:
         call_id = string(call.get("id")) or self._call_ids.get(position, "")
         self._call_ids[position] = call_id
         key = (*position, call_id)
-        if not self._calls.get(key):
+        if key not in self._calls:
+            self._calls[key] = ""
+            self._call_bytes += ENTRY_BYTES + len(call_id)
+        if not self._calls[key]:
             self._calls[key] = tool_name(call)
-            self._call_bytes += ENTRY_BYTES + len(call_id) + len(self._calls[key])
+            self._call_bytes += len(self._calls[key])

@@ -18,6 +18,8 @@ _ZLIB = zlib.MAX_WBITS
 _RAW_DEFLATE = -zlib.MAX_WBITS
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZLIB_HEADER_BYTES = 2
+_MAX_CODINGS = 3
+"""One is usual, a proxy may add a second; a header has room for thousands, each with a window of its own."""
 
 
 class Decoder(Protocol):
@@ -30,15 +32,21 @@ class Decoder(Protocol):
         ...
 
 
-def decoder_for(content_encoding: str, *, max_bytes: int) -> Decoder | None:
-    """The decoder for that header's value, codings undone in reverse order; None when one of them is unknown.
+def decoder_for(content_encoding: str, *, max_bytes: int, max_piece_bytes: int | None = None) -> Decoder | None:
+    """The decoder for that header's value, codings undone in reverse order.
 
     Args:
         max_bytes: bound on what compressed data may grow to; data that is not compressed cannot grow.
+        max_piece_bytes: bound on what one call of `decode` may give; None: only the other one.
+
+    Returns:
+        None when one of the codings is unknown, or there are more than any server applies.
     """
     codings = [coding for part in content_encoding.split(",") if (coding := part.strip().lower()) not in _NO_CODING]
-    decoders = [make(max_bytes) for coding in reversed(codings) if (make := _DECODERS.get(coding)) is not None]
-    return _Chain(decoders) if len(decoders) == len(codings) else None
+    makers = [make for coding in reversed(codings) if (make := _DECODERS.get(coding)) is not None]
+    if len(makers) < len(codings) or len(codings) > _MAX_CODINGS:
+        return None
+    return _Chain([make(_Budget(max_bytes, max_piece_bytes or max_bytes)) for make in makers])
 
 
 class _Chain:
@@ -54,12 +62,18 @@ class _Chain:
 
 
 class _Budget:
-    """The output that is still allowed."""
+    """The output that is still allowed: of the whole body, and of the piece under way."""
 
-    def __init__(self, max_bytes: int) -> None:
-        self.left = max_bytes
+    def __init__(self, max_bytes: int, max_piece_bytes: int) -> None:
+        self._left = max_bytes
+        self._max_piece_bytes = max_piece_bytes
+        self.left = 0
+
+    def begin_piece(self) -> None:
+        self.left = min(self._left, self._max_piece_bytes)
 
     def spend(self, output: bytes) -> bytes:
+        self._left -= len(output)
         self.left -= len(output)
         if self.left < 0:
             raise BodyError("the decoded body is larger than the bound")
@@ -95,12 +109,13 @@ class _Inflater:
 class _Gzip:
     """Gzip members, one after the other."""
 
-    def __init__(self, max_bytes: int) -> None:
-        self._budget = _Budget(max_bytes)
+    def __init__(self, budget: _Budget) -> None:
+        self._budget = budget
         self._member: _Inflater | None = _Inflater(_GZIP, self._budget)
         self._between = b""
 
     def decode(self, data: bytes) -> bytes:
+        self._budget.begin_piece()
         output = b""
         while data and self._member is not None:
             if self._member.ended:
@@ -124,12 +139,13 @@ class _Gzip:
 class _Deflate:
     """The `deflate` coding: zlib's format by the standard, raw deflate by what some servers send."""
 
-    def __init__(self, max_bytes: int) -> None:
-        self._budget = _Budget(max_bytes)
+    def __init__(self, budget: _Budget) -> None:
+        self._budget = budget
         self._head = b""
         self._stream: _Inflater | None = None
 
     def decode(self, data: bytes) -> bytes:
+        self._budget.begin_piece()
         if self._stream is None:
             self._head += data
             if len(self._head) < _ZLIB_HEADER_BYTES:
@@ -145,11 +161,12 @@ def _is_zlib(head: bytes) -> bool:
 
 
 class _Brotli:
-    def __init__(self, max_bytes: int) -> None:
-        self._budget = _Budget(max_bytes)
+    def __init__(self, budget: _Budget) -> None:
+        self._budget = budget
         self._stream = brotli.Decompressor()
 
     def decode(self, data: bytes) -> bytes:
+        self._budget.begin_piece()
         output = b""
         try:
             while data or not self._stream.can_accept_more_data():
@@ -161,7 +178,7 @@ class _Brotli:
         return output
 
 
-_DECODERS: dict[str, Callable[[int], Decoder]] = {
+_DECODERS: dict[str, Callable[[_Budget], Decoder]] = {
     "gzip": _Gzip,
     "x-gzip": _Gzip,
     "deflate": _Deflate,

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import orjson
 
 from semrouter_memory.codec.base import BodySettings, ParsedRequest
+from semrouter_memory.codec.bounds import holds_too_many_values
 from semrouter_memory.codec.shape import mapping
 from semrouter_memory.codec.splice import Member, document, members
 from semrouter_memory.errors import BodyError
@@ -21,8 +22,10 @@ def json_object(raw: bytes) -> dict[str, Any]:
     """The body.
 
     Raises:
-        BodyError: it is not JSON, or not an object.
+        BodyError: it is not JSON, or not an object, or holds more values than anybody should have to read.
     """
+    if holds_too_many_values(raw):
+        raise BodyError("the body holds too many values")
     try:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError:

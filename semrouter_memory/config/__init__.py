@@ -19,7 +19,15 @@ from semrouter_memory.config.memory import (
     WorkingSetConfig,
 )
 from semrouter_memory.config.section import secret
-from semrouter_memory.config.service import ExternalModel, LlmEndpoint, ManagementConfig, ServerConfig, TelemetryConfig
+from semrouter_memory.config.service import (
+    ExternalModel,
+    LlmEndpoint,
+    ManagementConfig,
+    RecordingConfig,
+    ServerConfig,
+    TelemetryConfig,
+    TracingConfig,
+)
 
 __all__ = [
     "ENV_PREFIX",
@@ -34,11 +42,13 @@ __all__ = [
     "MemoryConfig",
     "MilvusConfig",
     "RecallConfig",
+    "RecordingConfig",
     "RedisConfig",
     "RetainConfig",
     "ServerConfig",
     "SignalsConfig",
     "TelemetryConfig",
+    "TracingConfig",
     "WorkingSetConfig",
     "load",
     "secret",

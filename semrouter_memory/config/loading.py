@@ -9,7 +9,13 @@ from pydantic import ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from semrouter_memory.config.memory import MemoryConfig
-from semrouter_memory.config.service import ExternalModel, ManagementConfig, ServerConfig, TelemetryConfig
+from semrouter_memory.config.service import (
+    ExternalModel,
+    ManagementConfig,
+    RecordingConfig,
+    ServerConfig,
+    TelemetryConfig,
+)
 from semrouter_memory.errors import ConfigurationError
 
 ENV_PREFIX = "SEMROUTER_MEMORY__"
@@ -32,6 +38,7 @@ class Config(BaseSettings):
     server: ServerConfig = ServerConfig()
     management: ManagementConfig = ManagementConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
+    recording: RecordingConfig = RecordingConfig()
 
     @model_validator(mode="after")
     def _one_model_per_role(self) -> "Config":
@@ -65,7 +72,7 @@ class Config(BaseSettings):
         return env_settings, init_settings
 
 
-_SECRETS = frozenset({"token", "password", "api_key", "shared_secret", "operator_token"})
+_SECRETS = frozenset({"token", "password", "api_key", "shared_secret", "operator_token", "pseudonym_key"})
 
 
 def load(path: Path | None = None) -> Config:

@@ -85,6 +85,48 @@ class ManagementConfig(Section):
     max_import_lines: int = Field(10_000, ge=1, description="memories in one import; a file may be sent in parts")
 
 
+class TracingConfig(Section):
+    """OpenTelemetry. Beyond these, the standard OTEL_* variables hold; what is set here wins."""
+
+    enabled: bool = Field(default=False, description="export spans; needs the extra `tracing`")
+    endpoint: str | None = Field(
+        None, description="OTLP collector, as http://host:4317; unset: OTEL_EXPORTER_OTLP_ENDPOINT, else this machine"
+    )
+    protocol: Literal["grpc", "http/protobuf"] | None = Field(
+        None, description="of the collector; unset: OTEL_EXPORTER_OTLP_PROTOCOL, else grpc"
+    )
+    sample_ratio: float | None = Field(
+        None, ge=0, le=1, description="of traces that nobody decided about yet; unset: OTEL_TRACES_SAMPLER, else all"
+    )
+    headers_file: Path | None = Field(
+        None, description="sent to the collector, one `name: value` a line; unset: OTEL_EXPORTER_OTLP_HEADERS"
+    )
+
+
 class TelemetryConfig(Section):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="DEBUG tells each bypass")
     log_format: Literal["json", "console"] = Field("json", description="to standard error")
+    tracing: TracingConfig = TracingConfig()
+
+
+class RecordingConfig(Section):
+    """Writes down what Envoy and this service say to each other, to be replayed. Credentials are never written."""
+
+    enabled: bool = Field(default=False, description="on: exchanges are recorded from the start on")
+    directory: Path | None = Field(None, description="takes the recordings; default <data_dir>/recordings")
+    sample: float = Field(1.0, gt=0, le=1, description="share of the exchanges that is recorded")
+    format: Literal["jsonl", "protobuf"] = Field("jsonl", description="JSON lines, or proto/recording.proto")
+    files: Literal["rolling", "exchange"] = Field("rolling", description="many exchanges in a file, or one in each")
+    max_file_mb: int = Field(64, ge=1, description="bound on a file; exchanges that are larger are left out")
+    max_total_mb: int = Field(1024, ge=1, description="bound on all recordings in the directory; the oldest leave")
+    max_buffer_mb: int = Field(
+        64, ge=1, description="bound on what is under way or waits to be written; more is left out and counted"
+    )
+    redact_headers: tuple[HeaderName, ...] = Field(
+        (), description="headers (and gRPC metadata) that are not recorded, besides those that carry credentials"
+    )
+    pseudonymise: bool = Field(default=False, description="on: every word and id is replaced, the same by the same")
+    pseudonym_key: SecretStr | None = Field(
+        None, description="the same key gives the same pseudonyms; environment only; unset: drawn at each start"
+    )
+    pseudonym_key_file: Path | None = Field(None, description="file that holds the key")

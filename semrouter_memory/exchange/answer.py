@@ -8,6 +8,8 @@ from semrouter_memory.exchange.events import Headers
 _FRAMING = 16
 """How much larger than its text a stream may be: a token of a few bytes travels in an event of two hundred."""
 
+_SLICE_BYTES = 64 * 1024
+
 
 class AnswerStream:
     """A decoder and a reader in a row. Over the bound, or with damaged data, there is no answer."""
@@ -19,12 +21,14 @@ class AnswerStream:
         self._reader: AnswerReader | None = reader
 
     def feed(self, data: bytes) -> None:
-        if self._reader is None:
-            return
-        try:
-            self._reader.feed(self._decoder.decode(data))
-        except BodyError:
-            self._reader = None
+        # In slices, so that compressed data is given up before all that a large piece of it would grow to is there.
+        for start in range(0, len(data), _SLICE_BYTES):
+            if self._reader is None:
+                return
+            try:
+                self._reader.feed(self._decoder.decode(data[start : start + _SLICE_BYTES]))
+            except BodyError:
+                self._reader = None
 
     def finish(self) -> Answer | None:
         return self._reader.finish() if self._reader is not None else None
@@ -37,6 +41,7 @@ def open_answer(codec: Codec, headers: Headers, *, max_bytes: int) -> AnswerStre
     """
     if not (headers.get(":status").startswith("2")):
         return None
-    decoder = decoder_for(headers.get("content-encoding"), max_bytes=_FRAMING * max_bytes)
+    coding = headers.get("content-encoding")
+    decoder = decoder_for(coding, max_bytes=_FRAMING * max_bytes, max_piece_bytes=max_bytes)
     reader = codec.answer_reader(headers.get("content-type"), max_bytes=max_bytes)
     return AnswerStream(decoder, reader) if decoder is not None and reader is not None else None

@@ -44,6 +44,9 @@ from semrouter_memory.exchange.turns import (
 )
 from semrouter_memory.model import Compression, Json, Position, Reason, RecallResult, Scope, Turn
 
+_PIECE_BYTES = 64 * 1024
+"""Pieces of a body are kept in pieces of about this size."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExchangeSettings:
@@ -113,6 +116,11 @@ class Exchange:
         self._request_answered()
         return self._release_body(result.text, result.compression)
 
+    def abandon(self) -> Reply:
+        """After a failure of ours: what is held of the body goes on as it came. Then leave the exchange."""
+        held = self._duplex_request and bool(self._chunks)
+        return self._pass_on(b"", ended=self._body_ended) if held else Silence()
+
     def take_turn(self) -> Turn | None:
         """The turn, once; None before the answer has ended well, and ever after."""
         if self._answer is None or self._source is None:
@@ -137,6 +145,9 @@ class Exchange:
     # -- request -------------------------------------------------------------------------------------------------------
 
     def _request_headers(self, event: RequestHeaders) -> Step:
+        if self._state is not State.IDLE:
+            # An exchange is opened once; what a second opening says must not change how held bytes are let go.
+            return self._go_on()
         self._protocol = event.protocol
         self._headers = event.headers
         reason = self._why_not_ours(event)
@@ -168,9 +179,8 @@ class Exchange:
 
     def _request_body(self, event: RequestBody) -> Step:
         if self._state is not State.REQUEST:
-            return StreamBody(event.data, event.end_of_stream) if self._duplex_request else self._go_on()
-        self._chunks.append(event.data)
-        self._size += len(event.data)
+            return self._pass_on(event.data, ended=event.end_of_stream)
+        self._hold(event.data)
         if self._size > self._settings.max_body_bytes:
             return self._give_up(Reason.BODY_TOO_LARGE, ended=event.end_of_stream)
         if self._protocol.request_body is BodyMode.BUFFERED or event.end_of_stream:
@@ -184,7 +194,7 @@ class Exchange:
     def _request_trailers(self) -> Step:
         if self._state is State.REQUEST:
             return self._body_complete(ended=False)
-        return self._go_on()
+        return self._pass_on(b"", ended=False) if self._chunks else self._go_on()
 
     def _body_complete(self, *, ended: bool) -> Step:
         self._body_ended = ended
@@ -236,6 +246,22 @@ class Exchange:
         """No memory for this request; our own fields are taken out all the same."""
         self._refuse(reason)
         return self._release_body("", None)
+
+    def _pass_on(self, data: bytes, *, ended: bool) -> Reply:
+        """What is not, or no longer, ours goes on as it came, behind what was held before an answer came early."""
+        if not self._duplex_request:
+            return self._go_on()
+        self._chunks.append(data)
+        self._body_ended = ended
+        return self._send(self._collected(), changed=False)
+
+    def _hold(self, data: bytes) -> None:
+        """Keep a piece of the body. A client may send it byte by byte, and each piece of its own would take 50."""
+        self._size += len(data)
+        if self._chunks and len(self._chunks[-1]) < _PIECE_BYTES:
+            self._chunks[-1] += data
+        else:
+            self._chunks.append(data)
 
     def _collected(self) -> bytes:
         """The body so far. What came in one piece, as most bodies do, is never copied."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from semrouter_memory.model import RecallRequest
+from semrouter_memory.model import Reason, RecallRequest, RecallResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,34 @@ class NeedRecall:
     """The only suspension point: the driver awaits recall and passes the result to `Exchange.recalled`."""
 
     request: RecallRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What memory did for a request. Goes beside the reply that settles it, for Envoy's logs and response headers.
+
+    Attributes:
+        memory_ids: of the memories that were put into the request, best first.
+        compressed_turns: how many turns of the conversation were replaced by a state.
+        duration_ms: how long the request waited for recall.
+    """
+
+    reason: Reason
+    memory_ids: tuple[str, ...] = ()
+    tokens: int = 0
+    compressed_turns: int = 0
+    duration_ms: float = 0.0
+
+
+def outcome_of(result: RecallResult, *, duration_ms: float) -> Outcome:
+    used = result.hits if result.reason is Reason.INJECTED else ()
+    return Outcome(
+        reason=result.reason,
+        memory_ids=tuple(hit.memory.id for hit in used),
+        tokens=result.tokens,
+        compressed_turns=result.compression.dropped_turns if result.compression else 0,
+        duration_ms=duration_ms,
+    )
 
 
 Reply: TypeAlias = Silence | Continue | ReplaceBody | StreamBody

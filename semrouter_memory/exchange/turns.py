@@ -77,6 +77,7 @@ def recall_request(scope: Scope, parsed: ParsedRequest, options: RecallOptions, 
         signals=signals,
         loop_key=_loop_key(parsed),
         continues_loop=parsed.in_tool_loop,
+        model=parsed.model,
     )
 
 

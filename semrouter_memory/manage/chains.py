@@ -34,7 +34,12 @@ async def generations(reader: MemoryReader, scope: Scope, root: Memory) -> list[
 
 
 async def chain(reader: MemoryReader, scope: Scope, memory: Memory) -> list[Memory]:
-    """The whole tree to which a memory belongs, oldest first."""
+    """The whole tree to which a memory belongs, oldest first; none before what it replaced, whatever the clock was then."""
     root = await newest(reader, scope, memory)
-    members = [each for generation in await generations(reader, scope, root) for each in generation]
-    return sorted(members, key=lambda each: (each.observed_at, each.created_at, each.id))
+    found = await generations(reader, scope, root)
+    said = {root.id: root.observed_at}
+    for older in found[1:]:
+        said |= {each.id: min(each.observed_at, said.get(each.superseded_by, each.observed_at)) for each in older}
+    members = [(each, age) for age, generation in enumerate(found) for each in generation]
+    ordered = sorted(members, key=lambda pair: (said[pair[0].id], -pair[1], pair[0].created_at, pair[0].id))
+    return [each for each, _ in ordered]

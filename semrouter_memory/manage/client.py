@@ -129,6 +129,23 @@ class OperatorClient(ApiClient):
     def backup(self, directory: str) -> list[dict[str, Json]]:
         return list(self._object("POST", "/v1/backup", holding="data", json={"directory": directory})["data"])
 
+    @contextmanager
+    def recording(self, wish: Mapping[str, Json], *, seconds: float) -> Iterator[Iterator[bytes]]:
+        """What the sidecar records, as it comes.
+
+        Args:
+            seconds: how long it may say nothing.
+        """
+        timeout = httpx.Timeout(self._timeout_seconds, read=seconds + self._timeout_seconds)
+        with (
+            self._explained(),
+            self._http.stream("POST", "/v1/recording", params=wish, timeout=timeout) as response,
+        ):
+            if response.status_code != HTTPStatus.OK:
+                response.read()
+                raise _refusal(response)
+            yield response.iter_raw()
+
 
 class MemoryClient(ApiClient):
     """The routes of memories, a method for each."""

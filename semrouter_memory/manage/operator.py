@@ -17,10 +17,11 @@ from semrouter_memory.config import IdentityConfig, ManagementConfig
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.exchange.events import Headers
 from semrouter_memory.exchange.identity import authenticated_user
-from semrouter_memory.manage import turn_routes
+from semrouter_memory.manage import recording_routes, turn_routes
 from semrouter_memory.manage.access import Access
 from semrouter_memory.manage.faults import refuse_unauthenticated
 from semrouter_memory.manage.http import ROUTERS, base_app
+from semrouter_memory.manage.recording_routes import LiveRecordings
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.manage.turn_routes import Office
 from semrouter_memory.model import Reason
@@ -59,12 +60,14 @@ def create_operator_api(
     readiness: Callable[[], Readiness],
     metrics: Callable[[], Exposition],
     office: Office | None = None,
+    recordings: LiveRecordings | None = None,
 ) -> FastAPI:
     """The ASGI application for `management.operator_listen`.
 
     Args:
         token: the operator's; None: there are neither memory routes nor those of the office.
         office: serves the routes for turns and files.
+        recordings: serves the route that records.
         readiness: asked at each /readyz.
         metrics: asked at each /metrics.
     """
@@ -80,6 +83,9 @@ def create_operator_api(
         if office is not None:
             app.state.office = office
             app.include_router(turn_routes.router, dependencies=[check])
+        if recordings is not None:
+            app.state.recordings = recordings
+            app.include_router(recording_routes.router, dependencies=[check])
     return app
 
 

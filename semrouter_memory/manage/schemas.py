@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from semrouter_memory.manage.edits import MemoryEdit, NewMemory, Unchanged
 from semrouter_memory.model import Hit, Json, Memory, MemoryType
@@ -104,11 +104,16 @@ class UpdateRequest(_Request):
         return MemoryEdit(**{name: getattr(self, name) for name in self.model_fields_set})
 
 
+def _whole(value: Any) -> Any:
+    """JSON knows one kind of number: 10.0 is an integer there."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 class SearchRequest(_Request):
     """What to look for."""
 
     query: Annotated[str, Field(min_length=1, examples=["What's my budget for the trip?"])]
-    limit: Annotated[int, Field(ge=1, le=MAX_HITS, strict=True)] = 10
+    limit: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=MAX_HITS, strict=True)] = 10
     types: Annotated[
         list[MemoryType] | None, Field(min_length=1, description="Only these types; without it every type.")
     ] = None

@@ -21,6 +21,8 @@ from semrouter_memory.model import Memory
 router = APIRouter(prefix=PREFIX, tags=["memory"])
 
 _NDJSON = "application/x-ndjson"
+_LINES = (_NDJSON, "text/plain")
+"""What an import may be sent as; the lines are read the same."""
 _SESSIONS, _END = b"/sessions/", b"/end"
 
 
@@ -48,7 +50,9 @@ async def export_memories(
     summary="Import exported memories",
     responses=errors(HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
     dependencies=[only("from_user")],
-    openapi_extra={"requestBody": {"required": True, "content": {_NDJSON: {"schema": {"type": "string"}}}}},
+    openapi_extra={
+        "requestBody": {"required": True, "content": {kind: {"schema": {"type": "string"}} for kind in _LINES}}
+    },
 )
 async def import_memories(
     request: Request,

@@ -29,6 +29,8 @@ from semrouter_memory.ports import TurnLog, TurnRecords
 
 MAX_PAGE = 200
 _RETRY_PAGE = 200
+_MAX_SEQUENCE = 2**53 - 1
+"""As far as every log and every JSON reader counts exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ async def list_turns(
     user_id: User = None,
     state: Annotated[list[TurnState] | None, Query(description="Only these states; may be repeated.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
-    before: Annotated[int, Query(ge=0, description="`next_before` of the page before.")] = 0,
+    before: Annotated[int, Query(ge=0, le=_MAX_SEQUENCE, description="`next_before` of the page before.")] = 0,
 ) -> TurnList:
     """Turns of the log, newest first, without what was said. Finished ones are there until their retention ends."""
     turns = await desk.records.list_turns(

@@ -26,6 +26,7 @@ from semrouter_memory.model.requests import (
     RecallRequest,
     RecallResult,
     Signals,
+    StepRun,
 )
 from semrouter_memory.model.scope import (
     ChatMessage,
@@ -87,6 +88,7 @@ __all__ = [
     "Scope",
     "SessionHints",
     "Signals",
+    "StepRun",
     "StoredChain",
     "Tombstone",
     "ToolUse",

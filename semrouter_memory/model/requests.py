@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from semrouter_memory.model.memories import Hit
 from semrouter_memory.model.scope import Json, MemoryType, Message, Scope
@@ -113,6 +114,7 @@ class RecallRequest:
         compressible: the conversation's beginning may be replaced by a state.
         turns: the answered turns before this one, oldest first; only those of a compressible request that repeats them.
         answers_calls: ids of the tool calls that the request itself brings results of.
+        model: the one that the client asks; for traces.
     """
 
     scope: Scope
@@ -127,6 +129,7 @@ class RecallRequest:
     compressible: bool = False
     turns: tuple[PastTurn, ...] = ()
     answers_calls: frozenset[str] = frozenset()
+    model: str = ""
 
 
 class Reason(StrEnum):
@@ -167,12 +170,21 @@ class Decision:
     reason: Reason
 
 
+class StepRun(NamedTuple):
+    """One run of a step, in seconds of `time.perf_counter`. A tuple, because recall makes half a dozen of them."""
+
+    name: str
+    started: float
+    ended: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallResult:
     """What recall found. `text` is the rendered block, "" when nothing is to be injected.
 
     Attributes:
         steps_ms: duration of each step that ran, in order (`history`, `embed`, `search`, `rank`, ...).
+        runs: when each of them ran, in the order in which they ended; for traces.
         tokens: size of `text` in the embedding model's tokens.
         without_history: there were no earlier messages that a vague query could have been completed with.
         compression: what becomes of the conversation's beginning; None when that was no question.
@@ -183,6 +195,7 @@ class RecallResult:
     text: str = ""
     hits: tuple[Hit, ...] = ()
     steps_ms: Mapping[str, float] = field(default_factory=dict)
+    runs: tuple[StepRun, ...] = field(default=(), repr=False, compare=False)
     tokens: int = 0
     without_history: bool = False
     compression: Compression | None = None

@@ -99,7 +99,7 @@ class Recaller:
         except Exception as error:  # noqa: BLE001 - the one place where recall fails open
             self._observer.exchange_failed(error)
             result = RecallResult(reason=Reason.INTERNAL)
-        result = replace(result, steps_ms=steps.ms)
+        result = replace(result, steps_ms=steps.ms, runs=tuple(steps.runs))
         self._observer.recall_finished(result)
         return result
 
@@ -164,7 +164,8 @@ class Recaller:
     ) -> Choice:
         if request.options.limit <= 0:
             return Choice(Reason.DISABLED)
-        decision = decide(request.query, request.signals, short_ones=self._keyword_search is not None)
+        with steps.measure("decide"):
+            decision = decide(request.query, request.signals, short_ones=self._keyword_search is not None)
         if not decision.search:
             return Choice(decision.reason)
         found = await self._found(request, steps, deadline)

@@ -22,10 +22,11 @@ _FRAMES: dict[Style, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "xml": ((BLOCK_OPEN, NOTICE, "<memories>"), ("</memories>", BLOCK_CLOSE)),
 }
 
-# Comments, closing tags, chat templates' special tokens (<|im_start|>), and tags that name a role or our own elements.
-# A space is put behind the "<"; other uses of it (`x < 5`, `Vec<String>`, `git checkout <branch>`) stay as they are.
+# Comments, closing tags, chat templates' special tokens (<|im_start|>, [INST]), and tags that name a role or our own elements,
+# also in signs that only look like "<". A space is put behind it; other uses (`x < 5`, `Vec<String>`, `git checkout <branch>`)
+# stay as they are.
 _OPENING = re.compile(
-    r"<(?=[!/?|]|(?:sys(?:tem)?|user|assistant|developer|tool|function|human|instructions?|context|memor(?:y|ies))\b)",
+    r"[<\uff1c\ufe64\u2039\u3008\u2329\u276e\u1438](?=[!/?|\uff01\uff0f\uff5c\u01c3]|(?:sys(?:tem)?|user|assistant|developer|tool|function|human|instructions?|context|memor(?:y|ies))\b)|\[(?=/?(?:INST|SYS)\b)",
     re.IGNORECASE,
 )
 _CLOSING = re.compile(r"(?<=--)>|(?<=--!)>")
@@ -61,7 +62,7 @@ def _item(content: str) -> str:
 
 
 def _defused(text: str) -> str:
-    text = _CLOSING.sub(" >", _OPENING.sub("< ", text))
+    text = _CLOSING.sub(" >", _OPENING.sub(r"\g<0> ", text))
     return rf"\{text}" if _STRUCTURE.match(text) else text
 
 

@@ -102,11 +102,12 @@ class Searcher:
             StoreUnavailableError: the memories are not at hand, and the store is away.
         """
         hybrid = self._config.strategy == "hybrid"
-        words = search_query(query, request.history, max_chars=self._config.max_query_chars)
-        if hybrid:
-            text = search_text(query, request.history, max_chars=self._config.max_query_chars)
-        else:
-            text = in_memory_voice(words)
+        with steps.measure("query"):
+            words = search_query(query, request.history, max_chars=self._config.max_query_chars)
+            if hybrid:
+                text = search_text(query, request.history, max_chars=self._config.max_query_chars)
+            else:
+                text = in_memory_voice(words)
         with steps.measure("search"):
             shelf = await self._shelf(request)
             if shelf is None and not self._reader.available:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from semrouter_memory.codec.base import strip_block
-from semrouter_memory.errors import TurnLogError
+from semrouter_memory.errors import TurnLogError, TurnLogFullError
 from semrouter_memory.model import Appended, AppendOutcome, Json, Turn
 from semrouter_memory.ports import Observer, TurnLog
 from semrouter_memory.retain import rules
@@ -98,7 +98,17 @@ class Accepting:
         return appended
 
     def _dropped(self, error: Exception) -> None:
-        self._observer.turn_dropped("log_failed" if isinstance(error, TurnLogError) else "internal_error")
+        self._observer.turn_dropped(_reason(error))
+
+
+def _reason(error: Exception) -> str:
+    match error:
+        case TurnLogFullError():
+            return "log_full"
+        case TurnLogError():
+            return "log_failed"
+        case _:
+            return "internal_error"
 
 
 def cleaned(turn: Turn, *, max_chars: int) -> Turn:

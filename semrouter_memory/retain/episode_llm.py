@@ -1,8 +1,7 @@
 """Asks a chat model to sum a session up in one or two dated sentences.
 
 What it answers is a stranger's text: it is bounded, must speak of the user and of the right day, and is held against
-what the user said themselves (`gate`); of an agent's run, whose steps and outcome are not the user's words, at least no
-number may be new. What is not like that is no episode, and the rule makes one instead.
+what the user said themselves (`gate`) and, of an agent's run, what the rules would tell of it (`runs`). What is not like that is no episode, and the rule makes one instead.
 """
 
 import re
@@ -14,6 +13,7 @@ from semrouter_memory.ports import ChatModel
 from semrouter_memory.retain import unfit
 from semrouter_memory.retain.episodes import MAX_CHARS, as_candidate, when
 from semrouter_memory.retain.gate import gate
+from semrouter_memory.retain.runs import run_of
 
 EXTRACTOR = "episode_llm"
 _MAX_PROMPT_CHARS = 24_000
@@ -42,7 +42,10 @@ _DATED = re.compile(r"^(?:On|From|Between)\s+(\d{4}-\d\d-\d\d)\b|^(\d{4}-\d\d-\d
 _THE_USER = re.compile(r"^the user\b", re.IGNORECASE)
 _ABOUT_USER = re.compile(r"\bthe user\b|用户", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_TOLD_OF_RUNS = (
+    "tool tools step steps outcome result results lesson failed worked done finished completed passed used ran run"
+)
+"""Words that a run is told with."""
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？]")
 _STRANGE = re.compile(
     r"[{}<>\[\]]|https?://|\b(?:as an ai|i cannot|i can't|i'm sorry|here is|ignore (?:all|previous))\b", re.IGNORECASE
@@ -117,8 +120,6 @@ def _fits(text: str) -> bool:
 
 
 def _was_said(text: str, turns: Sequence[LoggedTurn]) -> bool:
-    if not any(turn.tools for turn in turns):
-        return bool(gate([as_candidate(text, turns, extractor=EXTRACTOR)], turns).candidates)
-    # Thousands may be written shorter ("$10K").
-    said = "\n".join((turn.user_text + "\n" + turn.assistant_text).replace(",", "") for turn in turns)
-    return all(number.replace(",", "") in said for number in _NUMBER.findall(_DATE.sub("", text)))
+    run = run_of(turns, ())
+    told = () if run is None else (run.goal, run.outcome, *run.steps, *run.lessons, _TOLD_OF_RUNS)
+    return bool(gate([as_candidate(text, turns, extractor=EXTRACTOR)], turns, also=told).candidates)

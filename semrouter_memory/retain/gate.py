@@ -60,14 +60,21 @@ class Gated:
     turned_away: Counter[str] = field(default_factory=Counter)
 
 
-def gate(candidates: Sequence[Candidate], turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) -> Gated:
+def gate(
+    candidates: Sequence[Candidate],
+    turns: Sequence[LoggedTurn],
+    context: Sequence[LoggedTurn] = (),
+    *,
+    also: Sequence[str] = (),
+) -> Gated:
     """Let through what the user themselves said in these turns or, for what is taken up again, in those before.
 
     Args:
         turns: what the extractor read, oldest first.
         context: turns before them that it saw.
+        also: what may be repeated although the user did not say it.
     """
-    said = _Said("\n".join(rules.spoken(turns, context)), [turn.observed_at for turn in (*context, *turns)])
+    said = _Said("\n".join((*rules.spoken(turns, context), *also)), [turn.observed_at for turn in (*context, *turns)])
     passed: list[Candidate] = []
     turned_away: Counter[str] = Counter()
     for candidate in candidates:

@@ -24,10 +24,13 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])(?:\s|$)|(?<=[。！？])|\n")
 _MARKDOWN = re.compile(r"^[\s#>*-]+|\*\*|__|`")
 _ABOUT_MEMORY = re.compile(
     r"\b(?:remember\w*|memor\w+|note that|keep in mind|from now on|always|never|the user\b|user's|users?\s+(?:is|has|likes|lives|wants|prefers)"
-    r"|ignore|instruction\w*|system prompt|you (?:are|like|live|have|want|prefer)|your (?:name|favou?rite|birthday|address|password))\b"
-    r"|用户|记住|记得|记忆|以后|你(?:是|住|喜欢|有)|指令",
+    r"|ignore|instruction\w*|system prompt|you(?:'re| (?:are|like|love|live|have|want|prefer|work|own|need|use|bank|said|told|speak|drive))|your (?:name|favou?rite|birthday|address|password)"
+    r"|your\s[^.!?]{1,40}?\s(?:is|are|was|were)|my\s[\w' -]{1,30}?\s(?:is|are|was|were)|I (?:live|work at|prefer|love|like|own))\b"
+    r"|用户|记住|记得|记忆|以后|你(?:的[^，。]{1,12})?(?:是|住|喜欢|有|叫)|指令",
     re.IGNORECASE,
 )
+_OF_ONESELF = re.compile(r"\W*(?:I|I'm|I've|my|we|our)\b|.{0,4}我", re.IGNORECASE)
+"""A line that tells and is not taken for the user's own: somebody else's, then."""
 _VERDICT = re.compile(
     r"\b(?:next time|should(?:n't| not)? have|you forgot|that(?:'s| is| was) (?:wrong|not what|exactly|right|perfect|better)|(?:did not|didn't|doesn't|does not) work"
     r"|(?:it |that |this )?work(?:s|ed) (?:now|well|perfectly|fine)|too (?:long|short|slow|verbose)|wrong|mistake)\b"
@@ -84,6 +87,7 @@ def _goal(turns: Sequence[LoggedTurn]) -> str:
     for turn, own in zip(turns, rules.spoken(turns), strict=True):
         text = strip_block(turn.user_text)[:_READ_CHARS]
         line = next((line for line in text.split("\n") if line.strip()), "")
+        line = "" if _OF_ONESELF.match(line) else line
         for source in (own, line.partition(":")[0].partition("：")[0]):
             if goal := _kept(source):
                 return goal

@@ -24,6 +24,8 @@ from semrouter_memory.retain.troubles import Troubles
 
 _SCENE_TURNS = 20
 """Earlier turns that the rules look at for whom "she" means and whether a role-play is on."""
+_AT_ONCE_CHARS = 1_000
+"""Of what users said, read where the step runs: a millisecond. A thread would hold the interpreter for up to five of a recall's."""
 _RULES_TURNS = 100
 """Turns that the rules read at a time; an eighth of it after each failure."""
 _KNOCK = (ChatMessage("user", "Answer with [] and nothing else."),)
@@ -94,8 +96,11 @@ async def found_in(claim: Claim, turns: Sequence[LoggedTurn]) -> set[str]:
 
 
 async def _found(turns: Sequence[LoggedTurn], before: Sequence[LoggedTurn]) -> tuple[Candidate, ...]:
+    scene = _alive(before)[-_SCENE_TURNS:]
+    if sum(len(turn.user_text) for turn in (*scene, *turns)) <= _AT_ONCE_CHARS:
+        return rules.candidates(turns, scene)
     # In a thread: a long conversation takes a quarter of a second, which recall does not have.
-    return await asyncio.to_thread(rules.candidates, turns, _alive(before)[-_SCENE_TURNS:])
+    return await asyncio.to_thread(rules.candidates, turns, scene)
 
 
 def _alive(turns: Sequence[LoggedTurn]) -> list[LoggedTurn]:

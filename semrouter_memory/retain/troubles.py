@@ -1,7 +1,7 @@
 """What becomes of a session whose step failed: it rests, or its turns count an attempt.
 
 Strategy. A store or a lock that is away makes turns wait without counting an attempt: all sessions while the store says
-so itself, else the one that was refused. A write that is refused again and again while the store is there counts, so that
+so itself or has no room, else the one that was refused. A write that is refused again and again while the store is there counts, so that
 it ends as a dead letter. What fails by itself counts at once. Pauses grow, and are spread.
 """
 
@@ -17,6 +17,7 @@ from semrouter_memory.errors import (
     ExtractionParseError,
     LockLostError,
     MemoryServiceError,
+    StoreFullError,
     StoreUnavailableError,
     TurnLogError,
 )
@@ -135,7 +136,7 @@ class Troubles:
     async def _wait(self, claim: Claim, key: SessionKey, error: StoreUnavailableError | LockLostError) -> None:
         lock = isinstance(error, LockLostError)
         self._observer.store_failed("lock" if lock else "retain", error)
-        if not lock and not self._reader.available:
+        if isinstance(error, StoreFullError) or (not lock and not self._reader.available):
             self._store_rest = Rest.of(self.pause(self._store_failures), self._clock.now())
             self._store_failures += 1
         elif self._refused(key, refusal=not lock):

@@ -13,7 +13,33 @@ from pathlib import Path
 from semrouter_memory.errors import ConfigurationError
 
 _COPY_SUFFIX = ".part"
+_PRIMARY_CODE = 0xFF
 _SIDE_FILES = ("-wal", "-shm")
+
+
+class FileIdentity:
+    """Tells whether a path still leads to the file that it led to when this was made."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known = self._look()
+
+    @property
+    def is_gone(self) -> bool:
+        """Removed, moved away or replaced. Takes two microseconds."""
+        return self._look() != self._known
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 - on the way of every turn; pathlib takes thrice the time
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """SQLite's result without what it adds to it; 0 for an error of the Python module itself."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & _PRIMARY_CODE
 
 
 def create_private(path: Path) -> None:

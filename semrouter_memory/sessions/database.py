@@ -24,8 +24,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from semrouter_memory.errors import TurnLogError
-from semrouter_memory.sessions.connections import connect, create_private, opening
+from semrouter_memory.errors import TurnLogError, TurnLogFullError
+from semrouter_memory.sessions.connections import FileIdentity, connect, create_private, opening, primary_code
 from semrouter_memory.sessions.schema import migrate
 
 CHECKPOINT_COMMITS = 256
@@ -54,7 +54,6 @@ _BUSY_MS = 3
 
 
 _ERASE_BUSY_MS = 50
-_PRIMARY_CODE = 0xFF
 
 
 class Database:
@@ -83,6 +82,7 @@ class Database:
 
     def _open(self, path: Path) -> None:
         create_private(path)
+        self._identity = FileIdentity(path)
         alone = self._note_presence(path)
         self.background = self._connect(path)
         self.digest_key = self._bring_up_to_date(alone=alone)
@@ -122,12 +122,18 @@ class Database:
         self.background.execute("PRAGMA foreign_keys = ON").close()
         return key
 
+    def require_file(self) -> None:
+        """Raise `TurnLogError` when the file is not there any more: what is written then is lost with the process."""
+        if self._identity.is_gone:
+            raise TurnLogError(f"turn log: {self.path} is gone; put it back, or restart to begin with an empty one")
+
     # -- transactions --------------------------------------------------------------------------------------------------
 
     @contextmanager
     def writing_local(self, operation: str) -> Iterator[None]:
         """Same as `writing`, on the event loop's thread."""
         began = False
+        self.require_file()
         try:
             with failing_as_turn_log_error(operation), self._transaction(self.local, self._local_patience):
                 began = True
@@ -238,11 +244,10 @@ def failing_as_turn_log_error(operation: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
+        kind = TurnLogFullError if primary_code(error) == sqlite3.SQLITE_FULL else TurnLogError
         # SQLite's messages name tables and conditions, never values.
-        raise TurnLogError(f"turn log: {operation} failed: {error}") from error
+        raise kind(f"turn log: {operation} failed: {error}") from error
 
 
 def _is_busy(error: BaseException) -> bool:
-    return (
-        isinstance(error, sqlite3.OperationalError) and (error.sqlite_errorcode & _PRIMARY_CODE) == sqlite3.SQLITE_BUSY
-    )
+    return isinstance(error, sqlite3.OperationalError) and primary_code(error) == sqlite3.SQLITE_BUSY

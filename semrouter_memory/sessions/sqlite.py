@@ -141,6 +141,7 @@ class SqliteTurnLog:
     # -- in the log's own thread ---------------------------------------------------------------------------------------
 
     async def pending(self) -> list[PendingSession]:
+        self._database.require_file()
         pending = await self._reading("pending", partial(self._claims.pending, self._clock.now()))
         self._submit(self._database.checkpoint)
         return pending

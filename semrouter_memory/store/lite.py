@@ -36,6 +36,10 @@ class LiteServer:
         # Who waits for a start may be cancelled; its thread goes on, and a stop must come after it.
         self._one_at_a_time = threading.Lock()
 
+    @property
+    def path(self) -> Path:
+        return self._path
+
     def start(self) -> str:
         """Start the process, or start it anew; returns its address for pymilvus.
 
@@ -52,7 +56,7 @@ class LiteServer:
             os.environ.setdefault("GLOG_minloglevel", _NO_LOGS)
             uri = processes.start_and_get_uri(str(self._path))
             if uri is None:
-                raise StoreUnavailableError(f"Milvus Lite did not start on {self._path}: see its message above")
+                raise StoreUnavailableError(f"Milvus Lite did not start on {self._path}: {_reason(self._path)}")
             self._running = True
             return str(uri)
 
@@ -105,6 +109,12 @@ class LiteServer:
             ) from None
         except OSError as error:
             raise ConfigurationError(f"cannot use {self._path} for Milvus Lite: {error.strerror}") from None
+
+
+def _reason(path: Path) -> str:
+    if lite_file.is_sound(path):
+        return "see its message above"
+    return "the file is damaged; put a copy in its place, or move it away to begin with an empty one"
 
 
 def _lock(path: Path) -> int:

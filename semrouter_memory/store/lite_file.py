@@ -18,6 +18,15 @@ _BUSY_SECONDS = 10.0
 """How long a write that Milvus Lite is still at, for a caller who has given it up, is waited for."""
 
 
+def is_sound(path: Path) -> bool:
+    """Whether SQLite can read the file, as far as a quick look tells. For when Milvus Lite does not run."""
+    try:
+        with closing(_open(path)) as connection:
+            return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
+    except sqlite3.Error:
+        return False
+
+
 def vacuum(path: Path) -> None:
     """Rewrite the file: what was deleted is in none of its pages afterwards, and the space is given back.
 

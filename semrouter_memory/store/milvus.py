@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from semrouter_memory.config import MilvusConfig, secret
-from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.errors import StoreFullError, StoreUnavailableError
 from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page, Reach, Scope, Vector
 from semrouter_memory.ports import Observer
 from semrouter_memory.store import hybrid, listing, schema
@@ -26,6 +26,7 @@ from semrouter_memory.store.listing import Place
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.location import LiteFile, locate
 from semrouter_memory.store.others import OtherCollections
+from semrouter_memory.store.room import require_room
 from semrouter_memory.store.schema import Row, Selection
 
 ResultT = TypeVar("ResultT")
@@ -235,7 +236,26 @@ class MilvusStore:
         encoded = [schema.row_from(scope, row, dimension=self._target.dimension) for row in rows]
         unique = list({row["id"]: row for row in encoded}.values())
         for batch in _batches(unique, _BATCH):
-            await self._write("upsert", partial(MilvusConnection.upsert, rows=batch))
+            await self._upsert(batch)
+
+    async def _upsert(self, rows: Sequence[Row]) -> None:
+        if self._lite is None:
+            await self._write("upsert", partial(MilvusConnection.upsert, rows=rows))
+            return
+        connection = self._link.connection()
+        try:
+            require_room(self._lite.path, rows=len(rows))
+        except StoreFullError as error:
+            self._observer.store_failed("upsert", error)
+            raise
+        await self._write("upsert", partial(MilvusConnection.upsert, rows=rows))
+        try:
+            require_room(self._lite.path)
+        except StoreFullError as error:
+            # Nobody knows whether all of it is in the file: it is read anew.
+            self._link.lost(connection, str(error))
+            self._observer.store_failed("upsert", error)
+            raise
 
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
         deleted = 0

@@ -7,7 +7,8 @@ used either. A write that cannot be announced is not made. When it is made and c
 until it works; should the process die before, a replica that read within these moments is stale for `max_age_seconds`.
 So is one that kept a shelf from before the last writes, where the generations' keeper has forgotten these.
 
-The own shelf is carried over a write when the numbers say that nobody else wrote between. Whatever is in doubt is dropped
+The own shelf is carried over a write when the numbers say that nobody else wrote between; until that write is done, what was
+before it is still right here. Whatever is in doubt is dropped
 and read anew. Nothing is used while the generation cannot be asked: then recall asks the store.
 """
 
@@ -95,6 +96,8 @@ class Shelving:
         self.kept = KeptShelves(config.max_mb * _MIB)
         self._too_large: OrderedDict[str, float] = OrderedDict()
         self._writes: Counter[str] = Counter()
+        # The generation that says: one write of ours since the shelf was right, and no other.
+        self._written_alone: dict[str, int] = {}
         self._fills: dict[str, asyncio.Task[None]] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(_FILLS)
@@ -127,9 +130,11 @@ class Shelving:
         for _ in range(_ATTEMPTS):
             if scope.owner in self._unannounced:
                 await self._announce(scope)
-            if self._writes[scope.owner] or self._is_too_large(scope.owner):
+            if self._is_too_large(scope.owner):
                 return None
             generation = await self._generations.current(scope)
+            if self._writes[scope.owner]:
+                return self._before_the_write(scope.owner, generation)
             kept = self.kept.find(scope.owner)
             if kept is not None and kept.generation == generation and (age := self._age(kept)) < self._max_age:
                 if age > self._max_age * _AHEAD:
@@ -143,6 +148,12 @@ class Shelving:
             # Waiting for a task this way leaves it running when we are late.
             await asyncio.wait({fill})
         return None
+
+    def _before_the_write(self, owner: str, generation: int) -> Shelf | None:
+        """The shelf as it was, while a write of ours runs and nobody else's: it is not done before its caller hears so."""
+        kept = self.kept.find(owner)
+        alone = self._writes[owner] == 1 and self._written_alone.get(owner) == generation
+        return kept.shelf if kept is not None and alone and self._age(kept) < self._max_age else None
 
     @property
     def _max_age(self) -> float:
@@ -263,12 +274,15 @@ class Shelving:
             kept = self.kept.find(owner)
             if kept is not None and kept.generation != announced[0]:
                 kept = None
+            if kept is not None and self._writes[owner] == 1:
+                self._written_alone[owner] = announced[1]
             result = await self._made_known(scope, announced[1], kept, write, change)
         except BaseException:
             # Some of it may have been written, or will be.
             self.kept.drop(owner)
             raise
         finally:
+            self._written_alone.pop(owner, None)
             self._writes[owner] -= 1
             if not self._writes[owner]:
                 del self._writes[owner]
@@ -295,6 +309,8 @@ class Shelving:
         finally:
             before, after = await self._ended(scope)
         if kept is not None and before == announced and after is not None and _worth_carrying(kept):
+            if scope.owner in self._written_alone:
+                self._written_alone[scope.owner] = after
             await self._carry_over(scope, kept, after, change)
         else:
             self.kept.drop(scope.owner)

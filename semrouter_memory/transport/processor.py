@@ -1,16 +1,18 @@
 """The driver: one coroutine per ext_proc stream, between Envoy's messages and the exchange."""
 
 import hmac
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Protocol
 
 import grpc.aio
 
+from semrouter_memory.exchange.events import RequestHeaders
 from semrouter_memory.exchange.exchange import Exchange, ExchangeSettings
 from semrouter_memory.exchange.policy import RouteSettings, route_settings
-from semrouter_memory.exchange.replies import NeedRecall
+from semrouter_memory.exchange.replies import NeedRecall, Outcome, Reply, outcome_of
 from semrouter_memory.model import Appended, Reason, RecallRequest, RecallResult, Turn
-from semrouter_memory.ports import Clock, Observer
+from semrouter_memory.ports import Clock, Observer, RecordedStream, Recorder, StreamSpans, Tracing
 from semrouter_memory.transport import wire
 
 
@@ -31,6 +33,9 @@ class Processor:
 
     Args:
         shared_secret: (metadata name, value) that a stream must carry; None: whoever connects is trusted.
+        arrived: told of each stream, so that background work can give way.
+        tracing: None: nobody traces.
+        recorder: None: nobody records.
     """
 
     def __init__(
@@ -42,6 +47,9 @@ class Processor:
         observer: Observer,
         clock: Clock,
         shared_secret: tuple[str, str] | None = None,
+        arrived: Callable[[], object] = lambda: None,
+        tracing: Tracing | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self._settings = settings
         self._recaller = recaller
@@ -49,39 +57,82 @@ class Processor:
         self._observer = observer
         self._clock = clock
         self._shared_secret = shared_secret
+        self._arrived = arrived
+        self._tracing = tracing
+        self._recorder = recorder
 
     async def process(
         self, stream: AsyncIterator[wire.Message], context: "grpc.aio.ServicerContext[wire.Message, bytes]"
     ) -> AsyncIterator[bytes]:
         """Answer one stream. Ending it early, for whatever reason, makes Envoy go on without us."""
+        self._arrived()
         metadata = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
         if not self._trusted(metadata):
             self._observer.exchange_bypassed(Reason.UNAUTHENTICATED_PROXY)
             return
         exchange = Exchange(self._settings, self._route(metadata), self._clock.now())
+        spans = self._tracing.stream(metadata) if self._tracing else None
+        record = self._recorder.begin(metadata) if self._recorder else None
+        settled = False
+        message: wire.Message | None = None
         try:
-            async for message in stream:
-                step = exchange.receive(wire.event_from(message))
+            async for message in stream if record is None else _noting(stream, record):
+                event = wire.event_from(message)
+                if spans is not None and isinstance(event, RequestHeaders):
+                    spans.headers(event.headers.get)
+                step = exchange.receive(event)
+                # Told once, with the reply that settles the request; what becomes of its answer is another matter.
+                outcome: Outcome | Reason | None = None if settled else exchange.refusal
                 if isinstance(step, NeedRecall):
-                    step = exchange.recalled(await self._recaller.recall(step.request))
+                    step, outcome = await self._recalled(exchange, step.request, spans)
+                settled = settled or outcome is not None
                 if exchange.finished:
                     # Before the last reply: the stream may be torn down during that write.
-                    self._hand_over(exchange)
-                for reply in wire.replies_to(message, step):
+                    self._hand_over(exchange, spans)
+                replies = wire.replies_to(message, step, outcome)
+                for reply in replies if record is None else _noted(replies, record):
                     yield reply
                 if exchange.finished:
                     break
         except Exception as error:  # noqa: BLE001 - the one place that fails open: no bug of ours may cost a request
             self._observer.exchange_failed(error)
+            outcome = None if settled else Reason.INTERNAL
+            for reply in wire.replies_to(message, exchange.abandon(), outcome) if message is not None else ():
+                yield reply
         finally:
-            self._hand_over(exchange)
-            if exchange.refusal is not None and not exchange.observing:
-                self._observer.exchange_bypassed(exchange.refusal)
+            self._hand_over(exchange, spans)
+            self._bypassed(exchange, spans)
+            _end(record, by_us=exchange.finished)
 
-    def _hand_over(self, exchange: Exchange) -> None:
+    async def _recalled(
+        self, exchange: Exchange, request: RecallRequest, spans: StreamSpans | None
+    ) -> tuple[Reply, Outcome]:
+        started = time.perf_counter()
+        if spans is None:
+            result = await self._recaller.recall(request)
+        else:
+            with spans.recall(request) as finished:
+                result = await self._recaller.recall(request)
+                finished(result)
+        outcome = outcome_of(result, duration_ms=(time.perf_counter() - started) * 1000)
+        return exchange.recalled(result), outcome
+
+    def _hand_over(self, exchange: Exchange, spans: StreamSpans | None) -> None:
         turn = exchange.take_turn()
-        if turn is not None:
+        if turn is None:
+            return
+        if spans is None:
             self._retainer.accept(turn)
+            return
+        with spans.retain(turn) as finished:
+            finished(self._retainer.accept(turn))
+
+    def _bypassed(self, exchange: Exchange, spans: StreamSpans | None) -> None:
+        if exchange.refusal is None or exchange.observing:
+            return
+        self._observer.exchange_bypassed(exchange.refusal)
+        if spans is not None:
+            spans.bypassed(exchange.refusal)
 
     def _trusted(self, metadata: dict[str, str]) -> bool:
         if self._shared_secret is None:
@@ -94,3 +145,20 @@ class Processor:
         for name in route.ignored:
             self._observer.setting_ignored(name)
         return route
+
+
+async def _noting(stream: AsyncIterator[wire.Message], record: RecordedStream) -> AsyncIterator[wire.Message]:
+    async for message in stream:
+        record.shown(message.SerializeToString())
+        yield message
+
+
+def _noted(replies: Iterable[bytes], record: RecordedStream) -> Iterator[bytes]:
+    for reply in replies:
+        record.answered(reply)
+        yield reply
+
+
+def _end(record: RecordedStream | None, *, by_us: bool) -> None:
+    if record is not None:
+        record.ended(by_us=by_us)

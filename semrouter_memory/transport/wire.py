@@ -7,7 +7,7 @@ acknowledgements and need not be built again for every message.
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from google.protobuf.json_format import MessageToDict
+from google.protobuf.struct_pb2 import Struct, Value
 
 from semrouter_memory.exchange.events import (
     BodyMode,
@@ -22,12 +22,18 @@ from semrouter_memory.exchange.events import (
     ResponseTrailers,
     UnknownEvent,
 )
-from semrouter_memory.exchange.replies import Continue, ReplaceBody, Reply, Silence, StreamBody
-from semrouter_memory.model import Json
+from semrouter_memory.exchange.replies import Continue, Outcome, ReplaceBody, Reply, Silence, StreamBody
+from semrouter_memory.model import Json, Reason
 from semrouter_memory.transport.pb import ext_proc_pb2 as pb
 
 METHOD = "Process"
 SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
+NAMESPACE = "semrouter.memory"
+"""Of the dynamic metadata; Envoy takes it only where the filter names it in `receiving_namespaces`."""
+MAX_IDS = 50
+"""Named in the metadata; how many were used is told all the same."""
+MAX_IDS_CHARS = 2048
+"""Of them together: they may end in a header, and an imported memory brings an id of its own length."""
 
 Message: TypeAlias = pb.ProcessingRequest
 
@@ -62,16 +68,21 @@ def event_from(message: Message) -> Event:
     return UnknownEvent()
 
 
-def replies_to(message: Message, reply: Reply) -> list[bytes]:
-    """The messages that answer `message`; the kind follows it, so a mismatched answer cannot be written."""
+def replies_to(message: Message, reply: Reply, outcome: Outcome | Reason | None = None) -> list[bytes]:
+    """The messages that answer `message`; the kind follows it, so a mismatched answer cannot be written.
+
+    Args:
+        outcome: what memory did for the request, or just why nothing; goes with the first of them, as dynamic metadata.
+    """
     kind = message.WhichOneof("request")
     match reply:
         case Continue() if kind is not None:
-            return [_ACKNOWLEDGEMENTS[kind]]
+            return [_ACKNOWLEDGEMENTS[kind] if outcome is None else _ACKNOWLEDGEMENTS[kind] + _described(outcome)]
         case ReplaceBody(body) if kind == "request_body":
-            return [_replaced(body)]
-        case StreamBody(body, end_of_stream) if kind is not None:
-            return _streamed(kind, body, end_of_stream=end_of_stream)
+            return [_replaced(body, outcome)]
+        case StreamBody(body, end_of_stream) if kind is not None and not kind.endswith("headers"):
+            first, *rest = _streamed(kind, body, end_of_stream=end_of_stream)
+            return [first if outcome is None else first + _described(outcome), *rest]
         case Silence() | _:
             return []
 
@@ -100,10 +111,60 @@ def _protocol(message: Message) -> Protocol:
 def _metadata(message: Message) -> Mapping[str, Json]:
     if not message.HasField("metadata_context"):
         return {}
-    return {name: MessageToDict(value) for name, value in message.metadata_context.filter_metadata.items()}
+    return {name: _object(value) for name, value in message.metadata_context.filter_metadata.items()}
 
 
-def _replaced(body: bytes) -> bytes:
+def _object(struct: Struct) -> dict[str, Json]:
+    # Not protobuf's own conversion to JSON: that one refuses numbers that are none, and with them all the rest.
+    return {name: _json(value) for name, value in struct.fields.items()}
+
+
+def _json(value: Value) -> Json:
+    match kind := value.WhichOneof("kind"):
+        case None | "null_value":
+            return None
+        case "struct_value":
+            return _object(value.struct_value)
+        case "list_value":
+            return [_json(each) for each in value.list_value.values]
+    return getattr(value, kind)
+
+
+def _described(outcome: Outcome | Reason) -> bytes:
+    """An answer that is nothing but metadata: appended to another one's bytes, it becomes a part of that."""
+    return _REFUSALS[outcome] if isinstance(outcome, Reason) else _metadata_of(outcome)
+
+
+def _metadata_of(outcome: Outcome | Reason) -> bytes:
+    response = pb.ProcessingResponse()
+    _describe(response, outcome)
+    return response.SerializeToString()
+
+
+def _describe(response: pb.ProcessingResponse, outcome: Outcome | Reason) -> None:
+    fields = response.dynamic_metadata.fields[NAMESPACE].struct_value.fields
+    if isinstance(outcome, Reason):
+        fields["reason"].string_value = outcome
+        fields["memories_used"].number_value = 0
+        return
+    fields["reason"].string_value = outcome.reason
+    fields["memories_used"].number_value = len(outcome.memory_ids)
+    # Envoy adds no header without a value, and logs a dash: both say "none" well.
+    if outcome.memory_ids:
+        fields["memory_ids"].string_value = _listed(outcome.memory_ids)
+    fields["tokens"].number_value = outcome.tokens
+    fields["compressed_turns"].number_value = outcome.compressed_turns
+    fields["duration_ms"].number_value = round(outcome.duration_ms, 3)
+
+
+def _listed(memory_ids: tuple[str, ...]) -> str:
+    """The first ids, as many as the bounds allow, whole ones."""
+    # What is no Unicode text cannot be sent: an imported memory brings its own id.
+    text = ",".join(memory_ids[:MAX_IDS]).encode("utf-8", "replace").decode()
+    return text if len(text) <= MAX_IDS_CHARS else text[: MAX_IDS_CHARS + 1].rpartition(",")[0]
+
+
+def _replaced(body: bytes, outcome: Outcome | Reason | None) -> bytes:
     # Envoy keeps the old content-length unless told otherwise, and answers 500 when it does not fit the body.
     length = pb.HeaderValueOption(
         header=pb.HeaderValue(key="content-length", raw_value=b"%d" % len(body)),
@@ -114,7 +175,10 @@ def _replaced(body: bytes) -> bytes:
     common = pb.CommonResponse(
         header_mutation=pb.HeaderMutation(set_headers=[length]), body_mutation=pb.BodyMutation(body=body)
     )
-    return pb.ProcessingResponse(request_body=pb.BodyResponse(response=common)).SerializeToString()
+    response = pb.ProcessingResponse(request_body=pb.BodyResponse(response=common))
+    if outcome is not None:
+        _describe(response, outcome)
+    return response.SerializeToString()
 
 
 def _streamed(kind: str, body: bytes, *, end_of_stream: bool) -> list[bytes]:
@@ -146,3 +210,5 @@ _ACKNOWLEDGEMENTS = {
     "response_body": pb.ProcessingResponse(response_body=pb.BodyResponse()).SerializeToString(),
     "response_trailers": pb.ProcessingResponse(response_trailers=pb.TrailersResponse()).SerializeToString(),
 }
+
+_REFUSALS = {reason: _metadata_of(reason) for reason in Reason}

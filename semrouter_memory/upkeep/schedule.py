@@ -14,6 +14,7 @@ from semrouter_memory.config import AgeingConfig
 from semrouter_memory.errors import EmbeddingError, MemoryServiceError, StateStoreError, StoreUnavailableError
 from semrouter_memory.model import Scope, UpkeepReport
 from semrouter_memory.ports import Clock, MemoryReader, MemoryWriter, Observer, StateStore, TurnLog
+from semrouter_memory.retain.triggers import Rest
 from semrouter_memory.upkeep.consolidate import Consolidator
 from semrouter_memory.upkeep.leaving import has_quota
 from semrouter_memory.upkeep.ledger import AWAY, Ledger
@@ -29,6 +30,9 @@ _FIRST = timedelta(minutes=1)
 _FIRST_COMPACTION = timedelta(minutes=10)
 """The same for the files; a start has other things to do."""
 _SWEPT = "upkeep.swept"
+"""When the last sweep of any replica began."""
+_SKEW = timedelta(minutes=1)
+"""Replicas' clocks differ."""
 
 
 class Upkeep:
@@ -62,8 +66,8 @@ class Upkeep:
         self._config = config
         self._changed: dict[str, None] = {}
         self._consolidated: set[str] = set()
-        self._sweep_at = self._clock.now() + min(self._sweep_every, _FIRST)
-        self._compact_at = self._clock.now() + min(self._compact_every, _FIRST_COMPACTION)
+        self._no_sweep = Rest.of(min(self._sweep_every, _FIRST), self._clock.now())
+        self._no_compaction = Rest.of(min(self._compact_every, _FIRST_COMPACTION), self._clock.now())
         self._parts: tuple[MemoryWriter | TurnLog | StateStore, ...] = (turn_log, state, writer)
         self._uncompacted: tuple[MemoryWriter | TurnLog | StateStore, ...] = self._parts
         self._tasks: list[asyncio.Task[None]] = []
@@ -111,9 +115,9 @@ class Upkeep:
     async def do_what_is_due(self) -> None:
         """Sweep and compact, each in its time. A store that is away is not swept."""
         now = self._clock.now()
-        if self._reader.available and now >= self._sweep_at and not await self._swept_elsewhere(now):
+        if self._reader.available and not self._no_sweep.holds(now) and not await self._swept_elsewhere(now):
             await self.sweep()
-        if self._config.compact_hours and now >= self._compact_at:
+        if self._config.compact_hours and not self._no_compaction.holds(now):
             await self._compact(self._uncompacted)
 
     async def sweep(self) -> UpkeepReport:
@@ -147,7 +151,7 @@ class Upkeep:
         # Those that could are not bothered again for one that could not.
         self._uncompacted = tuple(failed) or self._parts
         pause = min(self._compact_every, _FIRST_COMPACTION) if failed else self._compact_every
-        self._compact_at = self._clock.now() + pause
+        self._no_compaction = Rest.of(pause, self._clock.now())
         return not failed
 
     # -- owners that changed -------------------------------------------------------------------------------------------
@@ -213,19 +217,29 @@ class Upkeep:
     async def _swept_elsewhere(self, now: datetime) -> bool:
         """Whether another replica, or this one before a restart, swept within the pause between sweeps."""
         try:
-            if await self._state.get(NOBODY, [_SWEPT]):
-                self._sweep_at = now + min(self._sweep_every, _FIRST)
+            swept = (await self._state.get(NOBODY, [_SWEPT])).get(_SWEPT)
+            if swept is not None and not _is_ahead(swept, now):
+                self._no_sweep = Rest.of(min(self._sweep_every, _FIRST), now)
                 return True
-            await self._state.put(NOBODY, _SWEPT, b"1", ttl=self._sweep_every)
+            await self._state.put(NOBODY, _SWEPT, now.isoformat().encode(), ttl=self._sweep_every)
         except StateStoreError:
             # Then each replica keeps its own pace.
             return False
         return False
 
     async def _finish_sweep(self, report: UpkeepReport) -> UpkeepReport:
-        self._sweep_at = self._clock.now() + (min(self._sweep_every, _FIRST) if report.failures else self._sweep_every)
+        pause = min(self._sweep_every, _FIRST) if report.failures else self._sweep_every
+        self._no_sweep = Rest.of(pause, self._clock.now())
         if "store" in report.failures:
             with suppress(StateStoreError):
                 await self._state.drop(NOBODY, [_SWEPT])
         self._observer.upkeep_finished(report)
         return report
+
+
+def _is_ahead(moment: bytes, now: datetime) -> bool:
+    """Whether it was noted before the clock was set back, so that nobody knows how long ago it was."""
+    try:
+        return datetime.fromisoformat(moment.decode()) > now + _SKEW
+    except ValueError:
+        return False

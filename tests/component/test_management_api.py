@@ -39,7 +39,22 @@ from semrouter_memory.telemetry.metrics import Metrics
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TOKEN = "operator-token"
-HOSTILE_IDS = ['alice" or owner != "', "x' OR '1'='1", "user:alice", "alice\\", "ålice", "%61lice", "*"]
+HOSTILE_IDS = [
+    'alice" or owner != "',
+    "x' OR '1'='1",
+    "user:alice",
+    "alice\\",
+    "ålice",
+    "%61lice",
+    "*",
+    "Alice",
+    "ａlice",
+    "alicе",
+    "a\u0301lice",
+    "alice%20",
+    "alice,bob",
+    "_lice",
+]
 
 
 class SystemClock:

@@ -527,6 +527,20 @@ async def test_two_replicas_and_a_restart_share_one_pace(house: House) -> None:
     assert len(house.observer.reports) == 3
 
 
+async def test_a_clock_that_is_set_back_a_day_stops_neither_sweeps_nor_compactions(house: House) -> None:
+    """Nor does a replica that swept before believe that it has just done so."""
+    house.clock.step(days=1)
+    upkeep = house.upkeep(sweep_seconds=3600, compact_hours=1)
+    house.clock.step(minutes=61)
+    await upkeep.do_what_is_due()
+    assert (len(house.observer.reports), house.store.compactions) == (1, 1)
+    house.clock.step(days=-1)
+    for each in (upkeep, house.upkeep(sweep_seconds=3600, compact_hours=1)):
+        house.clock.step(minutes=61)
+        await each.do_what_is_due()
+    assert (len(house.observer.reports), house.store.compactions) == (3, 3)
+
+
 async def test_a_failed_sweep_is_tried_again_within_a_minute(house: House) -> None:
     await house.keep(aged("m0"))
     upkeep = house.upkeep(sweep_seconds=3600, compact_hours=0)

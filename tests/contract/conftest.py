@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from semrouter_memory.ports import StateStore
 from semrouter_memory.sessions.redis.connection import RedisConnection
 from semrouter_memory.sessions.redis.log import RedisTurnLog
+from semrouter_memory.sessions.redis.state import RedisStateStore
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
+from semrouter_memory.sessions.state import SqliteStateStore
 from tests.contract.turn_logs import SteppedClock, WholeTurnLog
 from tests.redis_server import RedisServer
 
@@ -44,4 +47,17 @@ async def turn_log(request: pytest.FixtureRequest, clock: SteppedClock, tmp_path
     await shared.pending()
     yield shared
     await shared.stop()
+    await connection.aclose()
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+async def state_store(request: pytest.FixtureRequest, clock: SteppedClock, tmp_path: Path) -> AsyncIterator[StateStore]:
+    if request.param == "sqlite":
+        store = SqliteStateStore(tmp_path / "state" / "state.db", clock=clock)
+        yield store
+        store.close()
+        return
+    server: RedisServer = request.getfixturevalue("redis_server")
+    connection = RedisConnection(server.config())
+    yield RedisStateStore(connection, prefix=uuid.uuid4().hex, clock=clock)
     await connection.aclose()

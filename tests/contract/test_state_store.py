@@ -1,7 +1,5 @@
 """What every state store promises. An adapter joins by a parameter of `state_store`."""
 
-import uuid
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,11 +7,7 @@ import pytest
 
 from semrouter_memory.model import Reach, Scope, Usage
 from semrouter_memory.ports import StateStore
-from semrouter_memory.sessions.redis.connection import RedisConnection
-from semrouter_memory.sessions.redis.state import RedisStateStore
-from semrouter_memory.sessions.state import SqliteStateStore
 from tests.contract.turn_logs import ALICE, BOB, START, SteppedClock
-from tests.redis_server import RedisServer
 
 WORK = Scope("alice", "work")
 HOUR = timedelta(hours=1)
@@ -26,19 +20,6 @@ HOSTILE = [
     pytest.param("x" * 10_000, id="long"),
     pytest.param("ünï\u202ecode", id="unicode"),
 ]
-
-
-@pytest.fixture(params=["sqlite", "redis"])
-async def state_store(request: pytest.FixtureRequest, clock: SteppedClock, tmp_path: Path) -> AsyncIterator[StateStore]:
-    if request.param == "sqlite":
-        store = SqliteStateStore(tmp_path / "state" / "state.db", clock=clock)
-        yield store
-        store.close()
-        return
-    server: RedisServer = request.getfixturevalue("redis_server")
-    connection = RedisConnection(server.config())
-    yield RedisStateStore(connection, prefix=uuid.uuid4().hex, clock=clock)
-    await connection.aclose()
 
 
 class TestValues:

@@ -1,4 +1,4 @@
-"""Two sidecars, each behind an Envoy of its own, that share what they know; and what an operator sees of them."""
+"""Sidecars, each behind an Envoy of its own, that share what they know; and what an operator sees of them."""
 
 import asyncio
 import sqlite3
@@ -50,14 +50,14 @@ def on_redis(server: RedisServer, *, prefix: str = "replicas") -> dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Both replicas.
+    """All replicas: two, unless a test wants another number.
 
     Attributes:
-        directories: those of their data, one or two.
+        directories: those of their data, one or as many.
         collection: Milvus's.
     """
 
-    replicas: tuple[Installation, Installation]
+    replicas: tuple[Installation, ...]
     directories: tuple[Path, ...]
     collection: str
 
@@ -92,12 +92,16 @@ class Pair:
     async def settled(self) -> dict[str, int]:
         """The totals when nothing waits any more, anywhere; they must add up, and be what the files accepted."""
         deadline = time.monotonic() + SETTLED_SECONDS
-        one, two = {"waiting": 1}, {"waiting": 1}
-        while not (one == two and one["waiting"] == 0 and one["accepted"] == self.accepted_here()):
-            assert time.monotonic() < deadline, (one, two, self.accepted_here())
+        all_of_them = [{"waiting": 1}]
+        while True:
+            one, *others = all_of_them
+            same = all(other == one for other in others)
+            if same and one["waiting"] == 0 and one["accepted"] == self.accepted_here():
+                break
+            assert time.monotonic() < deadline, (all_of_them, self.accepted_here())
             await asyncio.sleep(0.2)
             with suppress(httpx.HTTPStatusError):  # what it needs was away a moment ago
-                one, two = await self.totals(0), await self.totals(1)
+                all_of_them = [await self.totals(number) for number in range(len(self.replicas))]
         assert one["accepted"] == sum(one[part] for part in _PARTS)
         return one
 
@@ -107,7 +111,7 @@ class Pair:
 
     async def turns(self, user: str | None = None) -> list[dict[str, Any]]:
         """All turns of the log, with their texts, oldest first."""
-        async with self.operator(1) as http:
+        async with self.operator(len(self.replicas) - 1) as http:
             found: list[dict[str, Any]] = []
             before = 0
             while True:
@@ -150,17 +154,18 @@ async def pair(
     *,
     users: Sequence[str],
     config: dict[str, Any],
+    count: int = 2,
     one_directory: bool = False,
     edit_envoy: Callable[[dict[str, Any]], None] | None = None,
 ) -> AsyncIterator[Pair]:
-    """Two replicas with the same settings, started one after the other.
+    """Replicas with the same settings, started one after the other.
 
     Args:
         users: who may come, beside alice and bob.
         one_directory: both work on the same data directory, as processes of one machine.
         edit_envoy: a further change to each Envoy's configuration.
     """
-    data = [directory / ("data" if one_directory else f"replica-{number}") / "data" for number in range(2)]
+    data = [directory / ("data" if one_directory else f"replica-{number}") / "data" for number in range(count)]
     environment = {"SEMROUTER_MEMORY__MANAGEMENT__OPERATOR_TOKEN": OPERATOR}
 
     def with_users(envoy: dict[str, Any]) -> None:
@@ -185,10 +190,10 @@ async def pair(
                     )
                 )
             )
-            for number in range(2)
+            for number in range(count)
         ]
-        one, two = (Installation(stack, llm) for stack in stacks)
-        yield Pair((one, two), tuple(dict.fromkeys(data)), config["memory"]["milvus"]["collection"])
+        collection = config["memory"].get("milvus", {}).get("collection", "")
+        yield Pair(tuple(Installation(stack, llm) for stack in stacks), tuple(dict.fromkeys(data)), collection)
 
 
 def _accepted_in(directory: Path) -> int:

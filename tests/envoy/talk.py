@@ -39,6 +39,7 @@ class Said:
     text: str
     word: str
     replica: int
+    streamed: bool
     began: float
     ended: float
 
@@ -69,6 +70,7 @@ class Talks:
     """Users who keep talking, each in several sessions at a time, until they are told to stop.
 
     Attributes:
+        delay_ms: the LLM's, before an answer and between the pieces of a stream.
         said: every request that was answered; an answer that is not exactly the LLM's fails the conversation.
     """
 
@@ -76,6 +78,7 @@ class Talks:
     users: Sequence[str]
     draw: random.Random
     pause_seconds: float = 1.2
+    delay_ms: float = 0
     said: list[Said] = field(default_factory=list)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -114,23 +117,25 @@ class Talks:
         return "" if self.stopping.is_set() else next(places, "")
 
     async def _send(self, user: str, place: str, path: str, body: dict[str, Any], headers: dict[str, str]) -> str:
-        replica, response_id = self.draw.randrange(2), f"answer-{next(_numbers)}"
-        headers = {"x-stand-in": json.dumps({"response_id": response_id}), **headers}
+        replica, response_id = self.draw.randrange(len(self.on.replicas)), f"answer-{next(_numbers)}"
+        headers = {"x-stand-in": json.dumps({"response_id": response_id, "delay_ms": self.delay_ms}), **headers}
         body = {"model": "m", **body}
         began = time.monotonic()
         async with self.on.replicas[replica].http(key_of(user), headers=headers) as http:
             answer = await http.post(path, json=body)
-        self.said.append(Said(user, told(place), place, replica, began, time.monotonic()))
+        streamed = bool(body.get("stream"))
+        self.said.append(Said(user, told(place), place, replica, streamed, began, time.monotonic()))
         assert answer.status_code == httpx.codes.OK, (answer.status_code, answer.text)
         assert answer.content == await self._sent_by_llm(path, headers)
         return response_id
 
     async def _sent_by_llm(self, path: str, headers: dict[str, str]) -> bytes:
         """What the LLM answers to what it got when nothing stands between it and the client."""
-        name = headers["x-stand-in"]
-        got = next(each for each in reversed(self.on.llm.requests) if each.headers.get("x-stand-in") == name)
+        how = headers["x-stand-in"]
+        got = next(each for each in reversed(self.on.llm.requests) if each.headers.get("x-stand-in") == how)
         url = self.on.replicas[0].stack._options.llm.removesuffix("/v1") + path
-        async with httpx.AsyncClient(headers=headers, timeout=30) as http:
+        at_once = json.dumps({**json.loads(how), "delay_ms": 0})
+        async with httpx.AsyncClient(headers={**headers, "x-stand-in": at_once}, timeout=30) as http:
             return (await http.post(url, content=got.body)).content
 
 
@@ -150,7 +155,8 @@ async def killed_at_random(on: Pair, kills: int, draw: random.Random) -> list[Ou
     outages = []
     for _ in range(kills):
         await asyncio.sleep(draw.uniform(0.2, 1.5))
-        outages.append(await restarted(on, draw.randrange(2), after_seconds=draw.uniform(0, 0.5)))
+        replica = draw.randrange(len(on.replicas))
+        outages.append(await restarted(on, replica, after_seconds=draw.uniform(0, 0.5)))
     return outages
 
 
@@ -172,9 +178,11 @@ async def nothing_lost_nothing_twice(talks: Talks, outages: Sequence[Outage]) ->
         assert set(accepted) <= {said.text for said in mine}
         lost = [said for said in mine if said.text not in accepted]
         assert all(any(outage.hit(said) for outage in outages) for said in lost), "a turn was lost without a kill"
-        listed = [await talks.on.memories(user, number=number, include="history") for number in range(2)]
+        replicas = range(len(talks.on.replicas))
+        listed = [await talks.on.memories(user, number=number, include="history") for number in replicas]
         contents = [memory["content"] for memory in listed[0]]
-        assert sorted(contents) == sorted(memory["content"] for memory in listed[1])
+        for other in listed[1:]:
+            assert sorted(contents) == sorted(memory["content"] for memory in other)
         remembered = {said.word: [each for each in contents if said.word in each] for said in mine}
         for said in mine:
             assert len(remembered[said.word]) == (said.text in accepted), remembered[said.word]

@@ -80,10 +80,10 @@ async def test_a_stream_that_the_server_cuts_is_cut_for_the_client(chain: Instal
     assert len(pieces) == 4
 
 
-async def test_many_streams_at_a_time(chain: Installation) -> None:
-    """Each of them gets its own answer, whole."""
+async def test_many_streams_at_a_time(single: Installation) -> None:
+    """Each of them gets its own answer, whole. Of the default chain tests/faults knows more."""
     unlimited = httpx.Limits(max_connections=None)
-    async with chain.http(limits=unlimited) as http:
+    async with single.http(limits=unlimited) as http:
 
         async def one(number: int) -> bytes:
             path = APIS[number % 2]

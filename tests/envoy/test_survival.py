@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from .client import APIS, CHAT, ask, asking, behaving, streamed_without_envoy, streaming, told, under_way
+from .client import CHAT, ask, asking, behaving, streamed_without_envoy, streaming, under_way
 from .conftest import Installation, eventually, installed
 from .extraction_llm import ExtractionLlm, extracting
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 TOLD = "My budget for the Hawaii trip is $10,000"
-PLACES = ["Berlin", "Lagos", "Quito", "Osaka", "Perth", "Turin", "Accra", "Lyon"]
 
 Install = Callable[..., AbstractAsyncContextManager[Installation]]
 
@@ -107,42 +106,6 @@ async def test_a_turn_in_the_hands_of_a_killed_worker_is_taken_up_again(install:
         await on.stack.start_sidecar()
         await on.remembers("$10,000")
         assert turns()["extracted"] == 1
-
-
-async def test_killed_again_and_again_nothing_is_lost_or_twice(install: Install, turns: Turns) -> None:
-    """Each turn that the log accepted ends once and leaves one memory, wherever the kill hit."""
-    async with install() as on:
-        for number, pause in enumerate((0.0, 0.05)):
-            places = PLACES[4 * number : 4 * number + 4]
-            for place in places:
-                await told(on, CHAT, f"My office in {place} has {40 + number} desks")
-            await asyncio.sleep(pause)
-            await killed_and_restarted(on)
-        await all_ended(turns)
-        counted = turns()
-        memories = await on.memories()
-    assert counted["accepted"] == counted["extracted"] >= len(PLACES) - 2
-    assert len(memories) == len(set(memories)) == counted["extracted"]
-
-
-async def test_a_regular_stop_lets_streams_end(install: Install, turns: Turns) -> None:
-    """Their clients get everything, their turns are kept, and requests that come meanwhile pass."""
-    how: dict[str, Any] = {"text": "a word and a word", "delay_ms": 200}
-    paths, texts = APIS * 3, [f"I live in {place}" for place in PLACES[:6]]
-    async with install() as on:
-        expecting = [asyncio.create_task(sent_by_llm(on, path, how)) for path in paths]
-        reading = [asyncio.create_task(whole(on, path, text, how)) for path, text in zip(paths, texts, strict=True)]
-        await under_way(on, 2 * len(paths))
-        on.stack.sidecar.send(signal.SIGTERM)
-        await asyncio.sleep(0.3)
-        await ask(on, CHAT, "What about zebras?")
-        answers = await asyncio.gather(*reading)
-        assert await on.stack.sidecar.stop() == 0
-        assert turns()["accepted"] == len(paths)
-        assert answers == await asyncio.gather(*expecting)
-        await on.stack.start_sidecar()
-        await all_ended(turns)
-        assert turns()["extracted"] == len(paths)
 
 
 async def whole(on: Installation, path: str, text: str, how: dict[str, Any]) -> bytes:

@@ -72,12 +72,10 @@ class Meaning:
     replaced: frozenset[str] = field(default=frozenset())
 
 
+# It takes a millisecond, and a candidate's neighbours are mostly those of the candidate before it.
 @lru_cache(2_048)
 def meaning(content: str, *, procedural: bool = False) -> Meaning:
-    """Take a statement apart. Unknown forms keep their words only.
-
-    That takes a millisecond, and a candidate's neighbours are mostly those of the candidate before it.
-    """
+    """Take a statement apart. Unknown forms keep their words only."""
     text = plain(content)
     negated = bool(forms.NEGATION.search(text))
     words = _words(content, text, negated=negated)

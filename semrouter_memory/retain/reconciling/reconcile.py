@@ -8,8 +8,8 @@ fact that was wrongly superseded is lost.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 from semrouter_memory.model import SESSION_SOURCE, Candidate, Hit, Memory, MemoryType, ReconcileAction, Reconciled
 from semrouter_memory.retain.reconciling.meaning import Meaning, meaning
@@ -31,6 +31,9 @@ NEAR_TYPES = {
     MemoryType.REFLECTIVE: frozenset({MemoryType.REFLECTIVE}),
 }
 """Types whose memories a statement may repeat or replace."""
+
+_SKEW = timedelta(minutes=1)
+"""Replicas' clocks differ."""
 
 _OBSOLETE = frozenset({Relation.CONTRADICTS, Relation.REPLACES, Relation.REPLACES_ONE})
 _BY_WEIGHT = (Relation.CONTRADICTS, Relation.REPLACES, Relation.REPLACES_ONE, Relation.REFINES)
@@ -74,6 +77,14 @@ def reconcile(candidate: Candidate, neighbours: Sequence[Hit], history: Sequence
 def arrives_late(candidate: Candidate, neighbours: Sequence[Hit]) -> bool:
     """Whether something near was said at the same time or later, so that history matters."""
     return any(is_near(candidate, hit.memory) and hit.memory.observed_at >= candidate.observed_at for hit in neighbours)
+
+
+def not_after(now: datetime, known: Memory, candidate: Candidate) -> Memory:
+    """The memory; one from the future counts as said before the candidate: the clock was set back since it was said."""
+    ahead = now + _SKEW
+    if known.observed_at <= ahead or candidate.observed_at > ahead:
+        return known
+    return replace(known, observed_at=candidate.observed_at - timedelta.resolution)
 
 
 def is_near(candidate: Candidate, known: Memory) -> bool:

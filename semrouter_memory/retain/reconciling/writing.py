@@ -34,7 +34,7 @@ from semrouter_memory.ports import (
     Tombstones,
     TurnLog,
 )
-from semrouter_memory.retain.reconciling.reconcile import NEAR_TYPES, arrives_late, grey, reconcile
+from semrouter_memory.retain.reconciling.reconcile import NEAR_TYPES, arrives_late, grey, not_after, reconcile
 from semrouter_memory.retain.reconciling.rows import Rows, contradicted
 from semrouter_memory.retain.reconciling.verdict import Judge
 from semrouter_memory.retain.redact import is_redacted
@@ -208,7 +208,12 @@ class ReconcilingWriter:
             reach=Reach.EXACT,
             fresh=True,
         )
-        hits = [hit for hit in hits if not tombstones.covers(hit.memory)]
+        now = self._clock.now()
+        hits = [
+            replace(hit, memory=not_after(now, hit.memory, candidate))
+            for hit in hits
+            if not tombstones.covers(hit.memory)
+        ]
         history = await self._history(scope, hits) if arrives_late(candidate, hits) else []
         return _Near(hits, [memory for memory in history if not tombstones.covers(memory)])
 

@@ -6,8 +6,10 @@ user's, or obeys an instruction hidden in a pasted text. So in doubt it is cut.
 """
 
 import re
+from functools import lru_cache
 
-from semrouter_memory.retain.rules import asides
+from semrouter_memory.codec.untrusted import visible
+from semrouter_memory.retain.rules import asides, enclosed, pasted
 
 MAX_OWN_PARAGRAPH_CHARS = 800
 """A longer paragraph is taken for pasted material: few people type that much in one go."""
@@ -15,13 +17,12 @@ MAX_OWN_PARAGRAPH_CHARS = 800
 MAX_READ_CHARS = 16_000
 """What stands further behind is not read."""
 
-_CODE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
-_COMMAND = re.compile(r"`([^`\n]*)`")
+_COMMAND = re.compile(r"(`{1,2})([^`\n]*)\1")
 _NO_COMMAND = re.compile(r"\b(?:i|my|we|our|user|remember|always|never|assistant)\b|[\u4e00-\u9fff]", re.IGNORECASE)
 _MAX_COMMAND_WORDS = 8
 _MARKUP = re.compile(r"<!--.*?(?:-->|\Z)|<(\w+)[^<>]{0,200}>[^<]{0,2000}</\1>", re.DOTALL)
 _QUOTED_LINE = re.compile(
-    r"^\s*(?:>|\||#|//|/\*|\*/|;|--|import |from \w+ import|def |class |return |print|const |let |var |function |public |SELECT |INSERT |UPDATE |\$ |\{|\}|\[|\]|\+\+\+|@@"
+    r"^\s*(?:>|\||#|//|/\*|\*/|;|--|\+ |import |from \w+ import|def |class |return |print|const |let |var |function |public |SELECT |INSERT |UPDATE |\$ |\{|\}|\[|\]|\+\+\+|@@"
     r"|At line|at \w+[.(]|Traceback|File \"|npm ERR|\w+(?:Error|Exception)\b|\d{1,2}:\d\d|\d{4}-\d\d-\d\d|(?:INFO|WARN|ERROR|DEBUG|TRACE|FATAL)\b).*$",
     re.MULTILINE,
 )
@@ -36,7 +37,7 @@ _ROLE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _LONG_QUOTE = re.compile(
-    r"\"[^\"]*(?:\"|\Z)|“[^”]*(?:”|\Z)|«[^»]*(?:»|\Z)|「[^」]*(?:」|\Z)|『[^』]*(?:』|\Z)|(?<![\w'])'(?!\s)[^'\n]*(?:'\w[^'\n]*)*'(?!\w)"
+    r"\"[^\"]*(?:\"|\Z)|“[^”]*(?:”|\Z)|«[^»]*(?:»|\Z)|「[^」]*(?:」|\Z)|『[^』]*(?:』|\Z)|„[^“”]*(?:[“”]|\Z)|(?<!\w)‘[^\n]*?(?:’(?!\w)|$)|《[^》]*(?:》|\Z)|(?<![\w'])'(?!\s)[^'\n]*(?:'\w[^'\n]*)*'(?!\w)"
 )
 _SETTING = re.compile(r"^\s*[A-Z][A-Z0-9_]{2,}=.*$|\b[A-Z][A-Z0-9_]{2,}=\S+", re.MULTILINE)
 _LETTER = re.compile(
@@ -67,7 +68,8 @@ _WORK_CHINESE = re.compile(
 
 _FICTION = re.compile(
     r"\b(?:role-?\s?play\w*|in character|pretend|act as|let(?:'s|s| us) (?:play|practi[sc]e|rehearse|simulate|pretend)|mock interview|play the (?:role|part)|text adventure|dungeon master"
-    r"|you(?:'re| are) (?:now )?(?:an? |the |my )(?!bit|little))\b"
+    r"|you(?:'re| are) (?:now )?(?:an? |the |my )(?!bit|little)|you(?:'re| are) (?:now )?(?-i:[A-ZÀ-Þ])[\w'-]+\s?[.,!])"
+    r"|(?:^|\n)\s*\*(?!\*)[a-z][^*\n]{3,80}\*"
     r"|(?:扮演|角色扮演|假装|我们来玩|你现在是|从现在起你是|你是我的|你来当)",
     re.IGNORECASE,
 )
@@ -84,6 +86,16 @@ _TOLD = re.compile(
     r"|in (?:the )?first person|from the (?:perspective|point of view|viewpoint) of|第一人称|as an? [\w-]+(?: [\w-]+)?, i (?:want|need|can|should|must)\b|knock knock|why did the|a man walks into)",
     re.IGNORECASE,
 )
+_EMBEDS = re.compile(
+    r"\b(?:this|the following|the next) (?:sentence|quote|quotation|paragraph|phrase|passage|verse)s?\b|\b(?:books?|articles?|web ?sites?|signs?|letters?|poems?|songs?|manuals?|reports?|pages?|posts?|sites?|labels?|plaques?|notes?|e-?mails?)\s(?:it\s)?(?:says?|said|reads?|states?)\b"
+    r"|\bit (?:says|reads|states)\b|\b(?:respondents?|customers?|authors?|reviewers?|commenters?|posters?|narrators?)\b[^.!?\n]{0,20}\b(?:wrote|writes|commented|posted|stated)\b"
+    r"|\bhow many (?:words|letters|characters|vowels|syllables|sentences|tokens)\b|\bcorrect to say\b|\b(?:french|german|spanish|italian|portuguese|dutch|polish|turkish|russian|chinese|japanese|korean|english|swedish|latin) (?:for|translation|version)\b"
+    r"|(?:^|\n)\W*repeat\b|\bregex(?:es|p)?\s(?:against|on)\b|\bexplain this\b|\bmeaning of\b|\bcaption for\b|\bemojify\b|\b(?:someone|somebody|a person|people) who (?:says?|said|writes?)\b|\bwho said\b|\bis (?:it|this|that) (?:sarcasm|irony|ironic|sarcastic|a joke|grammatical|true)\b|\b(?:texted|messaged|e-?mailed|dmed|whatsapped|wrote(?: to)?)\s(?:me|us)\s(?=(?:I|I'm|my|we|our|remember|from now|the user)\b)|\baccording to (?:the|a|this|their|his|her)\b"
+    r"|(?:^|\n)\W*(?:in|into) (?:french|german|spanish|italian|portuguese|dutch|polish|turkish|russian|chinese|japanese|korean|english|swedish)\b[^.!?\n]{0,12}:"
+    r"|(?:这|下面|以下|下列|那)(?:一)?(?:段|句|篇|个|条)?(?:话|句子|文字|文章|段落|内容)[^。！？\n]{0,14}[。！？!?]|(?:跟我读|朗读|复述|译成|译为)",
+    re.IGNORECASE,
+)
+"""A sentence that carries another's words, without a colon or marks around them."""
 _WORD_PROBLEM = re.compile(
     r"\bhow (?:many|much|long|far|old|fast)\b[^?]{0,80}\b(?:altogether|in total|total|left|remain\w*|each|together|does (?:he|she|it|they|\w+) (?:need|have|take)|will (?:he|she|it|they))\b|\bsolve\b",
     re.IGNORECASE,
@@ -102,7 +114,7 @@ _NOT_SERIOUS = re.compile(
 _MANY_NUMBERS = 3
 _LED_IN = re.compile(
     r"(?:^|\n|[.!?]\s)(?![^:\n.!?]{0,60}\b(?:I|I'm|I've|i'm|im|my|me|we|our|us|you|your|to|for|context|background|update|fyi|note|notes|btw|edit|ps|ok|so|things?|questions?|problem|issue|reminder|remember|important|also|situation|details|info|facts?|goals?"
-    r"|constraints?|now on|first|second|next|plus|reality|truth|summary|preferences?|requirements?|rule|rules|allerg\w+|correction|setup|answers?|yes|no|status|profile|plan|reason|because|deal)\b)[^:\n.!?]{2,60}:\s+(?=[\"'“]?(?:I|I'm|I've|I'd|im|ive|my|we|our)\b)",
+    r"|constraints?|now on|first|second|next|plus|reality|truth|summary|preferences?|requirements?|rule|rules|allerg\w+|correction|setup|answers?|yes|no|status|profile|plan|reason|because|deal)\b)[^:\n.!?]{2,60}:\s+(?=[\"'“]?(?:I|I'm|I've|I'd|im|ive|my|we|our|please|remember|from now|always|never|users?|the user)\b)",
     re.IGNORECASE,
 )
 """As in "from the forum: I'm 44": words that something else leads in than the user's own."""
@@ -112,6 +124,7 @@ _BACK = re.compile(
     re.IGNORECASE,
 )
 _QUOTE_WORDS = 4
+_HAN = re.compile(r"[\u4e00-\u9fff]")
 
 
 def opens_fiction(text: str) -> bool:
@@ -123,32 +136,29 @@ def closes_fiction(text: str) -> bool:
     return bool(_BACK.search(text))
 
 
+@lru_cache(64)
 def own_words(text: str) -> str:
-    """The part of a message in which the user speaks as themselves, about what is."""
-    text = tidied(text)
-    if asides.confidential(text) or asides.of_a_game(text) or _NOT_SERIOUS.search(text) or _is_word_problem(text):
+    """The part of a message in which the user speaks as themselves, about what is.
+
+    Asked for when the turn is accepted, and again when it is read and when the next one is.
+    """
+    text = visible(text)
+    whole, text = tidied(text), tidied(pasted.without(enclosed.without(text[:MAX_READ_CHARS])))
+    if asides.confidential(whole) or asides.of_a_game(whole) or _NOT_SERIOUS.search(whole) or _is_word_problem(whole):
         return ""
-    text = _CODE.sub(" ", text)
     text = _MARKUP.sub(" ", _COMMAND.sub(_command, text))
     text = _LONG_QUOTE.sub(_short_quote, text)
     text = _QUOTED_LINE.sub("", text)
     text = _SETTING.sub(" ", text)
     if text.count("\n"):
         text = _SPEAKER_LINE.sub("", text)
-    for start in (
-        _ROLE,
-        _LETTER,
-        _WORK,
-        _HANDED_OVER,
-        _WORK_CHINESE,
-        _FICTION,
-        _INVENTION,
-        _TOLD,
-        _INSTANCE,
-        asides.SUPPOSES,
-        _LED_IN,
-    ):
+    for start in (_ROLE, _LETTER):
         text = _before(start, text)
+    for start in (_WORK, _HANDED_OVER, _WORK_CHINESE, _EMBEDS):
+        text = _around(start, text)
+    for start in (_FICTION, _INVENTION, _TOLD, _INSTANCE, asides.SUPPOSES, _LED_IN):
+        text = _before(start, text)
+    text = text.replace(enclosed.TAKEN_OUT, "")
     if asides.injects(text):
         return ""
     return "\n".join(paragraph for paragraph in text.split("\n") if len(paragraph) <= MAX_OWN_PARAGRAPH_CHARS)
@@ -167,16 +177,36 @@ def tidied(text: str) -> str:
 
 def _command(match: re.Match[str]) -> str:
     """A command or name in backticks stays, prose goes."""
-    code = match.group(1)
+    code = match.group(2)
     return " " if len(code.split()) > _MAX_COMMAND_WORDS or _NO_COMMAND.search(code) else code
 
 
 def _short_quote(match: re.Match[str]) -> str:
     """A quoted word or name stays, without changing what it says; a quoted sentence goes."""
     quoted = match.group()
-    return quoted if len(quoted.split()) < _QUOTE_WORDS and len(quoted) <= MAX_OWN_PARAGRAPH_CHARS // 20 else " "
+    return (
+        quoted
+        if len(quoted.split()) + len(_HAN.findall(quoted)) // 2 < _QUOTE_WORDS
+        and len(quoted) <= MAX_OWN_PARAGRAPH_CHARS // 20
+        else " "
+    )
 
 
 def _before(start: re.Pattern[str], text: str) -> str:
     found = start.search(text)
     return text[: found.start()] if found else text
+
+
+def _around(start: re.Pattern[str], text: str) -> str:
+    """Without all that is handed over; of what stood between marks right behind, the text goes on after it."""
+    kept, rest = "", text
+    while found := start.search(rest):
+        kept += rest[: found.start()]
+        behind = _TAKEN_OUT_BEHIND.match(rest, found.end())
+        if not behind:
+            return kept
+        rest = rest[behind.end() :]
+    return kept + rest
+
+
+_TAKEN_OUT_BEHIND = re.compile(rf"[^\n]*\n?{enclosed.TAKEN_OUT}")

@@ -86,7 +86,7 @@ def after_answer(scene: Scene, assistant_text: str) -> Scene:
 
 def read(text: str, scene: Scene = Scene()) -> tuple[tuple[Statement, ...], Scene]:  # noqa: B008 - frozen, without state
     """Statements of one message, each once, and the scene for the next one."""
-    text = tidied(text)
+    own, text = own_words(text), tidied(text)
     aside = asides.opened(text)
     if _is_aside(text, scene):
         return (), replace(
@@ -96,10 +96,10 @@ def read(text: str, scene: Scene = Scene()) -> tuple[tuple[Statement, ...], Scen
             asked="",
             people=antecedents.forgotten(scene.people),
         )
-    earlier, scene = scene.topic, _entered(text, scene, aside)
+    earlier, scene = scene.topic, _entered(text, own, scene, aside)
     people = antecedents.renewed(scene.people) if scene.topic != earlier else dict(scene.people)
     found: dict[str, Statement] = {}
-    for sentence in _sentences(own_words(text)):
+    for sentence in _sentences(own):
         complained = any(statement.type is MemoryType.REFLECTIVE for statement in found.values())
         for statement in _read_sentence(sentence, people, scene, complained=complained):
             if _acceptable(statement.content) and len(found) < _MAX_STATEMENTS:
@@ -127,9 +127,9 @@ def _fading(scene: Scene, opened: Aside) -> Aside:
     return scene.aside if scene.aside_turns > 1 else Aside.NONE
 
 
-def _entered(text: str, scene: Scene, aside: Aside) -> Scene:
+def _entered(text: str, own: str, scene: Scene, aside: Aside) -> Scene:
     """The scene as this message finds it and changes it."""
-    topic, turns = topic_of(own_words(text)), _TOPIC_TURNS
+    topic, turns = topic_of(own), _TOPIC_TURNS
     if not topic:
         topic, turns = (scene.topic, scene.topic_turns - 1) if scene.topic_turns > 1 else ("", 0)
     return replace(

@@ -21,10 +21,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from semrouter_memory.errors import TurnLogError
+from semrouter_memory.errors import TurnLogError, TurnLogFullError
 from semrouter_memory.model import Reach, Scope, Tombstone
 from semrouter_memory.sessions.columns import micros, pack, unpack
-from semrouter_memory.sessions.connections import connect, copy_file, create_private, opening, schema_version
+from semrouter_memory.sessions.connections import (
+    FileIdentity,
+    connect,
+    copy_file,
+    create_private,
+    opening,
+    primary_code,
+    schema_version,
+)
 
 T = TypeVar("T")
 
@@ -82,6 +90,7 @@ class Spool:
         self._lock = threading.Lock()
         with opening("turn spool", path):
             create_private(path)
+            self._identity = FileIdentity(path)
             self._background = connect(path, busy_seconds=_BACKGROUND_BUSY_SECONDS)
             self._set_up()
             self._local = connect(path, busy_seconds=_LOCAL_BUSY_SECONDS)
@@ -101,6 +110,8 @@ class Spool:
 
     def append(self, scope: Scope, payload: bytes, *, observed_at: int, complete: bool) -> None:
         """Commit a turn."""
+        if self._identity.is_gone:
+            raise TurnLogError(f"turn spool: {self._path} is gone; put it back, or restart to begin with an empty one")
         ids = (pack(scope.user_id), pack(scope.project_id), pack(scope.agent_id))
         with _failing("append"), self._writing(self._local):
             self._local.execute(
@@ -292,5 +303,6 @@ def _failing(operation: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
+        kind = TurnLogFullError if primary_code(error) == sqlite3.SQLITE_FULL else TurnLogError
         # SQLite's messages name tables and conditions, never values.
-        raise TurnLogError(f"turn spool: {operation} failed: {error}") from error
+        raise kind(f"turn spool: {operation} failed: {error}") from error

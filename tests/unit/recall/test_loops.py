@@ -21,6 +21,7 @@ def test_a_choice_is_found_until_it_is_too_old(make_hit: Callable[..., Hit]) -> 
 
     assert choices.find(KEY, NOW + timedelta(minutes=10)) is choice
     assert choices.find(KEY, NOW + timedelta(minutes=10, seconds=1)) is None
+    assert choices.find(KEY, NOW - timedelta(days=1)) is None
 
 
 @pytest.mark.parametrize(

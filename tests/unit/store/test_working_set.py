@@ -457,16 +457,41 @@ async def test_a_fill_that_read_before_a_write_of_another_replica_is_not_used(ki
     assert ids(await shelf(there)) == {"b"}
 
 
-async def test_while_a_write_runs_its_replica_asks_the_store(kit: Kit) -> None:
+async def test_while_its_only_write_runs_a_replica_has_what_was_before_it(kit: Kit) -> None:
+    replica = kit.replica()
+    await write(replica, "a")
+    await shelf(replica)
+    kit.store.gated = True
+    writing = asyncio.create_task(write(replica, "b"))
+    await steps()
+    assert ids(await at_hand(replica)) == {"a"}
+    await opened(kit.store)
+    await writing
+    assert ids(await at_hand(replica)) == {"a", "b"}
+
+
+async def test_while_two_writes_run_the_store_is_asked(kit: Kit) -> None:
     replica = kit.replica()
     await shelf(replica)
     kit.store.gated = True
-    writing = asyncio.create_task(write(replica, "a"))
+    writing = [asyncio.create_task(write(replica, each)) for each in "ab"]
     await steps()
     assert await replica.shelf(ALICE, until=soon()) is None
     await opened(kit.store)
-    await writing
-    assert ids(await at_hand(replica)) == {"a"}
+    await asyncio.gather(*writing)
+    kit.store.gated = False
+    assert ids(await shelf(replica)) == {"a", "b"}
+
+
+async def test_while_a_write_runs_and_another_replica_writes_the_store_is_asked(kit: Kit) -> None:
+    here, there = kit.replica(), kit.replica()
+    await shelf(here)
+    kit.store.gated = True
+    writing = [asyncio.create_task(write(here, "a")), asyncio.create_task(there.delete(ALICE, ["x"]))]
+    await steps()
+    assert await here.shelf(ALICE, until=soon()) is None
+    await opened(kit.store)
+    await asyncio.gather(*writing)
 
 
 async def test_from_a_writes_beginning_no_other_replica_uses_an_older_shelf(kit: Kit) -> None:

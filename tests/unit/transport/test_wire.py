@@ -27,7 +27,8 @@ from semrouter_memory.exchange.events import (
     ResponseTrailers,
     UnknownEvent,
 )
-from semrouter_memory.exchange.replies import Continue, ReplaceBody, Silence, StreamBody
+from semrouter_memory.exchange.replies import Continue, Outcome, ReplaceBody, Reply, Silence, StreamBody
+from semrouter_memory.model import Reason
 from semrouter_memory.transport import wire
 
 
@@ -169,3 +170,81 @@ def test_a_streamed_body_before_trailers_comes_first() -> None:
 def test_silence_is_no_message() -> None:
     assert wire.replies_to(message(request_body=HttpBody()), Silence()) == []
     assert wire.replies_to(message(), Continue()) == []
+
+
+OUTCOME = Outcome(
+    reason=Reason.INJECTED, memory_ids=("mem_1", "mem_2"), tokens=40, compressed_turns=3, duration_ms=1.23456
+)
+
+
+def told(reply: bytes) -> dict[str, Any] | None:
+    """The dynamic metadata of an answer, as Envoy reads it."""
+    answer = read(reply)
+    if answer.dynamic_metadata is None:
+        return None
+    namespaces: dict[str, Any] = answer.dynamic_metadata.to_dict()
+    assert list(namespaces) == [wire.NAMESPACE]
+    result: dict[str, Any] = namespaces[wire.NAMESPACE]
+    return result
+
+
+@pytest.mark.filterwarnings("ignore:HeaderValueOption.append is deprecated:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("kind", "reply"),
+    [
+        ("request_body", ReplaceBody(b"new")),
+        ("request_body", Continue()),
+        ("request_body", StreamBody(b"x" * 200_000, end_of_stream=True)),
+        ("request_trailers", StreamBody(b"x", end_of_stream=False)),
+    ],
+)
+def test_an_outcome_goes_with_the_first_answer(kind: str, reply: Reply) -> None:
+    """And changes nothing else of any."""
+    asked = message(**{kind: KINDS[kind]})
+    first, *rest = wire.replies_to(asked, reply, OUTCOME)
+    assert told(first) == {
+        "reason": "injected",
+        "memories_used": 2,
+        "memory_ids": "mem_1,mem_2",
+        "tokens": 40,
+        "compressed_turns": 3,
+        "duration_ms": 1.235,
+    }
+    plain, *others = wire.replies_to(asked, reply)
+    answer = read(first)
+    answer.dynamic_metadata = None
+    assert answer == read(plain)
+    assert rest == others
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("reason", Reason)
+def test_a_refusal_says_why(kind: str, reason: Reason) -> None:
+    (reply,) = wire.replies_to(message(**{kind: KINDS[kind]}), Continue(), reason)
+    assert told(reply) == {"reason": reason.value, "memories_used": 0}
+
+
+def test_an_answer_without_news_says_nothing() -> None:
+    (reply,) = wire.replies_to(message(request_body=HttpBody()), Continue())
+    assert told(reply) is None
+
+
+@pytest.mark.parametrize(
+    ("ids", "named"),
+    [
+        ((), None),
+        (("a",) * 50, ",".join("a" * 50)),
+        (("a",) * 51, ",".join("a" * 50)),
+        (("a" * 1023, "b" * 1024), f"{'a' * 1023},{'b' * 1024}"),
+        (("a" * 1024, "b" * 1024), "a" * 1024),
+        (("a" * 128,) * 50, ",".join(("a" * 128,) * 15)),
+    ],
+    ids=["none", "as many as may be", "too many", "as long as may be", "too long", "long ones"],
+)
+def test_ids_are_named_whole_and_within_bounds(ids: tuple[str, ...], named: str | None) -> None:
+    """How many there were is told all the same."""
+    outcome = Outcome(reason=Reason.INJECTED, memory_ids=ids)
+    (reply,) = wire.replies_to(message(request_body=HttpBody()), Continue(), outcome)
+    metadata = told(reply)
+    assert metadata is not None
+    assert (metadata.get("memory_ids"), metadata["memories_used"]) == (named, len(ids))

@@ -1,13 +1,18 @@
-"""What the real servers that tests start have in common: one process, which may be paused, killed and started again."""
+"""What real servers have in common that are started for tests and measuring.
+
+One process, which may be paused, killed and started again.
+"""
 
 import signal
 import subprocess
 import time
 from pathlib import Path
 
+from semrouter_memory.stack.process import ProcessError
+
 
 class ServerProcess:
-    """The process of one server; `start` is the server's own.
+    """The process of one server; `start` is the server's own. It blocks: in an event loop, call it in a thread.
 
     Args:
         name: for messages.
@@ -18,6 +23,11 @@ class ServerProcess:
         self._name = name
         self.directory = directory
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "not started"
+        return self._process.pid
 
     def pause(self) -> None:
         """It hangs from now on: connections stay open, nothing is answered."""
@@ -33,7 +43,7 @@ class ServerProcess:
             self._process = None
 
     def _signal(self, number: signal.Signals) -> None:
-        assert self._process is not None
+        assert self._process is not None, "not started"
         self._process.send_signal(number)
 
     def _serves(self) -> bool:
@@ -41,10 +51,12 @@ class ServerProcess:
         raise NotImplementedError
 
     def _wait_until_ready(self, *, seconds: float, poll_seconds: float) -> None:
-        assert self._process is not None
+        assert self._process is not None, "not started"
         deadline = time.monotonic() + seconds
         while not self._serves():
             status = self._process.poll()
-            assert status is None, f"{self._name} ended with {status}; see {self.directory}"
-            assert time.monotonic() < deadline, f"{self._name} was not ready in {seconds} s; see {self.directory}"
+            if status is not None:
+                raise ProcessError(f"{self._name} ended with {status}; see {self.directory}")
+            if time.monotonic() > deadline:
+                raise ProcessError(f"{self._name} was not ready in {seconds} s; see {self.directory}")
             time.sleep(poll_seconds)

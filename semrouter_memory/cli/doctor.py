@@ -1,0 +1,99 @@
+"""`semrouter-memory doctor`: what is wrong with Envoy's configuration and the sidecar's, and what to write instead."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from semrouter_memory.cli.output import AsJson, print_json, shown
+from semrouter_memory.doctor.finding import Diagnosis, Finding, Severity
+
+_PIPE_WIDTH = 160
+_COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
+
+
+def register(group: typer.Typer) -> None:
+    """Add the command to a group."""
+    group.command()(doctor)
+
+
+def doctor(
+    envoy: Annotated[
+        Path | None,
+        typer.Argument(metavar="[ENVOY.yaml]", help="What Envoy is started with; without it only our own settings."),
+    ] = None,
+    *,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="The sidecar's settings; without them, the defaults.")
+    ] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Connect to nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find mistakes in Envoy's configuration and the sidecar's own.
+
+    Each is shown with its place and what to write instead. Unless --offline
+    is given, the sidecar, Milvus, Redis and the models are asked whether they
+    answer (three seconds at most).
+
+    Exit status 1 when there are errors; warnings alone are 0.
+    """
+    from semrouter_memory.doctor.diagnose import Request, diagnose  # noqa: PLC0415 - takes a second to load
+
+    with _progress() as progress:
+        diagnosis = diagnose(Request(envoy=envoy, config=config, offline=offline), progress)
+    if as_json:
+        print_json([asdict(finding) for finding in diagnosis.findings])
+    else:
+        _print(diagnosis)
+    if diagnosis.errors:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], object]]:
+    """What is being done, on standard error, where that is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("reading") as status:
+        yield lambda what: status.update(Text(what))
+
+
+def _print(diagnosis: Diagnosis) -> None:
+    terminal = Console(highlight=False)
+    console = Console(highlight=False, width=None if terminal.is_terminal else _PIPE_WIDTH)
+    for finding in diagnosis.findings:
+        _print_finding(console, finding)
+    if not diagnosis.findings:
+        console.print("nothing found", style="green")
+        return
+    console.print(f"{_count(diagnosis.errors, 'error')}, {_count(diagnosis.warnings, 'warning')}")
+
+
+def _print_finding(console: Console, finding: Finding) -> None:
+    console.print(Text.assemble((finding.severity.value, _COLOURS[finding.severity]), " ", (finding.code, "bold")))
+    # Soft-wrapped, so that a path can be copied whole.
+    console.print(Text(f"  at   {shown(finding.where)}", style="cyan"), soft_wrap=True)
+    _print_indented(console, Text(_shown_lines(finding.what)))
+    _print_indented(console, Text.assemble(("fix: ", "green"), shown(finding.fix)))
+    console.print()
+
+
+def _print_indented(console: Console, text: Text) -> None:
+    for line in text.wrap(console, console.width - 2):
+        line.rstrip()
+        console.print(Text("  ").append_text(line))
+
+
+def _shown_lines(text: str) -> str:
+    return "\n".join(shown(line) for line in text.splitlines())
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,118 @@
+"""`semrouter-memory replay`: plays recordings against a server and says what is otherwise than it was."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+from semrouter_memory.cli.output import shown
+from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.replay.comparing import Difference
+from semrouter_memory.replay.playing import PlayOptions
+from semrouter_memory.replay.reading import recording_files
+from semrouter_memory.replay.session import Session, SessionOptions, Tally
+
+_out = Console(highlight=False, soft_wrap=True)
+_err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+_COLOURS = {"-": "red", "+": "green", "@": "cyan"}
+
+
+def replay(
+    files: Annotated[list[Path], typer.Argument(help="Recordings, or directories of them.")],
+    target: Annotated[
+        str, typer.Option(help="The server's gRPC address: host:port, or unix:path.")
+    ] = "127.0.0.1:50051",
+    speed: Annotated[str, typer.Option(help="2 is twice as fast as it was, max as fast as the order allows.")] = "1",
+    rechunk: Annotated[
+        int | None, typer.Option(metavar="SEED", help="Cut bodies anew, at random places that this number decides.")
+    ] = None,
+    compare: Annotated[
+        Literal["bytes", "json", "kinds"],
+        typer.Option(help="How bodies must agree: to the byte, as JSON, or only in whether they are changed."),
+    ] = "bytes",
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="gRPC metadata to send, for example a secret that was redacted."),
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.01, help="Seconds to wait for one answer.")] = 10.0,
+    *,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit status 1 when anything differs, or a file is cut.")
+    ] = False,
+) -> None:
+    """Play recordings against a server, as Envoy did, and compare its answers with those that were recorded.
+
+    Messages keep their order and the chunks in which they came. Memory works in time: what one exchange teaches is known
+    to a later one when it comes as much later as it did. Times and dynamic metadata are not compared.
+    """
+    paths = recording_files(files)
+    play = PlayOptions(
+        target=target,
+        speed=_speed(speed),
+        timeout_seconds=timeout,
+        metadata=dict(_pair(each) for each in metadata or ()),
+        by_count=rechunk is None,
+    )
+    options = SessionOptions(files=tuple(paths), play=play, seed=rechunk, level=compare)
+    tally = asyncio.run(_played(options, sum(path.stat().st_size for path in paths)))
+    _summarise(tally)
+    if check and (tally.differing or tally.notices):
+        raise typer.Exit(1)
+
+
+async def _played(options: SessionOptions, nbytes: int) -> Tally:
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=_err, transient=True, disable=not _err.is_terminal) as progress:
+        task = progress.add_task("playing", total=nbytes)
+        session = Session(
+            options,
+            shown=_print,
+            advanced=lambda count: progress.advance(task, count),
+            told=lambda notice: _err.print(shown(notice), style="yellow", markup=False),
+        )
+        return await session.run()
+
+
+def _print(found: list[Difference]) -> None:
+    for difference in found:
+        _out.print(f"{shown(difference.where)}: {shown(difference.what)}", style="bold", markup=False)
+        for line in difference.lines:
+            _out.print(f"  {shown(line)}", style=_COLOURS.get(line[:1]), markup=False)
+
+
+def _summarise(tally: Tally) -> None:
+    parts = [
+        f"{tally.exchanges} exchanges",
+        f"{tally.streams} streams",
+        f"{tally.messages} messages",
+        f"{tally.answers} answers",
+        f"{tally.differing} differ",
+    ]
+    if tally.not_compared:
+        parts.append(f"{tally.not_compared} without recorded answers")
+    if tally.unfinished:
+        parts.append(f"{tally.unfinished} not recorded to their end")
+    _out.print(", ".join(parts))
+
+
+def _speed(text: str) -> float | None:
+    if text == "max":
+        return None
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed < 1e6:  # noqa: PLR2004 - more is what `max` is for; NaN is refused as well
+        raise InvalidRequestError(f"--speed {text}: must be a number above 0, or max")
+    return speed
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise InvalidRequestError(f"--metadata {text.partition('=')[0]}: must be NAME=VALUE")
+    return name, value

@@ -1,0 +1,85 @@
+"""Addresses as the sidecar's settings and as Envoy's clusters write them, held against each other. Pure."""
+
+import ipaddress
+import posixpath
+from dataclasses import dataclass
+
+from semrouter_memory.doctor.place import At
+
+_UNIX = "unix:"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A socket's path, or host and port."""
+
+    host: str = ""
+    port: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        if self.path:
+            return _UNIX + self.path
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def is_any(self) -> bool:
+        """Whether it stands for all of a machine's addresses."""
+        return self.host in {"", "*", "0.0.0.0", "::"}  # noqa: S104 - compared, not bound
+
+    @property
+    def is_literal(self) -> bool:
+        try:
+            ipaddress.ip_address(self.host)
+        except ValueError:
+            return False
+        return True
+
+
+def of_setting(listen: str) -> Address | None:
+    """What a `listen` of ours says; None when it is no address."""
+    if listen.startswith(_UNIX):
+        return Address(path=_normal(listen.removeprefix(_UNIX)))
+    host, _, port = listen.rpartition(":")
+    return Address(host=host.strip("[]"), port=int(port)) if port.isdecimal() else None
+
+
+def of_endpoint(address: At | None) -> Address | None:
+    """What an endpoint of a cluster says; None when it says nothing that can be connected to."""
+    if address is None:
+        return None
+    if (pipe := address.get("pipe")) is not None:
+        return Address(path=_normal(str(pipe.value("path"))))
+    socket = address.get("socket_address")
+    if socket is None or not socket.value("port_value"):
+        return None
+    return Address(host=socket.value("address"), port=socket.value("port_value"))
+
+
+def reaches(endpoint: Address, listen: Address) -> bool:
+    """Whether who connects to the one arrives at the other, as far as names tell: a service's name may be ours."""
+    if endpoint.path or listen.path:
+        return bool(endpoint.path and listen.path) and _same_path(endpoint.path, listen.path)
+    if endpoint.port != listen.port and listen.port:
+        return False
+    if listen.is_any or endpoint.host == listen.host:
+        return True
+    if listen.is_loopback or endpoint.is_loopback:
+        return listen.is_loopback and endpoint.is_loopback
+    return not (listen.is_literal and endpoint.is_literal)
+
+
+def _same_path(endpoint: str, listen: str) -> bool:
+    """A relative path depends on where the sidecar is started."""
+    return endpoint == listen or (not listen.startswith("/") and endpoint.endswith(f"/{listen}"))
+
+
+def _normal(path: str) -> str:
+    return posixpath.normpath(f"/{path.lstrip('/')}" if path.startswith("/") else path) if path else ""

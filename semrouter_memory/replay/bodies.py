@@ -1,0 +1,196 @@
+"""Bodies with other texts: JSON, server-sent events and plain text, whole or in chunks, compressed or not.
+
+Strategy: a body is changed as a whole, because a secret or a word may be cut by chunks, and then cut again where it was
+cut before. Of JSON only the texts change; of a stream of events only the texts of their JSON, those that arrive in
+pieces (deltas) joined, changed and cut again. What cannot be read at all is blanked out, since nobody can say what is in
+it.
+"""
+
+import gzip
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+import brotli
+
+from semrouter_memory.codec.encoding import decoder_for
+from semrouter_memory.errors import BodyError
+from semrouter_memory.model import Json
+from semrouter_memory.replay import json_text
+from semrouter_memory.replay.json_text import Value
+
+BLANK = b"[not recorded]"
+
+_DATA_LINE = re.compile(rb"^data: ?([^\r\n]*)", re.MULTILINE)
+_EVENTS = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry|):")
+_MAX_DECODED_BYTES = 256 * 1024 * 1024
+
+
+class Scrubber(Protocol):
+    """Says what stands in place of what."""
+
+    def text(self, text: str) -> str:
+        """Of running text."""
+        ...
+
+    def value(self, value: Value) -> str | None:
+        """Of a JSON value; None: it stays."""
+        ...
+
+    def inner(self, value: Value) -> str | None:
+        """Of a value of JSON that is a text itself, as tools' arguments are; None: it stays."""
+        ...
+
+    def binary(self, data: bytes) -> bytes:
+        """Of what is no text."""
+        ...
+
+
+def scrubbed_chunks(chunks: Sequence[bytes], content_encoding: str, scrubber: Scrubber) -> list[bytes]:
+    """The chunks of a body, as many as there were."""
+    whole = b"".join(chunks)
+    if not whole:
+        return list(chunks)
+    plain = _decoded(whole, content_encoding)
+    if plain is None:
+        return recut(BLANK, [len(chunk) for chunk in chunks])
+    changed = scrubbed(plain, scrubber)
+    if changed == plain:
+        return list(chunks)
+    return recut(_encoded(changed, content_encoding), [len(chunk) for chunk in chunks])
+
+
+def scrubbed(data: bytes, scrubber: Scrubber) -> bytes:
+    """A whole body that is not compressed."""
+    if json_text.is_json(data):
+        return json_text.replaced(data, scrubber.value)
+    if _EVENTS.match(data):
+        return _events(data, scrubber)
+    try:
+        return scrubber.text(data.decode()).encode()
+    except UnicodeDecodeError:
+        return scrubber.binary(data)
+
+
+def recut(data: bytes, sizes: Sequence[int]) -> list[bytes]:
+    """The data in as many pieces as there are sizes, cut at the same places, or in proportion when it is not as long."""
+    total = sum(sizes)
+    ends = [0]
+    for size in sizes:
+        ends.append(ends[-1] + size)
+    places = [end if total == len(data) else end * len(data) // max(total, 1) for end in ends]
+    return [data[start:end] for start, end in pairwise(places)]
+
+
+def _decoded(data: bytes, content_encoding: str) -> bytes | None:
+    decoder = decoder_for(content_encoding, max_bytes=_MAX_DECODED_BYTES)
+    try:
+        return decoder.decode(data) if decoder else None
+    except BodyError:
+        return None
+
+
+def _encoded(data: bytes, content_encoding: str) -> bytes:
+    for coding in (part.strip().lower() for part in content_encoding.split(",")):
+        data = _ENCODERS.get(coding, bytes)(data)
+    return data
+
+
+_ENCODERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": lambda data: gzip.compress(data, mtime=0),
+    "x-gzip": lambda data: gzip.compress(data, mtime=0),
+    "deflate": zlib.compress,
+    "br": brotli.compress,
+}
+
+
+class _Piece(NamedTuple):
+    """A delta of an event.
+
+    Attributes:
+        event: number of its data line.
+        start: where its value begins in that line's JSON.
+    """
+
+    event: int
+    start: int
+    text: str
+
+
+def _events(data: bytes, scrubber: Scrubber) -> bytes:
+    lines = [match.span(1) for match in _DATA_LINE.finditer(data)]
+    payloads = [data[start:end] for start, end in lines]
+    deltas = _scrubbed_deltas(payloads, scrubber)
+    pieces: list[bytes] = []
+    at = 0
+    for number, ((start, end), payload) in enumerate(zip(lines, payloads, strict=True)):
+        pieces += (data[at:start], _payload(payload, deltas.get(number, {}), scrubber))
+        at = end
+    return b"".join((*pieces, data[at:]))
+
+
+def _payload(payload: bytes, deltas: dict[int, str], scrubber: Scrubber) -> bytes:
+    if payload == b"[DONE]":
+        return payload
+    if not json_text.is_json(payload):
+        # An event of another shape; line feeds cannot come in by changing words.
+        return scrubbed(payload, scrubber) if not _EVENTS.match(payload) else BLANK
+    return json_text.replaced(payload, lambda value: deltas.get(value.start) or _unless_delta(value, scrubber))
+
+
+def _unless_delta(value: Value, scrubber: Scrubber) -> str | None:
+    return "" if value.is_text and _is_delta(value) and not value.text else scrubber.value(value)
+
+
+def _is_delta(value: Value) -> bool:
+    return "delta" in value.path and value.path[-1] in _DELTAS
+
+
+_DELTAS = frozenset({"delta", "content", "reasoning_content", "reasoning", "refusal", "arguments", "text"})
+
+
+def _scrubbed_deltas(payloads: Sequence[bytes], scrubber: Scrubber) -> dict[int, dict[int, str]]:
+    """Event -> offset of a value -> its text, of all texts that arrive in pieces."""
+    channels: dict[Json, list[_Piece]] = {}
+    for number, payload in enumerate(payloads):
+        if not json_text.is_json(payload):
+            continue
+        found = list(json_text.values(payload))
+        whose = tuple(value.raw for value in found if value.path and value.path[-1] in _CHANNEL)
+        for value in found:
+            if value.is_text and _is_delta(value):
+                channels.setdefault((value.path, whose), []).append(_Piece(number, value.start, value.text))
+    new: dict[int, dict[int, str]] = {}
+    for pieces in channels.values():
+        whole = _whole("".join(piece.text for piece in pieces), scrubber)
+        texts = _recut_text(whole, [len(piece.text) for piece in pieces])
+        for piece, text in zip(pieces, texts, strict=True):
+            new.setdefault(piece.event, {})[piece.start] = text
+    return new
+
+
+_CHANNEL = frozenset({"index", "output_index", "content_index", "summary_index", "item_id", "type"})
+"""What tells the texts of one stream apart."""
+
+
+def _whole(text: str, scrubber: Scrubber) -> str:
+    return nested(text, scrubber) or scrubber.text(text)
+
+
+def nested(text: str, scrubber: Scrubber) -> str | None:
+    """A text that is JSON itself, as tools' arguments are; None when it is not."""
+    data = text.encode("utf-8", "replace")
+    if not json_text.is_json(data):
+        return None
+    return json_text.replaced(data, scrubber.inner).decode()
+
+
+def _recut_text(text: str, lengths: Sequence[int]) -> list[str]:
+    total = sum(lengths)
+    at = [0]
+    for length in lengths:
+        at.append(at[-1] + length)
+    places = [place if total == len(text) else place * len(text) // max(total, 1) for place in at]
+    return [text[start:end] for start, end in pairwise(places)]

@@ -1,0 +1,227 @@
+"""Takes exchanges down on the request path: keeps the bytes of each message and when it came, and nothing else.
+
+Strategy: the streams of one HTTP exchange (`x-request-id`) are taken down together, and handed over whole when the last of
+them has ended; cleaning, writing and waiting happen elsewhere. What is held is bounded: an exchange that would not fit is
+left out, counted, and its streams are not listened to any more. Nothing here raises, whatever a message contains.
+Everything runs in the event loop's thread, but for `release`.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple, Protocol
+from zlib import crc32
+
+from semrouter_memory.errors import RecordingError
+from semrouter_memory.replay import protocol
+
+_MAX_STREAMS = 4
+"""Of one exchange. An exchange has two at most; whoever repeats a request id forever must not make it one without end."""
+_OVERHEAD_BYTES = 200
+"""What a message takes in memory besides its bytes."""
+
+
+class RawEvent(NamedTuple):
+    """A message as it was seen.
+
+    Attributes:
+        at: `time.monotonic()`.
+        kind: `begin`, `shown`, `answered`, or `ended`, which says in `data` by whom.
+        data: the message.
+    """
+
+    stream: int
+    at: float
+    kind: str
+    data: bytes
+
+
+@dataclass(slots=True)
+class RawExchange:
+    """An exchange as it was seen.
+
+    Attributes:
+        number: of this process; names what has no request id.
+        started_at: when it began.
+        metadata: of each of its streams, by number.
+    """
+
+    number: int
+    request_id: str
+    started_at: datetime
+    began: float
+    metadata: dict[int, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    events: list[RawEvent] = field(default_factory=list)
+    nbytes: int = 0
+
+
+class Taker(Protocol):
+    """A recording that is being made."""
+
+    @property
+    def sample(self) -> float: ...
+
+    def take(self, exchange: RawExchange, release: Callable[[], None]) -> None:
+        """Write it when there is time, then release it. Quick."""
+        ...
+
+    def left_out(self) -> None:
+        """An exchange that should have come does not."""
+        ...
+
+
+@dataclass(slots=True)
+class _Open:
+    key: str
+    raw: RawExchange
+    takers: tuple[Taker, ...]
+    running: int = 0
+    given_up: bool = False
+
+
+class Capture:
+    """Implements `Recorder` for any number of recordings at a time.
+
+    Args:
+        max_bytes: bound on what is held: exchanges under way, and those that wait to be written.
+        max_exchange_bytes: bound on one of them.
+    """
+
+    def __init__(self, *, max_bytes: int, max_exchange_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._max_exchange_bytes = max_exchange_bytes
+        self._takers: tuple[Taker, ...] = ()
+        self._open: dict[str, _Open] = {}
+        self._held = 0
+        self._lock = threading.Lock()
+        self._streams = 0
+        self._exchanges = 0
+
+    @property
+    def held_bytes(self) -> int:
+        return self._held
+
+    def add(self, taker: Taker) -> None:
+        self._takers = (*self._takers, taker)
+
+    def remove(self, taker: Taker) -> None:
+        """From now on it gets nothing new; exchanges under way end for it here, as far as they came."""
+        self._takers = tuple(each for each in self._takers if each is not taker)
+        for each in list(self._open.values()):
+            if taker in each.takers:
+                self._hand_over(each, (taker,))
+                each.takers = tuple(left for left in each.takers if left is not taker)
+
+    def begin(self, metadata: Mapping[str, str]) -> "CapturedStream | None":
+        """Same as `Recorder.begin`."""
+        if not self._takers:
+            return None
+        self._streams += 1
+        return CapturedStream(self, self._streams, tuple(metadata.items()))
+
+    def join(self, stream: int, metadata: tuple[tuple[str, str], ...], first: bytes) -> _Open | None:
+        """The exchange of a stream that begins with this message; None: it is not taken down."""
+        try:
+            request_id = protocol.request_id(first)
+        except RecordingError:
+            request_id = ""
+        key = request_id or f"\0{stream}"
+        exchange = self._open.get(key)
+        if exchange is None or len(exchange.raw.metadata) >= _MAX_STREAMS:
+            takers = tuple(taker for taker in self._takers if _chosen(key if request_id else "", taker.sample))
+            if not takers:
+                return None
+            self._exchanges += 1
+            raw = RawExchange(self._exchanges, request_id, datetime.now(UTC), time.monotonic())
+            exchange = self._open[key] = _Open(key, raw, takers)
+        exchange.running += 1
+        exchange.raw.metadata[stream] = metadata
+        self.note(exchange, stream, "begin", b"")
+        return exchange
+
+    def note(self, exchange: _Open, stream: int, kind: str, data: bytes) -> None:
+        if exchange.given_up:
+            return
+        raw = exchange.raw
+        size = len(data) + _OVERHEAD_BYTES
+        if raw.nbytes + size > self._max_exchange_bytes or self._held + size > self._max_bytes:
+            self._give_up(exchange)
+            return
+        raw.events.append(RawEvent(stream, time.monotonic(), kind, data))
+        raw.nbytes += size
+        self._change(size)
+
+    def leave(self, exchange: _Open) -> None:
+        """One of its streams has ended."""
+        exchange.running -= 1
+        if exchange.running:
+            return
+        if self._open.get(exchange.key) is exchange:
+            del self._open[exchange.key]
+        if not exchange.given_up:
+            self._hand_over(exchange, exchange.takers)
+            self._change(-exchange.raw.nbytes)
+
+    def _give_up(self, exchange: _Open) -> None:
+        exchange.given_up = True
+        self._change(-exchange.raw.nbytes)
+        exchange.raw.events.clear()
+        for taker in exchange.takers:
+            taker.left_out()
+
+    def _hand_over(self, exchange: _Open, takers: tuple[Taker, ...]) -> None:
+        if exchange.given_up:
+            return
+        raw = exchange.raw
+        for taker in takers:
+            copy = RawExchange(
+                raw.number, raw.request_id, raw.started_at, raw.began, dict(raw.metadata), list(raw.events), raw.nbytes
+            )
+            self._change(raw.nbytes)
+            taker.take(copy, lambda size=raw.nbytes: self._change(-size))  # type: ignore[misc]  # mypy cannot tell it
+
+    def _change(self, size: int) -> None:
+        with self._lock:
+            self._held += size
+
+
+class CapturedStream:
+    """Implements `RecordedStream`."""
+
+    __slots__ = ("_capture", "_exchange", "_metadata", "_number", "_started")
+
+    def __init__(self, capture: Capture, number: int, metadata: tuple[tuple[str, str], ...]) -> None:
+        self._capture = capture
+        self._number = number
+        self._metadata = metadata
+        self._exchange: _Open | None = None
+        self._started = False
+
+    def shown(self, message: bytes) -> None:
+        """The first message tells whether the exchange is one of those that are taken down."""
+        if not self._started:
+            self._started = True
+            self._exchange = self._capture.join(self._number, self._metadata, message)
+        self._note("shown", message)
+
+    def answered(self, reply: bytes) -> None:
+        self._note("answered", reply)
+
+    def ended(self, *, by_us: bool) -> None:
+        self._note("ended", b"memory" if by_us else b"envoy")
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            self._capture.leave(exchange)
+
+    def _note(self, kind: str, data: bytes) -> None:
+        if self._exchange is not None:
+            self._capture.note(self._exchange, self._number, kind, data)
+
+
+def _chosen(request_id: str, sample: float) -> bool:
+    """Decided by the request id, so that all streams of an exchange, in whatever process, are taken down or none."""
+    share = crc32(request_id.encode("utf-8", "replace")) / 0x1_0000_0000 if request_id else random.random()  # noqa: S311 - no secret
+    return share < sample

@@ -1,0 +1,281 @@
+"""Takes credentials, and content where that is wanted, out of what is recorded, before it is written anywhere.
+
+Always: the values of headers that carry credentials, in requests, answers and gRPC metadata, and everything that the
+given redaction finds in header values and bodies. With a key: every word and every id gets a pseudonym, so that what is
+left is the shape of the traffic.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from semrouter_memory.model import Json
+from semrouter_memory.replay.bodies import BLANK, nested, scrubbed_chunks
+from semrouter_memory.replay.json_text import Value
+from semrouter_memory.replay.pseudonyms import Pseudonyms
+from semrouter_memory.replay.records import (
+    REQUEST_ID,
+    Answer,
+    Begin,
+    Event,
+    Fields,
+    Record,
+    Shown,
+    header_value,
+)
+
+REDACTED = "[redacted]"
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+CREDENTIAL_HEADERS = _names("""authorization proxy-authorization authentication-info proxy-authentication-info cookie set-cookie cookie2 set-cookie2
+    x-api-key api-key apikey x-apikey x-goog-api-key x-goog-iam-authorization-token ocp-apim-subscription-key
+    x-auth-token x-access-token x-id-token x-session-token x-csrf-token x-xsrf-token x-amz-security-token x-amzn-oidc-data
+    x-amzn-oidc-accesstoken x-forwarded-access-token x-forwarded-authorization x-forwarded-client-cert
+    x-original-authorization x-jwt-assertion cf-access-jwt-assertion x-ms-token-aad-access-token x-vault-token
+    x-memory-secret x-shared-secret x-webhook-secret x-hub-signature x-hub-signature-256 dpop""")
+"""Header names whose values are never recorded, whatever is configured."""
+
+_CREDENTIAL_NAME = re.compile(
+    r"(?:^|[-_.])(?:passw(?:or)?d|passwd|secret|token|credentials?|api[-_]?key|apikey|access[-_]?key|private[-_]?key"
+    r"|signature|sig|auth|authorization)$|^(?:key|code|bearer)$",
+    re.IGNORECASE,
+)
+"""Of headers, of query parameters and of a body's members; `max_tokens` and the like are none."""
+
+_QUERY = re.compile(r"([?&;])([^=&;#?]+)=([^&;#]*)")
+_BLOB_CHARS = 4096
+_PIECE_CHARS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningSettings:
+    """What is taken out.
+
+    Attributes:
+        redact: takes secrets out of a text.
+        headers: further header names, in lower case, whose values are not recorded.
+        identity_headers: names, in lower case, of headers that carry ids.
+        pseudonym_key: b"": content stays as it is.
+    """
+
+    redact: Callable[[str], str]
+    headers: frozenset[str] = frozenset()
+    identity_headers: frozenset[str] = frozenset()
+    pseudonym_key: bytes = b""
+
+
+class Cleaner:
+    """Cleans exchanges, all in the same way."""
+
+    def __init__(self, settings: CleaningSettings) -> None:
+        self._headers = CREDENTIAL_HEADERS | settings.headers
+        self._pseudonyms = Pseudonyms(settings.pseudonym_key) if settings.pseudonym_key else None
+        self._texts = _Texts(settings.redact, self._pseudonyms, self._headers)
+        self._identities = settings.identity_headers | {REQUEST_ID}
+
+    def cleaned(self, records: Sequence[Record]) -> list[Record]:
+        """The records of one exchange."""
+        events = [self._event(record.event) for record in records]
+        for members in _bodies(records):
+            encoding = _encoding(records, members)
+            chunks = scrubbed_chunks([_body(records[index].event) for index in members], encoding, self._texts)
+            for index, chunk in zip(members, chunks, strict=True):
+                events[index] = _with_body(events[index], chunk)
+        return [replace(record, event=event) for record, event in zip(records, events, strict=True)]
+
+    def _event(self, event: Event) -> Event:
+        """Everything but bodies."""
+        match event:
+            case Begin():
+                metadata = tuple((name, self._header(name, value)) for name, value in event.metadata)
+                return replace(event, exchange=self._id(event.exchange), metadata=metadata)
+            case Shown():
+                return replace(
+                    event,
+                    headers=self._fields(event.headers),
+                    metadata=self._struct(event.metadata),
+                    attributes=self._struct(event.attributes),
+                )
+            case Answer():
+                changed = (replace(each, value=self._data(each.name, each.value)) for each in event.set_headers)
+                return replace(event, set_headers=tuple(changed), dynamic_metadata=self._struct(event.dynamic_metadata))
+        return event
+
+    def _fields(self, fields: Fields) -> Fields:
+        return tuple((name, self._data(name, value)) for name, value in fields)
+
+    def _data(self, name: str, value: bytes) -> bytes:
+        text = value.decode("utf-8", "surrogateescape")
+        return self._header(name, text).encode("utf-8", "surrogateescape")
+
+    def _header(self, name: str, value: str) -> str:
+        name = name.lower()
+        if name in self._headers or _CREDENTIAL_NAME.search(name):
+            return REDACTED
+        if "?" in value:
+            value = _QUERY.sub(self._parameter, value)
+        if name in _PLAIN or name.startswith(":"):
+            return value
+        if name in self._identities:
+            # Ids look like secrets often enough, and without them users and sessions cannot be told apart.
+            return self._id(value)
+        value = self._texts.redacted(value)
+        return value if self._pseudonyms is None or name.startswith(_HARMLESS) else self._id(value)
+
+    def _parameter(self, match: re.Match[str]) -> str:
+        mark, name, value = match.groups()
+        if _CREDENTIAL_NAME.search(name) or name.lower() in self._headers:
+            return f"{mark}{name}={REDACTED}"
+        redacted = self._texts.redacted(value)
+        return f"{mark}{name}={redacted if self._pseudonyms is None else self._pseudonyms.text(redacted)}"
+
+    def _id(self, value: str) -> str:
+        return value if self._pseudonyms is None else self._pseudonyms.identity(value)
+
+    def _struct(self, value: Mapping[str, Json]) -> dict[str, Json]:
+        return {name: self._json(name, each) for name, each in value.items()}
+
+    def _json(self, name: str, value: Json) -> Json:
+        """Dynamic metadata and attributes: claims and the like, which are ids."""
+        if isinstance(value, dict):
+            return {key: self._json(key, each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self._json(name, each) for each in value]
+        if not isinstance(value, str):
+            return value
+        bare = name.lower().removesuffix("']").rpartition("['")[2]
+        if bare in self._headers or _CREDENTIAL_NAME.search(bare):
+            return REDACTED
+        return self._id(value) if self._pseudonyms else self._texts.redacted(value)
+
+
+_PLAIN = _names("""content-type content-length content-encoding transfer-encoding accept accept-encoding accept-language connection
+    cache-control date server vary user-agent te host x-forwarded-proto""")
+_HARMLESS = ("x-stainless-", "x-memory-", "x-vsr-", "x-envoy-upstream-", "x-envoy-expected-", "openai-version")
+
+
+class _Texts:
+    """What stands in place of a body's texts."""
+
+    def __init__(self, redact: Callable[[str], str], pseudonyms: Pseudonyms | None, names: frozenset[str]) -> None:
+        self._redact = redact
+        self._pseudonyms = pseudonyms
+        self._names = names
+
+    def redacted(self, text: str) -> str:
+        """The text without secrets. Encoded files are left alone: they are long and hold no words."""
+        if _is_blob(text):
+            return text
+        return "".join(self._redact(piece) for piece in _pieces(text))
+
+    def text(self, text: str) -> str:
+        text = self.redacted(text)
+        return text if self._pseudonyms is None else self._pseudonyms.text(text)
+
+    def value(self, value: Value) -> str | None:
+        """Numbers and literals of a body are settings and counts."""
+        if not value.is_text:
+            return None
+        text = value.text
+        name = value.path[-1].lower() if value.path else ""
+        if self._is_credential(value, name):
+            new: str | None = REDACTED if text else None
+        elif self._pseudonyms is None:
+            new = nested(text, self) or self.redacted(text)
+        else:
+            new = self._pseudonym(name, text, self._pseudonyms)
+        return new if new != text else None
+
+    def inner(self, value: Value) -> str | None:
+        """In what a tool is called with, everything is content."""
+        name = value.path[-1].lower() if value.path else ""
+        if value.is_text:
+            return REDACTED if self._is_credential(value, name) else self.text(value.text)
+        if self._pseudonyms is None or value.raw in _LITERALS:
+            return None
+        return self._pseudonyms.number(value.text)
+
+    def binary(self, data: bytes) -> bytes:
+        return data if self._pseudonyms is None else BLANK
+
+    def _pseudonym(self, name: str, text: str, pseudonyms: Pseudonyms) -> str | None:
+        if name in _STRUCTURE:
+            return None
+        if name in _IDENTITIES:
+            return pseudonyms.identity(text)
+        if _is_blob(text):
+            head, _, blob = text.rpartition(",")
+            return f"{head}{',' if head else ''}{'A' * len(blob)}"
+        return nested(text, self) or self.text(text)
+
+    def _is_credential(self, value: Value, name: str) -> bool:
+        if name in _NO_CREDENTIALS or _PROBABILITIES & set(value.path):
+            return False
+        return name in self._names or _CREDENTIAL_NAME.search(name) is not None
+
+
+_NO_CREDENTIALS = frozenset({"code", "finish_reason"})
+_STRUCTURE = _names("""role type model object status finish_reason id call_id item_id tool_call_id response_id previous_response_id detail
+    format effort service_tier encoding_format mime_type media_type code param system_fingerprint reason required enum
+    tool_choice truncation verbosity phase""")
+_IDENTITIES = _names("user user_id safety_identifier prompt_cache_key project_id conversation session_id")
+_PROBABILITIES = frozenset({"logprobs", "top_logprobs"})
+_LITERALS = (b"true", b"false", b"null")
+
+
+def _is_blob(text: str) -> bool:
+    """A file in base64, with or without the beginning of a data URL."""
+    return len(text) > _BLOB_CHARS and not any(space in text for space in " \n\t") and text.isascii()
+
+
+def _pieces(text: str) -> list[str]:
+    """The text in pieces that redaction reads quickly; a block of a private key stays in one."""
+    if len(text) <= _PIECE_CHARS or "-----BEGIN" in text:
+        return [text]
+    pieces, start = [], 0
+    while len(text) - start > _PIECE_CHARS:
+        cut = max(text.rfind(mark, start, start + _PIECE_CHARS) for mark in ("\n", ". ", " "))
+        end = cut + 1 if cut > start else start + _PIECE_CHARS
+        pieces.append(text[start:end])
+        start = end
+    return [*pieces, text[start:]]
+
+
+def _bodies(records: Sequence[Record]) -> list[list[int]]:
+    """Which records hold the pieces of one body."""
+    groups: dict[tuple[int, str, int], list[int]] = {}
+    for index, record in enumerate(records):
+        event = record.event
+        if isinstance(event, Shown) and event.body:
+            groups.setdefault((record.stream, event.kind, -1), []).append(index)
+        elif isinstance(event, Answer) and event.body:
+            groups.setdefault((record.stream, f"answer {event.kind}", -1 if event.streamed else index), []).append(
+                index
+            )
+    return list(groups.values())
+
+
+def _encoding(records: Sequence[Record], members: Sequence[int]) -> str:
+    first = records[members[0]]
+    assert isinstance(first.event, Shown | Answer)
+    headers = f"{first.event.kind.partition('_')[0]}_headers"
+    for record in records:
+        if record.stream == first.stream and isinstance(record.event, Shown) and record.event.kind == headers:
+            return header_value(record.event.headers, "content-encoding")
+    return ""
+
+
+def _body(event: Event) -> bytes:
+    return event.body or b"" if isinstance(event, Shown | Answer) else b""
+
+
+def _with_body(event: Event, body: bytes) -> Event:
+    if isinstance(event, Answer):
+        length = b"%d" % len(body)
+        headers = (replace(each, value=length) if each.name == "content-length" else each for each in event.set_headers)
+        return replace(event, body=body, set_headers=tuple(headers))
+    return replace(event, body=body) if isinstance(event, Shown) else event

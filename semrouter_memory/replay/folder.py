@@ -1,0 +1,133 @@
+"""A directory of recordings: new files as they fill up, the oldest leave.
+
+An exchange is appended with one write, so a process that is killed leaves whole exchanges, and at most one record that was
+cut. Bounds hold at all times: a file, and all recordings in the directory together.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from semrouter_memory.errors import RecordingError
+from semrouter_memory.replay.reading import SUFFIXES
+from semrouter_memory.replay.rendering import SUFFIX, Format, header, written
+
+Files = Literal["rolling", "exchange"]
+_PREFIX = "recording-"
+_DIRECTORY_MODE = 0o700
+_FILE_MODE = 0o600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderSettings:
+    """Where recordings go.
+
+    Attributes:
+        files: many exchanges in a file, or each in its own.
+        made_by: for the files' headers.
+        started_at: of the recording, for the headers of rolling files.
+        timed: write times; without, only the order.
+    """
+
+    directory: Path
+    format: Format
+    files: Files
+    max_file_bytes: int
+    max_total_bytes: int
+    made_by: str
+    started_at: str
+    pseudonymised: bool = False
+    timed: bool = True
+
+
+class Folder:
+    """Appends exchanges. Used by one thread.
+
+    Raises:
+        RecordingError: the directory cannot be made or read.
+    """
+
+    def __init__(self, settings: FolderSettings, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._settings = settings
+        self._now = now
+        self._number = 0
+        self._current: Path | None = None
+        self._sizes: dict[Path, int] = {}
+        self.written_bytes = 0
+        try:
+            settings.directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+            self._sizes = {path: path.stat().st_size for path in sorted(self._recordings())}
+        except OSError as error:
+            raise RecordingError(f"{settings.directory}: cannot take recordings: {error.strerror}") from None
+
+    def append(self, exchange: bytes, *, started_at: str) -> Path | None:
+        """Write an exchange.
+
+        Args:
+            exchange: in the folder's format.
+            started_at: of the exchange.
+
+        Returns:
+            The file; None when the exchange is larger than a file may be.
+
+        Raises:
+            RecordingError: it cannot be written.
+        """
+        settings = self._settings
+        alone = settings.files == "exchange"
+        head = self._header(started_at if alone else settings.started_at)
+        if len(head) + len(exchange) > min(settings.max_file_bytes, settings.max_total_bytes):
+            return None
+        size = self._sizes.get(self._current, 0) if self._current else 0
+        try:
+            if self._current is None or alone or size + len(exchange) > settings.max_file_bytes:
+                self._current = self._next_name()
+                exchange = head + exchange
+            self._make_room(len(exchange))
+            self._write(self._current, exchange)
+        except OSError as error:
+            raise RecordingError(f"{settings.directory}: cannot write a recording: {error.strerror}") from None
+        return self._current
+
+    def _header(self, started_at: str) -> bytes:
+        settings = self._settings
+        started_at = started_at if settings.timed else ""
+        record = header(made_by=settings.made_by, started_at=started_at, pseudonymised=settings.pseudonymised)
+        return written([record], settings.format)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _FILE_MODE)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+        finally:
+            os.close(descriptor)
+        self._sizes[path] = self._sizes.get(path, 0) + len(data)
+        self.written_bytes += len(data)
+
+    def _make_room(self, size: int) -> None:
+        """Delete the oldest recordings until this much fits; the one that is written to stays as long as there are others."""
+        while self._sizes and sum(self._sizes.values()) + size > self._settings.max_total_bytes:
+            oldest = next((path for path in self._sizes if path != self._current), self._current)
+            if oldest is None or oldest == self._current:
+                return
+            oldest.unlink(missing_ok=True)
+            del self._sizes[oldest]
+
+    def _next_name(self) -> Path:
+        self._number += 1
+        when = self._now().strftime("%Y%m%dT%H%M%S.%f")[:-3]
+        # The number keeps names of one millisecond apart and in order, the process id those of several processes.
+        name = f"{_PREFIX}{when}Z-{self._number:06d}-{os.getpid()}{SUFFIX[self._settings.format]}"
+        return self._settings.directory / name
+
+    def _recordings(self) -> list[Path]:
+        return [
+            path
+            for path in self._settings.directory.iterdir()
+            if path.name.startswith(_PREFIX) and path.suffix in SUFFIXES
+        ]

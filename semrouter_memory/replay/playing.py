@@ -1,0 +1,249 @@
+"""Plays exchanges against a server, as Envoy did: same streams, same messages, same order.
+
+Strategy: an exchange is a script. A message is sent when its time has come and every answer that was there before it then
+is there now; a stream that Envoy ended is ended, one that the service ended is waited for. What the server does
+otherwise (no answer in time, a stream that ends early) does not stop the script: it is seen when answers are compared.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import grpc
+import grpc.aio
+
+from semrouter_memory.errors import RecordingError, UnavailableError
+from semrouter_memory.replay import protocol
+from semrouter_memory.replay.records import (
+    MAX_RECORD_BYTES,
+    Answer,
+    Begin,
+    End,
+    EndedBy,
+    Record,
+    RecordedExchange,
+    Shown,
+)
+
+METHOD = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
+_END: Any = getattr(grpc.aio, "EOF")  # noqa: B009 - the stubs do not know it
+_MAX_ANSWERS = 1_000_000
+_RESERVED = ("grpc-", ":", "te", "user-agent", "content-type", "content-length", "host", "connection")
+"""gRPC metadata that the client library sends itself."""
+
+
+@dataclass(slots=True)
+class Played:
+    """One stream as it went this time.
+
+    Attributes:
+        ended: the server ended it.
+        status: gRPC's name for how; "OK".
+    """
+
+    answers: list[Answer] = field(default_factory=list)
+    ended: bool = False
+    status: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayOptions:
+    """How to play.
+
+    Attributes:
+        target: host:port, or unix:path.
+        speed: 2 is twice as fast; None: as fast as the order allows.
+        timeout_seconds: bound on waiting for one answer.
+        metadata: gRPC metadata for every stream, in place of what was recorded under the same name.
+        by_count: an answer to each message is waited for by number; False where messages were cut anew.
+    """
+
+    target: str
+    speed: float | None
+    timeout_seconds: float
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    by_count: bool = True
+
+
+class Player:
+    """Plays any number of exchanges over one connection. Use as an async context manager."""
+
+    def __init__(self, options: PlayOptions) -> None:
+        self._options = options
+        limits = [
+            ("grpc.max_receive_message_length", MAX_RECORD_BYTES),
+            ("grpc.max_send_message_length", MAX_RECORD_BYTES),
+        ]
+        self._channel: Any = grpc.aio.insecure_channel(options.target, options=limits)
+
+    async def __aenter__(self) -> Self:
+        """Raises: UnavailableError, when nobody answers there."""
+        try:
+            async with asyncio.timeout(self._options.timeout_seconds):
+                await self._channel.channel_ready()
+        except TimeoutError:
+            await self._channel.close(None)
+            target = self._options.target
+            raise UnavailableError(
+                f"nobody answers at {target}: is the sidecar running, and is this its address?"
+            ) from None
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._channel.close(None)
+
+    async def play(self, exchange: RecordedExchange, *, starts_at: float) -> dict[int, Played]:
+        """Play one exchange.
+
+        Args:
+            starts_at: the loop's time that its first record belongs to.
+
+        Returns:
+            Its streams, by their number.
+        """
+        streams: dict[int, _Stream] = {}
+        first_us = exchange.records[0].time_us
+        try:
+            for record in exchange.records:
+                await self._wait_until(starts_at, record.time_us - first_us)
+                await self._step(record, streams)
+            for stream in streams.values():
+                await stream.settle()
+        except RecordingError as error:
+            raise RecordingError(f"{exchange.place}: {error}") from None
+        finally:
+            for stream in streams.values():
+                await stream.close()
+        return {number: stream.played for number, stream in streams.items()}
+
+    async def _wait_until(self, starts_at: float, after_us: int) -> None:
+        if self._options.speed is not None:
+            due = starts_at + after_us / 1e6 / self._options.speed
+            await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
+
+    async def _step(self, record: Record, streams: dict[int, "_Stream"]) -> None:
+        match record.event:
+            case Begin() as begin:
+                call = self._channel.stream_stream(METHOD)(metadata=self._metadata(begin))
+                streams[record.stream] = _Stream(call, self._options, answers_known=begin.answers_known)
+            case Shown() as shown:
+                await streams[record.stream].send(shown)
+            case Answer() as answer:
+                await streams[record.stream].expect(answer)
+            case End(by, _):
+                await streams[record.stream].end(by)
+
+    def _metadata(self, begin: Begin) -> list[tuple[str, str]]:
+        own = {name.lower(): value for name, value in self._options.metadata.items()}
+        kept = [
+            (name.lower(), value)
+            for name, value in begin.metadata
+            if _sendable(name, value) and name.lower() not in own
+        ]
+        return [*kept, *own.items()]
+
+
+class _Stream:
+    """One stream that is being played."""
+
+    def __init__(self, call: Any, options: PlayOptions, *, answers_known: bool) -> None:
+        self.played = Played()
+        self._call = call
+        self._options = options
+        self._answers_known = answers_known
+        self._expected = 0
+        self._kinds: set[str] = set()
+        self._last_kind = ""
+        self._late = False
+        self._observing = False
+        self._half_closed = False
+        self._changed = asyncio.Condition()
+        self._reading = asyncio.create_task(self._read())
+
+    async def send(self, shown: Shown) -> None:
+        if shown.kind != self._last_kind or self._options.by_count:
+            await self._until(self._answered)
+        self._last_kind = shown.kind
+        message = protocol.request_bytes(shown)
+        # The server ends a stream when it has nothing more to do there, and Envoy then sends no more.
+        if not self.played.ended and not self._half_closed:
+            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+                await self._call.write(message)
+        self._observing = self._observing or shown.observing
+        if not self._answers_known and not self._observing:
+            self._expected += 1
+
+    async def expect(self, answer: Answer) -> None:
+        self._expected += 1
+        self._kinds.add(answer.kind)
+
+    async def end(self, by: EndedBy) -> None:
+        await self._until(self._answered)
+        if by is EndedBy.MEMORY:
+            await self._until(lambda: self.played.ended)
+        else:
+            await self._half_close()
+
+    async def settle(self) -> None:
+        """Nothing more comes from Envoy: let the server end, too."""
+        await self._half_close()
+        await self._until(lambda: self.played.ended)
+
+    async def close(self) -> None:
+        self._call.cancel()
+        self._reading.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._reading
+
+    def _answered(self) -> bool:
+        if self._options.by_count:
+            return len(self.played.answers) >= self._expected
+        return self._kinds <= {answer.kind for answer in self.played.answers}
+
+    async def _half_close(self) -> None:
+        if not self._half_closed:
+            self._half_closed = True
+            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+                await self._call.done_writing()
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        """Wait for what the recording shows; once it did not come in time, the stream is waited for no more."""
+        if self._late:
+            return
+        try:
+            async with asyncio.timeout(self._options.timeout_seconds), self._changed:
+                await self._changed.wait_for(lambda: holds() or self.played.ended)
+        except TimeoutError:
+            self._late = True
+
+    async def _read(self) -> None:
+        played = self.played
+        try:
+            while (data := await self._call.read()) is not _END and len(played.answers) < _MAX_ANSWERS:
+                played.answers.append(protocol.answer_from(data))
+                await self._notify()
+            played.status = (await self._call.code()).name
+        except grpc.aio.AioRpcError as error:
+            played.status = error.code().name
+        except RecordingError:
+            played.status = "an answer that is no ProcessingResponse"
+        played.ended = True
+        await self._notify()
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+
+def _sendable(name: str, value: str) -> bool:
+    lower = name.lower()
+    legal = bool(name) and lower.isascii() and all(char.isalnum() or char in "-_." for char in lower)
+    return (
+        legal
+        and not lower.startswith(_RESERVED)
+        and not lower.endswith("-bin")
+        and value.isascii()
+        and value.isprintable()
+    )

@@ -1,0 +1,324 @@
+"""Records to protobuf and back: the only module of this room that speaks it.
+
+What is not in `proto/recording.proto` is dropped on the way: nobody could take credentials out of it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.struct_pb2 import Struct
+
+from semrouter_memory.errors import RecordingError
+from semrouter_memory.model import Json
+from semrouter_memory.replay.pb import recording_pb2 as pb
+from semrouter_memory.replay.pb import tap_pb2 as tap
+from semrouter_memory.replay.records import (
+    IMMEDIATE,
+    REQUEST_ID,
+    Answer,
+    Begin,
+    End,
+    EndedBy,
+    Fields,
+    Header,
+    Record,
+    SetHeader,
+    Shown,
+    header_value,
+)
+
+TapTrace: TypeAlias = tap.TraceWrapper
+
+_HEADERS = ("request_headers", "response_headers")
+_BODIES = ("request_body", "response_body")
+
+
+def encoded(record: Record) -> bytes:
+    """The record as a protobuf message, without its length."""
+    message = pb.Record(stream=record.stream, time_us=record.time_us)
+    match record.event:
+        case Header(version, made_by, started_at, pseudonymised):
+            message.header.CopyFrom(
+                pb.Header(version=version, made_by=made_by, started_at=started_at, pseudonymised=pseudonymised)
+            )
+        case Begin(exchange, metadata, answers_known):
+            fields = [pb.HeaderValue(key=key, value=value) for key, value in metadata]
+            message.begin.CopyFrom(pb.Begin(exchange=exchange, metadata=fields, answers_unknown=not answers_known))
+        case Shown() as shown:
+            message.request.CopyFrom(_request(shown))
+        case Answer() as answer:
+            message.response.CopyFrom(_response(answer))
+        case End(by, note):
+            message.end.CopyFrom(pb.End(by=by.name, note=note))
+    return message.SerializeToString()
+
+
+def decoded(data: bytes) -> Record:
+    """The record of a message.
+
+    Raises:
+        RecordingError: it is none; the message says why, not where.
+    """
+    try:
+        message = pb.Record.FromString(data)
+    except DecodeError:
+        raise RecordingError("this is not a record") from None
+    return Record(message.stream, message.time_us, _event(message))
+
+
+def shown_from(data: bytes) -> Shown:
+    """What a serialised `ProcessingRequest` shows. Raises: RecordingError."""
+    return _shown(_parsed(pb.ProcessingRequest, data))
+
+
+def answer_from(data: bytes) -> Answer:
+    """What a serialised `ProcessingResponse` answers. Raises: RecordingError."""
+    return _answer(_parsed(pb.ProcessingResponse, data))
+
+
+def request_bytes(shown: Shown) -> bytes:
+    """The `ProcessingRequest`, for playing."""
+    return _request(shown).SerializeToString()
+
+
+def request_id(data: bytes) -> str:
+    """The `x-request-id` in a stream's first message, "" without one."""
+    message = _parsed(pb.ProcessingRequest, data)
+    if not message.HasField("request_headers"):
+        return ""
+    return header_value(_fields(message.request_headers.headers), REQUEST_ID)
+
+
+def tap_trace(data: bytes) -> TapTrace:
+    """A trace of Envoy's binary tap output. Raises: RecordingError."""
+    trace: TapTrace = _parsed(tap.TraceWrapper, data)
+    return trace
+
+
+def tap_trace_of(value: Mapping[str, Json]) -> TapTrace:
+    """A trace of Envoy's JSON tap output. Raises: RecordingError."""
+    try:
+        return ParseDict(dict(value), tap.TraceWrapper(), ignore_unknown_fields=True)
+    except (ParseError, EncodeError, ValueError, TypeError, RecursionError):
+        raise RecordingError("this is not a trace of Envoy's tap filter") from None
+
+
+def _parsed(kind: Any, data: bytes) -> Any:
+    try:
+        return kind.FromString(data)
+    except DecodeError:
+        raise RecordingError("this is not a message of that kind") from None
+
+
+def _event(message: pb.Record) -> Header | Begin | Shown | Answer | End:
+    match message.WhichOneof("record"):
+        case "header":
+            header = message.header
+            return Header(header.version, header.made_by, header.started_at, header.pseudonymised)
+        case "begin":
+            metadata = tuple((each.key, each.value) for each in message.begin.metadata)
+            return Begin(message.begin.exchange, metadata, not message.begin.answers_unknown)
+        case "request":
+            return _shown(message.request)
+        case "response":
+            return _answer(message.response)
+        case "end":
+            return End(_ENDED_BY.get(message.end.by, EndedBy.UNKNOWN), message.end.note)
+    raise RecordingError("this record is of no kind that is known")
+
+
+_ENDED_BY = {pb.End.By.Value(by.name): by for by in EndedBy}
+
+
+def _shown(message: pb.ProcessingRequest) -> Shown:
+    kind = message.WhichOneof("request") or ""
+    part: Any = getattr(message, kind) if kind else None
+    modes: tuple[str | None, str | None] = (None, None)
+    if message.HasField("protocol_config"):
+        config = message.protocol_config
+        modes = (_mode_name(config.request_body_mode), _mode_name(config.response_body_mode))
+    return Shown(
+        kind=kind,
+        headers=_fields(part.headers) if kind in _HEADERS else _fields(part.trailers) if "trailers" in kind else (),
+        body=part.body if kind in _BODIES else b"",
+        end_of_stream=part.end_of_stream if kind in (*_HEADERS, *_BODIES) else False,
+        observing=message.observability_mode,
+        request_body_mode=modes[0],
+        response_body_mode=modes[1],
+        metadata=_dicts(message.metadata_context.filter_metadata),
+        attributes=_dicts(message.attributes),
+    )
+
+
+def _request(shown: Shown) -> pb.ProcessingRequest:
+    message = pb.ProcessingRequest(observability_mode=shown.observing)
+    part: Any = getattr(message, shown.kind) if shown.kind else None
+    if shown.kind in _HEADERS:
+        part.CopyFrom(pb.HttpHeaders(headers=_header_map(shown.headers), end_of_stream=shown.end_of_stream))
+    elif shown.kind in _BODIES:
+        part.CopyFrom(pb.HttpBody(body=shown.body, end_of_stream=shown.end_of_stream))
+    elif shown.kind:
+        part.CopyFrom(pb.HttpTrailers(trailers=_header_map(shown.headers)))
+    if shown.request_body_mode is not None or shown.response_body_mode is not None:
+        modes = [_mode_number(mode) for mode in (shown.request_body_mode, shown.response_body_mode)]
+        message.protocol_config.CopyFrom(
+            pb.ProtocolConfiguration(request_body_mode=modes[0], response_body_mode=modes[1])
+        )
+    for name, value in shown.metadata.items():
+        message.metadata_context.filter_metadata[name].CopyFrom(_struct(value))
+    for name, value in shown.attributes.items():
+        message.attributes[name].CopyFrom(_struct(value))
+    return message
+
+
+def _answer(message: pb.ProcessingResponse) -> Answer:
+    kind = message.WhichOneof("response") or ""
+    if kind == IMMEDIATE:
+        return _immediate(message)
+    part: Any = getattr(message, kind) if kind else None
+    trailers = "trailers" in kind
+    common: Any = pb.CommonResponse() if part is None or trailers else part.response
+    headers = part.header_mutation if trailers else common.header_mutation
+    body, streamed, end_of_stream = _mutation(common.body_mutation)
+    return Answer(
+        kind=kind,
+        set_headers=_set_headers(headers),
+        remove_headers=tuple(headers.remove_headers),
+        body=body,
+        streamed=streamed,
+        end_of_stream=end_of_stream,
+        replaces=common.status == pb.CommonResponse.CONTINUE_AND_REPLACE,
+        clear_route_cache=common.clear_route_cache,
+        dynamic_metadata=_dict(message.dynamic_metadata),
+    )
+
+
+def _immediate(message: pb.ProcessingResponse) -> Answer:
+    answer = message.immediate_response
+    return Answer(
+        kind=IMMEDIATE,
+        set_headers=_set_headers(answer.headers),
+        remove_headers=tuple(answer.headers.remove_headers),
+        body=answer.body,
+        http_status=answer.status.code,
+        dynamic_metadata=_dict(message.dynamic_metadata),
+    )
+
+
+def _mutation(mutation: pb.BodyMutation) -> tuple[bytes | None, bool, bool]:
+    match mutation.WhichOneof("mutation"):
+        case "body":
+            return mutation.body, False, False
+        case "clear_body":
+            return b"", False, False
+        case "streamed_response":
+            return mutation.streamed_response.body, True, mutation.streamed_response.end_of_stream
+    return None, False, False
+
+
+def _response(answer: Answer) -> pb.ProcessingResponse:
+    message = pb.ProcessingResponse()
+    if answer.dynamic_metadata:
+        message.dynamic_metadata.CopyFrom(_struct(answer.dynamic_metadata))
+    headers = pb.HeaderMutation(
+        set_headers=[_set_header(each) for each in answer.set_headers], remove_headers=answer.remove_headers
+    )
+    if answer.kind == IMMEDIATE:
+        status = pb.HttpStatus(code=answer.http_status)
+        immediate = pb.ImmediateResponse(status=status, headers=headers, body=answer.body or b"")
+        message.immediate_response.CopyFrom(immediate)
+    elif answer.kind:
+        part: Any = getattr(message, answer.kind)
+        part.SetInParent()
+        if "trailers" in answer.kind:
+            part.header_mutation.CopyFrom(headers)
+        else:
+            _fill_common(part.response, answer, headers)
+    return message
+
+
+def _fill_common(common: pb.CommonResponse, answer: Answer, headers: pb.HeaderMutation) -> None:
+    if answer.replaces:
+        common.status = pb.CommonResponse.CONTINUE_AND_REPLACE
+    common.clear_route_cache = answer.clear_route_cache
+    if answer.set_headers or answer.remove_headers:
+        common.header_mutation.CopyFrom(headers)
+    if answer.body is not None and answer.streamed:
+        piece = pb.StreamedBodyResponse(body=answer.body, end_of_stream=answer.end_of_stream)
+        common.body_mutation.streamed_response.CopyFrom(piece)
+    elif answer.body is not None:
+        common.body_mutation.body = answer.body
+
+
+def _set_headers(mutation: pb.HeaderMutation) -> tuple[SetHeader, ...]:
+    return tuple(
+        SetHeader(
+            each.header.key,
+            each.header.raw_value or each.header.value.encode(),
+            each.append.value if each.HasField("append") else None,
+            _name(pb.HeaderValueOption.HeaderAppendAction, each.append_action),
+        )
+        for each in mutation.set_headers
+    )
+
+
+def _set_header(header: SetHeader) -> pb.HeaderValueOption:
+    option = pb.HeaderValueOption(
+        header=pb.HeaderValue(key=header.name, raw_value=header.value),
+        append_action=header.action,
+    )
+    if header.append is not None:
+        option.append.value = header.append
+    return option
+
+
+def _fields(header_map: Any) -> Fields:
+    # Envoy fills raw_value; other data planes still send value.
+    return tuple((each.key, each.raw_value or each.value.encode()) for each in header_map.headers)
+
+
+def _header_map(fields: Fields) -> pb.HeaderMap:
+    return pb.HeaderMap(headers=[pb.HeaderValue(key=key, raw_value=value) for key, value in fields])
+
+
+def _dicts(structs: Mapping[str, Any]) -> dict[str, Json]:
+    return {name: _dict(structs[name]) for name in sorted(structs)}
+
+
+def _dict(struct: Struct) -> dict[str, Json]:
+    """In a fixed order: protobuf keeps none."""
+    ordered: dict[str, Json] = _ordered(MessageToDict(struct))
+    return ordered
+
+
+def _ordered(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {name: _ordered(value[name]) for name in sorted(value)}
+    return [_ordered(each) for each in value] if isinstance(value, list) else value
+
+
+def _struct(value: Any) -> Struct:
+    struct = Struct()
+    try:
+        struct.update(value if isinstance(value, Mapping) else {})
+    except (ValueError, RecursionError, TypeError):
+        raise RecordingError("metadata that cannot be sent") from None
+    return struct
+
+
+MODES = tuple(pb.ProtocolConfiguration.BodySendMode.keys())
+ACTIONS = tuple(pb.HeaderValueOption.HeaderAppendAction.keys())
+
+
+def _name(enum: Any, number: int) -> str:
+    return str(enum.Name(number)) if number in enum.values() else str(enum.Name(0))
+
+
+def _mode_name(number: int) -> str:
+    return _name(pb.ProtocolConfiguration.BodySendMode, number)
+
+
+def _mode_number(name: str | None) -> Any:
+    return pb.ProtocolConfiguration.BodySendMode.Value(name) if name else 0

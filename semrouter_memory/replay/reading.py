@@ -1,0 +1,281 @@
+"""Recordings from files, in either format, an exchange at a time and in bounded memory.
+
+Strategy: files come from anywhere. Whatever stands in them ends in records, or in a `RecordingError` that names the file
+and the line (JSON lines) or the offset (protobuf). A file that ends in the middle of a record was cut off while it was
+written: what stands before is good, and the cut is told, not raised.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from io import BufferedReader
+from pathlib import Path
+from typing import NamedTuple
+
+from semrouter_memory.errors import RecordingError
+from semrouter_memory.replay import lines, protocol
+from semrouter_memory.replay.records import (
+    MAX_RECORD_BYTES,
+    VERSION,
+    Begin,
+    End,
+    Header,
+    Place,
+    Record,
+    RecordedExchange,
+)
+
+SUFFIXES = (".jsonl", ".binpb")
+"""Of recordings, by which they are found in a directory."""
+
+_MAX_OPEN_BYTES = 512 * 1024 * 1024
+_MAX_VARINT_BYTES = 10
+_PIECE_BYTES = 1024 * 1024
+_START = "offset 0"
+_CUT = "the file ends in the middle of a record; what stands before it is whole"
+_BOM = b"\xef\xbb\xbf"
+_NO_RECORDING = (
+    "this is no recording: it does not begin with a header (Envoy's tap output: semrouter-memory record import-tap)"
+)
+
+Tell = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A record, where it stands, and how long it is there."""
+
+    record: Record
+    place: Place
+    nbytes: int
+
+
+def recording_files(paths: list[Path]) -> list[Path]:
+    """The files, and for directories the recordings in them, by name.
+
+    Raises:
+        RecordingError: there is no such file, or nothing in a directory.
+    """
+    found: list[Path] = []
+    for path in paths:
+        inside = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES) if path.is_dir() else [path]
+        if not inside:
+            raise RecordingError(f"{path}: there are no recordings in this directory ({', '.join(SUFFIXES)})")
+        if not inside[0].is_file():
+            raise RecordingError(f"{path}: there is no such file")
+        found += inside
+    return found
+
+
+def exchanges_in_file(path: Path, tell: Tell) -> Iterator[RecordedExchange]:
+    """The exchanges of a file, each when its last stream has ended.
+
+    Args:
+        tell: given a sentence about a file that was cut off.
+
+    Raises:
+        RecordingError: the file cannot be read, or something in it is not what a recording holds.
+    """
+    try:
+        with path.open("rb") as file:
+            yield from exchanges_in(file, str(path), tell)
+    except OSError as error:
+        raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def exchanges_in(file: BufferedReader, name: str, tell: Tell) -> Iterator[RecordedExchange]:
+    """Same as `exchanges_in_file`, of what is open already."""
+    return exchanges_of(records_in(file, name, tell))
+
+
+def records_in(file: BufferedReader, name: str, tell: Tell) -> Iterator[Located]:
+    """All records of one file, of whichever format."""
+    head = file.peek(3)
+    if not head:
+        raise RecordingError(f"{name}: this is no recording: it is empty")
+    if head.startswith(_BOM):
+        file.read(len(_BOM))
+        return _in_lines(file, name, tell)
+    return _in_lines(file, name, tell) if _is_text(head) else _delimited(file, name, tell)
+
+
+def _is_text(head: bytes) -> bool:
+    """A header record of 123 bytes would begin with a brace as well, but not go on like an object."""
+    return head[:1].isspace() or (head[:1] == b"{" and head[1:2] in (b'"', b"}", b" ", b"\n", b"\r", b"\t", b""))
+
+
+def _in_lines(file: BufferedReader, name: str, tell: Tell) -> Iterator[Located]:
+    number, before_us = 0, 0
+    while line := file.readline(MAX_RECORD_BYTES + 1):
+        number += 1
+        place = Place(name, f"line {number}")
+        if len(line) > MAX_RECORD_BYTES:
+            raise RecordingError(f"{place}: longer than {MAX_RECORD_BYTES} bytes")
+        if not line.strip():
+            continue
+        try:
+            record = lines.record_of(line, before_us=before_us)
+        except RecordingError as error:
+            if not line.endswith(b"\n") and number > 1 and str(error) == lines.NOT_JSON:
+                tell(f"{place}: {_CUT}")
+                return
+            raise RecordingError(f"{place}: {error}") from None
+        before_us = record.time_us
+        yield Located(record, place, len(line))
+
+
+def _delimited(file: BufferedReader, name: str, tell: Tell) -> Iterator[Located]:
+    for place, data in framed_messages(file, name, tell):
+        try:
+            record = protocol.decoded(data)
+        except RecordingError as error:
+            raise RecordingError(f"{place}: {_NO_RECORDING if place.at == _START else error}") from None
+        yield Located(record, place, len(data))
+
+
+def framed_messages(
+    file: BufferedReader, name: str, tell: Tell, *, otherwise: str = _NO_RECORDING
+) -> Iterator[tuple[Place, bytes]]:
+    """The messages of a file in which each stands behind its length.
+
+    Args:
+        otherwise: what to say of a file that does not even begin like that.
+
+    Raises:
+        RecordingError: there is something else.
+    """
+    offset = 0
+    while True:
+        place = Place(name, f"offset {offset}")
+        try:
+            framed = _next_framed(file)
+        except EOFError:
+            if not offset:
+                raise RecordingError(f"{place}: {otherwise}") from None
+            tell(f"{place}: {_CUT}")
+            return
+        except RecordingError as error:
+            raise RecordingError(f"{place}: {error if offset else otherwise}") from None
+        if framed is None:
+            return
+        offset += framed.nbytes
+        yield place, framed.data
+
+
+class Framed(NamedTuple):
+    """A message without its length, and how long both are."""
+
+    data: bytes
+    nbytes: int
+
+
+def _next_framed(file: BufferedReader) -> Framed | None:
+    """The next message; None at the end. Raises: EOFError within one, RecordingError for a length that is none."""
+    size = 0
+    for index in range(_MAX_VARINT_BYTES):
+        byte = file.read(1)
+        if not byte and not index:
+            return None
+        if not byte:
+            raise EOFError
+        size |= (byte[0] & 0x7F) << (7 * index)
+        if byte[0] < 0x80:  # noqa: PLR2004 - the top bit says that there is more
+            return Framed(_exactly(file, size), size + index + 1)
+    raise RecordingError("this is not the length of a record")
+
+
+def _exactly(file: BufferedReader, size: int) -> bytes:
+    if size > MAX_RECORD_BYTES:
+        raise RecordingError(f"a record of {size} bytes, more than any has")
+    pieces: list[bytes] = []
+    # In pieces: a length that is not true must not cost its memory.
+    while size and (piece := file.read(min(size, _PIECE_BYTES))):
+        pieces.append(piece)
+        size -= len(piece)
+    if size:
+        raise EOFError
+    return b"".join(pieces)
+
+
+@dataclass(slots=True)
+class _Open:
+    """An exchange that is being put together."""
+
+    name: str
+    place: Place
+    records: list[Record] = field(default_factory=list)
+    running: set[int] = field(default_factory=set)
+    nbytes: int = 0
+
+    def seen(self, *, started_at: str, whole: bool) -> RecordedExchange:
+        return RecordedExchange(self.place, tuple(self.records), self.nbytes, started_at, whole)
+
+
+class Assembler:
+    """Puts records together to exchanges."""
+
+    def __init__(self) -> None:
+        self._by_stream: dict[int, _Open] = {}
+        self._by_name: dict[str, _Open] = {}
+        self._held = 0
+        self._header: Header | None = None
+        self._started_at = ""
+
+    def take(self, located: Located) -> list[RecordedExchange]:
+        """The exchanges that this record completes."""
+        record, place = located.record, located.place
+        if isinstance(record.event, Header):
+            return self._begin_recording(record.event, place)
+        if self._header is None:
+            raise RecordingError(f"{place}: {_NO_RECORDING}")
+        if record.stream == 0:
+            return []
+        if isinstance(record.event, Begin):
+            self._begin_stream(record, record.event, place)
+        exchange = self._by_stream.get(record.stream)
+        if exchange is None:
+            raise RecordingError(f"{place}: stream {record.stream} has not begun, or has ended")
+        exchange.records.append(record)
+        exchange.nbytes += located.nbytes
+        self._held += located.nbytes
+        if self._held > _MAX_OPEN_BYTES:
+            raise RecordingError(f"{place}: more than {_MAX_OPEN_BYTES} bytes of exchanges that have not ended")
+        if isinstance(record.event, End):
+            del self._by_stream[record.stream]
+            exchange.running.discard(record.stream)
+            return [] if exchange.running else [self._close(exchange)]
+        return []
+
+    def rest(self) -> list[RecordedExchange]:
+        """The exchanges that the recording does not show to their end."""
+        left = [each.seen(started_at=self._started_at, whole=False) for each in self._by_name.values()]
+        self._by_name, self._by_stream, self._held = {}, {}, 0
+        return left
+
+    def _begin_recording(self, header: Header, place: Place) -> list[RecordedExchange]:
+        if header.version != VERSION:
+            raise RecordingError(f"{place}: a recording of version {header.version}; this program reads {VERSION}")
+        ended = self.rest()
+        self._header = header
+        self._started_at = header.started_at
+        return ended
+
+    def _begin_stream(self, record: Record, begin: Begin, place: Place) -> None:
+        if record.stream in self._by_stream:
+            raise RecordingError(f"{place}: stream {record.stream} has begun already")
+        name = begin.exchange or f"\0{record.stream}"
+        exchange = self._by_name.setdefault(name, _Open(name, place))
+        exchange.running.add(record.stream)
+        self._by_stream[record.stream] = exchange
+
+    def _close(self, exchange: _Open) -> RecordedExchange:
+        self._held -= exchange.nbytes
+        del self._by_name[exchange.name]
+        return exchange.seen(started_at=self._started_at, whole=True)
+
+
+def exchanges_of(records: Iterator[Located]) -> Iterator[RecordedExchange]:
+    """The exchanges that these records are."""
+    assembler = Assembler()
+    for located in records:
+        yield from assembler.take(located)
+    yield from assembler.rest()

@@ -1,0 +1,107 @@
+"""A recording that is being made: a thread that renders what was captured and gives it to a sink."""
+
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+import structlog
+
+from semrouter_memory.errors import RecordingError
+from semrouter_memory.replay.capture import Capture, RawExchange
+from semrouter_memory.replay.rendering import Renderer, Rendering
+
+_log = structlog.get_logger("semrouter_memory.replay")
+
+
+class Sink(Protocol):
+    """Takes rendered exchanges, called by the recording's thread."""
+
+    def __call__(self, exchange: bytes, started_at: datetime, /) -> bool:
+        """Whether it was taken. Raises: RecordingError, when nothing more can be."""
+        ...
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of the exchanges that were chosen."""
+
+    recorded: int = 0
+    left_out: int = 0
+    failed: str = ""
+
+
+class Recording:
+    """Runs from `start` to `stop`.
+
+    Args:
+        sample: share of the exchanges.
+        sink: what it raises ends the recording, and is said once.
+    """
+
+    def __init__(self, capture: Capture, sink: Sink, *, sample: float, rendering: Rendering) -> None:
+        self._capture = capture
+        self._sink = sink
+        self._sample = sample
+        self._renderer = Renderer(rendering)
+        self._queue: queue.SimpleQueue[tuple[RawExchange, Callable[[], None]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="recording", daemon=True)
+        self.counts = Counts()
+
+    @property
+    def sample(self) -> float:
+        return self._sample
+
+    def start(self) -> None:
+        self._thread.start()
+        self._capture.add(self)
+
+    def detach(self) -> None:
+        """Take nothing new; what is under way is cut here and written, then the thread ends. In the event loop's thread."""
+        self._capture.remove(self)
+        self._queue.put(None)
+
+    def wait(self, timeout_seconds: float) -> None:
+        """Until everything is written, after `detach`; in a thread that may wait."""
+        self._thread.join(timeout_seconds)
+
+    def take(self, exchange: RawExchange, release: Callable[[], None]) -> None:
+        """Same as `Taker.take`; what waits is bounded by what the capture holds."""
+        self._queue.put((exchange, release))
+
+    def left_out(self) -> None:
+        self.counts.left_out += 1
+        if self.counts.left_out == 1:
+            _log.warning("Exchanges are left out of the recording: too large, or too many at a time")
+
+    def _work(self) -> None:
+        while (item := self._queue.get()) is not None:
+            exchange, release = item
+            try:
+                self._write(exchange)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next exchange may go well
+                self.counts.left_out += 1
+                _log.error("An exchange could not be recorded", error=type(error).__name__)
+            finally:
+                release()
+        self._renderer.close()
+
+    def _write(self, exchange: RawExchange) -> None:
+        if self.counts.failed:
+            self.counts.left_out += 1
+            return
+        data = self._renderer.render(exchange)
+        try:
+            taken = self._sink(data, exchange.started_at)
+        except RecordingError as error:
+            self.counts.left_out += 1
+            # It names a file or directory, never content.
+            self.counts.failed = str(error)
+            _log.error("Recording stopped", error=str(error))
+            return
+        if taken:
+            self.counts.recorded += 1
+        else:
+            self.left_out()

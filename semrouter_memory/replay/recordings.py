@@ -1,0 +1,210 @@
+"""All recordings of a running sidecar: the one that the configuration asks for, and those asked for while it runs."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from semrouter_memory.config import RecordingConfig
+from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.replay.capture import Capture
+from semrouter_memory.replay.cleaning import CleaningSettings
+from semrouter_memory.replay.folder import Folder, FolderSettings
+from semrouter_memory.replay.recorder import Recording
+from semrouter_memory.replay.records import End, EndedBy, Record
+from semrouter_memory.replay.rendering import Rendering, header, written
+
+_MB = 1024 * 1024
+_MAX_LIVE = 4
+_STOP_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveOptions:
+    """What somebody wants to see.
+
+    Attributes:
+        headers: further header names whose values are not wanted.
+    """
+
+    seconds: float
+    sample: float = 1.0
+    pseudonymise: bool = False
+    headers: tuple[str, ...] = ()
+
+
+class Recordings:
+    """Use `capture` as the processor's recorder.
+
+    Args:
+        redact: takes secrets out of a text; a function of a module, since another process runs it.
+        identity_headers: names of headers that carry ids.
+        secret_headers: names of headers that carry this installation's own secrets.
+        pseudonym_key: from the configuration; None: one is drawn.
+    """
+
+    def __init__(
+        self,
+        config: RecordingConfig,
+        *,
+        directory: Path,
+        made_by: str,
+        redact: Callable[[str], str],
+        identity_headers: frozenset[str],
+        secret_headers: frozenset[str],
+        pseudonym_key: str | None,
+    ) -> None:
+        self._config = config
+        self._directory = config.directory.expanduser() if config.directory else directory
+        self._made_by = made_by
+        self._redact = redact
+        self._identity_headers = identity_headers
+        self._headers = frozenset(config.redact_headers) | secret_headers
+        self._key = pseudonym_key.encode() if pseudonym_key else secrets.token_bytes(32)
+        self._running: set[Recording] = set()
+        self._stopping = asyncio.Event()
+        self.capture = Capture(
+            max_bytes=config.max_buffer_mb * _MB,
+            max_exchange_bytes=min(config.max_file_mb, config.max_buffer_mb) * _MB,
+        )
+
+    async def start(self) -> None:
+        """Start what the configuration asks for. Raises: RecordingError."""
+        if not self._config.enabled:
+            return
+        folder = await asyncio.to_thread(Folder, self._folder())
+
+        def sink(exchange: bytes, started_at: datetime) -> bool:
+            return folder.append(exchange, started_at=_text(started_at)) is not None
+
+        rolling = self._config.files == "rolling"
+        rendering = Rendering(
+            self._config.format,
+            self._cleaning(pseudonymise=self._config.pseudonymise),
+            base=time.monotonic() if rolling else None,
+        )
+        self._begin(Recording(self.capture, sink, sample=self._config.sample, rendering=rendering))
+
+    async def stop(self) -> None:
+        """Write what was captured and end; whoever looks on live is told the end."""
+        self._stopping.set()
+        for recording in list(self._running):
+            await self._end(recording)
+
+    def live(self, options: LiveOptions) -> AsyncIterator[bytes]:
+        """A recording as it is being made, as length-delimited protobuf, with an end that says what became of it.
+
+        Raises:
+            InvalidRequestError: there are too many already.
+        """
+        if len(self._running) > _MAX_LIVE:
+            raise InvalidRequestError(f"{_MAX_LIVE} recordings are made already; wait for one to end")
+        return self._live(options)
+
+    async def _live(self, options: LiveOptions) -> AsyncIterator[bytes]:
+        pipe = _Pipe(self._config.max_buffer_mb * _MB)
+        cleaning = self._cleaning(pseudonymise=options.pseudonymise, headers=frozenset(options.headers))
+        rendering = Rendering("protobuf", cleaning, base=time.monotonic())
+        recording = Recording(self.capture, pipe.put, sample=options.sample, rendering=rendering)
+        self._begin(recording)
+        try:
+            yield _written_header(self._made_by, options)
+            async for exchange in pipe.until(options.seconds, self._stopping):
+                yield exchange
+            await self._end(recording)
+            for exchange in pipe.rest():
+                yield exchange
+            counts = recording.counts
+            note = f"{counts.recorded} recorded, {counts.left_out} left out"
+            yield written([Record(0, 0, End(EndedBy.CUT, note))], "protobuf")
+        finally:
+            # Whoever looked on may have gone.
+            if recording in self._running:
+                self._running.discard(recording)
+                recording.detach()
+
+    def _begin(self, recording: Recording) -> None:
+        self._running.add(recording)
+        recording.start()
+
+    async def _end(self, recording: Recording) -> None:
+        if recording in self._running:
+            self._running.discard(recording)
+            recording.detach()
+        await asyncio.to_thread(recording.wait, _STOP_SECONDS)
+
+    def _cleaning(self, *, pseudonymise: bool, headers: frozenset[str] = frozenset()) -> CleaningSettings:
+        return CleaningSettings(
+            redact=self._redact,
+            headers=self._headers | {name.lower() for name in headers},
+            identity_headers=self._identity_headers,
+            pseudonym_key=self._key if pseudonymise else b"",
+        )
+
+    def _folder(self) -> FolderSettings:
+        config = self._config
+        return FolderSettings(
+            directory=self._directory,
+            format=config.format,
+            files=config.files,
+            max_file_bytes=config.max_file_mb * _MB,
+            max_total_bytes=config.max_total_mb * _MB,
+            made_by=self._made_by,
+            started_at=_text(datetime.now(UTC)),
+            pseudonymised=config.pseudonymise,
+        )
+
+
+class _Pipe:
+    """From the recording's thread to a coroutine, bounded in bytes."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[bytes] = asyncio.Queue()
+        self._max_bytes = max_bytes
+        self._put_bytes = 0
+        self._got_bytes = 0
+
+    def put(self, exchange: bytes, _started_at: datetime) -> bool:
+        """Called by the thread, which alone counts what was put."""
+        if self._put_bytes - self._got_bytes + len(exchange) > self._max_bytes:
+            return False
+        self._put_bytes += len(exchange)
+        self._loop.call_soon_threadsafe(self._queue.put_nowait, exchange)
+        return True
+
+    async def until(self, seconds: float, stopping: asyncio.Event) -> AsyncIterator[bytes]:
+        """What comes within that time, or until everything stops."""
+        deadline = self._loop.time() + seconds
+        stopped = asyncio.create_task(stopping.wait())
+        try:
+            while (left := deadline - self._loop.time()) > 0 and not stopped.done():
+                getting = asyncio.create_task(self._queue.get())
+                try:
+                    await asyncio.wait({getting, stopped}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    if not getting.done():
+                        getting.cancel()
+                if getting.done() and not getting.cancelled():
+                    yield self._counted(getting.result())
+        finally:
+            stopped.cancel()
+
+    def rest(self) -> list[bytes]:
+        return [self._counted(self._queue.get_nowait()) for _ in range(self._queue.qsize())]
+
+    def _counted(self, exchange: bytes) -> bytes:
+        self._got_bytes += len(exchange)
+        return exchange
+
+
+def _written_header(made_by: str, options: LiveOptions) -> bytes:
+    record = header(made_by=made_by, started_at=_text(datetime.now(UTC)), pseudonymised=options.pseudonymise)
+    return written([record], "protobuf")
+
+
+def _text(time_: datetime) -> str:
+    return time_.isoformat(timespec="milliseconds").replace("+00:00", "Z")

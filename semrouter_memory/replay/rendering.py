@@ -1,0 +1,141 @@
+"""An exchange as it was seen to the bytes of a recording: put in order, cleaned, written in a format.
+
+Runs in a process of its own (`Renderer`): reading bodies for secrets takes milliseconds for each kilobyte, and a thread of
+ours would take them from the requests. That process is less important than ours to the system, and ends with ours.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import connection, get_context, parent_process
+from typing import Literal
+
+from semrouter_memory.errors import RecordingError
+from semrouter_memory.replay import lines, protocol
+from semrouter_memory.replay.capture import RawEvent, RawExchange
+from semrouter_memory.replay.cleaning import Cleaner, CleaningSettings
+from semrouter_memory.replay.records import Begin, End, EndedBy, Event, Header, Record
+
+Format = Literal["jsonl", "protobuf"]
+SUFFIX: dict[Format, str] = {"jsonl": ".jsonl", "protobuf": ".binpb"}
+_NICE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """How exchanges are written.
+
+    Attributes:
+        base: `time.monotonic()` that times count from; None: each exchange from its own beginning.
+    """
+
+    format: Format
+    cleaning: CleaningSettings
+    base: float | None = None
+
+
+def written(records: Sequence[Record], form: Format, *, timed: bool = True) -> bytes:
+    """The records in that format."""
+    if form == "jsonl":
+        return b"".join(lines.line_of(record, timed=timed) + b"\n" for record in records)
+    return b"".join(_framed(protocol.encoded(record)) for record in records)
+
+
+def header(*, made_by: str, started_at: str, pseudonymised: bool) -> Record:
+    return Record(0, 0, Header(made_by=made_by, started_at=started_at, pseudonymised=pseudonymised))
+
+
+def rendered(raw: RawExchange, how: Rendering) -> bytes:
+    """The whole exchange."""
+    records = records_of(raw, raw.began if how.base is None else how.base)
+    return written(_cleaner(how.cleaning).cleaned(records), how.format)
+
+
+def records_of(raw: RawExchange, base: float) -> list[Record]:
+    """The exchange as records; streams that were not seen to their end are cut."""
+    name = raw.request_id or f"exchange-{raw.number}"
+    records = [
+        Record(event.stream, max(0, round((event.at - base) * 1e6)), _event(event, raw, name)) for event in raw.events
+    ]
+    ended = {record.stream for record in records if isinstance(record.event, End)}
+    last = records[-1].time_us if records else 0
+    cut = [Record(stream, last, End(EndedBy.CUT, "recording ended")) for stream in raw.metadata if stream not in ended]
+    return [*records, *cut]
+
+
+def _event(event: RawEvent, raw: RawExchange, name: str) -> Event:
+    match event.kind:
+        case "begin":
+            return Begin(name, raw.metadata[event.stream])
+        case "shown":
+            return protocol.shown_from(event.data)
+        case "answered":
+            return protocol.answer_from(event.data)
+    return End(EndedBy(event.data.decode()))
+
+
+def _framed(data: bytes) -> bytes:
+    size, length = len(data), bytearray()
+    while size > 0x7F:  # noqa: PLR2004 - a varint has seven bits a byte
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    length.append(size)
+    return bytes(length) + data
+
+
+_made: dict[CleaningSettings, Cleaner] = {}
+
+
+def _cleaner(settings: CleaningSettings) -> Cleaner:
+    if settings not in _made:
+        _made.clear()
+        _made[settings] = Cleaner(settings)
+    return _made[settings]
+
+
+class Renderer:
+    """Renders in a process of its own, one exchange at a time. Used by one thread."""
+
+    def __init__(self, how: Rendering) -> None:
+        self._how = how
+        self._pool: ProcessPoolExecutor | None = None
+
+    def render(self, raw: RawExchange) -> bytes:
+        """Raises: RecordingError, when it cannot be rendered."""
+        try:
+            return self._running().submit(rendered, raw, self._how).result()
+        except BrokenProcessPool:
+            # Killed, for whatever reason: the next exchange gets a new one.
+            self.close()
+            raise RecordingError("the process that renders recordings was killed") from None
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+    def _running(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_settle_in)
+        return self._pool
+
+
+def _settle_in() -> None:
+    """Signals are for the parent, which then ends this process; when it dies, nobody else would."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    with suppress(OSError):
+        os.nice(_NICE)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(0)

@@ -1,0 +1,175 @@
+"""Plays whole files: in order, at a speed, comparing as it goes.
+
+Strategy: exchanges are read a window ahead and played in the order in which they began, since a recording holds them in
+the order in which they ended. At a speed they run side by side as they did; as fast as possible, one after the other. Of a
+file only the window is in memory.
+"""
+
+import asyncio
+import heapq
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from semrouter_memory.errors import MemoryServiceError
+from semrouter_memory.replay.comparing import Difference, Level, differences
+from semrouter_memory.replay.playing import Player, PlayOptions
+from semrouter_memory.replay.reading import exchanges_in_file
+from semrouter_memory.replay.rechunking import rechunked
+from semrouter_memory.replay.records import Answer, Begin, RecordedExchange, Shown
+
+_WINDOW_BYTES = 64 * 1024 * 1024
+_MAX_RUNNING = 256
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was played."""
+
+    exchanges: int = 0
+    streams: int = 0
+    messages: int = 0
+    answers: int = 0
+    differing: int = 0
+    not_compared: int = 0
+    unfinished: int = 0
+    notices: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOptions:
+    """What to play and how.
+
+    Attributes:
+        seed: cut bodies anew, at places that this number decides; None: as they were.
+        level: how bodies are compared.
+    """
+
+    files: tuple[Path, ...]
+    play: PlayOptions
+    seed: int | None = None
+    level: Level = "bytes"
+
+
+class Session:
+    """Use `run` once.
+
+    Args:
+        shown: given the differences of an exchange, right after it was played.
+        advanced: given how many bytes of the files are done.
+        told: given a sentence about a file.
+    """
+
+    def __init__(
+        self,
+        options: SessionOptions,
+        *,
+        shown: Callable[[list[Difference]], object],
+        advanced: Callable[[int], object] = lambda _: None,
+        told: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self._options = options
+        self._shown = shown
+        self._advanced = advanced
+        self._told = told
+        self._chance = random.Random(options.seed)  # noqa: S311 - not a secret, but to be repeated
+        self.tally = Tally()
+
+    async def run(self) -> Tally:
+        """Play everything.
+
+        Raises:
+            RecordingError: a file is damaged; what stood before was played.
+            UnavailableError: nobody answers at the target.
+        """
+        async with Player(self._options.play) as player:
+            if self._options.play.speed is None:
+                for _, exchange in self._ordered():
+                    await self._one(player, exchange, starts_at=0.0)
+            else:
+                await self._side_by_side(player, self._options.play.speed)
+        return self.tally
+
+    async def _side_by_side(self, player: Player, speed: float) -> None:
+        loop = asyncio.get_running_loop()
+        began: float | None = None
+        room = asyncio.Semaphore(_MAX_RUNNING)
+        first_us = 0
+        try:
+            async with asyncio.TaskGroup() as running:
+                for starts_us, exchange in self._ordered():
+                    if began is None:
+                        began, first_us = loop.time(), starts_us
+                    due = began + (starts_us - first_us) / 1e6 / speed
+                    await asyncio.sleep(max(0.0, due - loop.time()))
+                    await room.acquire()
+                    task = running.create_task(self._one(player, exchange, starts_at=due))
+                    task.add_done_callback(lambda _: room.release())
+        except* MemoryServiceError as failed:
+            raise failed.exceptions[0] from None
+
+    async def _one(self, player: Player, exchange: RecordedExchange, *, starts_at: float) -> None:
+        folded = self._options.seed is not None
+        if folded:
+            exchange = rechunked(exchange, self._chance)
+        played = await player.play(exchange, starts_at=starts_at)
+        found = differences(exchange, played, level=self._options.level, folded=folded)
+        self._count(exchange, found)
+        self._advanced(exchange.nbytes)
+        if found:
+            self._shown(found)
+
+    def _count(self, exchange: RecordedExchange, found: list[Difference]) -> None:
+        events = [record.event for record in exchange.records]
+        tally = self.tally
+        tally.exchanges += 1
+        tally.streams += sum(isinstance(event, Begin) for event in events)
+        tally.messages += sum(isinstance(event, Shown) for event in events)
+        tally.answers += sum(isinstance(event, Answer) for event in events)
+        tally.differing += bool(found)
+        tally.unfinished += not exchange.whole
+        tally.not_compared += any(isinstance(event, Begin) and not event.answers_known for event in events)
+
+    def _tell(self, notice: str) -> None:
+        self.tally.notices.append(notice)
+        self._told(notice)
+
+    def _ordered(self) -> Iterator[tuple[int, RecordedExchange]]:
+        """(when it began, exchange), by when, as far as the window reaches."""
+        window: list[tuple[int, int, RecordedExchange]] = []
+        held = 0
+        for number, (starts_us, exchange) in enumerate(self._timed()):
+            heapq.heappush(window, (starts_us, number, exchange))
+            held += exchange.nbytes
+            while held > _WINDOW_BYTES:
+                first, _, earliest = heapq.heappop(window)
+                held -= earliest.nbytes
+                yield first, earliest
+        while window:
+            first, _, earliest = heapq.heappop(window)
+            yield first, earliest
+
+    def _timed(self) -> Iterator[tuple[int, RecordedExchange]]:
+        """Exchanges with times on one line: by the files' own clocks, or one file after the other where they say none."""
+        zero: datetime | None = None
+        end_us = base_us = 0
+        for path in self._options.files:
+            base_us = end_us
+            for exchange in exchanges_in_file(path, self._tell):
+                started = _time(exchange.started_at)
+                if started is not None:
+                    zero = zero or started
+                    base_us = round((started - zero).total_seconds() * 1e6)
+                starts_us = base_us + min(record.time_us for record in exchange.records)
+                end_us = max(end_us, base_us + max(record.time_us for record in exchange.records))
+                yield starts_us, exchange
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return time if time.tzinfo else None

@@ -1,0 +1,164 @@
+"""The recordings of this repository, played against the real server with the real pipelines."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+from typer.testing import CliRunner
+
+from semrouter_memory.app import App
+from semrouter_memory.cli import app as command_line
+from semrouter_memory.config import Config
+from semrouter_memory.replay.comparing import Difference
+from semrouter_memory.replay.playing import PlayOptions
+from semrouter_memory.replay.session import Session, SessionOptions, Tally
+from semrouter_memory.stack.ports import free_port
+
+RECORDINGS = Path(__file__).parents[1] / "recordings"
+CHAINS = ("two-filter", "single-filter")
+_WITHIN_SECONDS = 20
+
+
+class Sidecar:
+    """The app in this process, with what was told in the first recording remembered."""
+
+    def __init__(self, app: App, api: str) -> None:
+        self.app = app
+        self._api = api
+
+    @property
+    def address(self) -> str:
+        return self.app.ext_proc_address
+
+    async def play(self, *paths: Path, seed: int | None = None, **options: Any) -> tuple[Tally, list[Difference]]:
+        found: list[Difference] = []
+        play = PlayOptions(
+            target=self.address, speed=options.pop("speed", None), timeout_seconds=5, by_count=seed is None, **options
+        )
+        session = Session(SessionOptions(files=paths, play=play, seed=seed), shown=found.extend)
+        return await session.run(), found
+
+    async def remembers(self, user: str) -> None:
+        deadline = asyncio.get_running_loop().time() + _WITHIN_SECONDS
+        async with httpx.AsyncClient(base_url=self._api, headers={"x-authz-user-id": user}) as http:
+            while not (await http.get("/v1/memory")).json()["data"]:
+                assert asyncio.get_running_loop().time() < deadline, "nothing was remembered"
+                await asyncio.sleep(0.05)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sidecar(tmp_path_factory: pytest.TempPathFactory, model_directory: Path) -> AsyncIterator[Sidecar]:
+    directory, api = tmp_path_factory.mktemp("replay"), free_port()
+    config: dict[str, Any] = {
+        "memory": {
+            "data_dir": str(directory),
+            "embedding": {"path": str(model_directory)},
+            "recall": {"deadline_ms": 5000},
+        },
+        "server": {"listen": "127.0.0.1:0", "drain_seconds": 1},
+        "management": {"listen": f"127.0.0.1:{api}", "operator_listen": None},
+    }
+    app = App(Config(**config))
+    await app.start()
+    try:
+        sidecar = Sidecar(app, f"http://127.0.0.1:{api}")
+        await sidecar.play(RECORDINGS / "two-filter" / "01-tell.jsonl")
+        await sidecar.remembers("alice")
+        yield sidecar
+    finally:
+        await app.stop()
+
+
+def recordings(chain: str) -> list[Path]:
+    return sorted((RECORDINGS / chain).glob("*.jsonl"))
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("chain", CHAINS)
+async def test_the_recorded_traffic_is_answered_as_it_was(sidecar: Sidecar, chain: str) -> None:
+    """What the real SDK and the real Envoy sent, to the byte of what was injected."""
+    # The first one tells what is now known.
+    tally, found = await sidecar.play(*recordings(chain)[1:])
+    assert found == []
+    assert tally.exchanges == len(recordings(chain)) - 1 >= 14
+    assert tally.notices == []
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("seed", range(3))
+async def test_the_answers_are_the_same_however_the_bodies_are_cut(sidecar: Sidecar, chain: str, seed: int) -> None:
+    _, found = await sidecar.play(*recordings(chain)[1:], seed=seed)
+    assert found == []
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_another_answer_is_shown(sidecar: Sidecar, tmp_path: Path) -> None:
+    text = (RECORDINGS / "two-filter" / "02-ask.jsonl").read_text(encoding="utf-8")
+    path = tmp_path / "edited.jsonl"
+    path.write_text(
+        text.replace("User's budget for the Hawaii trip is $10,000", "User's budget is gone"), encoding="utf-8"
+    )
+    _, found = await sidecar.play(path)
+    assert [each.what for each in found] == ["request_body: another body"]
+    assert "edited.jsonl: line 2" in found[0].where
+    assert "/v1/chat/completions" in found[0].where
+    assert any(line.startswith("-") and "budget is gone" in line for line in found[0].lines)
+    assert any(line.startswith("+") and "$10,000" in line for line in found[0].lines)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_check_tells_by_the_exit_status(sidecar: Sidecar, tmp_path: Path) -> None:
+    good = tmp_path / "good"
+    good.mkdir()
+    for name in ("06-chat.jsonl", "08-tools.jsonl"):
+        shutil.copy(RECORDINGS / "two-filter" / name, good)
+    edited = tmp_path / "edited.jsonl"
+    text = (good / "06-chat.jsonl").read_text(encoding="utf-8")
+    edited.write_text(text.replace('"memory":"request_body"', '"memory":"request_body","body":"{}"'), encoding="utf-8")
+    cut = tmp_path / "cut.jsonl"
+    cut.write_text(text[:-20], encoding="utf-8")
+
+    async def run(*arguments: str) -> tuple[int, str]:
+        options = ["replay", *arguments, "--target", sidecar.address, "--speed", "max", "--check", "--timeout", "2"]
+        result = await asyncio.to_thread(CliRunner().invoke, command_line, options)
+        return result.exit_code, result.output
+
+    status, output = await run(str(good))
+    assert status == 0, output
+    assert "2 exchanges" in output
+    assert "0 differ" in output
+    status, output = await run(str(edited))
+    assert status == 1
+    assert "the body was changed; now it is left as it is" in output
+    status, output = await run(str(cut))
+    assert status == 1
+    assert "ends in the middle of a record" in output
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_recording_keeps_its_times(sidecar: Sidecar, tmp_path: Path) -> None:
+    """Three streams that began 0.2 s apart take so long again, and half of it at twice the speed."""
+    lines = (RECORDINGS / "two-filter" / "06-chat.jsonl").read_text(encoding="utf-8").splitlines()
+    header, body = lines[0], lines[1:]
+    timed = [header]
+    for number in range(3):
+        for line in body:
+            renamed = line.replace('"stream":1', f'"stream":{10 + number}').replace(
+                '"stream":2', f'"stream":{20 + number}'
+            )
+            renamed = renamed.replace("06-chat", f"chat-{number}", 1) if '"begin"' in line else renamed
+            timed.append(renamed.replace('{"stream"', f'{{"t_ms":{200 * number},"stream"', 1))
+    path = tmp_path / "timed.jsonl"
+    path.write_text("\n".join(timed) + "\n", encoding="utf-8")
+    loop = asyncio.get_running_loop()
+    for speed, least in ((1.0, 0.4), (2.0, 0.2)):
+        began = loop.time()
+        tally, found = await sidecar.play(path, speed=speed)
+        assert loop.time() - began >= least
+        assert (tally.exchanges, found) == (3, [])

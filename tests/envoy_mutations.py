@@ -1,0 +1,75 @@
+"""The shipped Envoy configurations, taken apart so that a test can make one mistake in them and ask doctor about it."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from semrouter_memory.config import Config
+from semrouter_memory.doctor import checks
+from semrouter_memory.doctor.case import case_of
+from semrouter_memory.doctor.finding import Finding
+from semrouter_memory.doctor.typed import Problem, read_bootstrap
+from tests.deploy_files import FILES, Chain, Json
+
+TYPES = "type.googleapis.com/envoy"
+PER_ROUTE = f"{TYPES}.extensions.filters.http.ext_proc.v3.ExtProcPerRoute"
+
+
+def chain(name: str = "two-filter") -> Chain:
+    """A shipped chain, without shared parts: changing one filter's service leaves the other's alone."""
+    content = yaml.safe_load((FILES.root / "envoy" / f"{name}.yaml").read_text("utf-8"))
+    return Chain(_unshared(content))
+
+
+def _unshared(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _unshared(item) for key, item in value.items()}
+    return [_unshared(item) for item in value] if isinstance(value, list) else copy.copy(value)
+
+
+def filter_of(envoy: Chain, name: str) -> Json:
+    config: Json = envoy.filters[name]["typed_config"]
+    return config
+
+
+def override(**overrides: Any) -> Json:
+    return {"@type": PER_ROUTE, "overrides": overrides}
+
+
+def http2_of(envoy: Chain) -> Json:
+    options = envoy.clusters["memory_sidecar"]["typed_extension_protocol_options"]
+    (protocol,) = options.values()
+    http2: Json = protocol["explicit_http_config"]["http2_protocol_options"]
+    return http2
+
+
+def endpoints(envoy: Chain, cluster: str) -> list[Json]:
+    found: list[Json] = envoy.clusters[cluster]["load_assignment"]["endpoints"][0]["lb_endpoints"]
+    return found
+
+
+def move(envoy: Chain, name: str, index: int) -> None:
+    """Put a filter at another place of its chain."""
+    filters = envoy.manager["http_filters"]
+    entry = envoy.filters[name]
+    filters.remove(entry)
+    filters.insert(index, entry)
+
+
+def read(envoy: Chain | Json) -> list[Problem]:
+    """What Envoy would refuse of it."""
+    return read_bootstrap(envoy.bootstrap if isinstance(envoy, Chain) else envoy)[1]
+
+
+def diagnose(
+    envoy: Chain, settings: Mapping[str, Any] | None = None, *, given: bool = True, secret: str | None = None
+) -> list[Finding]:
+    bootstrap, problems = read_bootstrap(envoy.bootstrap)
+    assert problems == []
+    return checks.run(case_of(bootstrap, Config(**(settings or {})), given=given, secret=secret))
+
+
+def codes(findings: list[Finding]) -> set[tuple[str, str]]:
+    return {(finding.severity.value, finding.code) for finding in findings}

@@ -1,0 +1,128 @@
+"""Both ports of the management API over real HTTP, in a thread of their own, for tests that are not coroutines."""
+
+import asyncio
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from fastapi import FastAPI
+
+from semrouter_memory.config import IdentityConfig, ManagementConfig
+from semrouter_memory.embedding.hashed import HashedEmbedder
+from semrouter_memory.manage.http import create_user_api
+from semrouter_memory.manage.maintenance import Maintenance
+from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
+from semrouter_memory.manage.server import serve_http
+from semrouter_memory.manage.service import MemoryService
+from semrouter_memory.manage.turn_routes import Office
+from semrouter_memory.model import Scope, SessionHints, Turn
+from semrouter_memory.retain.redact import redact
+from semrouter_memory.sessions.locks import InProcessOwnerLocks
+from semrouter_memory.sessions.sqlite import SqliteTurnLog
+from semrouter_memory.sessions.state import SqliteStateStore
+from semrouter_memory.store.in_memory import InMemoryStore
+from semrouter_memory.telemetry.metrics import Metrics
+
+TOKEN = "operator-token"
+_CONFIG = ManagementConfig(max_content_chars=500)
+DESCRIPTION = "/v1/memory/openapi.json"
+
+
+class SystemClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where they are, and the log behind them."""
+
+    user_url: str
+    operator_url: str
+    log: SqliteTurnLog
+    directory: Path
+
+    def append(self, user: str, text: str) -> str:
+        """Make a turn that waits; returns its id."""
+        turn = Turn(
+            scope=Scope(user),
+            hints=SessionHints(explicit="s1"),
+            user_texts=(text,),
+            assistant_text="answer",
+            observed_at=datetime.now(UTC),
+            request_id=uuid.uuid4().hex,
+        )
+        return self.log.append(turn, remember=False).turn_id
+
+
+def descriptions() -> dict[str, dict[str, Any]]:
+    """What each port says of itself; nothing stands behind these."""
+    nothing = cast(Any, object())
+    return {name: app.openapi() for name, app in zip(("user", "operator"), _apps(nothing, nothing), strict=True)}
+
+
+@contextmanager
+def open_ports(directory: Path) -> Iterator[Ports]:
+    """Serve both until the block ends."""
+    started, stopping = threading.Event(), asyncio.Event()
+    loop, made = asyncio.new_event_loop(), list[Ports]()
+
+    async def serve() -> None:
+        clock, embedder = SystemClock(), HashedEmbedder()
+        log = SqliteTurnLog(directory / "turns.db", clock=clock)
+        state = SqliteStateStore(directory / "state.db", clock=clock)
+        store = InMemoryStore(dimension=embedder.dimension)
+        service = MemoryService(
+            reader=store,
+            writer=store,
+            embedder=embedder,
+            turn_log=log,
+            records=log,
+            state=state,
+            locks=InProcessOwnerLocks(),
+            clock=clock,
+            new_id=lambda: f"mem_{uuid.uuid4().hex}",
+            redact=redact,
+            config=_CONFIG,
+        )
+        maintenance = Maintenance(turn_log=log, state=state, store=store)
+        servers = [
+            await serve_http(app, "127.0.0.1:0", drain_seconds=1)
+            for app in _apps(service, Office(records=log, turn_log=log, maintenance=maintenance))
+        ]
+        users, operators = (f"http://127.0.0.1:{server.port}" for server in servers)
+        made.append(Ports(users, operators, log, directory))
+        started.set()
+        await stopping.wait()
+        await asyncio.gather(*(server.stop() for server in servers))
+        log.close()
+        state.close()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()), daemon=True)
+    thread.start()
+    try:
+        assert started.wait(20), "the ports did not open"
+        yield made[0]
+    finally:
+        loop.call_soon_threadsafe(stopping.set)
+        thread.join(20)
+        loop.close()
+
+
+def _apps(service: MemoryService, office: Office) -> tuple[FastAPI, FastAPI]:
+    identity = IdentityConfig()
+    operator = create_operator_api(
+        service,
+        identity=identity,
+        config=_CONFIG,
+        token=TOKEN,
+        readiness=lambda: Readiness(serving=True, store_available=True),
+        metrics=lambda: Exposition(*Metrics().exposition()),
+        office=office,
+    )
+    return create_user_api(service, identity=identity, config=_CONFIG), operator

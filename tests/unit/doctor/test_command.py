@@ -1,0 +1,121 @@
+"""`semrouter-memory doctor` on the command line: what it prints, and its exit status."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from semrouter_memory.cli import app
+from tests.deploy_files import FILES, Chain
+from tests.envoy_mutations import chain, filter_of
+
+
+def doctor(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["doctor", "--offline", *map(str, arguments)])
+
+
+def findings(result: Result) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads(result.stdout)
+    return found
+
+
+def saved(directory: Path, envoy: Chain) -> Path:
+    path = directory / "envoy.yaml"
+    path.write_text(yaml.safe_dump(envoy.bootstrap), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("envoy/two-filter.yaml",),
+        ("envoy/single-filter.yaml",),
+        ("envoy/jwt.yaml",),
+        ("deploy/envoy.yaml",),
+        ("deploy/envoy.yaml", "--config", "deploy/config.yaml"),
+        (),
+    ],
+)
+def test_the_shipped_files_have_no_errors(arguments: tuple[str, ...]) -> None:
+    paths = [argument if argument.startswith("-") else FILES.root / argument for argument in arguments]
+    result = doctor(*paths, "--json")
+    assert result.exit_code == 0
+    assert [finding for finding in findings(result) if finding["severity"] == "error"] == []
+
+
+def test_a_mistake_is_exit_status_1_with_its_place_and_its_fix(tmp_path: Path) -> None:
+    envoy = chain()
+    filter_of(envoy, "memory.recall").pop("failure_mode_allow")
+    result = doctor(saved(tmp_path, envoy))
+    assert result.exit_code == 1
+    assert "error failure-mode-allow" in result.stdout
+    assert "http_filters[2].typed_config.failure_mode_allow" in result.stdout
+    assert "fix: failure_mode_allow: true" in result.stdout
+    assert "1 error" in result.stdout
+
+
+def test_warnings_alone_are_exit_status_0(tmp_path: Path) -> None:
+    envoy = chain()
+    envoy.manager.pop("use_remote_address")
+    result = doctor(saved(tmp_path, envoy))
+    assert "warning request-id" in result.stdout
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("envoy.yaml", b""), ("envoy.yaml", b"\xff\xfe"), ("envoy.yaml", b"a: {"), ("none.yaml", None)],
+)
+def test_what_cannot_be_read_is_a_finding_and_no_traceback(tmp_path: Path, name: str, content: bytes | None) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    result = doctor(path, "--json")
+    assert result.exit_code == 1
+    assert [finding["code"] for finding in findings(result) if finding["severity"] == "error"] == ["envoy-unreadable"]
+
+
+def test_dimensions_that_contradict_each_other_are_named(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("memory: {milvus: {dimension: 768}}", "utf-8")
+    result = doctor("--config", config, "--json")
+    assert result.exit_code == 1
+    (finding,) = findings(result)
+    assert finding["code"] == "dimension-mismatch"
+    assert "768" in finding["what"]
+    assert "384" in finding["what"]
+
+
+def test_settings_that_do_not_fit_keep_nobody_from_looking_at_envoy(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("memory: {no_such_key: 1}", "utf-8")
+    envoy = chain()
+    filter_of(envoy, "memory.recall").pop("failure_mode_allow")
+    result = doctor(saved(tmp_path, envoy), "--config", config, "--json")
+    assert {finding["code"] for finding in findings(result)} == {"configuration", "failure-mode-allow"}
+
+
+def test_a_name_that_steers_the_terminal_does_not(tmp_path: Path) -> None:
+    envoy = chain()
+    envoy.clusters["memory_sidecar"]["name"] = "x\x1b[2J"
+    for name in ("memory.retain", "memory.recall"):
+        filter_of(envoy, name)["grpc_service"]["envoy_grpc"]["cluster_name"] = "x\x1b[2J"
+    envoy.bootstrap["static_resources"]["clusters"][0].pop("circuit_breakers")
+    result = doctor(saved(tmp_path, envoy))
+    assert "circuit-breaker" in result.stdout
+    assert "\x1b[2J" not in result.stdout
+
+
+def test_without_its_extra_it_says_what_to_install() -> None:
+    script = (
+        "import sys; sys.modules['betterproto2'] = None; from semrouter_memory.cli import app;"
+        f" app(['doctor', '--offline', {str(FILES.root / 'envoy' / 'two-filter.yaml')!r}])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "pip install 'semrouter-memory[doctor]'" in done.stdout
+    assert "Traceback" not in done.stderr

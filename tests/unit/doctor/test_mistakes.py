@@ -1,0 +1,383 @@
+"""One mistake at a time in the shipped chains: doctor finds it, and nothing else."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.deploy_files import Chain
+from tests.envoy_mutations import (
+    TYPES,
+    chain,
+    codes,
+    diagnose,
+    endpoints,
+    filter_of,
+    http2_of,
+    move,
+    override,
+)
+
+_SECRET = "0123456789"
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What is done to a shipped chain or to the settings, and what doctor must say: severity, code, and where."""
+
+    name: str
+    make: Callable[[Chain], object]
+    finds: str
+    where: str
+    chain: str = "two-filter"
+    settings: dict[str, Any] = field(default_factory=dict)
+    secret: str | None = None
+
+
+def _rewrite_model() -> dict[str, Any]:
+    model = {
+        "model_role": "memory_rewrite",
+        "llm_endpoint": {"base_url": "http://127.0.0.1:1/v1"},
+        "llm_model_name": "m",
+    }
+    return {"external_models": (model,)}
+
+
+def _retain(envoy: Chain) -> dict[str, Any]:
+    return filter_of(envoy, "memory.retain")
+
+
+def _recall(envoy: Chain) -> dict[str, Any]:
+    return filter_of(envoy, "memory.recall")
+
+
+def _both(envoy: Chain) -> tuple[dict[str, Any], dict[str, Any]]:
+    return _retain(envoy), _recall(envoy)
+
+
+def _mode(config: dict[str, Any], **modes: str) -> None:
+    config["processing_mode"].update(modes)
+
+
+def _route(envoy: Chain, name: str = "llm") -> dict[str, Any]:
+    return envoy.routes[name]
+
+
+def _sidecar(envoy: Chain) -> dict[str, Any]:
+    return envoy.clusters["memory_sidecar"]
+
+
+def _per_route(envoy: Chain, name: str, **filters: Any) -> None:
+    _route(envoy, name).setdefault("typed_per_filter_config", {}).update(
+        {key.replace("_", "."): value for key, value in filters.items()}
+    )
+
+
+def _late(envoy: Chain, place: dict[str, Any]) -> None:
+    extensions = envoy.manager.pop("early_header_mutation_extensions")
+    place["request_headers_to_remove"] = [mutation["remove"] for mutation in extensions[0]["typed_config"]["mutations"]]
+
+
+def _unstripped(envoy: Chain, header: str) -> None:
+    envoy.manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"].remove({"remove": header})
+
+
+def _metadata(config: dict[str, Any], **values: str) -> object:
+    config["grpc_service"]["initial_metadata"] = [
+        {"key": f"x-memory-{name.replace('_', '-')}", "value": value} for name, value in values.items()
+    ]
+    return config
+
+
+def _second_endpoint(envoy: Chain, port: int) -> object:
+    address = {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+    endpoints(envoy, "memory_sidecar").append({"endpoint": {"address": address}})
+    return envoy
+
+
+def _http1(envoy: Chain) -> None:
+    (options,) = _sidecar(envoy)["typed_extension_protocol_options"].values()
+    options["explicit_http_config"] = {"http_protocol_options": {}}
+
+
+def _endpoint_port(envoy: Chain, cluster: str, port: int) -> None:
+    endpoints(envoy, cluster)[0]["endpoint"]["address"]["socket_address"]["port_value"] = port
+
+
+def _replace_auth(envoy: Chain, kind: str, config: dict[str, Any]) -> None:
+    envoy.manager["http_filters"][0] = {"name": "auth", "typed_config": {"@type": f"{TYPES}.{kind}", **config}}
+
+
+def _jwt(envoy: Chain) -> dict[str, Any]:
+    return filter_of(envoy, "envoy.filters.http.jwt_authn")
+
+
+def _api_first(envoy: Chain, prefix: str) -> None:
+    routes = envoy.manager["route_config"]["virtual_hosts"][0]["routes"]
+    api = _route(envoy, "memory-api")
+    api["match"] = {"prefix": prefix}
+    routes.append(routes.pop(routes.index(api)))
+
+
+def _rename(envoy: Chain) -> None:
+    """Nothing but the address tells that these filters are ours."""
+    for entry in envoy.manager["http_filters"]:
+        entry["name"] = entry["name"].replace("memory.", "x.")
+    for route in envoy.routes.values():
+        overrides = route.get("typed_per_filter_config", {})
+        for name in list(overrides):
+            overrides[name.replace("memory.", "x.")] = overrides.pop(name)
+    _sidecar(envoy)["name"] = "processor"
+    for name in ("x.retain", "x.recall"):
+        filter_of(envoy, name)["grpc_service"]["envoy_grpc"]["cluster_name"] = "processor"
+    filter_of(envoy, "x.recall")["failure_mode_allow"] = False
+
+
+_DISABLED = {"@type": f"{TYPES}.extensions.filters.http.ext_proc.v3.ExtProcPerRoute", "disabled": True}
+_BUFFER = 4 * 1024 * 1024
+
+MISTAKES = [
+    Mistake("recall fails closed", lambda e: _recall(e).pop("failure_mode_allow"), "error failure-mode-allow", "http_filters[2].typed_config.failure_mode_allow"),
+    Mistake("retain fails closed", lambda e: _retain(e).update(failure_mode_allow=False), "error failure-mode-allow", "http_filters[1].typed_config.failure_mode_allow"),
+    Mistake("the single filter fails closed", lambda e: filter_of(e, "memory").pop("failure_mode_allow"), "error failure-mode-allow", "http_filters[1].typed_config.failure_mode_allow", chain="single-filter"),
+    Mistake("a route makes recall fail closed", lambda e: _per_route(e, "llm", memory_recall=override(failure_mode_allow=False)), "error failure-mode-allow", 'routes[0].typed_per_filter_config["memory.recall"].overrides.failure_mode_allow'),
+    Mistake("nothing strips headers", lambda e: e.manager.pop("early_header_mutation_extensions"), "error headers-not-stripped", "typed_config.early_header_mutation_extensions"),
+    Mistake("the identity is not stripped", lambda e: _unstripped(e, "x-authz-user-id"), "error headers-not-stripped", "early_header_mutation_extensions"),
+    Mistake("a signal is not stripped", lambda e: _unstripped(e, "x-vsr-requires-tool"), "warning headers-not-stripped", "early_header_mutation_extensions"),
+    Mistake("the route strips", lambda e: _late(e, _route(e)), "error headers-stripped-too-late", "routes[0].request_headers_to_remove"),
+    Mistake("the virtual host strips", lambda e: _late(e, e.manager["route_config"]["virtual_hosts"][0]), "error headers-stripped-too-late", "virtual_hosts[0].request_headers_to_remove"),
+    Mistake("the route configuration strips", lambda e: _late(e, e.manager["route_config"]), "error headers-stripped-too-late", "route_config.request_headers_to_remove"),
+    Mistake("another header is the identity", lambda _: None, "error headers-not-stripped", "early_header_mutation_extensions", settings={"memory": {"identity": {"user_header": "x-user"}}}),
+    Mistake("nobody authenticates", lambda e: e.manager["http_filters"].pop(0), "error nobody-authenticates", "typed_config.http_filters"),
+    Mistake("authentication comes last", lambda e: move(e, "envoy.filters.http.api_key_auth", 2), "error authenticated-too-late", "http_filters[2]"),
+    Mistake("the key's owner is not passed on", lambda e: filter_of(e, "envoy.filters.http.api_key_auth").pop("forwarding"), "error user-not-passed-on", "typed_config.http_filters"),
+    Mistake("the claim is not passed on", lambda e: _jwt(e)["providers"]["users"].pop("claim_to_headers"), "error user-not-passed-on", "typed_config.http_filters", chain="jwt"),
+    Mistake("no token is asked for", lambda e: _jwt(e).update(rules=[]), "error authentication-off", "typed_config.rules", chain="jwt"),
+    Mistake("tokens are asked for elsewhere", lambda e: _jwt(e)["rules"][0].update(match={"prefix": "/admin"}), "error authentication-off", "typed_config.rules", chain="jwt"),
+    Mistake("a route does without authentication", lambda e: _route(e).update(typed_per_filter_config={"envoy.filters.http.jwt_authn": {"@type": f"{TYPES}.extensions.filters.http.jwt_authn.v3.PerRouteConfig", "disabled": True}}), "error authentication-off", "routes[0]", chain="jwt"),
+    Mistake("recall stands first", lambda e: move(e, "memory.recall", 1), "error filter-order", "http_filters[2]"),
+    Mistake("only one sends a setting", lambda e: _metadata(_retain(e), limit="3"), "error filters-differ", "typed_config.http_filters"),
+    Mistake("they send different settings", lambda e: (_metadata(_retain(e), limit="3"), _metadata(_recall(e), limit="4")), "error filters-differ", "typed_config.http_filters"),
+    Mistake("a route sets one of them", lambda e: _per_route(e, "llm", memory_recall=override(grpc_initial_metadata=[{"key": "x-memory-limit", "value": "1"}])), "error filters-differ", "routes[0]"),
+    Mistake("a route gives one another service", lambda e: _per_route(e, "llm", memory_retain=override(grpc_service={"envoy_grpc": {"cluster_name": "memory_sidecar"}, "initial_metadata": [{"key": "x-memory-enabled", "value": "false"}]})), "error filters-differ", "routes[0]"),
+    Mistake("one is disabled on a route", lambda e: _per_route(e, "llm", memory_retain=_DISABLED), "error one-filter-disabled", "routes[0]"),
+    Mistake("one is left on beside the LLM", lambda e: _route(e, "other")["typed_per_filter_config"].pop("memory.retain"), "error one-filter-disabled", "routes[2]"),
+    Mistake("a setting has another name", lambda e: [_metadata(config, limt="3") for config in _both(e)], "warning setting-unknown", "grpc_service.initial_metadata"),
+    Mistake("a setting has no such value", lambda e: [_metadata(config, limit="many") for config in _both(e)], "warning setting-value", "grpc_service.initial_metadata"),
+    Mistake("the route buffers 1 MiB", lambda e: _route(e).pop("request_body_buffer_limit"), "error route-buffer-limit", "routes[0].request_body_buffer_limit"),
+    Mistake("the listener buffers less", lambda e: (_route(e).pop("request_body_buffer_limit"), e.bootstrap["static_resources"]["listeners"][0].update(per_connection_buffer_limit_bytes=_BUFFER)), "warning route-buffer-limit", "listeners[0].per_connection_buffer_limit_bytes"),
+    Mistake("the cluster buffers 1 MiB", lambda e: _sidecar(e).pop("per_connection_buffer_limit_bytes"), "error cluster-buffer-limit", "clusters[0].per_connection_buffer_limit_bytes"),
+    Mistake("messages are small", lambda _: None, "error message-size", "server.max_message_bytes", settings={"server": {"max_message_bytes": 64 * 1024 * 1024}}),
+    Mistake("the route buffers more than a message", lambda e: _route(e).update(request_body_buffer_limit=1 << 30), "warning route-above-message", "routes[0].request_body_buffer_limit"),
+    Mistake("the window is small", lambda e: http2_of(e).clear(), "warning stream-window", "http2_protocol_options.initial_stream_window_size"),
+    Mistake("no circuit breaker", lambda e: _sidecar(e).pop("circuit_breakers"), "error circuit-breaker", "clusters[0].circuit_breakers"),
+    Mistake("a tight circuit breaker", lambda e: _sidecar(e)["circuit_breakers"]["thresholds"][0].pop("max_requests"), "error circuit-breaker", "thresholds[0].max_requests"),
+    Mistake("a circuit breaker for the other priority", lambda e: _sidecar(e)["circuit_breakers"]["thresholds"][0].update(priority="HIGH"), "error circuit-breaker", "clusters[0].circuit_breakers"),
+    Mistake("no HTTP/2", lambda e: _sidecar(e).pop("typed_extension_protocol_options"), "error no-http2", "clusters[0].typed_extension_protocol_options"),
+    Mistake("HTTP/1", _http1, "error no-http2", "clusters[0].typed_extension_protocol_options"),
+    Mistake("recall sees no body", lambda e: _mode(_recall(e), request_body_mode="NONE"), "error recall-request-body", "http_filters[2].typed_config.processing_mode.request_body_mode"),
+    Mistake("recall gets the body in pieces", lambda e: _mode(_recall(e), request_body_mode="STREAMED"), "error recall-request-body", "processing_mode.request_body_mode"),
+    Mistake("recall gets a part of the body", lambda e: _mode(_recall(e), request_body_mode="BUFFERED_PARTIAL"), "warning request-body-partial", "processing_mode.request_body_mode"),
+    Mistake("recall is full duplex", lambda e: _mode(_recall(e), request_body_mode="FULL_DUPLEX_STREAMED", request_trailer_mode="SEND"), "warning full-duplex", "processing_mode.request_body_mode"),
+    Mistake("recall sees no headers", lambda e: _mode(_recall(e), request_header_mode="SKIP"), "error request-headers-skipped", "processing_mode.request_header_mode"),
+    Mistake("recall has no mode", lambda e: _recall(e).pop("processing_mode"), "error recall-request-body", "http_filters[2].typed_config.processing_mode"),
+    Mistake("recall holds answers", lambda e: _mode(_recall(e), response_body_mode="BUFFERED"), "error response-buffered", "processing_mode.response_body_mode"),
+    Mistake("recall reads answers, too", lambda e: _mode(_recall(e), response_body_mode="STREAMED"), "error answer-read-twice", "processing_mode.response_body_mode"),
+    Mistake("the single filter holds answers", lambda e: _mode(filter_of(e, "memory"), response_body_mode="BUFFERED"), "error response-buffered", "processing_mode.response_body_mode", chain="single-filter"),
+    Mistake("the single filter learns nothing", lambda e: _mode(filter_of(e, "memory"), response_body_mode="NONE"), "warning nothing-learns", "typed_config.http_filters", chain="single-filter"),
+    Mistake("the single filter sees no status", lambda e: _mode(filter_of(e, "memory"), response_header_mode="SKIP"), "error response-headers-skipped", "processing_mode.response_header_mode", chain="single-filter"),
+    Mistake("retain buffers requests", lambda e: _mode(_retain(e), request_body_mode="BUFFERED"), "error observer-request-body", "http_filters[1].typed_config.processing_mode.request_body_mode"),
+    Mistake("retain sees no answer", lambda e: _mode(_retain(e), response_body_mode="NONE"), "error observer-response-body", "processing_mode.response_body_mode"),
+    Mistake("retain sees no status", lambda e: _mode(_retain(e), response_header_mode="SKIP"), "error response-headers-skipped", "processing_mode.response_header_mode"),
+    Mistake("retain is waited for", lambda e: _retain(e).pop("observability_mode"), "error observability-mode", "http_filters[1].typed_config.observability_mode"),
+    Mistake("recall only observes", lambda e: _recall(e).update(observability_mode=True), "error recall-observes", "http_filters[2].typed_config.observability_mode"),
+    Mistake("a route's mode forgets a body", lambda e: _per_route(e, "llm", memory_recall=override(processing_mode={"response_header_mode": "SKIP"})), "error recall-request-body", 'typed_per_filter_config["memory.recall"].overrides.processing_mode.request_body_mode'),
+    Mistake("modes may be overridden", lambda e: _recall(e).update(allow_mode_override=True), "warning mode-override", "typed_config.allow_mode_override"),
+    Mistake("attributes are sent", lambda e: _recall(e).update(request_attributes=["request.headers"]), "warning attributes-unused", "typed_config.request_attributes"),
+    Mistake("bodies may not be changed", lambda e: _recall(e).update(mutation_rules={"disallow_all": True}), "error mutation-rules", "mutation_rules.disallow_all"),
+    Mistake("the user is not forwarded", lambda e: _recall(e).update(forward_rules={"allowed_headers": {"patterns": [{"prefix": ":"}, {"exact": "content-type"}]}}), "error headers-not-forwarded", "typed_config.forward_rules"),
+    Mistake("no time to rewrite", lambda e: _recall(e).pop("message_timeout"), "error message-timeout", "http_filters[2].typed_config.message_timeout", settings=_rewrite_model()),
+    Mistake("no time to recall", lambda e: _recall(e).update(message_timeout="0.050s"), "error message-timeout", "typed_config.message_timeout"),
+    Mistake("too much time", lambda e: _recall(e).update(message_timeout="60s"), "warning message-timeout-long", "typed_config.message_timeout"),
+    Mistake("copies are dropped after 5 s", lambda e: _retain(e).pop("deferred_close_timeout"), "error deferred-close-timeout", "http_filters[1].typed_config.deferred_close_timeout"),
+    Mistake("streams end after 30 s", lambda e: _recall(e)["grpc_service"].update(timeout="30s"), "warning grpc-timeout", "grpc_service.timeout"),
+    Mistake("no graceful close", lambda e: e.bootstrap.pop("layered_runtime"), "warning graceful-close", "layered_runtime"),
+    Mistake("two processes in turn", lambda e: (_second_endpoint(e, 50052), _sidecar(e).update(lb_policy="ROUND_ROBIN")), "warning lb-policy", "clusters[0].lb_policy", settings={"memory": {"milvus": {"address": "m:1"}}}),
+    Mistake("two processes on one port", lambda e: _second_endpoint(e, 50051), "warning endpoint-twice", "lb_endpoints[1].endpoint.address"),
+    Mistake("two processes, one Lite file", lambda e: _second_endpoint(e, 50052), "error lite-shared", "clusters[0].load_assignment"),
+    Mistake("upgrades reach the filters", lambda e: _route(e)["match"]["headers"].clear(), "error upgrade-held", "routes[0].match"),
+    Mistake("a POST may upgrade", lambda e: _route(e)["match"]["headers"].pop(1), "warning upgrade-held", "routes[0].match"),
+    Mistake("memory on every path", lambda e: _route(e)["match"].update(safe_regex={"regex": "/v1/.*"}), "warning memory-on-other-paths", "routes[0].match"),
+    Mistake("no memory for chats", lambda e: _per_route(e, "llm", memory_retain=_DISABLED, memory_recall=_DISABLED), "error chat-without-memory", "route_config"),
+    Mistake("answers are cut after 15 s", lambda e: _route(e)["route"].pop("timeout"), "error route-timeout", "routes[0].route.timeout"),
+    Mistake("answers are cut after a minute", lambda e: _route(e)["route"].update(timeout="60s"), "warning route-timeout", "routes[0].route.timeout"),
+    Mistake("silence ends a stream", lambda e: e.manager.pop("stream_idle_timeout"), "warning stream-idle-timeout", "typed_config.stream_idle_timeout"),
+    Mistake("silence ends a route's stream", lambda e: _route(e)["route"].update(idle_timeout="30s"), "warning stream-idle-timeout", "route.idle_timeout"),
+    Mistake("slow answers are repeated", lambda e: _route(e)["route"].update(retry_policy={"retry_on": "5xx", "per_try_timeout": "20s"}), "warning retry-timeout", "retry_policy.per_try_timeout"),
+    Mistake("clients choose request ids", lambda e: e.manager.pop("use_remote_address"), "warning request-id", "typed_config.use_remote_address"),
+    Mistake("clients' request ids are kept", lambda e: e.manager.update(preserve_external_request_id=True), "warning request-id", "typed_config.preserve_external_request_id"),
+    Mistake("another port than the sidecar's", lambda e: _endpoint_port(e, "memory_sidecar", 50099), "error address-differs", "clusters[0].load_assignment"),
+    Mistake("another port than the API's", lambda e: _endpoint_port(e, "memory_api", 9999), "error address-differs", "clusters[1].load_assignment"),
+    Mistake("no such cluster", lambda e: [config["grpc_service"]["envoy_grpc"].update(cluster_name="gone") for config in _both(e)], "error cluster-missing", "grpc_service"),
+    Mistake("no route to the API", lambda e: e.manager["route_config"]["virtual_hosts"][0]["routes"].pop(1), "warning memory-api-missing", "route_config"),
+    Mistake("the API's route stands last", lambda e: _api_first(e, "/v1/memory"), "error memory-api-shadowed", "routes[2]"),
+    Mistake("the filters work on the API", lambda e: _route(e, "memory-api").pop("typed_per_filter_config"), "warning memory-api-filtered", "routes[1].typed_per_filter_config"),
+    Mistake("the API is asked at the gRPC port", lambda e: _route(e, "memory-api")["route"].update(cluster="memory_sidecar"), "error memory-api-cluster", "routes[1]", settings={"management": {"listen": "127.0.0.1:50051"}}),
+    Mistake("no memory filter", lambda e: [e.manager["http_filters"].remove(e.filters[name]) for name in ("memory.retain", "memory.recall")], "error no-memory-filter", "static_resources"),
+    Mistake("only retain", lambda e: e.manager["http_filters"].remove(e.filters["memory.recall"]), "warning nothing-recalls", "typed_config.http_filters"),
+    Mistake("only recall", lambda e: e.manager["http_filters"].remove(e.filters["memory.retain"]), "warning nothing-learns", "typed_config.http_filters"),
+    Mistake("filters of other names", _rename, "error failure-mode-allow", "http_filters[2].typed_config.failure_mode_allow"),
+    Mistake("the claim is not forwarded", lambda e: _jwt(e)["providers"]["users"].update(payload_in_metadata="jwt"), "error jwt-metadata-not-forwarded", "typed_config.metadata_options", chain="jwt", settings={"memory": {"identity": {"jwt_claim": "sub"}}}),
+    Mistake("results are not taken", lambda e: _recall(e).pop("metadata_options", None), "warning results-not-received", "http_filters[2].typed_config.metadata_options"),
+    Mistake("the secret is not sent", lambda _: None, "error secret-not-sent", "", secret=_SECRET),
+    Mistake("the sidecar is open to others", lambda e: _endpoint_port(e, "memory_sidecar", 50051), "error secret-missing", "server.listen", settings={"server": {"listen": "0.0.0.0:50051"}}),
+    Mistake("the body says who it is", lambda _: None, "warning trust-body", "memory.identity.trust_body", settings={"memory": {"identity": {"trust_body": True}}}),
+    Mistake("memory is off", lambda _: None, "warning memory-off", "memory.enabled", settings={"memory": {"enabled": False}}),
+    Mistake("Redis with a file", lambda _: None, "warning lite-with-redis", "memory.milvus", settings={"memory": {"redis": {"url": "redis://r"}}}),
+    Mistake("a model's key is not there", lambda _: None, "error api-key-missing", "external_models[0]", settings={"external_models": ({**_rewrite_model()["external_models"][0], "api_key_env": "NO_SUCH_VARIABLE"},)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_each_mistake_is_found_and_nothing_else(mistake: Mistake) -> None:
+    envoy = chain(mistake.chain)
+    mistake.make(envoy)
+    findings = diagnose(envoy, mistake.settings, secret=mistake.secret)
+    severity, code = mistake.finds.split()
+    expected = {(severity, code)}
+    if mistake.name == "another header is the identity":
+        expected.add(("error", "user-not-passed-on"))
+    assert codes(findings) == expected
+    assert any(finding.where.endswith(mistake.where) or mistake.where in finding.where for finding in findings)
+    assert all(finding.what and finding.fix for finding in findings)
+
+
+def test_a_secret_that_is_sent_everywhere_is_right_and_one_that_differs_is_not() -> None:
+    envoy = chain()
+    for config in _both(envoy):
+        _metadata(config, secret=_SECRET)
+    _route(envoy, "memory-api")["request_headers_to_add"] = [{"header": {"key": "x-memory-secret", "value": _SECRET}}]
+    assert diagnose(envoy, secret=_SECRET) == []
+    wrong = diagnose(envoy, secret="another")
+    assert codes(wrong) == {("error", "secret-wrong")}
+    assert not any(_SECRET in str(finding) or finding.fix == "another" for finding in wrong)
+
+
+def test_an_address_that_differs_from_defaults_is_only_a_warning_when_no_settings_were_given() -> None:
+    envoy = chain()
+    _endpoint_port(envoy, "memory_sidecar", 50099)
+    assert codes(diagnose(envoy, given=False)) == {("warning", "address-differs")}
+
+
+def _sound() -> Iterator[tuple[str, Callable[[Chain], object], str]]:
+    yield "as shipped", lambda _: None, "two-filter"
+    yield "as shipped", lambda _: None, "single-filter"
+    yield "as shipped", lambda _: None, "jwt"
+    yield (
+        "settings for both",
+        lambda e: [_metadata(config, limit="3", types="semantic") for config in _both(e)],
+        "two-filter",
+    )
+    yield (
+        "the same override for both",
+        lambda e: _per_route(
+            e,
+            "llm",
+            memory_retain=override(grpc_initial_metadata=[{"key": "X-Memory-Limit", "value": "1"}]),
+            memory_recall=override(grpc_initial_metadata=[{"key": "x-memory-limit", "value": "1"}]),
+        ),
+        "two-filter",
+    )
+    yield (
+        "identity stripped on the way up, too",
+        lambda e: _route(e).update(request_headers_to_remove=["x-authz-user-id"]),
+        "two-filter",
+    )
+    yield (
+        "an authentication of one's own",
+        lambda e: _replace_auth(
+            e,
+            "extensions.filters.http.ext_authz.v3.ExtAuthz",
+            {"grpc_service": {"envoy_grpc": {"cluster_name": "llm"}}},
+        ),
+        "two-filter",
+    )
+    yield (
+        "Lua sets the user",
+        lambda e: _replace_auth(e, "extensions.filters.http.lua.v3.Lua", {}),
+        "two-filter",
+    )
+    yield (
+        "camel case",
+        lambda e: e.manager.update(useRemoteAddress=e.manager.pop("use_remote_address")),
+        "two-filter",
+    )
+    yield (
+        "nested runtime keys",
+        lambda e: e.bootstrap["layered_runtime"]["layers"][0].update(
+            static_layer={"envoy": {"reloadable_features": {"ext_proc_graceful_grpc_close": "true"}}}
+        ),
+        "two-filter",
+    )
+    yield (
+        "a second listener that has nothing to do with us",
+        lambda e: e.bootstrap["static_resources"]["listeners"].append(
+            {
+                "name": "other",
+                "address": {"socket_address": {"address": "127.0.0.1", "port_value": 1}},
+                "filter_chains": [
+                    {
+                        "filters": [
+                            {
+                                "name": "hcm",
+                                "typed_config": {
+                                    "@type": e.manager["@type"],
+                                    "stat_prefix": "x",
+                                    "route_config": {"virtual_hosts": []},
+                                },
+                            }
+                        ]
+                    }
+                ],
+            }
+        ),
+        "two-filter",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "which"), list(_sound()), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_what_is_sound_has_no_findings(name: str, change: Callable[[Chain], object], which: str) -> None:
+    envoy = chain(which)
+    change(envoy)
+    assert diagnose(envoy) == [], name
+
+
+def test_a_second_listener_that_reaches_the_api_without_authentication_is_found() -> None:
+    envoy = chain()
+    listeners = envoy.bootstrap["static_resources"]["listeners"]
+    other = chain().bootstrap["static_resources"]["listeners"][0]
+    manager = other["filter_chains"][0]["filters"][0]["typed_config"]
+    manager["http_filters"] = manager["http_filters"][-1:]
+    manager.pop("early_header_mutation_extensions")
+    for route in manager["route_config"]["virtual_hosts"][0]["routes"]:
+        route.pop("typed_per_filter_config", None)
+    listeners.append(other)
+    findings = diagnose(envoy)
+    assert codes(findings) == {("error", "nobody-authenticates"), ("error", "headers-not-stripped")}
+    assert all("listeners[1]" in finding.where for finding in findings)
+
+
+def test_sockets_are_compared_as_paths() -> None:
+    envoy = chain()
+    for cluster in ("memory_sidecar", "memory_api"):
+        endpoints(envoy, cluster)[0]["endpoint"]["address"] = {"pipe": {"path": f"/run/memory/{cluster}.sock"}}
+    settings = {
+        "server": {"listen": "unix:/run/memory/memory_sidecar.sock"},
+        "management": {"listen": "unix:/run/memory/memory_api.sock"},
+    }
+    assert diagnose(envoy, settings) == []
+    settings["server"]["listen"] = "unix:/run/memory/other.sock"
+    assert codes(diagnose(envoy, settings)) == {("error", "address-differs")}
