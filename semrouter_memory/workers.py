@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 _LULL_SECONDS = 0.02
-_PATIENCE_SECONDS = 1.0
+_PATIENCE_SECONDS = 5.0
 
 CANCEL_SECONDS = 2.0
 """How long cancelled jobs may clean up before they are left alone."""

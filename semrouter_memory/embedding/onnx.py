@@ -2,9 +2,9 @@
 
 Strategy: every text is run by itself, never padded into a batch with others. On one thread a batch is no faster, and
 the scales of int8 activations are chosen per run, so a text's vector would depend on its neighbours (cosine 0.99
-instead of 1 between the two). A short query runs where it is asked for, since waiting for a thread would cost more
-than the others gain. Whatever may take longer goes to a thread, queries and passages each to their own, so that a
-query never waits for a batch.
+instead of 1 between the two). The work is done in threads, queries and passages each in their own, so that a query
+never waits for a batch: on the event loop even a short query would save nobody time, and with 32 connections half of the
+requests a second are gone.
 """
 
 import asyncio
@@ -26,12 +26,6 @@ from semrouter_memory.errors import EmbeddingError, ModelFileError
 from semrouter_memory.model import Vector
 
 T = TypeVar("T")
-
-INLINE_TOKENS = 16
-"""Longest query that runs on the event loop: 1-2 ms. Beyond it, the 0.3 ms of a hop to a thread matter less."""
-
-_INLINE_CHARS = 256
-"""Longest query that is even tokenised on the event loop: hardly any longer one has so few tokens."""
 
 _KNOWN_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 
@@ -89,12 +83,6 @@ class OnnxEmbedder:
 
     async def embed_query(self, text: str) -> Vector:
         text = self._config.query_prefix + text
-        if len(text) <= _INLINE_CHARS:
-            with _embedding_errors():
-                ids = self._tokens.ids(text)
-                if len(ids) <= INLINE_TOKENS:
-                    return self._model.vector(ids)
-            return await _in_thread(self._query_thread, lambda: self._model.vector(ids))
         return await _in_thread(self._query_thread, lambda: self._embed(text))
 
     async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:

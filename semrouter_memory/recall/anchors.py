@@ -79,10 +79,10 @@ _NEAREST = 2
 class Intent:
     """How near a request is to each kind: the mean cosine with the two nearest sentences."""
 
-    general: float
-    chat: float
-    asking: float
-    request: float
+    general: float = 0.0
+    chat: float = 0.0
+    asking: float = 0.0
+    request: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

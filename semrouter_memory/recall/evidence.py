@@ -1,7 +1,8 @@
 """What is known of each memory with respect to one question, as columns: what relevance is made of. Pure.
 
 Strategy: the same columns whether all of the owner's memories are at hand or only the nearest that a store found. Nothing
-is read from a memory's row here, so thousands of them cost a fraction of a millisecond.
+is read from a memory's row here, so thousands of them cost a fraction of a millisecond. What the words tell comes first: it is found
+while the model embeds the question.
 """
 
 import re
@@ -42,27 +43,54 @@ _ANSWERS = 2
 _MAX_ANSWER_CHARS = 2_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Question:
-    """What is asked.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Wording:
+    """What a question says, as far as its words tell.
 
     Attributes:
-        vector: of the text that is searched for.
-        terms: of the same text.
+        terms: of the text that is searched for.
         answered: terms of the last answers, whose content need not be said again.
         need: what the request needs, by its words.
         impersonal: it has the form of a question of general knowledge, and no first person.
         chinese: it has Chinese characters, of which the default model knows few.
     """
 
-    vector: Vector
     terms: tuple[str, ...]
     answered: tuple[str, ...]
     need: Need
-    intent: Intent
     personal: bool
     impersonal: bool
     chinese: bool
+
+    def meant(self, vector: Vector, intent: Intent) -> "Question":
+        """With what the model makes of it.
+
+        Args:
+            vector: of what is searched for.
+            intent: of the request.
+        """
+        return Question(
+            terms=self.terms,
+            answered=self.answered,
+            need=self.need,
+            personal=self.personal,
+            impersonal=self.impersonal,
+            chinese=self.chinese,
+            vector=vector,
+            intent=intent,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Question(Wording):
+    """What is asked.
+
+    Attributes:
+        vector: of the text that is searched for.
+    """
+
+    vector: Vector
+    intent: Intent
 
     @property
     def is_task(self) -> bool:
@@ -73,13 +101,12 @@ class Question:
         return not (small_talk or about_the_user)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
-    """Columns, one row for each memory that may be shown.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Columns:
+    """One row for each memory that may be shown, as far as words and times tell.
 
     Attributes:
         positions: where the memory is.
-        similarity: the cosine, -1..1.
         lexical: BM25 with the question's terms.
         nearby: the same of the memories written just before and after, weighted.
         answered: how much of the memory the last answers have said, 0..1.
@@ -88,31 +115,49 @@ class Evidence:
     """
 
     positions: NDArray[np.intp]
-    similarity: Floats
     lexical: Floats
     nearby: Floats
     answered: Floats
     marks: NDArray[np.uint16]
     timely: NDArray[np.bool_] | None = None
 
+    def compared(self, shelf: MemoryShelf, vector: Vector) -> "Evidence":
+        """With the memories' similarity to that vector."""
+        return Evidence(
+            positions=self.positions,
+            lexical=self.lexical,
+            nearby=self.nearby,
+            answered=self.answered,
+            marks=self.marks,
+            timely=self.timely,
+            similarity=shelf.similarities(vector)[_picked(shelf, self.positions)],
+        )
 
-def question(text: str, request: str, history: Sequence[Message], vector: Vector, intent: Intent) -> Question:
-    """The question with all that is known of it.
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Evidence(Columns):
+    """All that is known of each memory.
+
+    Attributes:
+        similarity: the cosine, -1..1.
+    """
+
+    similarity: Floats
+
+
+def wording(text: str, request: str, history: Sequence[Message]) -> Wording:
+    """What the question's words tell.
 
     Args:
         text: what is searched for.
         request: the last user message.
-        vector: of what is searched for.
-        intent: of the request.
     """
     personal = is_personal(request)
     answers = [message.text[:_MAX_ANSWER_CHARS] for message in history if message.role is Role.ASSISTANT][-_ANSWERS:]
-    return Question(
-        vector=vector,
+    return Wording(
         terms=tuple(dict.fromkeys(terms(text))),
         answered=tuple(term for answer in answers for term in terms(answer)),
         need=need_of(request),
-        intent=intent,
         personal=personal,
         # "How much?" goes on with what was talked about.
         impersonal=not personal and bool(_GENERAL_FORM.match(request)) and not (history and is_vague(request)),
@@ -120,21 +165,17 @@ def question(text: str, request: str, history: Sequence[Message], vector: Vector
     )
 
 
-def gathered(
-    shelf: MemoryShelf, positions: NDArray[np.intp], asked: Question, period: Period | None = None
-) -> Evidence:
-    """The evidence of the memories at these positions.
+def gathered(shelf: MemoryShelf, positions: NDArray[np.intp], asked: Wording, period: Period | None = None) -> Columns:
+    """What words and times tell of the memories at these positions.
 
     Args:
         period: that the question speaks of; a very long one says nothing.
     """
     lexical, created_at = shelf.lexical(asked.terms), shelf.created_at
     answered = shelf.shares(asked.answered) if asked.answered else np.zeros_like(lexical)
-    # As a rule these are all positions, and there is nothing to pick.
-    picked = slice(None) if len(positions) == len(shelf) else positions
-    return Evidence(
+    picked = _picked(shelf, positions)
+    return Columns(
         positions=positions,
-        similarity=shelf.similarities(asked.vector)[picked],
         lexical=lexical[picked],
         # Of what may be shown only: what stands in another project, or has expired, is nobody's neighbour.
         nearby=_nearby(lexical[picked], created_at[picked]),
@@ -142,6 +183,11 @@ def gathered(
         marks=shelf.marks[picked],
         timely=_written_in(period, created_at[picked]) if period and period.end - period.start <= _LONGEST else None,
     )
+
+
+def _picked(shelf: MemoryShelf, positions: NDArray[np.intp]) -> slice | NDArray[np.intp]:
+    """As a rule these are all positions, and there is nothing to pick."""
+    return slice(None) if len(positions) == len(shelf) else positions
 
 
 def _written_in(period: Period, created_at: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -207,7 +207,7 @@ class Recaller:
         rewriter = self._rewriter
         if rewriter is not None and rewriter.wants_before(request.query, request.history):
             return await self._found_with(rewriter, request, steps, deadline)
-        plain = await self._searcher.search(request.query, request, steps)
+        plain = await self._searcher.search(request.query, request, steps, deadline)
         threshold = request.options.threshold
         if rewriter is None or not rewriter.wants_after(request.query, best_relevance=plain.best, threshold=threshold):
             return plain
@@ -229,7 +229,7 @@ class Recaller:
         until = self._rewritten_by()
         rewriting = asyncio.create_task(rewriter.rewrite(request.query, request.history))
         try:
-            plain = await self._searcher.search(request.query, request, steps)
+            plain = await self._searcher.search(request.query, request, steps, deadline)
             # The plain path has kept its deadline; the rewrite has its own.
             deadline.reschedule(None)
             return plain.joined(await self._found_rewritten(rewriting, request, steps, until=until))

@@ -5,7 +5,8 @@ Whatever the source, the same formula gives the relevance (`relevance`), or the 
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +17,8 @@ from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import Hit, Memory, Reach, RecallRequest, Vector
 from semrouter_memory.ports import Clock, Embedder, MemoryReader, MemoryShelf, Shelves
 from semrouter_memory.recall import anchors, relevance
-from semrouter_memory.recall.anchors import Anchors
-from semrouter_memory.recall.evidence import Evidence, Floats, Question, gathered, question
+from semrouter_memory.recall.anchors import Anchors, Intent
+from semrouter_memory.recall.evidence import Columns, Evidence, Floats, Question, Wording, gathered, wording
 from semrouter_memory.recall.found import found
 from semrouter_memory.recall.query import search_query, search_text
 from semrouter_memory.recall.rank import best_first
@@ -34,6 +35,8 @@ _STORE_FACTOR = 3
 # What is not at hand within this part of the deadline is asked of the store.
 _SHELF_SHARE = 0.2
 _PAGE = 1_000
+_EMBEDDINGS = 2
+"""At a time: one that runs and one that is ready, so that the thread never waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,14 @@ class Found:
         return self.hits[0].relevance if self.hits else 0.0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _LookedAt:
+    """Which memories may be shown, and what the words tell of them; None where words do not count."""
+
+    positions: NDArray[np.intp]
+    columns: Columns | None = None
+
+
 class Searcher:
     """Searches one owner's memories.
 
@@ -79,6 +90,7 @@ class Searcher:
         self._shelves = shelves
         self._clock = clock
         self._config = config
+        self._embedding = asyncio.Semaphore(_EMBEDDINGS)
         self._embedding_anchors: asyncio.Task[Anchors] | None = None
 
     async def prepare(self) -> None:
@@ -90,11 +102,20 @@ class Searcher:
         if self._config.strategy == "hybrid":
             await self._anchors()
 
-    async def search(self, query: str, request: RecallRequest, steps: Steps, *, likely_answer: bool = False) -> Found:
+    async def search(
+        self,
+        query: str,
+        request: RecallRequest,
+        steps: Steps,
+        deadline: asyncio.Timeout | None = None,
+        *,
+        likely_answer: bool = False,
+    ) -> Found:
         """The best memories for a query.
 
         Args:
             query: the last user message, or what was made of it.
+            deadline: of the search; it stands still while others' queries are embedded.
             likely_answer: the query was made up. Memories are compared with it; what is asked for, the user said.
 
         Raises:
@@ -113,23 +134,63 @@ class Searcher:
             if shelf is None and not self._reader.available:
                 # Before the query is embedded for nothing.
                 raise StoreUnavailableError("the store is known to be away")
-        with steps.measure("embed"):
-            vector = await self._embedder.embed_query(text)
-            known = await self._anchors() if hybrid else None
-            said = request.query if likely_answer else query
-            intent = known.intent(await self._of_the_request(vector, text, said)) if known else None
+        said = request.query if likely_answer else query
+        embedding = asyncio.create_task(self._embedded(text, said, deadline))
+        try:
+            # It begins now, in its thread; what the words tell is found meanwhile.
+            await asyncio.sleep(0)
+            with steps.measure("score"):
+                asked = wording(words, said, request.history) if hybrid else None
+                looked = self._looked_at(shelf, asked, said, request) if shelf else None
+            with steps.measure("embed"):
+                vector, intent = await embedding
+        finally:
+            embedding.cancel()
         if shelf is None:
             with steps.measure("search"):
                 shelf = await self._asked_of_the_store(vector, words if hybrid else "", request)
         with steps.measure("score"):
-            positions = shelf.positions(request.scope, now=self._clock.now(), types=request.options.types)
-            if not len(positions):
+            looked = looked or self._looked_at(shelf, asked, said, request)
+            if not len(looked.positions):
                 return Found()
-            if known is None or intent is None:
-                return _nearest(shelf, positions, vector, request)
-            asked = question(words, said, request.history, vector, intent)
-            evidence = gathered(shelf, positions, asked, period_of(said, self._clock.now()))
-            return _weighed(shelf, evidence, asked, known, shown=_shown(request))
+            if asked is None or looked.columns is None:
+                return _nearest(shelf, looked.positions, vector, request)
+            evidence = looked.columns.compared(shelf, vector)
+            known = await self._anchors()
+            return _weighed(shelf, evidence, asked.meant(vector, intent), known, shown=_shown(request))
+
+    async def _embedded(self, text: str, said: str, deadline: asyncio.Timeout | None) -> tuple[Vector, Intent]:
+        """The vector of what is searched for, and what was said resembles."""
+        async with self._its_turn(deadline):
+            vector = await self._embedder.embed_query(text)
+        if self._config.strategy != "hybrid":
+            return vector, Intent()
+        known = await self._anchors()
+        return vector, known.intent(await self._of_the_request(vector, text, said))
+
+    def _looked_at(self, shelf: MemoryShelf, asked: Wording | None, said: str, request: RecallRequest) -> _LookedAt:
+        now = self._clock.now()
+        positions = shelf.positions(request.scope, now=now, types=request.options.types)
+        if asked is None or not len(positions):
+            return _LookedAt(positions)
+        return _LookedAt(positions, gathered(shelf, positions, asked, period_of(said, now)))
+
+    @asynccontextmanager
+    async def _its_turn(self, deadline: asyncio.Timeout | None) -> AsyncIterator[None]:
+        """Embedding takes a processor, and there are few. In a burst each query waits for those before it.
+
+        That wait is not the store's fault, and ends in any case: giving up after it would only waste what it was for.
+        """
+        when = deadline.when() if deadline else None
+        if deadline is None or when is None or not self._embedding.locked():
+            async with self._embedding:
+                yield
+            return
+        asked_at = asyncio.get_running_loop().time()
+        deadline.reschedule(None)
+        async with self._embedding:
+            deadline.reschedule(when + asyncio.get_running_loop().time() - asked_at)
+            yield
 
     async def newest(self, request: RecallRequest, steps: Steps) -> Iterator[Memory]:
         """The memories that recall may show, newest first; of an owner whose memories are not at hand, the last ones.

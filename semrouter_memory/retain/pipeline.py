@@ -88,7 +88,7 @@ class Retainer:
         self._pace = _pace(config, batch_size=extraction_batch_size, model=chat_model is not None)
         self._asking = Asking(self._pace, probe_pause=timedelta(seconds=config.breaker_seconds))
         parts = StepParts(turn_log, writer, observer, states)
-        self._rules = RulesStep(parts)
+        self._rules = RulesStep(parts, last=chat_model is None)
         self._model = self._model_step(chat_model, parts) if chat_model else None
         episodes = EpisodeWriter(
             writer=writer, embedder=embedder, chat_model=chat_model, observer=observer, use_rules=config.rules

@@ -48,13 +48,18 @@ class StepParts:
 
 
 class RulesStep:
-    """Reads turns by rules."""
+    """Reads turns by rules.
 
-    def __init__(self, parts: StepParts) -> None:
+    Args:
+        last: no model reads them afterwards, so the caller finishes them at once.
+    """
+
+    def __init__(self, parts: StepParts, *, last: bool) -> None:
         self._turn_log = parts.turn_log
         self._writer = parts.writer
         self._observer = parts.observer
         self._states = parts.states
+        self._last = last
 
     async def run(self, claim: Claim, part: Sequence[LoggedTurn]) -> set[str] | None:
         """Store what the rules find in these turns of the claim.
@@ -67,12 +72,14 @@ class RulesStep:
         found = await _found(claim.turns[first : last + 1], (*claim.context, *claim.turns[:first]))
         candidates = [candidate for candidate in found if candidate.turn_ids[0] in new]
         self._observer.session_due(Trigger.RULES)
-        written = await self._writer.write(claim, candidates)
+        # Of most turns nothing is to be written, and nobody need be kept from anything meanwhile.
+        written = await self._writer.write(claim, candidates) if candidates else Written(frozenset(new))
         if written is None:
             return None
         if self._states is not None:
             await self._states.turns_read(claim, part, candidates)
-        await self._turn_log.mark_rules_done(claim, [turn.id for turn in part if turn.id in written.alive])
+        if not self._last:
+            await self._turn_log.mark_rules_done(claim, [turn.id for turn in part if turn.id in written.alive])
         _report(self._observer, "rules", len(part), candidates, written)
         return written.sources
 

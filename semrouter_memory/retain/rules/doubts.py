@@ -20,6 +20,8 @@ _HEARSAY = re.compile(
     rf"(?P<who>[\w'’-]+)\s(?:(?!I\b|we\b)[\w'’-]+\s){{0,3}}?{_SAYS}\b(?!\s(?:you|u)\b)[^.!?;]{{0,80}}?\b(?:I|we|me (?:as|an?)|my [\w-]+)\s+[\w']+",
     re.IGNORECASE,
 )
+_ANYBODY_SAYS = re.compile(rf"\s{_SAYS}\b", re.IGNORECASE)
+"""In every hearsay, and found in a tenth of its time."""
 _LABELLED = re.compile(
     r"\b(?:calls?|called|calling|accus(?:e|es|ed|ing)|describ(?:e|es|ed|ing)|consider(?:s|ed)?|label(?:s|led|ed)?|mistook|mistakes?|mistaken)\s(?:me|us)\b(?!\s(?:back|at|on|in|to|every|again|about|when|after|(?-i:[A-ZÀ-Þ])))",
     re.IGNORECASE,
@@ -53,7 +55,7 @@ def without_hearsay(sentence: str) -> str:
         found = behind.search(sentence)
         if found and not _of_experts(" ".join(filter(None, found.groups()))):
             return ""
-    for reported in (_HEARSAY, _LABELLED):
+    for reported in (_HEARSAY, _LABELLED) if _ANYBODY_SAYS.search(sentence) else (_LABELLED,):
         found = reported.search(sentence)
         if found and not _of_experts(sentence[_clause_start(sentence, found.start()) : found.end()]):
             return sentence[: _clause_start(sentence, found.start())].strip(" ,;:-–—")

@@ -113,7 +113,7 @@ def read(text: str, scene: Scene = Scene()) -> tuple[tuple[Statement, ...], Scen
 
 def asks_to_remember(text: str) -> bool:
     """Whether the user, in their own words, asks to have something remembered."""
-    return any(remember.wish(sentence) for sentence in _sentences(own_words(text)))
+    return remember.may_ask(text) and any(remember.wish(sentence) for sentence in _sentences(own_words(text)))
 
 
 def _is_aside(text: str, scene: Scene) -> bool:

@@ -20,6 +20,15 @@ _FOR_REFERENCE = re.compile(
 )
 
 
+_WORDS = re.compile(r"remember|mind|note|forget|save|memor|store|reference|record|next time|记|忘", re.IGNORECASE)
+"""One of these is in every such wish."""
+
+
+def may_ask(text: str) -> bool:
+    """Whether it is worth looking closer; most texts are none."""
+    return bool(_WORDS.search(text))
+
+
 def wish(sentence: str) -> str:
     """What the user asks to have remembered, "" when they ask no such thing."""
     if sentence.rstrip().endswith(("?", "？")) and not _ASKS_POLITELY.match(sentence.strip()):

@@ -23,7 +23,7 @@ NO_INTENT = Intent(0, 0, 0, 0)
 
 
 def asked(text: str, *history: Message, request: str | None = None) -> Question:
-    return evidence.question(text, text if request is None else request, history, vector(0), NO_INTENT)
+    return evidence.wording(text, text if request is None else request, history).meant(vector(0), NO_INTENT)
 
 
 def shelf_of(contents: Sequence[str], minutes: Sequence[float]) -> Shelf:
@@ -36,7 +36,7 @@ def shelf_of(contents: Sequence[str], minutes: Sequence[float]) -> Shelf:
 
 
 def gathered(shelf: Shelf, question: Question) -> Evidence:
-    return evidence.gathered(shelf, np.arange(len(shelf)), question)
+    return evidence.gathered(shelf, np.arange(len(shelf)), question).compared(shelf, question.vector)
 
 
 # -- the question ------------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def test_the_last_two_answers_are_what_has_been_said() -> None:
 def test_columns_are_those_of_the_chosen_memories() -> None:
     shelf = shelf_of(["User likes jazz", "User's budget is $900", "User is vegan"], [0, 100, 200])
     question = asked("budget")
-    rows = evidence.gathered(shelf, np.array([1, 2]), question)
+    rows = evidence.gathered(shelf, np.array([1, 2]), question).compared(shelf, question.vector)
     assert rows.positions.tolist() == [1, 2]
     assert rows.lexical[0] > rows.lexical[1] == 0
     assert rows.marks[1] & Standing.DIET
@@ -155,7 +155,8 @@ def test_what_a_store_found_gives_the_evidence_that_the_whole_would() -> None:
     shelf = shelf_of(["User is vegan", "User's budget is $900", "User likes jazz"], [0, 5, 100])
     question = asked("budget", Message(Role.ASSISTANT, "jazz"))
     hits = [Hit(shelf.memory(at), float(shelf.similarities(question.vector)[at]), 0.0) for at in (2, 0, 1, 0)]
-    rows, whole = evidence.gathered(found(hits), np.arange(3), question), gathered(shelf, question)
+    rows = evidence.gathered(found(hits), np.arange(3), question).compared(found(hits), question.vector)
+    whole = gathered(shelf, question)
     for column in ("similarity", "lexical", "nearby", "answered", "marks"):
         assert getattr(rows, column).tolist() == pytest.approx(getattr(whole, column).tolist(), rel=1e-5)
 

@@ -136,7 +136,7 @@ async def test_memories_above_the_cut_are_rendered(world: World) -> None:
     assert "- User's budget for the Hawaii trip is $10,000\n" in result.text
     assert [hit.memory.id for hit in result.hits] == ["m1"]
     assert result.tokens == len(result.text.split())
-    assert list(result.steps_ms) == ["decide", "query", "search", "embed", "score", "rank", "render"]
+    assert list(result.steps_ms) == ["decide", "query", "search", "score", "embed", "rank", "render"]
     assert all(duration >= 0 for duration in result.steps_ms.values())
 
 

@@ -73,18 +73,21 @@ class OutwardStore(GatedStore):
 
 
 class SlowEmbedder(HashedEmbedder):
-    """Its passages wait for `open` and may fail; it counts what it is asked."""
+    """Its passages wait for `open` and may fail, its queries for `answering`; it counts what it is asked."""
 
     def __init__(self) -> None:
         super().__init__(DIMENSION)
         self.open = asyncio.Event()
         self.open.set()
+        self.answering = asyncio.Event()
+        self.answering.set()
         self.failures = 0
         self.batches = 0
         self.queries: list[str] = []
 
     async def embed_query(self, text: str) -> Vector:
         self.queries.append(text)
+        await self.answering.wait()
         return await super().embed_query(text)
 
     async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
@@ -286,6 +289,39 @@ async def test_what_two_searches_found_counts_once_with_its_better_relevance() -
     assert [(hit.memory.id, hit.relevance) for hit in joined.hits] == [("mem_2", 0.9), ("mem_1", 0.5)]
     assert joined.offered == {"mem_1", "mem_2"}
     assert (joined.best, Found().best) == (0.9, 0.0)
+
+
+# -- a burst -----------------------------------------------------------------------------------------------------------
+
+
+async def asked_within(searcher: Searcher, seconds: float) -> Found:
+    async with asyncio.timeout(seconds) as deadline:
+        return await searcher.search(REQUEST.query, REQUEST, Steps(), deadline)
+
+
+async def test_who_waits_for_others_queries_to_be_embedded_is_not_late(kit: Kit) -> None:
+    await kit.remember(BUDGET)
+    searcher = kit.searcher()
+    await searcher.prepare()
+    await search(searcher)
+    kit.embedder.answering.clear()
+    others = [asyncio.create_task(search(searcher)) for _ in range(2)]
+    await turns()
+    waiting = asyncio.create_task(asked_within(searcher, 0.05))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    kit.embedder.answering.set()
+    assert contents(await waiting) == [BUDGET]
+    await asyncio.gather(*others)
+
+
+async def test_who_waits_for_the_own_query_is_late(kit: Kit) -> None:
+    await kit.remember(BUDGET)
+    searcher = kit.searcher()
+    await searcher.prepare()
+    kit.embedder.answering.clear()
+    with pytest.raises(TimeoutError):
+        await asked_within(searcher, 0.05)
 
 
 # -- what relevance is measured against --------------------------------------------------------------------------------
