@@ -12,13 +12,15 @@ PORT ?= 10000
 LLM_BASE_URL ?=
 LLM_API_KEY ?=
 PYTEST_ARGS ?=
+# Most tests wait for servers. Each worker starts its own Milvus and Redis; a file's tests stay together.
+TEST_WORKERS ?= 2
 # What the benchmark measures: make bench BENCH_ARGS=--quick, or BENCH_ARGS='--only growth --lite 1000'.
 BENCH_ARGS ?=
 FUZZ_SECONDS ?= 60
 
 export LLM_BASE_URL LLM_API_KEY
 
-.PHONY: help setup model redis demo run test faults check format proto recordings bench image clean
+.PHONY: help setup model redis demo run test faults fuzz check format proto recordings bench image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -74,7 +76,7 @@ $(REDIS)/redis-server:
 	@chmod +x $@.new && $@.new --version && mv $@.new $@
 
 test: setup model redis ## all test suites, with the real Envoy, the real Milvus and the real Redis
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 faults: setup model redis ## the fault suite in full (about a quarter of an hour); `make test` runs a reduced round of each fault
 	@SEMROUTER_MEMORY_FAULTS=full $(BIN)/python -m pytest -s tests/faults $(PYTEST_ARGS)
