@@ -24,7 +24,7 @@ CANCEL_SECONDS = 2.0
 
 
 class RightOfWay:
-    """Whoever is waited for goes first: work waits for a lull, but no longer than a second.
+    """Whoever is waited for goes first: work waits for a lull, but no longer than five seconds.
 
     Under load the work comes in batches, and most requests meet none of it. Nothing waits where there is no traffic.
     """

@@ -70,7 +70,11 @@ class SignalsConfig(Section):
 class RecallConfig(Section):
     """The request phase."""
 
-    deadline_ms: int = Field(50, ge=1, description="recall without a model answers within this, or not at all")
+    deadline_ms: int = Field(
+        50,
+        ge=1,
+        description="recall without a model answers within this, or not at all; waiting for other requests' embeddings does not count",
+    )
     rewrite_deadline_ms: int = Field(400, ge=1, description="extra time for memory_rewrite, when it is configured")
     strategy: Literal["hybrid", "semantic", "keywords"] = Field(
         "hybrid",
