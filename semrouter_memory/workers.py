@@ -76,6 +76,7 @@ class WorkerPool(Generic[K]):
         self._waiting: dict[K, float] = {}
         self._running: dict[K, asyncio.Task[None]] = {}
         self._again: dict[K, float] = {}
+        self._held: dict[K, float] = {}
         self._taking = True
         self._started = False
 
@@ -101,12 +102,12 @@ class WorkerPool(Generic[K]):
     @property
     def depth(self) -> int:
         """How many keys wait for a run."""
-        return len(self._waiting) + len(self._again)
+        return len(self._waiting) + len(self._held | self._again)
 
     @property
     def oldest_seconds(self) -> float:
         """How long the key that waits longest has been waiting; 0 when none waits."""
-        submitted = (*self._waiting.values(), *self._again.values())
+        submitted = (*self._waiting.values(), *self._held.values(), *self._again.values())
         return self._monotonic() - min(submitted) if submitted else 0.0
 
     def start(self) -> None:
@@ -142,7 +143,9 @@ class WorkerPool(Generic[K]):
 
     async def _run(self, key: K, submitted_at: float) -> None:
         try:
-            await self._lull(submitted_at)
+            await self._lull(key, submitted_at)
+            # The run begins only now: what came meanwhile is in it.
+            self._again.pop(key, None)
             await self._job(key)
         except asyncio.CancelledError as error:
             # Ours, in `drain`; else something inside the job was cancelled, which is a failure of the job.
@@ -158,10 +161,14 @@ class WorkerPool(Generic[K]):
                 self._waiting[key] = self._again.pop(key)
             self._dispatch()
 
-    async def _lull(self, submitted_at: float) -> None:
-        # A lull is known by the time that has passed; no event tells of it.
-        while self._taking and (seconds := self._hold(self._monotonic() - submitted_at)):  # noqa: ASYNC110
-            await asyncio.sleep(seconds)
+    async def _lull(self, key: K, submitted_at: float) -> None:
+        self._held[key] = submitted_at
+        try:
+            # A lull is known by the time that has passed; no event tells of it.
+            while self._taking and (seconds := self._hold(self._monotonic() - submitted_at)):  # noqa: ASYNC110
+                await asyncio.sleep(seconds)
+        finally:
+            del self._held[key]
 
     def _report(self, key: K, error: BaseException) -> None:
         with suppress(Exception):

@@ -79,9 +79,7 @@ class App:
 
     async def _start(self) -> None:
         config, memory = self._config, self._config.memory
-        shared_secret = secret(config.server.shared_secret, config.server.shared_secret_file)
-        for setting, listen in (("server", config.server.listen), ("management", config.management.listen)):
-            require_local_or_secret(f"{setting}.listen", listen, shared_secret, header=config.server.secret_header)
+        shared_secret = _required_secret(config)
         spans = self._start_tracing()
         adapters = await connect(memory, observer=self._observer, arrived=self._arrived, on_exit=self._exit)
         traced = spans.model if spans else None
@@ -92,6 +90,8 @@ class App:
         self._exit.push_async_callback(ageing.upkeep.stop)
         retainer = self._start_workers(adapters, models, ageing.upkeep)
         recordings = await start_recordings(config)
+        # Here for a start that fails later; below, for the end of a recording while the ports are still open.
+        self._exit.push_async_callback(recordings.stop)
         await serve_management(
             config,
             adapters,
@@ -213,6 +213,13 @@ def _exchange_settings(config: Config) -> ExchangeSettings:
         max_body_bytes=config.server.max_body_bytes,
         max_answer_bytes=config.server.max_answer_bytes,
     )
+
+
+def _required_secret(config: Config) -> str | None:
+    shared_secret = secret(config.server.shared_secret, config.server.shared_secret_file)
+    for setting, listen in (("server", config.server.listen), ("management", config.management.listen)):
+        require_local_or_secret(f"{setting}.listen", listen, shared_secret, header=config.server.secret_header)
+    return shared_secret
 
 
 def run(config: Config) -> None:

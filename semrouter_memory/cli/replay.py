@@ -39,15 +39,19 @@ def replay(
         typer.Option(metavar="NAME=VALUE", help="gRPC metadata to send, for example a secret that was redacted."),
     ] = None,
     timeout: Annotated[float, typer.Option(min=0.01, help="Seconds to wait for one answer.")] = 10.0,
+    max_gap: Annotated[
+        float, typer.Option(min=0.0, metavar="SECONDS", help="Longest wait between exchanges while none is under way.")
+    ] = 5.0,
     *,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit status 1 when anything differs, or a file is cut.")
+        bool, typer.Option("--check", help="Exit status 1 when anything differs, a file is cut, or nothing compared.")
     ] = False,
 ) -> None:
     """Play recordings against a server, as Envoy did, and compare its answers with those that were recorded.
 
     Messages keep their order and the chunks in which they came. Memory works in time: what one exchange teaches is known
     to a later one when it comes as much later as it did. Times and dynamic metadata are not compared.
+    A damaged file is played up to there, and makes the exit status 1.
     """
     paths = recording_files(files)
     play = PlayOptions(
@@ -57,10 +61,10 @@ def replay(
         metadata=dict(_pair(each) for each in metadata or ()),
         by_count=rechunk is None,
     )
-    options = SessionOptions(files=tuple(paths), play=play, seed=rechunk, level=compare)
+    options = SessionOptions(files=tuple(paths), play=play, seed=rechunk, level=compare, max_gap_seconds=max_gap)
     tally = asyncio.run(_played(options, sum(path.stat().st_size for path in paths)))
     _summarise(tally)
-    if check and (tally.differing or tally.notices):
+    if tally.damaged or (check and not _agrees(tally)):
         raise typer.Exit(1)
 
 
@@ -96,7 +100,25 @@ def _summarise(tally: Tally) -> None:
         parts.append(f"{tally.not_compared} without recorded answers")
     if tally.unfinished:
         parts.append(f"{tally.unfinished} not recorded to their end")
+    if tally.damaged:
+        parts.append(f"{len(tally.damaged)} damaged files")
     _out.print(", ".join(parts))
+
+
+def _agrees(tally: Tally) -> bool:
+    nothing = _nothing_compared(tally)
+    if nothing:
+        _err.print(nothing, style="red")
+    return not (nothing or tally.differing or tally.notices)
+
+
+def _nothing_compared(tally: Tally) -> str:
+    """Why a check says nothing; "" when it does."""
+    if not tally.exchanges:
+        return "nothing was checked: no exchanges were played"
+    if tally.not_compared >= tally.exchanges:
+        return "nothing was checked: no exchange has recorded answers to compare with"
+    return ""
 
 
 def _speed(text: str) -> float | None:

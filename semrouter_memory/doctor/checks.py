@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from semrouter_memory.doctor import filters, identity, limits, own, pairs, routes
+from semrouter_memory.doctor import claims, connections, filters, identity, limits, own, pairs, routes, shape
 from semrouter_memory.doctor.case import Case
 from semrouter_memory.doctor.finding import Finding
 
@@ -34,6 +34,7 @@ ENVOY: tuple[Check, ...] = (
     filters.headers_are_forwarded,
     identity.clients_cannot_name_themselves,
     identity.users_are_authenticated_first,
+    claims.users_come_from_who_vouches,
     identity.authentication_covers_memory,
     identity.demo_keys_are_replaced,
     pairs.filters_agree,
@@ -50,6 +51,9 @@ ENVOY: tuple[Check, ...] = (
     limits.the_window_holds_a_body,
     limits.load_is_spread,
     limits.streams_are_not_cut,
+    connections.bursts_are_let_through,
+    connections.connections_hold_many_streams,
+    connections.connections_last,
     limits.addresses_agree,
     limits.one_process_owns_lite,
     routes.routes_can_be_seen,
@@ -60,6 +64,10 @@ ENVOY: tuple[Check, ...] = (
     routes.api_is_reachable,
     routes.request_ids_are_envoys,
     routes.streams_end_gracefully,
+    shape.the_router_stands_last,
+    shape.protocol_options_have_their_name,
+    shape.overrides_name_filters,
+    shape.bodies_pass_the_buffer_filter,
 )
 """What Envoy's configuration tells, held against the sidecar's."""
 

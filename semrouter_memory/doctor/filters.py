@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from semrouter_memory.doctor.case import EXT_PROC_SECONDS, Case, halves
 from semrouter_memory.doctor.chains import Applied, Chain, Role
 from semrouter_memory.doctor.finding import Finding, error, warning
-from semrouter_memory.doctor.matching import text_matches
+from semrouter_memory.doctor.matching import regex_matches, text_matches
 from semrouter_memory.doctor.place import At
 
 _DEFAULT_CLOSE_SECONDS = 5.0
@@ -244,13 +244,22 @@ def bodies_may_be_changed(case: Case) -> Iterator[Finding]:
     for chain in case.memory_chains:
         for each in chain.memory:
             rules = each.config.get("mutation_rules")
-            if each.role is not Role.RETAIN and rules is not None and rules.value("disallow_all"):
+            forbids = _forbids_length(rules) if rules is not None and each.role is not Role.RETAIN else None
+            if rules is not None and forbids is not None:
                 yield error(
                     "mutation-rules",
-                    rules.where("disallow_all"),
+                    rules.where(forbids),
                     "a changed body needs a changed content-length, which is not allowed here: Envoy answers 500",
-                    "leave disallow_all out, or allow content-length with allow_expression",
+                    f"leave {forbids} out, or allow content-length",
                 )
+
+
+def _forbids_length(rules: At) -> str | None:
+    """Which rule forbids to change content-length; an expression beats the rule for all."""
+    if regex_matches(rules.get("disallow_expression"), "content-length"):
+        return "disallow_expression"
+    allowed = regex_matches(rules.get("allow_expression"), "content-length")
+    return "disallow_all" if rules.value("disallow_all") and not allowed else None
 
 
 def headers_are_forwarded(case: Case) -> Iterator[Finding]:

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 
 from semrouter_memory.config import Config
 from semrouter_memory.doctor.case import Case
-from semrouter_memory.doctor.chains import CHAT_PATHS, Chain, Route, config_of, switched_off
+from semrouter_memory.doctor.chains import Chain, Route, config_of, switched_off
+from semrouter_memory.doctor.claims import OPAQUE, kept_in
 from semrouter_memory.doctor.finding import Finding, error, warning
-from semrouter_memory.doctor.matching import Match, route_matches, text_matches
+from semrouter_memory.doctor.matching import text_matches
 from semrouter_memory.doctor.place import At
+from semrouter_memory.doctor.tokens import tokens_are_asked_for
 
-_OPAQUE = frozenset({"ExtAuthz", "Lua", "Wasm", "Config", "DynamicModuleFilter", "ExternalProcessor", "Composite"})
-"""Filters of which the configuration does not tell what headers they set."""
 _DEMO_KEYS = frozenset({"demo-key-alice", "demo-key-bob"})
 
 
@@ -113,27 +113,9 @@ def authentication_covers_memory(case: Case) -> Iterator[Finding]:
                         f"{entry.value('name')} is disabled on route {route.at.value('name')!r}, where memories are",
                         "authenticate there, or disable the memory filters there, too",
                     )
-            yield from _rules(entry, len(setting))
-
-
-def _rules(entry: At, authenticators: int) -> Iterator[Finding]:
-    """A JWT filter verifies what its rules match, and nothing else."""
-    config = config_of(entry)
-    if config is None or not config.is_a("JwtAuthentication") or authenticators > 1 or config.get("filter_state_rules"):
-        return
-    for path in CHAT_PATHS[:1]:
-        verdicts = [rule for rule in config.all("rules") if _rule_takes(rule, path)]
-        if not verdicts or not (verdicts[0].get("requires") or verdicts[0].value("requirement_name")):
-            yield error(
-                "authentication-off",
-                config.where("rules"),
-                f"no rule asks for a token on {path}: whoever sends none is let through, and claims are read from none",
-                "rules: [{match: {prefix: /}, requires: {provider_name: ...}}]",
-            )
-
-
-def _rule_takes(rule: At, path: str) -> bool:
-    return route_matches(rule.get("match"), "POST", path) is not Match.NO
+            config = config_of(entry)
+            if config is not None and config.is_a("JwtAuthentication") and len(setting) == 1:
+                yield from tokens_are_asked_for(case, chain, entry, config)
 
 
 def demo_keys_are_replaced(case: Case) -> Iterator[Finding]:
@@ -177,10 +159,18 @@ def _filter_mutations(chain: Chain, *, before: int) -> list[At]:
 
 
 def _first_that_matters(chain: Chain, case: Case) -> int:
-    """The first filter that sets or reads the user."""
+    """The first filter that reads the user or sets it; mutations may remove it before they set it."""
     reads = [each.index for each in chain.memory]
-    sets = [index for index, entry in enumerate(chain.filters) if _may_set_user(entry, case.config)]
+    sets = [
+        index
+        for index, entry in enumerate(chain.filters)
+        if _may_set_user(entry, case.config) and not _is_mutation(config_of(entry))
+    ]
     return min((*reads, *sets), default=len(chain.filters))
+
+
+def _is_mutation(config: At | None) -> bool:
+    return config is not None and config.is_a("HeaderMutation")
 
 
 def _removes(mutation: At, name: str) -> bool:
@@ -207,12 +197,7 @@ def _removed_late(chain: Chain, name: str) -> list[str]:
 
 def _set_early(chain: Chain, header: str) -> bool:
     """From a client certificate, for example."""
-    return any(_adds(mutation, header) for mutation in _early_mutations(chain))
-
-
-def _adds(mutation: At, header: str) -> bool:
-    added = mutation.descend("append", "header")
-    return added is not None and added.value("key").lower() == header
+    return bool(kept_in(_early_mutations(chain), header))
 
 
 def _authenticates(config: At | None) -> bool:
@@ -225,7 +210,7 @@ def _may_set_user(entry: At, config: Config) -> bool:
     if filtered is None:
         return entry.get("config_discovery") is not None
     name = filtered.type.rpartition(".")[2]
-    if filtered.message is None or name in _OPAQUE:
+    if filtered.message is None or name in OPAQUE:
         return "memory" not in entry.value("name")
     if name == "ApiKeyAuth":
         forwarding = filtered.get("forwarding")
@@ -235,9 +220,7 @@ def _may_set_user(entry: At, config: Config) -> bool:
     if name == "JwtAuthentication":
         return any(_provides(provider, config) for provider in filtered.entries("providers"))
     mutations = filtered.get("mutations") if name == "HeaderMutation" else None
-    return mutations is not None and any(
-        _adds(mutation, identity.user_header) for mutation in mutations.all("request_mutations")
-    )
+    return mutations is not None and bool(kept_in(mutations.all("request_mutations"), identity.user_header))
 
 
 def _provides(provider: At, config: Config) -> bool:

@@ -12,6 +12,7 @@ from semrouter_memory.doctor.place import At
 _ENVOY_BUFFER = 1024 * 1024
 """Envoy's own limit where nothing is said."""
 _ENVOY_REQUESTS = 1024
+_MANY_REQUESTS = 3000
 _ENVOY_WINDOW = 16 * 1024 * 1024
 _MIB = 1024 * 1024
 
@@ -143,8 +144,9 @@ def streams_are_let_through(case: Case) -> Iterator[Finding]:
         place = found[0].where("max_requests") if found else cluster.where("circuit_breakers")
         said = found[0].value("max_requests") if found else None
         limit = _ENVOY_REQUESTS if said is None else int(said)
-        if limit <= _ENVOY_REQUESTS:
-            yield error(
+        if limit < _MANY_REQUESTS:
+            grade = error if limit <= _ENVOY_REQUESTS else warning
+            yield grade(
                 "circuit-breaker",
                 place,
                 f"{cluster.value('name')} lets {limit} streams through{' (the default)' if said is None else ''}, and each"

@@ -32,7 +32,7 @@ def text_matches(matcher: At | None, text: str) -> bool | None:
         wanted = matcher.value(name)
         if wanted is not None:
             return bool(test(fold(text), fold(wanted)))
-    return _regex_matches(matcher.get("safe_regex"), text)
+    return regex_matches(matcher.get("safe_regex"), text)
 
 
 def path_matches(match: At, path: str) -> Match:
@@ -45,7 +45,7 @@ def path_matches(match: At, path: str) -> Match:
             return Match.YES if test(fold(path), fold(wanted)) else Match.NO
     if match.get("connect_matcher") is not None:
         return Match.NO
-    taken = _regex_matches(match.get("safe_regex"), path)
+    taken = regex_matches(match.get("safe_regex"), path)
     return Match.PERHAPS if taken is None else Match.YES if taken else Match.NO
 
 
@@ -113,7 +113,8 @@ def _exact(header: At) -> str | None:
     return wanted if isinstance(wanted, str) else None
 
 
-def _regex_matches(regex: At | None, text: str) -> bool | None:
+def regex_matches(regex: At | None, text: str) -> bool | None:
+    """Whether a RegexMatcher takes the whole text; None: it cannot be told."""
     if regex is None:
         return None
     try:

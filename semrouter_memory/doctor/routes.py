@@ -83,8 +83,10 @@ def answers_may_take_long(case: Case) -> Iterator[Finding]:
             if action is None or not route.remembers:
                 continue
             yield from _timeout(action)
-            yield from _attempts(action)
+            yield from _duration(chain, action)
+            yield from _attempts(route, action)
         yield from _silence(chain)
+        yield from _request_timeout(chain, case)
 
 
 def _timeout(action: At) -> Iterator[Finding]:
@@ -103,17 +105,50 @@ def _timeout(action: At) -> Iterator[Finding]:
         )
 
 
-def _attempts(action: At) -> Iterator[Finding]:
-    policy = action.get("retry_policy")
-    limit = policy.value("per_try_timeout") if policy is not None else None
-    if policy is not None and limit is not None and 0 < limit.total_seconds() < _SHORT_SECONDS:
-        yield warning(
-            "retry-timeout",
-            policy.where("per_try_timeout"),
-            f"an attempt that takes longer than {limit.total_seconds():g} s is given up and repeated: a slow answer is paid"
-            " for several times",
-            "leave per_try_timeout out, and retry on connect-failure,refused-stream",
+def _duration(chain: Chain, action: At) -> Iterator[Finding]:
+    """The bound on whole streams: the connection manager's, unless the route says its own; zero is none."""
+    places = (action.get("max_stream_duration"), chain.manager.get("common_http_protocol_options"))
+    at = next((at for at in places if at is not None and at.value("max_stream_duration") is not None), None)
+    seconds = at.value("max_stream_duration").total_seconds() if at is not None else 0.0
+    if at is not None and 0 < seconds < _SHORT_SECONDS:
+        grade = error if seconds <= _ROUTE_SECONDS else warning
+        yield grade(
+            "answer-duration",
+            at.where("max_stream_duration"),
+            f"answers are cut after {seconds:g} s, however fast they flow",
+            "leave max_stream_duration out, or 0s",
         )
+
+
+def _request_timeout(chain: Chain, case: Case) -> Iterator[Finding]:
+    """Envoy's clock for a request's arrival runs on while recall is at work."""
+    said = chain.manager.value("request_timeout")
+    seconds = said.total_seconds() if said is not None else 0.0
+    if 0 < seconds < _ROUTE_SECONDS:
+        grade = error if seconds <= case.deadline_seconds else warning
+        yield grade(
+            "request-timeout",
+            chain.manager.where("request_timeout"),
+            f"requests that are not through after {seconds:g} s get 408: large ones, and those that recall works on",
+            "leave request_timeout out, or 60s",
+        )
+
+
+def _attempts(route: Route, action: At) -> Iterator[Finding]:
+    policies = [at for level in (action, *reversed(route.levels)) if (at := level.get("retry_policy")) is not None]
+    for policy, name in [
+        (policy, name) for policy in policies[:1] for name in ("per_try_timeout", "per_try_idle_timeout")
+    ]:
+        limit = policy.value(name)
+        if limit is not None and 0 < limit.total_seconds() < _SHORT_SECONDS:
+            what = "takes" if name == "per_try_timeout" else "is silent for"
+            yield warning(
+                "retry-timeout",
+                policy.where(name),
+                f"an attempt that {what} longer than {limit.total_seconds():g} s is given up and repeated: a slow answer"
+                " is paid for several times",
+                f"leave {name} out, and retry on connect-failure,refused-stream",
+            )
 
 
 def _silence(chain: Chain) -> Iterator[Finding]:

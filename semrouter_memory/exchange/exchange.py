@@ -117,7 +117,9 @@ class Exchange:
         return self._release_body(result.text, result.compression)
 
     def abandon(self) -> Reply:
-        """After a failure of ours: what is held of the body goes on as it came. Then leave the exchange."""
+        """After a failure of ours: the body goes on as it came, with what is held of it. Then leave the exchange."""
+        if not self._duplex:
+            return self._go_on()
         held = self._duplex_request and bool(self._chunks)
         return self._pass_on(b"", ended=self._body_ended) if held else Silence()
 

@@ -5,7 +5,7 @@ Whatever the source, the same formula gives the relevance (`relevance`), or the 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -35,6 +35,8 @@ _STORE_FACTOR = 3
 # What is not at hand within this part of the deadline is asked of the store.
 _SHELF_SHARE = 0.2
 _PAGE = 1_000
+_PATIENCE_SECONDS = 0.4
+"""For others' queries; together with the deadline it stays below the second after which Envoy goes on without us."""
 _EMBEDDINGS = 2
 """At a time: one that runs and one that is ready, so that the thread never waits."""
 
@@ -115,7 +117,7 @@ class Searcher:
 
         Args:
             query: the last user message, or what was made of it.
-            deadline: of the search; it stands still while others' queries are embedded.
+            deadline: of the search; put off while others' queries are embedded.
             likely_answer: the query was made up. Memories are compared with it; what is asked for, the user said.
 
         Raises:
@@ -124,28 +126,18 @@ class Searcher:
         """
         hybrid = self._config.strategy == "hybrid"
         with steps.measure("query"):
-            words = search_query(query, request.history, max_chars=self._config.max_query_chars)
-            if hybrid:
-                text = search_text(query, request.history, max_chars=self._config.max_query_chars)
-            else:
-                text = in_memory_voice(words)
+            bound = self._config.max_query_chars
+            words = search_query(query, request.history, max_chars=bound)
+            text = search_text(query, request.history, max_chars=bound) if hybrid else in_memory_voice(words)
         with steps.measure("search"):
-            shelf = await self._shelf(request)
-            if shelf is None and not self._reader.available:
-                # Before the query is embedded for nothing.
-                raise StoreUnavailableError("the store is known to be away")
+            shelf = await self._shelf_unless_all_is_away(request)
         said = request.query if likely_answer else query
-        embedding = asyncio.create_task(self._embedded(text, said, deadline))
-        try:
-            # It begins now, in its thread; what the words tell is found meanwhile.
-            await asyncio.sleep(0)
-            with steps.measure("score"):
-                asked = wording(words, said, request.history) if hybrid else None
-                looked = self._looked_at(shelf, asked, said, request) if shelf else None
-            with steps.measure("embed"):
-                vector, intent = await embedding
-        finally:
-            embedding.cancel()
+        asked = wording(words, said, request.history) if hybrid else None
+        looked, vector, intent = await self._at_once(
+            lambda: self._looked_at(shelf, asked, said, request) if shelf is not None else None,
+            self._embedded(text, said, deadline),
+            steps,
+        )
         if shelf is None:
             with steps.measure("search"):
                 shelf = await self._asked_of_the_store(vector, words if hybrid else "", request)
@@ -156,17 +148,34 @@ class Searcher:
             if asked is None or looked.columns is None:
                 return _nearest(shelf, looked.positions, vector, request)
             evidence = looked.columns.compared(shelf, vector)
-            known = await self._anchors()
-            return _weighed(shelf, evidence, asked.meant(vector, intent), known, shown=_shown(request))
+            return _weighed(shelf, evidence, asked.meant(vector, intent), await self._anchors(), shown=_shown(request))
+
+    async def _at_once(
+        self,
+        look: "Callable[[], _LookedAt | None]",
+        embedded: Coroutine[None, None, tuple[Vector, Intent]],
+        steps: Steps,
+    ) -> "tuple[_LookedAt | None, Vector, Intent]":
+        """What the words tell is found while the model works, in its thread."""
+        embedding = asyncio.create_task(embedded)
+        try:
+            # It begins now.
+            await asyncio.sleep(0)
+            with steps.measure("score"):
+                looked = look()
+            with steps.measure("embed"):
+                return looked, *await embedding
+        finally:
+            embedding.cancel()
+            embedding.add_done_callback(_seen)
 
     async def _embedded(self, text: str, said: str, deadline: asyncio.Timeout | None) -> tuple[Vector, Intent]:
         """The vector of what is searched for, and what was said resembles."""
+        hybrid = self._config.strategy == "hybrid"
         async with self._its_turn(deadline):
             vector = await self._embedder.embed_query(text)
-        if self._config.strategy != "hybrid":
-            return vector, Intent()
-        known = await self._anchors()
-        return vector, known.intent(await self._of_the_request(vector, text, said))
+            request = await self._of_the_request(vector, text, said) if hybrid else vector
+        return vector, (await self._anchors()).intent(request) if hybrid else Intent()
 
     def _looked_at(self, shelf: MemoryShelf, asked: Wording | None, said: str, request: RecallRequest) -> _LookedAt:
         now = self._clock.now()
@@ -177,9 +186,9 @@ class Searcher:
 
     @asynccontextmanager
     async def _its_turn(self, deadline: asyncio.Timeout | None) -> AsyncIterator[None]:
-        """Embedding takes a processor, and there are few. In a burst each query waits for those before it.
+        """Embedding takes a processor, and there are few. In a burst each query waits for those before it, for a while.
 
-        That wait is not the store's fault, and ends in any case: giving up after it would only waste what it was for.
+        That wait is not the store's fault: giving up at once would only waste what the others waited for.
         """
         when = deadline.when() if deadline else None
         if deadline is None or when is None or not self._embedding.locked():
@@ -187,7 +196,7 @@ class Searcher:
                 yield
             return
         asked_at = asyncio.get_running_loop().time()
-        deadline.reschedule(None)
+        deadline.reschedule(when + _PATIENCE_SECONDS)
         async with self._embedding:
             deadline.reschedule(when + asyncio.get_running_loop().time() - asked_at)
             yield
@@ -218,6 +227,13 @@ class Searcher:
         patience = self._config.deadline_ms / 1000 * _SHELF_SHARE
         return await self._shelves.shelf(request.scope, until=asyncio.get_running_loop().time() + patience)
 
+    async def _shelf_unless_all_is_away(self, request: RecallRequest) -> MemoryShelf | None:
+        shelf = await self._shelf(request)
+        if shelf is None and not self._reader.available:
+            # Before the query is embedded for nothing.
+            raise StoreUnavailableError("the store is known to be away")
+        return shelf
+
     async def _asked_of_the_store(self, vector: Vector, words: str, request: RecallRequest) -> MemoryShelf:
         hits = await self._reader.search(
             request.scope,
@@ -240,6 +256,12 @@ class Searcher:
 
 def _failed(task: asyncio.Task[Anchors]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+def _seen(embedding: "asyncio.Task[tuple[Vector, Intent]]") -> None:
+    """Its failure is known, or nobody's concern any more."""
+    if not embedding.cancelled():
+        embedding.exception()
 
 
 def _nearest(shelf: MemoryShelf, positions: NDArray[np.intp], vector: Vector, request: RecallRequest) -> Found:

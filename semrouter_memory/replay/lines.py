@@ -32,6 +32,7 @@ _T = TypeVar("_T")
 NOT_JSON = "this is not JSON"
 _MAX_STREAM = (1 << 63) - 1
 _MAX_MS = 1e12
+_SET_HEADER = {"name", "value", "append", "action"}
 _OVERWRITE = {"append": False, "action": "OVERWRITE_IF_EXISTS_OR_ADD"}
 
 
@@ -60,7 +61,12 @@ def line_of(record: Record, *, timed: bool = True) -> bytes:
 
 
 def record_of(line: bytes, *, before_us: int) -> Record:
-    """The record in a line.
+    """Same as `read_line`, without the keys that are not known."""
+    return read_line(line, before_us=before_us)[0]
+
+
+def read_line(line: bytes, *, before_us: int) -> tuple[Record, set[str]]:
+    """The record in a line, and its keys that are not known. A key whose value is null counts as absent.
 
     Args:
         before_us: the time of the line before it.
@@ -74,7 +80,8 @@ def record_of(line: bytes, *, before_us: int) -> Record:
         raise RecordingError(NOT_JSON) from None
     if not isinstance(value, dict):
         raise RecordingError("a record is a JSON object")
-    return _Reader(value).record(before_us)
+    reader = _Reader(value)
+    return reader.record(before_us), reader.unknown
 
 
 def _header(header: Header) -> dict[str, Json]:
@@ -137,10 +144,11 @@ def _text_or_base64(data: bytes) -> str | dict[str, str]:
 
 
 class _Reader:
-    """Takes one line's members out by name; what is left over at the end is an error, not a wish that is ignored."""
+    """Takes one line's members out by name; what is left over at the end is said, not silently ignored."""
 
     def __init__(self, value: dict[str, Any]) -> None:
-        self._left = dict(value)
+        self._left = {name: each for name, each in value.items() if each is not None}
+        self.unknown: set[str] = set()
 
     def record(self, before_us: int) -> Record:
         if "recording" in self._left:
@@ -165,8 +173,7 @@ class _Reader:
         return self._done(Record(stream, time_us, event))
 
     def _done(self, record: Record) -> Record:
-        if self._left:
-            raise RecordingError(f"unknown key {min(self._left)!r}")
+        self.unknown |= set(self._left)
         return record
 
     def _take(self, name: str, kind: type[_T], default: _T) -> _T:
@@ -221,12 +228,15 @@ class _Reader:
         removed = self._take("remove_headers", list, [])
         if not all(isinstance(name, str) for name in removed):
             raise RecordingError("remove_headers: must be a list of names")
+        set_headers = self._take("set_headers", list, [])
+        named = {name for each in set_headers if isinstance(each, dict) for name in each}
+        self.unknown |= {f"set_headers.{name}" for name in named - _SET_HEADER}
         status = self._take("http_status", int, 0)
         if not 0 <= status < 1000:  # noqa: PLR2004 - HTTP's numbers have three digits
             raise RecordingError("http_status: must be a number of HTTP")
         return Answer(
             kind=self._kind("memory", ("", *KINDS, IMMEDIATE)),
-            set_headers=tuple(_set_header_of(each) for each in self._take("set_headers", list, [])),
+            set_headers=tuple(_set_header_of(each) for each in set_headers),
             remove_headers=tuple(removed),
             body=self._body(),
             streamed=self._flag("streamed"),
@@ -273,8 +283,9 @@ _WORDS: Mapping[type, str] = {int: "a number", str: "text", bool: "true or false
 def _set_header_of(value: Any) -> SetHeader:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str) or "value" not in value:
         raise RecordingError('set_headers: each must be {"name": ..., "value": ...}')
-    how = {key: value.get(key, default) for key, default in _OVERWRITE.items()}
-    if how["action"] not in ACTIONS or how["append"] not in (True, False, None) or set(value) - {"name", "value", *how}:
+    # Unlike elsewhere, null says something here: that the flag was not given.
+    how = {"append": value.get("append", False), "action": value.get("action") or _OVERWRITE["action"]}
+    if how["action"] not in ACTIONS or how["append"] not in (True, False, None):
         raise RecordingError(f"set_headers: `append` is true or false, `action` one of {', '.join(ACTIONS)}")
     return SetHeader(value["name"], _data(value["value"], "set_headers"), how["append"], str(how["action"]))
 

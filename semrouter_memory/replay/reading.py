@@ -5,6 +5,7 @@ and the line (JSON lines) or the offset (protobuf). A file that ends in the midd
 written: what stands before is good, and the cut is told, not raised.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from io import BufferedReader
@@ -33,6 +34,8 @@ _PIECE_BYTES = 1024 * 1024
 _START = "offset 0"
 _CUT = "the file ends in the middle of a record; what stands before it is whole"
 _BOM = b"\xef\xbb\xbf"
+_PEEK_BYTES = 64
+_OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*(?:\{[ \t\r\n]*(?:[\"}]|\Z)|\Z)")
 _NO_RECORDING = (
     "this is no recording: it does not begin with a header (Envoy's tap output: semrouter-memory record import-tap)"
 )
@@ -66,45 +69,53 @@ def recording_files(paths: list[Path]) -> list[Path]:
     return found
 
 
-def exchanges_in_file(path: Path, tell: Tell) -> Iterator[RecordedExchange]:
+def exchanges_in_file(path: Path, tell: Tell, *, remark: Tell | None = None) -> Iterator[RecordedExchange]:
     """The exchanges of a file, each when its last stream has ended.
 
     Args:
         tell: given a sentence about a file that was cut off.
+        remark: given a sentence about what is ignored and does no harm; `tell` unless given.
 
     Raises:
-        RecordingError: the file cannot be read, or something in it is not what a recording holds.
+        RecordingError: the file cannot be read, or something in it is not what a recording holds. What stood before that
+            was yielded.
     """
     try:
         with path.open("rb") as file:
-            yield from exchanges_in(file, str(path), tell)
+            yield from exchanges_of(records_in(file, str(path), tell, remark=remark))
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def exchanges_in(file: BufferedReader, name: str, tell: Tell) -> Iterator[RecordedExchange]:
-    """Same as `exchanges_in_file`, of what is open already."""
-    return exchanges_of(records_in(file, name, tell))
-
-
-def records_in(file: BufferedReader, name: str, tell: Tell) -> Iterator[Located]:
+def records_in(file: BufferedReader, name: str, tell: Tell, *, remark: Tell | None = None) -> Iterator[Located]:
     """All records of one file, of whichever format."""
-    head = file.peek(3)
+    head = file.peek(_PEEK_BYTES)
     if not head:
         raise RecordingError(f"{name}: this is no recording: it is empty")
+    if begins_as_text(file):
+        return _in_lines(file, name, tell, remark or tell)
+    return _delimited(file, name, tell)
+
+
+def begins_as_text(file: BufferedReader, start: re.Pattern[bytes] = _OBJECT) -> bool:
+    """Whether a file holds JSON rather than messages behind their lengths; a byte order mark is skipped then.
+
+    One byte does not tell: a first message of 10 bytes begins like a line feed, one of 123 like an object.
+
+    Args:
+        start: what JSON begins with.
+    """
+    head = file.peek(_PEEK_BYTES)
+    if not start.match(head):
+        return False
     if head.startswith(_BOM):
         file.read(len(_BOM))
-        return _in_lines(file, name, tell)
-    return _in_lines(file, name, tell) if _is_text(head) else _delimited(file, name, tell)
+    return True
 
 
-def _is_text(head: bytes) -> bool:
-    """A header record of 123 bytes would begin with a brace as well, but not go on like an object."""
-    return head[:1].isspace() or (head[:1] == b"{" and head[1:2] in (b'"', b"}", b" ", b"\n", b"\r", b"\t", b""))
-
-
-def _in_lines(file: BufferedReader, name: str, tell: Tell) -> Iterator[Located]:
+def _in_lines(file: BufferedReader, name: str, tell: Tell, remark: Tell) -> Iterator[Located]:
     number, before_us = 0, 0
+    ignored: set[str] = set()
     while line := file.readline(MAX_RECORD_BYTES + 1):
         number += 1
         place = Place(name, f"line {number}")
@@ -113,12 +124,15 @@ def _in_lines(file: BufferedReader, name: str, tell: Tell) -> Iterator[Located]:
         if not line.strip():
             continue
         try:
-            record = lines.record_of(line, before_us=before_us)
+            record, unknown = lines.read_line(line, before_us=before_us)
         except RecordingError as error:
             if not line.endswith(b"\n") and number > 1 and str(error) == lines.NOT_JSON:
                 tell(f"{place}: {_CUT}")
                 return
             raise RecordingError(f"{place}: {error}") from None
+        for key in sorted(unknown - ignored):
+            remark(f"{place}: unknown key {key!r} is ignored, here and further on")
+        ignored |= unknown
         before_us = record.time_us
         yield Located(record, place, len(line))
 
@@ -228,7 +242,9 @@ class Assembler:
         if self._header is None:
             raise RecordingError(f"{place}: {_NO_RECORDING}")
         if record.stream == 0:
-            return []
+            if isinstance(record.event, End):
+                return []
+            raise RecordingError(f"{place}: stream is missing")
         if isinstance(record.event, Begin):
             self._begin_stream(record, record.event, place)
         exchange = self._by_stream.get(record.stream)
@@ -274,8 +290,12 @@ class Assembler:
 
 
 def exchanges_of(records: Iterator[Located]) -> Iterator[RecordedExchange]:
-    """The exchanges that these records are."""
+    """The exchanges that these records are; before an error is raised, what stood before the damage."""
     assembler = Assembler()
-    for located in records:
-        yield from assembler.take(located)
+    try:
+        for located in records:
+            yield from assembler.take(located)
+    except RecordingError:
+        yield from assembler.rest()
+        raise
     yield from assembler.rest()

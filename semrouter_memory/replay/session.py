@@ -8,12 +8,12 @@ file only the window is in memory.
 import asyncio
 import heapq
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from semrouter_memory.errors import MemoryServiceError
+from semrouter_memory.errors import MemoryServiceError, RecordingError
 from semrouter_memory.replay.comparing import Difference, Level, differences
 from semrouter_memory.replay.playing import Player, PlayOptions
 from semrouter_memory.replay.reading import exchanges_in_file
@@ -22,11 +22,16 @@ from semrouter_memory.replay.records import Answer, Begin, RecordedExchange, Sho
 
 _WINDOW_BYTES = 64 * 1024 * 1024
 _MAX_RUNNING = 256
+_SAID_FROM_SECONDS = 2.0
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was played."""
+    """What was played.
+
+    Attributes:
+        damaged: files that hold something else than a recording does; what stood before it was played.
+    """
 
     exchanges: int = 0
     streams: int = 0
@@ -36,6 +41,7 @@ class Tally:
     not_compared: int = 0
     unfinished: int = 0
     notices: list[str] = field(default_factory=list)
+    damaged: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +51,14 @@ class SessionOptions:
     Attributes:
         seed: cut bodies anew, at places that this number decides; None: as they were.
         level: how bodies are compared.
+        max_gap_seconds: bound on waiting where nothing was under way, as between recordings of different days.
     """
 
     files: tuple[Path, ...]
     play: PlayOptions
     seed: int | None = None
     level: Level = "bytes"
+    max_gap_seconds: float = 5.0
 
 
 class Session:
@@ -78,10 +86,9 @@ class Session:
         self.tally = Tally()
 
     async def run(self) -> Tally:
-        """Play everything.
+        """Play everything. A file that is damaged is played up to there, told and counted; the others are played.
 
         Raises:
-            RecordingError: a file is damaged; what stood before was played.
             UnavailableError: nobody answers at the target.
         """
         async with Player(self._options.play) as player:
@@ -96,25 +103,33 @@ class Session:
         loop = asyncio.get_running_loop()
         began: float | None = None
         room = asyncio.Semaphore(_MAX_RUNNING)
-        first_us = 0
+        max_gap_us = self._options.max_gap_seconds * 1e6 * speed
         try:
             async with asyncio.TaskGroup() as running:
-                for starts_us, exchange in self._ordered():
-                    if began is None:
-                        began, first_us = loop.time(), starts_us
-                    due = began + (starts_us - first_us) / 1e6 / speed
-                    await asyncio.sleep(max(0.0, due - loop.time()))
+                for after_us, exchange in without_gaps(self._ordered(), max_gap_us):
+                    began = loop.time() if began is None else began
+                    due = began + after_us / 1e6 / speed
+                    await self._wait(due - loop.time())
                     await room.acquire()
                     task = running.create_task(self._one(player, exchange, starts_at=due))
                     task.add_done_callback(lambda _: room.release())
         except* MemoryServiceError as failed:
             raise failed.exceptions[0] from None
 
+    async def _wait(self, seconds: float) -> None:
+        if seconds > _SAID_FROM_SECONDS:
+            self._told(f"waiting {seconds:.0f} s")
+        await asyncio.sleep(max(0.0, seconds))
+
     async def _one(self, player: Player, exchange: RecordedExchange, *, starts_at: float) -> None:
         folded = self._options.seed is not None
         if folded:
             exchange = rechunked(exchange, self._chance)
-        played = await player.play(exchange, starts_at=starts_at)
+        try:
+            played = await player.play(exchange, starts_at=starts_at)
+        except RecordingError as error:
+            self._damage(exchange.place.file, error)
+            return
         found = differences(exchange, played, level=self._options.level, folded=folded)
         self._count(exchange, found)
         self._advanced(exchange.nbytes)
@@ -131,6 +146,10 @@ class Session:
         tally.differing += bool(found)
         tally.unfinished += not exchange.whole
         tally.not_compared += any(isinstance(event, Begin) and not event.answers_known for event in events)
+
+    def _damage(self, file: str, error: RecordingError) -> None:
+        self.tally.damaged.add(file)
+        self._told(str(error))
 
     def _tell(self, notice: str) -> None:
         self.tally.notices.append(notice)
@@ -157,7 +176,7 @@ class Session:
         end_us = base_us = 0
         for path in self._options.files:
             base_us = end_us
-            for exchange in exchanges_in_file(path, self._tell):
+            for exchange in self._exchanges(path):
                 started = _time(exchange.started_at)
                 if started is not None:
                     zero = zero or started
@@ -165,6 +184,27 @@ class Session:
                 starts_us = base_us + min(record.time_us for record in exchange.records)
                 end_us = max(end_us, base_us + max(record.time_us for record in exchange.records))
                 yield starts_us, exchange
+
+    def _exchanges(self, path: Path) -> Iterator[RecordedExchange]:
+        try:
+            yield from exchanges_in_file(path, self._tell, remark=self._told)
+        except RecordingError as error:
+            self._damage(str(path), error)
+
+
+def without_gaps(
+    exchanges: Iterable[tuple[int, RecordedExchange]], max_gap_us: float
+) -> Iterator[tuple[float, RecordedExchange]]:
+    """(microseconds after the first one, exchange), with no more than so long between an exchange and all before it."""
+    first_us: int | None = None
+    end_us, skipped_us = 0, 0.0
+    for starts_us, exchange in exchanges:
+        if first_us is None:
+            first_us = end_us = starts_us
+        skipped_us += max(0.0, starts_us - end_us - max_gap_us)
+        times = [record.time_us for record in exchange.records]
+        end_us = max(end_us, starts_us + max(times) - min(times))
+        yield starts_us - first_us - skipped_us, exchange
 
 
 def _time(text: str) -> datetime | None:

@@ -7,6 +7,7 @@ so such an exchange is left out and said.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from io import BufferedReader
@@ -16,7 +17,7 @@ from typing import Any, Literal
 from semrouter_memory.errors import RecordingError
 from semrouter_memory.replay import protocol
 from semrouter_memory.replay.protocol import TapTrace
-from semrouter_memory.replay.reading import Tell, framed_messages
+from semrouter_memory.replay.reading import Tell, begins_as_text, framed_messages
 from semrouter_memory.replay.records import (
     REQUEST_ID,
     Begin,
@@ -32,6 +33,8 @@ from semrouter_memory.replay.records import (
 
 Chain = Literal["two-filter", "single-filter"]
 _NO_TAP = "this is neither JSON nor length-delimited protobuf of Envoy's tap filter"
+_JSON = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*(?:\{[ \t\r\n]*(?:[\"}]|\Z)|\[[ \t\r\n]*(?:[\[\]{\"]|\Z)|\Z)")
+_MAX_ESCAPE_CHARS = 6
 _MAX_FILE_BYTES = 1024 * 1024 * 1024
 
 
@@ -174,10 +177,9 @@ def _fields(headers: Any) -> Fields:
 
 
 def _traces(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[Place, TapTrace]]:
-    head = file.peek(1)[:1]
-    if not head:
+    if not file.peek(1):
         raise RecordingError(f"{name}: the file is empty")
-    if head in b"{ \t\r\n[":
+    if begins_as_text(file, _JSON):
         yield from _in_json(file, name, tell)
         return
     for place, data in framed_messages(file, name, tell, otherwise=_NO_TAP):
@@ -189,17 +191,17 @@ def _in_json(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[Plac
     data = file.read(_MAX_FILE_BYTES + 1)
     if len(data) > _MAX_FILE_BYTES:
         raise RecordingError(f"{name}: larger than {_MAX_FILE_BYTES} bytes; let the tap write protobuf")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        raise RecordingError(f"{name}: offset {error.start}: this is neither JSON nor a tap's protobuf") from None
+    text = _text_of(data, name)
     decoder, at, found = json.JSONDecoder(), 0, 0
+    counted, line = 0, 1
     while (at := _after_space(text, at)) < len(text):
-        place = Place(name, f"line {text.count(chr(10), 0, at) + 1}")
+        # From where the counting stopped: from the start each time would take forever for large files.
+        counted, line = at, line + text.count("\n", counted, at)
+        place = Place(name, f"line {line}")
         try:
             value, at = decoder.raw_decode(text, at)
         except (json.JSONDecodeError, RecursionError) as error:
-            if found and isinstance(error, json.JSONDecodeError) and not text[error.pos :].strip():
+            if found and isinstance(error, json.JSONDecodeError) and _is_cut(text, error):
                 tell(f"{place}: the file ends in the middle of a trace; what stands before it is whole")
                 return
             raise RecordingError(f"{place}: this is not JSON") from None
@@ -207,6 +209,21 @@ def _in_json(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[Plac
             raise RecordingError(f"{place}: a trace is a JSON object")
         found += 1
         yield place, _placed(place, lambda value=value: protocol.tap_trace_of(value))
+
+
+def _text_of(data: bytes, name: str) -> str:
+    """The data as text, without a character at the end that is not whole."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        if error.end == len(data) and error.reason == "unexpected end of data":
+            return data[: error.start].decode()
+        raise RecordingError(f"{name}: offset {error.start}: this is neither JSON nor a tap's protobuf") from None
+
+
+def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
+    """Whether the text stopped too early: within a text, or so near to the end that only a word or escape is not whole."""
+    return error.msg.startswith("Unterminated string") or len(text.rstrip()) - error.pos <= _MAX_ESCAPE_CHARS
 
 
 def _placed(place: Place, parse: Any) -> TapTrace:

@@ -21,7 +21,7 @@ _MARGIN_CHARS = 4096
 """Read beyond the cut, so that a secret which the cut would halve is seen whole."""
 _NAMES = frozenset({"id", "call_id", "encrypted_content"})
 """Random by nature; long ones would be taken for keys."""
-_AT_ONCE_CHARS = 8_192
+_AT_ONCE_CHARS = 4_096
 """Of a turn that is cleaned where it is handed over: about 20 ms."""
 _MAX_LATER = 256
 """Turns that wait for the thread; more are cleaned where they are handed over, so that memory stays bounded."""

@@ -24,8 +24,8 @@ from semrouter_memory.retain.troubles import Troubles
 
 _SCENE_TURNS = 20
 """Earlier turns that the rules look at for whom "she" means and whether a role-play is on."""
-_AT_ONCE_CHARS = 1_000
-"""Of what users said, read where the step runs: a millisecond. A thread would hold the interpreter for up to five of a recall's."""
+_AT_ONCE_CHARS = 120
+"""Of what users said, read where the step runs: two milliseconds at most, about what a thread costs a recall beside it."""
 _RULES_TURNS = 100
 """Turns that the rules read at a time; an eighth of it after each failure."""
 _KNOCK = (ChatMessage("user", "Answer with [] and nothing else."),)
@@ -72,8 +72,7 @@ class RulesStep:
         found = await _found(claim.turns[first : last + 1], (*claim.context, *claim.turns[:first]))
         candidates = [candidate for candidate in found if candidate.turn_ids[0] in new]
         self._observer.session_due(Trigger.RULES)
-        # Of most turns nothing is to be written, and nobody need be kept from anything meanwhile.
-        written = await self._writer.write(claim, candidates) if candidates else Written(frozenset(new))
+        written = await self._written(claim, candidates, new)
         if written is None:
             return None
         if self._states is not None:
@@ -82,6 +81,16 @@ class RulesStep:
             await self._turn_log.mark_rules_done(claim, [turn.id for turn in part if turn.id in written.alive])
         _report(self._observer, "rules", len(part), candidates, written)
         return written.sources
+
+    async def _written(self, claim: Claim, candidates: Sequence[Candidate], new: set[str]) -> Written | None:
+        """Of most turns nothing is to be written, and nobody need be kept from anything meanwhile."""
+        if candidates:
+            return await self._writer.write(claim, candidates)
+        if self._last:
+            # What finishes the turns sees to it that the claim holds.
+            return Written(frozenset(new))
+        alive = await self._turn_log.surviving(claim)
+        return Written(alive) if alive else None
 
 
 def unread(claim: Claim) -> list[LoggedTurn]:

@@ -8,7 +8,7 @@ wrote, its process is to be started anew, which makes it read what is really in 
 import os
 from pathlib import Path
 
-from semrouter_memory.errors import StoreFullError
+from semrouter_memory.errors import StoreFullError, StoreUnavailableError
 
 _SPARE_BYTES = 1 << 20
 """For SQLite's journal and its pages, beside the rows."""
@@ -24,12 +24,13 @@ def require_room(path: Path, *, rows: int = 0) -> None:
     """Before so many rows are written, or (0) after that.
 
     Raises:
-        StoreFullError: they may not fit, or may not have fitted, or the file is gone.
+        StoreFullError: they may not fit, or may not have fitted.
+        StoreUnavailableError: the file is gone.
     """
     wanted = _SPARE_BYTES + rows * _ROW_BYTES if rows else _LEFT_BYTES
     try:
         disk = os.statvfs(path)
     except OSError as error:
-        raise StoreFullError(f"upsert: {error.strerror}") from None
+        raise StoreUnavailableError(f"upsert: {error.strerror}") from None
     if disk.f_bavail * disk.f_frsize < wanted:
         raise StoreFullError("upsert: the disk is full")

@@ -4,6 +4,7 @@ Our own lines name ids, counts, durations and reasons. Lines of libraries cannot
 line, and an exception is reduced to its type and where it was raised, because its message may quote what it choked on.
 """
 
+import json
 import logging
 import sys
 import traceback
@@ -90,7 +91,11 @@ def _renderer(config: TelemetryConfig) -> structlog.typing.Processor:
 
 
 def _json(event: _Event, **_: Any) -> str:
-    return orjson.dumps(event, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
+    try:
+        return orjson.dumps(event, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
+    except TypeError:
+        # Text that is no Unicode.
+        return json.dumps(event, default=repr)
 
 
 def _first_line(_logger: Any, _method: str, event: _Event) -> _Event:

@@ -44,7 +44,7 @@ class Spans:
         self._origins = Origins()
 
     def stream(self, metadata: Mapping[str, str]) -> "ExchangeSpans":
-        return ExchangeSpans(self._tracer, propagate.extract(metadata, Context()))
+        return ExchangeSpans(self._tracer, _context_in(metadata))
 
     def model(self, model: ChatModel, section: ExternalModel) -> TracedChatModel:
         """The model, each of its calls a span."""
@@ -90,14 +90,14 @@ class ExchangeSpans:
     def recall(self, request: RecallRequest) -> Iterator[Callable[[RecallResult], None]]:
         clock = Clock()
         attributes = present({names.REQUEST_MODEL: request.model})
-        span = self._tracer.start_span("memory recall", self._context, SpanKind.SERVER, attributes)
+        span = _started(self._tracer, "memory recall", self._context, attributes)
         with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
             yield lambda result: _recalled(self._tracer, span, result, clock)
 
     @contextmanager
     def retain(self, turn: Turn) -> Iterator[Callable[[Appended | None], None]]:
         attributes = present({names.RESPONSE_MODEL: turn.model, names.RESPONSE_ID: turn.response_id})
-        span = self._tracer.start_span("memory retain", self._context, SpanKind.SERVER, attributes)
+        span = _started(self._tracer, "memory retain", self._context, attributes)
         with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
             yield lambda appended: _accepted(span, turn, appended)
 
@@ -108,6 +108,20 @@ class ExchangeSpans:
             "memory bypass", self._context, SpanKind.SERVER, attributes, start_time=self._opened_ns
         )
         span.end()
+
+
+def _started(tracer: Tracer, name: str, context: Context, attributes: Attributes) -> Span:
+    try:
+        return tracer.start_span(name, context, SpanKind.SERVER, attributes)
+    except Exception:  # noqa: BLE001 - a sampler or processor that fails must cost nobody their request or turn
+        return trace.INVALID_SPAN
+
+
+def _context_in(metadata: Mapping[str, str]) -> Context:
+    try:
+        return propagate.extract(metadata, Context())
+    except Exception:  # noqa: BLE001 - same, for a propagator
+        return Context()
 
 
 class Clock:

@@ -65,17 +65,19 @@ class Processor:
         self, stream: AsyncIterator[wire.Message], context: "grpc.aio.ServicerContext[wire.Message, bytes]"
     ) -> AsyncIterator[bytes]:
         """Answer one stream. Ending it early, for whatever reason, makes Envoy go on without us."""
-        self._arrived()
         metadata = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
         if not self._trusted(metadata):
             self._observer.exchange_bypassed(Reason.UNAUTHENTICATED_PROXY)
             return
+        self._arrived()
         exchange = Exchange(self._settings, self._route(metadata), self._clock.now())
-        spans = self._tracing.stream(metadata) if self._tracing else None
-        record = self._recorder.begin(metadata) if self._recorder else None
+        spans: StreamSpans | None = None
+        record: RecordedStream | None = None
         settled = False
         message: wire.Message | None = None
         try:
+            spans = self._tracing.stream(metadata) if self._tracing else None
+            record = self._recorder.begin(metadata) if self._recorder else None
             async for message in stream if record is None else _noting(stream, record):
                 event = wire.event_from(message)
                 if spans is not None and isinstance(event, RequestHeaders):
@@ -97,7 +99,8 @@ class Processor:
         except Exception as error:  # noqa: BLE001 - the one place that fails open: no bug of ours may cost a request
             self._observer.exchange_failed(error)
             outcome = None if settled else Reason.INTERNAL
-            for reply in wire.replies_to(message, exchange.abandon(), outcome) if message is not None else ():
+            replies = wire.replies_to(message, exchange.abandon(), outcome) if message is not None else []
+            for reply in replies if record is None else _noted(replies, record):
                 yield reply
         finally:
             self._hand_over(exchange, spans)

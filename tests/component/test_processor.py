@@ -166,11 +166,14 @@ async def test_an_observer_gets_no_answers_and_keeps_the_turn(service: Service) 
 
 
 async def test_a_bug_of_ours_ends_the_stream_cleanly(service: Service) -> None:
-    """Envoy takes an early end without an error as "go on without me"; the failure is reported."""
+    """The request goes on as it came, with the reason; the failure is reported."""
     service.recall.error = RuntimeError("boom")
     async with service.serve() as channel:
         replies = await exchange(channel, RECALL)
-    assert [reply.WhichOneof("response") for reply in replies] == ["request_headers"]
+    assert [reply.WhichOneof("response") for reply in replies] == ["request_headers", "request_body"]
+    assert not replies[1].request_body.HasField("response")
+    told = replies[1].dynamic_metadata.fields["semrouter.memory"].struct_value.fields
+    assert told["reason"].string_value == Reason.INTERNAL
     assert [name for name, _ in service.observer.events] == ["exchange_failed"]
 
 

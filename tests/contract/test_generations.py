@@ -14,6 +14,7 @@ from semrouter_memory.errors import ConfigurationError, GenerationsError
 from semrouter_memory.model import Scope
 from semrouter_memory.ports import Generations
 from semrouter_memory.sessions.generations import FileGenerations
+from semrouter_memory.sessions.redis import generations as redis_generations
 from semrouter_memory.sessions.redis.connection import RedisConnection
 from semrouter_memory.sessions.redis.generations import RedisGenerations, keys
 from semrouter_memory.sessions.redis.shelves import RedisShelves
@@ -38,7 +39,10 @@ async def replicas(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
     server: RedisServer = request.getfixturevalue("redis_server")
     prefix = uuid.uuid4().hex
     connections = [RedisConnection(server.config()) for _ in range(2)]
-    yield RedisGenerations(connections[0], prefix=prefix), RedisGenerations(connections[1], prefix=prefix)
+    with pytest.MonkeyPatch.context() as patched:
+        # A busy machine is no slow Redis.
+        patched.setattr(redis_generations, "_PATIENCE_SECONDS", 10)
+        yield RedisGenerations(connections[0], prefix=prefix), RedisGenerations(connections[1], prefix=prefix)
     for connection in connections:
         await connection.aclose()
 

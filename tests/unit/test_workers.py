@@ -92,6 +92,7 @@ async def test_a_full_queue_refuses_but_knows_its_own() -> None:
     jobs = Jobs()
     pool = a_pool(jobs, max_queue=2)
     assert [pool.submit(key) for key in "abc"] == [True, True, True]
+    await settle()
     assert not pool.submit("d")
     assert pool.submit("a")
     assert pool.submit("b")
@@ -262,6 +263,30 @@ async def test_a_key_runs_when_it_is_no_longer_held_and_says_how_long_it_has_wai
     await asyncio.wait_for(run.wait(), 5)
     assert waited == sorted(waited)
     assert len(waited) == 3
+
+
+async def test_what_comes_while_a_key_is_held_is_in_its_run_and_a_held_key_waits() -> None:
+    ran: list[str] = []
+    now, held = 0.0, True
+
+    async def job(key: str) -> None:
+        ran.append(key)
+
+    pool = WorkerPool[str](
+        job, workers=1, max_queue=1, on_error=Failures(), hold=lambda _: 0.001 if held else 0.0, monotonic=lambda: now
+    )
+    pool.start()
+    pool.submit("a")
+    await settle()
+    now = 3.0
+    assert pool.submit("a")
+    assert (pool.depth, pool.oldest_seconds) == (1, 3.0)
+    held = False
+    while not ran:
+        await asyncio.sleep(0.001)
+    await settle()
+    assert ran == ["a"]
+    assert pool.depth == 0
 
 
 async def test_a_pool_that_drains_holds_nothing_back() -> None:

@@ -17,7 +17,7 @@ _BRACKETED = re.compile(
     r"\[(quote|code|spoiler|doc\w*|file|text|email)\b[^\]\n]{0,80}\].*?(?:\[/\1\]|\Z)", re.DOTALL | re.IGNORECASE
 )
 _LENTICULAR = re.compile(
-    r"^\s*【[^】\n]{1,12}】[^\S\n]*\n(?:.|\n)*|^\s*【[^】\n]{1,12}】[^\n]*|【[^】\n]*(?:】|$)", re.MULTILINE
+    r"^[^\S\n]*+【[^】\n]{1,12}】[^\S\n]*+\n(?s:.*)|^[^\S\n]*+【[^】\n]{1,12}】[^\n]*|【[^】\n]*(?:】|$)", re.MULTILINE
 )
 _CALL = re.compile(r"\w\((?=(?:[^()\s]+\s+){3})[^()\n]*(?:\)|$)", re.MULTILINE)
 """As in `save_memory(...)`."""
@@ -26,7 +26,7 @@ _MARKER = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _ESCAPED = re.compile(
-    r"&lt;.*(?:&gt;|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|!\[[^\]]*\]\([^)\n]*\)?|^\[[^\]\n]{1,20}\]:\s.*$",
+    r"&lt;.*(?:&gt;|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|!\[[^\]\n]{0,200}\]\([^)\n]*\)?|^\[[^\]\n]{1,20}\]:\s.*$",
     re.DOTALL | re.MULTILINE,
 )
 _ENVIRONMENT = re.compile(r"\\begin\{(\w+\*?)\}.*?(?:\\end\{\1\}|\Z)", re.DOTALL)
@@ -46,11 +46,19 @@ _ALONE = re.compile(r"(?:br|hr|img|p|li|input|meta|link|wbr)", re.IGNORECASE)
 """Tags that need no end: they mark the page that they stand on."""
 
 _RULE = re.compile(
-    r"^\s*(?:(?P<sign>[-=_*#~+<>])(?P=sign){2,}.*|[-—–]{2,}.*|\W*(?:BEGIN|START|END)(?:\s+(?:OF\s+)?[A-Z]\w*)+.*)$|^\s*[=*_#~—–\-]{3,}[^\n]*[=*_#~—–\-]{3,}\s*$"
+    r"^\s*+(?:(?P<sign>[-=_*#~+<>])(?P=sign){2,}.*|[-—–]{2,}.*|\W*+(?:BEGIN|START|END)(?:\s+(?:OF\s+)?[A-Z]\w*)+.*)$"
 )
+_RULING, _LEAST_RULING = "=*_#~—–-", 3
 _INDENTED = re.compile(r"^(?: {4,}|\t)\s*\S")
 _QUOTED = re.compile(r"^\s*>")
 _GOES_ON = re.compile(r"[^.!?:…。！？\s]\s*$")
+
+
+def _is_rule(line: str) -> bool:
+    """A ruled line, or one with a title in it: "=== minutes ==="."""
+    bare = line.strip()
+    before, behind = len(bare) - len(bare.lstrip(_RULING)), len(bare) - len(bare.rstrip(_RULING))
+    return min(before, behind) >= _LEAST_RULING or bool(_RULE.match(line))
 
 
 def without(text: str) -> str:
@@ -103,7 +111,7 @@ def _marks(name: str, tag: re.Match[str], text: str) -> bool:
 
 def _outside(lines: Sequence[str]) -> Iterator[str]:
     """The lines that stand neither between rules, nor indented, nor in a quotation that goes on without its mark."""
-    rules = [number for number, line in enumerate(lines) if _RULE.match(line)]
+    rules = [number for number, line in enumerate(lines) if _is_rule(line)]
     inside = range(rules[0], _end(rules, lines) + 1) if rules else range(0)
     quoted = False
     for number, line in enumerate(lines):

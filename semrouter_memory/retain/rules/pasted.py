@@ -46,7 +46,7 @@ _WORKS = re.compile(
 )
 _ASKS_ABOUT = re.compile(
     rf"\b(?:summari[sz]e|sum up|translate|proof-?read|paraphrase|rephrase|reword|rewrite|polish|shorten|simplify|explain|analy[sz]e|classify|extract|check|correct|improve)\b[^.?!\n]{{0,30}}\b(?:this|that|these|it|above|the {_TEXTS})\b"
-    r"|^\W*(?:(?:please|pls|can you|could you)\s)?(?:tl;?dr|eli5|summari[sz]e|summary|translate|translation|explain|explanation|thoughts|opinions?|proof-?read|analy[sz]e|sentiment|key points)\b(?:\s(?:please|pls|for me|it|in|into|to|it|[A-Z]\w+|\d+|words?|sentences?))*\W*$"
+    r"|^\W*(?:(?:please|pls|can you|could you)\s)?(?:tl;?dr|eli5|summari[sz]e|summary|translate|translation|explain|explanation|thoughts|opinions?|proof-?read|analy[sz]e|sentiment|key points)\b(?:\s(?:please|pls|for me|it|in|into|to|it|[A-Z]\w+|\d+|words?|sentences?)\b)*+\W*$"
     rf"|\b(?:this|that|these|the|her|his|their)\s(?:[\w'-]+\s)?{_TEXTS}(?![\w-])[^.!\n]{{0,80}}\?|\b(?:the above|above text|aforementioned|this (?:guy|person|woman|man|author|writer|customer))\b"
     r"|\bhow (?:should|do|can|would|shall) (?:I|we|you) (?:reply|respond|answer|react|write back)\b|\bwhat (?:should|do|shall) (?:I|we) (?:answer|reply|say|write back)\b|^\s*(?:\^|↑|👆)"
     r"|\bmake (?:it|this|that)\s(?:better|longer|shorter|more|less|sound|clearer|funnier)|\b(?:any|find(?: the)?|fix(?: the)?) (?:grammar|spelling|typos?|mistakes|errors)\b|\b(?:tone|style|grammar|spelling|wording) (?:ok|okay|fine|right|good|correct|appropriate)\b|\bis the (?:tone|style|grammar|spelling|wording)\b|^\W*(?:请|帮我|麻烦|帮忙)*(?:总结|概括|翻译|润色|解释|分析|改写)(?:一下|下)?\W*$|\bis (?:this|that|it|he|she) (?:spam|legit\w*|a scam|phishing|real|true|reliable|genuine|fake|trustworthy|correct|grammatical|right\?|well written|ai[- ]generated|serious)\b|\bwho (?:wrote|said|is writing|is saying|is (?:this|that)|is right)\b"
@@ -77,9 +77,9 @@ _HEAD = re.compile(
     re.IGNORECASE,
 )
 """A line that begins a text with a form of its own."""
-_SHOUTED_HEAD = re.compile(r"^\s*(?!.*\b(?:I|MY|ME|HELP|PLEASE|YOU|WE)\b)(?=(?:[^A-Za-z\n]*[A-Z]){8})[^a-z\n]{4,80}$")
+_SHOUTED_HEAD = re.compile(r"^\s*+(?!.*\b(?:I|MY|ME|HELP|PLEASE|YOU|WE)\b)(?=(?:[^A-Za-z\n]*[A-Z]){8})[^a-z\n]{4,80}$")
 _TITLED_HEAD = re.compile(
-    r"^\s*(?!(?:I|I'm|We|My|Our)\b)(?:[A-ZÀ-Þ][\w'’-]*|[a-z]{1,4}|&|\d+)(?:[\s:,–-]+(?:[A-ZÀ-Þ][\w'’-]*|a|an|the|of|in|on|and|to|for|with|my|by|from|&|\d+)){2,9}\s*$"
+    r"^\s*+(?!(?:I|I'm|We|My|Our)\b)(?:[A-ZÀ-Þ][\w'’-]*+|[a-z]{1,4}|&|\d++)(?:[\s:,–-]++(?:[A-ZÀ-Þ][\w'’-]*+|(?:an?|the|of|in|on|and|to|for|with|my|by|from)\b|&|\d++)){2,9}+\s*$"
 )
 _TAIL = re.compile(
     r"^\s*(?:(?:(?:best|kind|warm|warmest)(?: regards| wishes)?|regards|sincerely(?: yours)?|yours (?:sincerely|faithfully|truly)|yours|respectfully|cordially|all the best|mit freundlichen gr[üu](?:ß|ss)en|cheers|love|xoxo)\s*,?\s*$"
@@ -110,11 +110,11 @@ def without(text: str) -> str:
     if _MACHINES.search(text):
         return ""
     lines = [_LABEL_CHINESE.sub("", _TOLD_CHINESE.sub("", line)) for line in text.split("\n")]
-    lines = ["" if _HASHTAGS.match(line) else line for line in lines]
+    lines = ["" if _HASHTAGS.search(line) else line for line in lines]
     last = _last(lines)
     if last is None:
         return ""
-    if _ATTRIBUTED.match(lines[last]):
+    if _ATTRIBUTED.search(lines[last]):
         return "\n".join(_frame(lines[:last]))
     if _ASKS_ABOUT.search(lines[last]) and not _enclosed_last(lines[:last]):
         return "\n".join([*_frame(lines[:last]), _own_line(lines[last], alone=not any(map(str.strip, lines[:last])))])
@@ -187,8 +187,8 @@ _HEADLINE = re.compile(
     r"(?!(?i:hi|hello|hey|thanks|thank|ok|okay|quick|update|btw|also|about|question|note|my|our|yes|no|sure|great|good|well|so|oh|please|remember|reminder|context|background|details|info|facts|for|just|i|we|btw)\b)[A-ZÀ-Þ\[(\d]|(?:My|Our)(?:\s[A-ZÀ-Þ]\w+){2,}"
 )
 _SPEAKS_TO = re.compile(r"\b(?:I|I'm|I've|im|ive|you|your|we|me|us|please)\b", re.IGNORECASE)
-_HASHTAGS = re.compile(r"[^\n]*(?:\s#[A-Za-z]\w+)+\s*$")
-_ATTRIBUTED = re.compile(r"[^\n]*(?:^|\s)[-–—]{1,2}\s?[A-ZÀ-Þ][\w.'’-]+(?:\s[A-ZÀ-Þ][\w.'’-]+){1,3}\s*$")
+_HASHTAGS = re.compile(r"\s#[A-Za-z]\w+\s*$")
+_ATTRIBUTED = re.compile(r"(?:^|\s)[-–—]{1,2}\s?[A-ZÀ-Þ][\w.'’-]+(?:\s[A-ZÀ-Þ][\w.'’-]+){1,3}\s*$")
 """As in "I live in a tree. - Anna Berg"."""
 _TEXT_ALONE = re.compile(
     rf"(?:^|\b(?:an?|the|some|of|here is|here's)\s|\b\w+\s){_TEXTS}\b|{_TEXTS}\s*[:：]?\s*$", re.IGNORECASE

@@ -134,6 +134,61 @@ def _rename(envoy: Chain) -> None:
     filter_of(envoy, "x.recall")["failure_mode_allow"] = False
 
 
+def _user(value: str, key: str = "x-authz-user-id") -> dict[str, Any]:
+    return {"append": {"header": {"key": key, "value": value}}}
+
+
+def _early(envoy: Chain, *mutations: dict[str, Any]) -> None:
+    """No key is asked for; what comes before the filters sets the user."""
+    envoy.manager["http_filters"].pop(0)
+    envoy.manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"] += mutations
+
+
+def _mutation(*mutations: dict[str, Any]) -> dict[str, Any]:
+    kind = f"{TYPES}.extensions.filters.http.header_mutation.v3.HeaderMutation"
+    return {"name": "mutation", "typed_config": {"@type": kind, "mutations": {"request_mutations": list(mutations)}}}
+
+
+def _stripped_and_set(envoy: Chain) -> None:
+    _unstripped(envoy, "x-authz-user-id")
+    envoy.manager["http_filters"][0] = _mutation({"remove": "x-authz-user-id"}, _user("%REQ(x-user)%"))
+
+
+def _key_renamed(envoy: Chain, header: str) -> None:
+    """The key's owner goes into one header, and a mutation takes it from another or the same."""
+    filter_of(envoy, "envoy.filters.http.api_key_auth")["forwarding"]["header"] = "x-owner"
+    envoy.manager["http_filters"].insert(1, _mutation(_user(f"%REQ({header})%")))
+
+
+def _requires(envoy: Chain, *requirements: dict[str, Any]) -> None:
+    _jwt(envoy)["rules"][0]["requires"] = {"requires_any": {"requirements": list(requirements)}}
+
+
+def _rules_for(envoy: Chain, *prefixes: str) -> None:
+    _jwt(envoy)["rules"] = [
+        {"match": {"prefix": prefix}, "requires": {"provider_name": "users"}} for prefix in prefixes
+    ]
+
+
+def _protocol(envoy: Chain) -> dict[str, Any]:
+    (options,) = _sidecar(envoy)["typed_extension_protocol_options"].values()
+    return options  # type: ignore[no-any-return]
+
+
+def _threshold(envoy: Chain, **limits: int) -> None:
+    _sidecar(envoy)["circuit_breakers"]["thresholds"][0].update(limits)
+
+
+def _protocol_key(envoy: Chain, key: str) -> None:
+    _sidecar(envoy)["typed_extension_protocol_options"] = {key: _protocol(envoy)}
+
+
+def _buffer_filter(envoy: Chain, size: int) -> None:
+    kind = f"{TYPES}.extensions.filters.http.buffer.v3.Buffer"
+    config = {"@type": kind, "max_request_bytes": size}
+    envoy.manager["http_filters"].insert(1, {"name": "buffer", "typed_config": config})
+
+
 _DISABLED = {"@type": f"{TYPES}.extensions.filters.http.ext_proc.v3.ExtProcPerRoute", "disabled": True}
 _BUFFER = 4 * 1024 * 1024
 
@@ -236,6 +291,44 @@ MISTAKES = [
     Mistake("memory is off", lambda _: None, "warning memory-off", "memory.enabled", settings={"memory": {"enabled": False}}),
     Mistake("Redis with a file", lambda _: None, "warning lite-with-redis", "memory.milvus", settings={"memory": {"redis": {"url": "redis://r"}}}),
     Mistake("a model's key is not there", lambda _: None, "error api-key-missing", "external_models[0]", settings={"external_models": ({**_rewrite_model()["external_models"][0], "api_key_env": "NO_SUCH_VARIABLE"},)}),
+    Mistake("a client's header is the user", lambda e: _early(e, _user("%REQ(x-user)%")), "error user-from-client", "mutations[3].append.header.value"),
+    Mistake("a client's header is a part of the user", lambda e: _early(e, _user("u-%REQ_WITHOUT_QUERY(:path?x-user):9%")), "error user-from-client", "mutations[3].append.header.value"),
+    Mistake("a request header is the user", lambda e: _early(e, _user("%REQUEST_HEADER(x-user)%")), "error user-from-client", "mutations[3].append.header.value"),
+    Mistake("a query is the user", lambda e: _early(e, _user("%QUERY_PARAM(user)%")), "error user-from-client", "mutations[3].append.header.value"),
+    Mistake("the user is set and removed again", lambda e: _early(e, _user("%DOWNSTREAM_PEER_SUBJECT%"), {"remove": "x-authz-user-id"}), "error nobody-authenticates", "typed_config.http_filters"),
+    Mistake("a filter removes the user and takes it from the client", _stripped_and_set, "error user-from-client", "request_mutations[1].append.header.value"),
+    Mistake("everybody is one user", lambda e: _early(e, _user("alice")), "warning user-constant", "mutations[3].append.header.value"),
+    Mistake("a filter takes the user from the client", lambda e: e.manager["http_filters"].__setitem__(0, _mutation(_user("%REQ(x-user)%"))), "error user-from-client", "http_filters[0].typed_config.mutations.request_mutations[0]"),
+    Mistake("a filter overwrites who authenticated", lambda e: e.manager["http_filters"].insert(1, _mutation(_user("%REQ(x-user)%"))), "error user-from-client", "http_filters[1].typed_config.mutations.request_mutations[0]"),
+    Mistake("the user is taken from beside the key's owner", lambda e: _key_renamed(e, "x-other"), "error user-from-client", "http_filters[1].typed_config.mutations"),
+    Mistake("the API's route takes the user from the client", lambda e: _route(e, "memory-api").update(request_headers_to_add=[_user("%REQ(x-user)%")["append"]]), "error user-from-client", "routes[1].request_headers_to_add[0].header.value"),
+    Mistake("a token is asked for on one chat path", lambda e: _rules_for(e, "/v1/chat/completions", "/v1/memory"), "error authentication-off", "typed_config.rules", chain="jwt"),
+    Mistake("a token is asked for on the other chat path", lambda e: _rules_for(e, "/v1/responses", "/v1/memory"), "error authentication-off", "typed_config.rules", chain="jwt"),
+    Mistake("no token is asked for on the API", lambda e: _rules_for(e, "/v1/chat", "/v1/responses"), "error authentication-off", "typed_config.rules", chain="jwt"),
+    Mistake("a token may be missing", lambda e: _requires(e, {"provider_name": "users"}, {"allow_missing": {}}), "error authentication-off", "typed_config.rules", chain="jwt"),
+    Mistake("a token may fail", lambda e: _requires(e, {"provider_name": "users"}, {"allow_missing_or_failed": {}}), "error authentication-off", "typed_config.rules", chain="jwt"),
+    Mistake("a route names a weak requirement", lambda e: (_jwt(e).update(requirement_map={"weak": {"allow_missing": {}}}), _route(e).update(typed_per_filter_config={"envoy.filters.http.jwt_authn": {"@type": f"{TYPES}.extensions.filters.http.jwt_authn.v3.PerRouteConfig", "requirement_name": "weak"}})), "error authentication-off", "requirement_name", chain="jwt"),
+    Mistake("a stream lasts 10 s", lambda e: _route(e)["route"].update(max_stream_duration={"max_stream_duration": "10s"}), "error answer-duration", "route.max_stream_duration.max_stream_duration"),
+    Mistake("a stream lasts a minute, and nothing else is said", lambda e: (_route(e)["route"].pop("timeout"), _route(e)["route"].update(max_stream_duration={"max_stream_duration": "60s"})), "warning answer-duration", "route.max_stream_duration.max_stream_duration"),
+    Mistake("all streams last a minute", lambda e: e.manager.update(common_http_protocol_options={"max_stream_duration": "60s"}), "warning answer-duration", "typed_config.common_http_protocol_options.max_stream_duration"),
+    Mistake("requests have 5 s to arrive", lambda e: e.manager.update(request_timeout="5s"), "warning request-timeout", "typed_config.request_timeout"),
+    Mistake("requests have less than recall", lambda e: e.manager.update(request_timeout="0.010s"), "error request-timeout", "typed_config.request_timeout"),
+    Mistake("silent attempts are repeated", lambda e: _route(e)["route"].update(retry_policy={"per_try_idle_timeout": "20s"}), "warning retry-timeout", "retry_policy.per_try_idle_timeout"),
+    Mistake("the virtual host repeats slow answers", lambda e: e.manager["route_config"]["virtual_hosts"][0].update(retry_policy={"per_try_timeout": "20s"}), "warning retry-timeout", "virtual_hosts[0].retry_policy.per_try_timeout"),
+    Mistake("a circuit breaker of 2000", lambda e: _threshold(e, max_requests=2000), "warning circuit-breaker", "thresholds[0].max_requests"),
+    Mistake("few may wait", lambda e: _threshold(e, max_pending_requests=10), "warning circuit-breaker-burst", "thresholds[0].max_pending_requests"),
+    Mistake("none may wait", lambda e: _threshold(e, max_pending_requests=0), "error circuit-breaker-burst", "thresholds[0].max_pending_requests"),
+    Mistake("one connection", lambda e: _threshold(e, max_connections=1), "warning circuit-breaker-burst", "thresholds[0].max_connections"),
+    Mistake("few streams in a connection", lambda e: http2_of(e).update(max_concurrent_streams=10), "warning concurrent-streams", "http2_protocol_options.max_concurrent_streams"),
+    Mistake("a connection for ten requests", lambda e: _protocol(e).update(common_http_protocol_options={"max_requests_per_connection": 10}), "warning connection-requests", "common_http_protocol_options.max_requests_per_connection"),
+    Mistake("a connection for 5 s", lambda e: _protocol(e).update(common_http_protocol_options={"max_connection_duration": "5s"}), "warning connection-duration", "common_http_protocol_options.max_connection_duration"),
+    Mistake("no router", lambda e: e.manager["http_filters"].pop(), "error no-router", "typed_config.http_filters"),
+    Mistake("a filter behind the router", lambda e: move(e, "envoy.filters.http.router", 1), "error router-not-last", "http_filters[1]"),
+    Mistake("protocol options under another name", lambda e: _protocol_key(e, "http2"), "error protocol-options-key", 'typed_extension_protocol_options["http2"]'),
+    Mistake("a filter's name is misspelt", lambda e: _per_route(e, "llm", memory_recal=override(grpc_initial_metadata=[])), "error filter-unknown", 'routes[0].typed_per_filter_config["memory.recal"]'),
+    Mistake("content-length may not be changed", lambda e: _recall(e).update(mutation_rules={"disallow_expression": {"regex": "content-.*"}}), "error mutation-rules", "mutation_rules.disallow_expression"),
+    Mistake("a filter buffers 1 MiB", lambda e: _buffer_filter(e, 1 << 20), "error buffer-filter", "http_filters[1].typed_config.max_request_bytes"),
+    Mistake("a filter buffers 4 MiB", lambda e: _buffer_filter(e, _BUFFER), "warning buffer-filter", "http_filters[1].typed_config.max_request_bytes"),
 ]  # fmt: skip
 
 
@@ -306,6 +399,56 @@ def _sound() -> Iterator[tuple[str, Callable[[Chain], object], str]]:
     yield (
         "Lua sets the user",
         lambda e: _replace_auth(e, "extensions.filters.http.lua.v3.Lua", {}),
+        "two-filter",
+    )
+    yield (
+        "a certificate is the user",
+        lambda e: _early(e, _user("%DOWNSTREAM_PEER_SUBJECT%")),
+        "two-filter",
+    )
+    yield (
+        "metadata is the user",
+        lambda e: _early(e, _user("%DYNAMIC_METADATA(auth:user)%")),
+        "two-filter",
+    )
+    yield (
+        "the key's owner is renamed",
+        lambda e: _key_renamed(e, "x-owner"),
+        "two-filter",
+    )
+    yield (
+        "the key's owner overwrites what the client said",
+        lambda e: e.manager["http_filters"].insert(0, _mutation(_user("%REQ(x-user)%"))),
+        "two-filter",
+    )
+    yield (
+        "either of two tokens",
+        lambda e: _requires(e, {"provider_name": "users"}, {"provider_and_audiences": {"provider_name": "users"}}),
+        "jwt",
+    )
+    yield (
+        "a token on each path that remembers",
+        lambda e: _rules_for(e, "/v1/chat/completions", "/v1/responses", "/v1/memory"),
+        "jwt",
+    )
+    yield (
+        "a route takes the bound on streams away",
+        lambda e: (
+            e.manager.update(common_http_protocol_options={"max_stream_duration": "60s"}),
+            _route(e)["route"].update(max_stream_duration={"max_stream_duration": "0s"}),
+        ),
+        "two-filter",
+    )
+    yield (
+        "content-length may be changed alone",
+        lambda e: _recall(e).update(
+            mutation_rules={"disallow_all": True, "allow_expression": {"regex": "content-length"}}
+        ),
+        "two-filter",
+    )
+    yield (
+        "a large buffer filter",
+        lambda e: _buffer_filter(e, 64 << 20),
         "two-filter",
     )
     yield (

@@ -126,7 +126,6 @@ HEADER = b'{"recording":1,"made_by":"t","pseudonymised":false}\n'
         (HEADER + b'{"stream":1,"envoy":"request_body"}\n', r"line 2: stream 1 has not begun"),
         (HEADER + 2 * b'{"stream":1,"begin":"a"}\n', r"line 3: stream 1 has begun already"),
         (HEADER + b'{"stream":-1,"begin":"a"}\n', r"line 2: stream: must not be negative"),
-        (HEADER + b'{"stream":1,"begin":"a","methadata":[]}\n', r"line 2: unknown key 'methadata'"),
         (HEADER + b'{"stream":1,"begin":"a","metadata":[["a"]]}\n', r"line 2: metadata: must be a list"),
         (HEADER + b'{"stream":1,"envoy":"request_tea"}\n', r"line 2: envoy: no such kind"),
         (HEADER + b'{"stream":1,"envoy":"request_body","body_base64":"*"}\n', r"line 2: body_base64: is not base64"),
