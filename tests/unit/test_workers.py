@@ -267,10 +267,12 @@ async def test_a_key_runs_when_it_is_no_longer_held_and_says_how_long_it_has_wai
 
 async def test_what_comes_while_a_key_is_held_is_in_its_run_and_a_held_key_waits() -> None:
     ran: list[str] = []
+    begun = asyncio.Event()
     now, held = 0.0, True
 
     async def job(key: str) -> None:
         ran.append(key)
+        begun.set()
 
     pool = WorkerPool[str](
         job, workers=1, max_queue=1, on_error=Failures(), hold=lambda _: 0.001 if held else 0.0, monotonic=lambda: now
@@ -282,8 +284,7 @@ async def test_what_comes_while_a_key_is_held_is_in_its_run_and_a_held_key_waits
     assert pool.submit("a")
     assert (pool.depth, pool.oldest_seconds) == (1, 3.0)
     held = False
-    while not ran:
-        await asyncio.sleep(0.001)
+    await asyncio.wait_for(begun.wait(), 5)
     await settle()
     assert ran == ["a"]
     assert pool.depth == 0
