@@ -48,6 +48,8 @@ _UNSEEN_WRITES = 3
 """So often a large shelf is carried over before somebody has to ask for it: what nobody asks for is read when it is."""
 _ATTEMPTS = 3
 """Fills that one request waits for, while others write."""
+_AFTER_THE_ANSWER_SECONDS = 0.03
+"""Until an owner's memories are read who has none at hand: who asks for them now searches the store, and would wait behind."""
 _AHEAD = 0.8
 """The part of its greatest age at which a shelf that is in use is read anew, in the background."""
 _PAUSE_SECONDS = 1.0
@@ -207,6 +209,7 @@ class Shelving:
             kept = await self._from_others(scope, generation)
             if kept is not None:
                 return kept
+            await asyncio.sleep(_AFTER_THE_ANSWER_SECONDS)
         read_at, now = asyncio.get_running_loop().time(), self._clock.now()
         rows = await self._reader.shelve(scope, limit=self._config.max_owner_memories, now=now)
         if rows is None:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -19,6 +20,7 @@ from semrouter_memory.config import WorkingSetConfig
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope
 from semrouter_memory.ports import MemoryShelf
+from semrouter_memory.store import shelving
 from semrouter_memory.store.kept import KeptShelves
 from semrouter_memory.store.working_set import WorkingSet
 from tests.gated_store import GatedStore, Outcome, ToldGenerations
@@ -35,6 +37,12 @@ MAX_BYTES = 12_000
 
 
 Write = Callable[[WorkingSet, Scope], Coroutine[Any, Any, object]]
+
+
+@pytest.fixture(autouse=True)
+def _read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests go step by step; that a reading waits for its asker's answer is another test's."""
+    monkeypatch.setattr(shelving, "_AFTER_THE_ANSWER_SECONDS", 0)
 
 
 def upserting(ids: set[str], superseded: bool, seed: int) -> Write:

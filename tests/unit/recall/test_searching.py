@@ -27,6 +27,7 @@ from semrouter_memory.recall.keywords import KeywordExtractor
 from semrouter_memory.recall.searching import Found, Searcher
 from semrouter_memory.recall.standing import standing_of
 from semrouter_memory.recall.steps import Steps
+from semrouter_memory.store import shelving
 from semrouter_memory.store.working_set import WorkingSet
 from tests.gated_store import GatedStore, ToldGenerations
 from tests.memories import DIMENSION, NOW, memory
@@ -221,8 +222,11 @@ async def test_a_store_that_goes_away_in_the_middle_is_said_too(kit: Kit) -> Non
         await search(kit.searcher(at_hand=False))
 
 
-async def test_memories_that_are_late_at_hand_are_looked_for_in_the_store(kit: Kit) -> None:
+async def test_memories_that_are_late_at_hand_are_looked_for_in_the_store(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And what was late is at hand for the next request."""
+    monkeypatch.setattr(shelving, "_AFTER_THE_ANSWER_SECONDS", 0)
     await kit.remember(BUDGET)
     kit.store.gated = True
     searcher = kit.searcher(deadline_ms=10)

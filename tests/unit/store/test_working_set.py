@@ -25,6 +25,12 @@ BOB = Scope("bob")
 WORK = Scope("alice", "work")
 
 
+@pytest.fixture(autouse=True)
+def _read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests go step by step; that a reading waits for its asker's answer is another test's."""
+    monkeypatch.setattr(shelving, "_AFTER_THE_ANSWER_SECONDS", 0)
+
+
 @dataclass
 class Kit:
     """A store, its generations, and working sets over both, as replicas have them."""
@@ -144,6 +150,16 @@ async def test_the_first_look_reads_the_store_and_the_next_does_not(kit: Kit) ->
     assert kit.store.shelved == 1
     assert replica.owners == 1
     assert replica.nbytes > 0
+
+
+async def test_the_store_is_read_after_who_asked_has_searched_it(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shelving, "_AFTER_THE_ANSWER_SECONDS", 0.05)
+    replica = kit.replica()
+    assert await at_hand(replica) is None
+    await steps()
+    assert kit.store.shelved == 0
+    assert await replica.shelf(ALICE, until=soon()) is not None
+    assert kit.store.shelved == 1
 
 
 async def test_one_fill_serves_all_who_ask_for_it(kit: Kit) -> None:
