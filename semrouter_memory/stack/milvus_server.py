@@ -44,7 +44,8 @@ class MilvusServer(ServerProcess):
     """
 
     def __init__(self, directory: Path) -> None:
-        super().__init__("Milvus", directory)
+        # Its program runs in this directory, where a relative path would lead elsewhere.
+        super().__init__("Milvus", directory.absolute())
         self._ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
         self._unpack()
 
