@@ -13,6 +13,7 @@ from semrouter_memory.config import MilvusConfig, WorkingSetConfig
 from semrouter_memory.model import EmbeddedMemory, Reach, Scope
 from semrouter_memory.ports import MemoryShelf
 from semrouter_memory.sessions.generations import FileGenerations
+from semrouter_memory.sessions.redis import generations as redis_generations
 from semrouter_memory.sessions.redis.connection import RedisConnection
 from semrouter_memory.sessions.redis.generations import RedisGenerations, keys
 from semrouter_memory.sessions.redis.shelves import RedisShelves
@@ -88,6 +89,8 @@ async def replicas(
         else:
             server: RedisServer = request.getfixturevalue("redis_server")
             prefix = uuid.uuid4().hex
+            # A busy machine is no slow Redis.
+            stack.enter_context(pytest.MonkeyPatch.context()).setattr(redis_generations, "_PATIENCE_SECONDS", 10)
             opened = [await stack.enter_async_context(by_redis(store, server, prefix)) for _ in range(2)]
         yield opened[0], opened[1]
 
