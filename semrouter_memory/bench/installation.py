@@ -11,11 +11,9 @@ import copy
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
 import yaml
@@ -23,7 +21,7 @@ import yaml
 from semrouter_memory.bench.bodies import key_of
 from semrouter_memory.stack.envoy import EnvoyPorts
 from semrouter_memory.stack.ports import LOOPBACK, free_port
-from semrouter_memory.stack.process import Process
+from semrouter_memory.stack.process import Process, Together
 from semrouter_memory.stack.stack import launch_envoy
 
 ALONE, NOOP, PRODUCT = "alone", "noop", "product"
@@ -57,8 +55,8 @@ class Plan:
     routes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-class Installation:
-    """Use as an async context manager.
+class Installation(Together):
+    """All of it, together.
 
     Attributes:
         ports: of Envoy's listeners, by chain.
@@ -66,8 +64,8 @@ class Installation:
     """
 
     def __init__(self, plan: Plan) -> None:
+        super().__init__()
         self._plan = plan
-        self._exit = AsyncExitStack()
         self._upstream_port = free_port()
         self._llm = Process("the upstream", plan.directory / "upstream.log")
         self._envoy = Process("Envoy", plan.directory / "envoy.log")
@@ -80,20 +78,6 @@ class Installation:
         ]
         self.ports = {name: free_port() for name in (ALONE, NOOP, PRODUCT, *plan.routes)}
         self.operator_urls = [f"http://{LOOPBACK}:{free_port()}" for _ in range(plan.processes)]
-
-    async def __aenter__(self) -> Self:
-        self._plan.directory.mkdir(parents=True, exist_ok=True)
-        try:
-            await self._start()
-        except BaseException:
-            await self._exit.aclose()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._exit.aclose()
 
     # -- what is known of it -------------------------------------------------------------------------------------------
 
@@ -129,6 +113,7 @@ class Installation:
     # -- starting ------------------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
+        self._plan.directory.mkdir(parents=True, exist_ok=True)
         await self._run(self._llm, "upstream", self._upstream_port)
         for noop, port in zip(self._noops, self._noop_ports, strict=True):
             await self._run(noop, "noop", port)

@@ -20,22 +20,23 @@ _TIMEOUT_SECONDS = 900.0
 """Rewriting and copying files takes as long as they are large."""
 
 
-def _connect(
-    url: Annotated[
-        str,
-        typer.Option(
-            envvar="SEMROUTER_MEMORY_OPERATOR_URL",
-            help="management.operator_listen of the sidecar: http(s)://host:port or unix:path.",
-        ),
-    ] = OPERATOR_API,
-    operator_token_file: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="SEMROUTER_MEMORY_OPERATOR_TOKEN_FILE",
-            help=f"File with the operator's token; without it, {TOKEN_VARIABLE} in the environment.",
-        ),
-    ] = None,
-) -> Target:
+OperatorUrl = Annotated[
+    str,
+    typer.Option(
+        envvar="SEMROUTER_MEMORY_OPERATOR_URL",
+        help="management.operator_listen of the sidecar: http(s)://host:port or unix:path.",
+    ),
+]
+OperatorTokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="SEMROUTER_MEMORY_OPERATOR_TOKEN_FILE",
+        help=f"File with the operator's token; without it, {TOKEN_VARIABLE} in the environment.",
+    ),
+]
+
+
+def _connect(url: OperatorUrl = OPERATOR_API, operator_token_file: OperatorTokenFile = None) -> Target:
     return operator_target(url, operator_token_file)
 
 

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from semrouter_memory import __version__
-from semrouter_memory.cli.operator import OPERATOR_API, operator_target
+from semrouter_memory.cli.operator import OPERATOR_API, OperatorTokenFile, OperatorUrl, operator_target
 from semrouter_memory.cli.output import shown
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.client import OperatorClient
@@ -70,17 +70,8 @@ def record(
     redact: Redact = None,
     pseudonymise: Pseudonymise = False,
     stable: Stable = False,
-    url: Annotated[
-        str,
-        typer.Option(
-            envvar="SEMROUTER_MEMORY_OPERATOR_URL",
-            help="management.operator_listen of the sidecar: http(s)://host:port or unix:path.",
-        ),
-    ] = OPERATOR_API,
-    operator_token_file: Annotated[
-        Path | None,
-        typer.Option(envvar="SEMROUTER_MEMORY_OPERATOR_TOKEN_FILE", help="File with the operator's token."),
-    ] = None,
+    url: OperatorUrl = OPERATOR_API,
+    operator_token_file: OperatorTokenFile = None,
 ) -> None:
     """Record what a running sidecar sees, from now on."""
     if context.invoked_subcommand is not None:

@@ -65,9 +65,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LookedAt:
-    """Which memories may be shown, and what the words tell of them; None where words do not count."""
+    """Which memories may be shown, what the question's words say and tell of them; None where words do not count."""
 
     positions: NDArray[np.intp]
+    asked: Wording | None = None
     columns: Columns | None = None
 
 
@@ -132,9 +133,8 @@ class Searcher:
         with steps.measure("search"):
             shelf = await self._shelf_unless_all_is_away(request)
         said = request.query if likely_answer else query
-        asked = wording(words, said, request.history) if hybrid else None
         looked, vector, intent = await self._at_once(
-            lambda: self._looked_at(shelf, asked, said, request) if shelf is not None else None,
+            lambda: self._looked_at(shelf, words, said, request) if shelf is not None else None,
             self._embedded(text, said, deadline),
             steps,
         )
@@ -142,13 +142,14 @@ class Searcher:
             with steps.measure("search"):
                 shelf = await self._asked_of_the_store(vector, words if hybrid else "", request)
         with steps.measure("score"):
-            looked = looked or self._looked_at(shelf, asked, said, request)
+            looked = looked or self._looked_at(shelf, words, said, request)
             if not len(looked.positions):
                 return Found()
-            if asked is None or looked.columns is None:
+            if looked.asked is None or looked.columns is None:
                 return _nearest(shelf, looked.positions, vector, request)
             evidence = looked.columns.compared(shelf, vector)
-            return _weighed(shelf, evidence, asked.meant(vector, intent), await self._anchors(), shown=_shown(request))
+            asked = looked.asked.meant(vector, intent)
+            return _weighed(shelf, evidence, asked, await self._anchors(), shown=_shown(request))
 
     async def _at_once(
         self,
@@ -177,12 +178,13 @@ class Searcher:
             request = await self._of_the_request(vector, text, said) if hybrid else vector
         return vector, (await self._anchors()).intent(request) if hybrid else Intent()
 
-    def _looked_at(self, shelf: MemoryShelf, asked: Wording | None, said: str, request: RecallRequest) -> _LookedAt:
+    def _looked_at(self, shelf: MemoryShelf, words: str, said: str, request: RecallRequest) -> _LookedAt:
         now = self._clock.now()
         positions = shelf.positions(request.scope, now=now, types=request.options.types)
-        if asked is None or not len(positions):
+        if self._config.strategy != "hybrid" or not len(positions):
             return _LookedAt(positions)
-        return _LookedAt(positions, gathered(shelf, positions, asked, period_of(said, now)))
+        asked = wording(words, said, request.history)
+        return _LookedAt(positions, asked, gathered(shelf, positions, asked, period_of(said, now)))
 
     @asynccontextmanager
     async def _its_turn(self, deadline: asyncio.Timeout | None) -> AsyncIterator[None]:

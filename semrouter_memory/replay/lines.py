@@ -60,11 +60,6 @@ def line_of(record: Record, *, timed: bool = True) -> bytes:
     return orjson.dumps({**head, **body})
 
 
-def record_of(line: bytes, *, before_us: int) -> Record:
-    """Same as `read_line`, without the keys that are not known."""
-    return read_line(line, before_us=before_us)[0]
-
-
 def read_line(line: bytes, *, before_us: int) -> tuple[Record, set[str]]:
     """The record in a line, and its keys that are not known. A key whose value is null counts as absent.
 

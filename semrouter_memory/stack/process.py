@@ -3,8 +3,12 @@
 import asyncio
 import os
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from semrouter_memory.errors import MemoryServiceError
 
@@ -84,3 +88,27 @@ class Process:
         """The last lines of its log."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines() if self.log.exists() else []
         return "\n".join(lines[-_LOG_TAIL_LINES:])
+
+
+class Together(ABC):
+    """Parts that start together. Use as an async context manager: what was started is stopped, in reverse order."""
+
+    def __init__(self) -> None:
+        self._exit = AsyncExitStack()
+
+    @abstractmethod
+    async def _start(self) -> None:
+        """Start the parts; what stops each of them is pushed onto `_exit`."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._exit.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._exit.aclose()

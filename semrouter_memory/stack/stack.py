@@ -2,18 +2,16 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
 import yaml
 
 from semrouter_memory.stack.envoy import SHIPPED, EnvoyPorts, envoy_yaml, find_envoy
 from semrouter_memory.stack.ports import LOOPBACK, checked_port
-from semrouter_memory.stack.process import Process
+from semrouter_memory.stack.process import Process, Together
 
 _ENVOY_READY_SECONDS = 30
 _SIDECAR_READY_SECONDS = 60
@@ -47,13 +45,13 @@ class StackOptions:
     edit_envoy: Callable[[dict[str, Any]], None] | None = None
 
 
-class Stack:
-    """Use as an async context manager: everything that was started is stopped, in reverse order."""
+class Stack(Together):
+    """A sidecar and Envoy, together."""
 
     def __init__(self, options: StackOptions, say: Callable[[str], None] = lambda _: None) -> None:
+        super().__init__()
         self._options = options
         self._say = say
-        self._exit = AsyncExitStack()
         directory = options.directory
         directory.mkdir(parents=True, exist_ok=True)
         self.port = checked_port(options.port, "--port (make: PORT=...)")
@@ -73,21 +71,11 @@ class Stack:
     def operator_url(self) -> str:
         return f"http://{LOOPBACK}:{self.operator_port}"
 
-    async def __aenter__(self) -> Self:
-        try:
-            self._exit.push_async_callback(self.sidecar.stop)
-            await self.start_sidecar()
-            self._exit.push_async_callback(self.envoy.stop)
-            await self.start_envoy()
-        except BaseException:
-            await self._exit.aclose()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._exit.aclose()
+    async def _start(self) -> None:
+        self._exit.push_async_callback(self.sidecar.stop)
+        await self.start_sidecar()
+        self._exit.push_async_callback(self.envoy.stop)
+        await self.start_envoy()
 
     async def start_sidecar(self) -> None:
         """Start it (again) on the same data and wait until it is ready."""

@@ -78,7 +78,7 @@ class Processor:
         try:
             spans = self._tracing.stream(metadata) if self._tracing else None
             record = self._recorder.begin(metadata) if self._recorder else None
-            async for message in stream if record is None else _noting(stream, record):
+            async for message in _noting(stream, record):
                 event = wire.event_from(message)
                 if spans is not None and isinstance(event, RequestHeaders):
                     spans.headers(event.headers.get)
@@ -91,8 +91,7 @@ class Processor:
                 if exchange.finished:
                     # Before the last reply: the stream may be torn down during that write.
                     self._hand_over(exchange, spans)
-                replies = wire.replies_to(message, step, outcome)
-                for reply in replies if record is None else _noted(replies, record):
+                for reply in _noted(wire.replies_to(message, step, outcome), record):
                     yield reply
                 if exchange.finished:
                     break
@@ -100,7 +99,7 @@ class Processor:
             self._observer.exchange_failed(error)
             outcome = None if settled else Reason.INTERNAL
             replies = wire.replies_to(message, exchange.abandon(), outcome) if message is not None else []
-            for reply in replies if record is None else _noted(replies, record):
+            for reply in _noted(replies, record):
                 yield reply
         finally:
             self._hand_over(exchange, spans)
@@ -150,15 +149,21 @@ class Processor:
         return route
 
 
-async def _noting(stream: AsyncIterator[wire.Message], record: RecordedStream) -> AsyncIterator[wire.Message]:
-    async for message in stream:
-        record.shown(message.SerializeToString())
-        yield message
+def _noting(stream: AsyncIterator[wire.Message], record: RecordedStream | None) -> AsyncIterator[wire.Message]:
+    """The stream, each message taken down when it is read; itself where nobody takes it down."""
+
+    async def noted(record: RecordedStream) -> AsyncIterator[wire.Message]:
+        async for message in stream:
+            record.shown(message.SerializeToString())
+            yield message
+
+    return stream if record is None else noted(record)
 
 
-def _noted(replies: Iterable[bytes], record: RecordedStream) -> Iterator[bytes]:
+def _noted(replies: Iterable[bytes], record: RecordedStream | None) -> Iterator[bytes]:
     for reply in replies:
-        record.answered(reply)
+        if record is not None:
+            record.answered(reply)
         yield reply
 
 

@@ -51,7 +51,7 @@ EVENTS = (
 def test_a_record_is_the_same_in_both_formats(event: Header | Begin | Shown | Answer | End) -> None:
     record = Record(0, 0, event) if isinstance(event, Header) else Record(7, 1500, event)
     assert protocol.decoded(protocol.encoded(record)) == record
-    assert lines.record_of(lines.line_of(record), before_us=0) == record
+    assert lines.read_line(lines.line_of(record), before_us=0) == (record, set())
 
 
 def test_messages_are_those_of_the_wire() -> None:

@@ -21,8 +21,6 @@ from semrouter_memory.model import (
     CompressionReason,
     ExtractionReport,
     Hit,
-    Memory,
-    MemoryType,
     Reason,
     RecallOptions,
     RecallRequest,
@@ -37,6 +35,7 @@ from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.origins import MAX_SESSIONS, MAX_SPANS
 from semrouter_memory.telemetry.spans import Spans
 from semrouter_memory.telemetry.traced import TracingObserver
+from tests.memories import memory
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 CANARY = "my-secret-canary"
@@ -45,16 +44,7 @@ TRACEPARENT = {"traceparent": f"00-{TRACE:032x}-{PARENT:016x}-01"}
 REQUEST = RecallRequest(
     scope=Scope("alice"), query=CANARY, options=RecallOptions(limit=5, threshold=0.6), model="m" * 500
 )
-MEMORY = Memory(
-    id="mem_1",
-    scope=Scope("alice"),
-    type=MemoryType.SEMANTIC,
-    content=CANARY,
-    source="conversation",
-    observed_at=NOW,
-    created_at=NOW,
-    updated_at=NOW,
-)
+MEMORY = memory(Scope("alice"), "mem_1", content=CANARY, created_at=NOW)
 TURN = Turn(
     scope=Scope("alice"),
     hints=SessionHints(conversation_id="conv_1"),

@@ -13,8 +13,6 @@ from semrouter_memory.model import (
     Compression,
     CompressionReason,
     Hit,
-    Memory,
-    MemoryType,
     Reason,
     RecallRequest,
     RecallResult,
@@ -24,19 +22,11 @@ from semrouter_memory.model import (
 from semrouter_memory.transport import wire
 from semrouter_memory.transport.pb import ext_proc_pb2 as pb
 from semrouter_memory.transport.processor import Processor
+from tests.memories import memory
 
 NOW = datetime(2026, 3, 15, tzinfo=UTC)
 BODY = b'{"model":"m","messages":[{"role":"user","content":"What is my budget?"}]}'
-MEMORY = Memory(
-    id="mem_1",
-    scope=Scope("alice"),
-    type=MemoryType.SEMANTIC,
-    content="User's budget is $10",
-    source="conversation",
-    observed_at=NOW,
-    created_at=NOW,
-    updated_at=NOW,
-)
+MEMORY = memory(Scope("alice"), "mem_1", content="User's budget is $10", created_at=NOW)
 INJECTED = RecallResult(reason=Reason.INJECTED, text="BLOCK", hits=(Hit(MEMORY, 1, 1),), tokens=7)
 COMPRESSED = Compression(reason=CompressionReason.COMPRESSED, text="STATE", dropped_turns=3)
 
