@@ -1,5 +1,6 @@
 """The driver: one coroutine per ext_proc stream, between Envoy's messages and the exchange."""
 
+import asyncio
 import hmac
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -14,6 +15,7 @@ from semrouter_memory.exchange.replies import NeedRecall, Outcome, Reply, outcom
 from semrouter_memory.model import Appended, Reason, RecallRequest, RecallResult, Turn
 from semrouter_memory.ports import Clock, Observer, RecordedStream, Recorder, StreamSpans, Tracing
 from semrouter_memory.transport import wire
+from semrouter_memory.workers import ASIDE_SECONDS
 
 
 class Recaller(Protocol):
@@ -79,6 +81,7 @@ class Processor:
             spans = self._tracing.stream(metadata) if self._tracing else None
             record = self._recorder.begin(metadata) if self._recorder else None
             async for message in _noting(stream, record):
+                await _step_aside(message, exchange)
                 event = wire.event_from(message)
                 if spans is not None and isinstance(event, RequestHeaders):
                     spans.headers(event.headers.get)
@@ -147,6 +150,12 @@ class Processor:
         for name in route.ignored:
             self._observer.setting_ignored(name)
         return route
+
+
+async def _step_aside(message: wire.Message, exchange: Exchange) -> None:
+    """Envoy opens both filters' streams at once. The client waits for recall; for what becomes of copies, nobody."""
+    if message.observability_mode and not exchange.observing:
+        await asyncio.sleep(ASIDE_SECONDS)
 
 
 def _noting(stream: AsyncIterator[wire.Message], record: RecordedStream | None) -> AsyncIterator[wire.Message]:
