@@ -44,6 +44,8 @@ from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.working_set import Store, WorkingSet
 
 _DATA_MODE = 0o700
+_GENERATION_SHARE = 0.15
+"""Of recall's deadline, for which it waits for a number from Redis; less than it waits for a shelf."""
 
 
 class SystemClock:
@@ -186,7 +188,9 @@ async def _in_redis(
         turn_log,
         RedisStateStore(connection, prefix=config.prefix, clock=clock),
         RedisOwnerLocks(connection, prefix=config.prefix, lock_seconds=config.lock_seconds),
-        RedisGenerations(connection, prefix=config.prefix),
+        RedisGenerations(
+            connection, prefix=config.prefix, patience_seconds=memory.recall.deadline_ms / 1000 * _GENERATION_SHARE
+        ),
         connection,
     )
 

@@ -33,7 +33,7 @@ _FETCH_LEAST = 20
 # A store is asked for more: the formula puts another in front than the cosine does.
 _STORE_FACTOR = 3
 # What is not at hand within this part of the deadline is asked of the store.
-_SHELF_SHARE = 0.1
+_SHELF_SHARE = 0.2
 _PAGE = 1_000
 _PATIENCE_SECONDS = 0.4
 """For others' queries; together with the deadline it stays below the second after which Envoy goes on without us."""

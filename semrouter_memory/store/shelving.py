@@ -69,6 +69,18 @@ class Change:
     chars: int = 0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fill:
+    """A shelf that is being filled.
+
+    Attributes:
+        others_asked: done when it is known whether another replica has it. What comes from the store takes a while.
+    """
+
+    task: asyncio.Task[None]
+    others_asked: asyncio.Event
+
+
 class Shelving:
     """Fills shelves, keeps them, and carries them over writes. For the arguments see `WorkingSet`.
 
@@ -100,7 +112,7 @@ class Shelving:
         self._writes: Counter[str] = Counter()
         # The generation that says: one write of ours since the shelf was right, and no other.
         self._written_alone: dict[str, int] = {}
-        self._fills: dict[str, asyncio.Task[None]] = {}
+        self._fills: dict[str, _Fill] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(_FILLS)
         self._unannounced: dict[str, Scope] = {}
@@ -147,8 +159,11 @@ class Shelving:
             fill = self._filling(scope)
             if fill is None or asyncio.get_running_loop().time() >= until:
                 return None
+            await fill.others_asked.wait()
+            if not fill.task.done() and asyncio.get_running_loop().time() + _AFTER_THE_ANSWER_SECONDS >= until:
+                return None
             # Waiting for a task this way leaves it running when we are late.
-            await asyncio.wait({fill})
+            await asyncio.wait({fill.task})
         return None
 
     def _before_the_write(self, owner: str, generation: int) -> Shelf | None:
@@ -175,21 +190,23 @@ class Shelving:
 
     # -- filling -------------------------------------------------------------------------------------------------------
 
-    def _filling(self, scope: Scope) -> asyncio.Task[None] | None:
-        """The task that fills the owner's shelf; None when there is none and no room for one."""
+    def _filling(self, scope: Scope) -> _Fill | None:
+        """What fills the owner's shelf; None when there is none and no room for one."""
         fill = self._fills.get(scope.owner)
         if fill is None and self._reader.available and len(self._running) < _MAX_WAITING:
-            fill = self._fills[scope.owner] = asyncio.create_task(self._fill(scope), name="shelf-fill")
-            self._running.add(fill)
-            fill.add_done_callback(self._running.discard)
+            others_asked = asyncio.Event()
+            task = asyncio.create_task(self._fill(scope, others_asked), name="shelf-fill")
+            fill = self._fills[scope.owner] = _Fill(task, others_asked)
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
         return fill
 
-    async def _fill(self, scope: Scope) -> None:
+    async def _fill(self, scope: Scope, others_asked: asyncio.Event) -> None:
         try:
             async with self._slots:
-                found = await self._read(scope)
+                found = await self._read(scope, others_asked)
             # A write since then has taken this fill off the list: nothing is known of what it saw.
-            if self._fills.get(scope.owner) is asyncio.current_task():
+            if self._is_listed(scope.owner):
                 self._keep(scope, found)
         except (StoreUnavailableError, GenerationsError):
             # Those who asked for it ask the store, which says what is wrong.
@@ -197,10 +214,16 @@ class Shelving:
         except Exception as error:  # noqa: BLE001 - nobody waits for the result
             self._on_error(error)
         finally:
-            if self._fills.get(scope.owner) is asyncio.current_task():
+            others_asked.set()
+            if self._is_listed(scope.owner):
                 del self._fills[scope.owner]
 
-    async def _read(self, scope: Scope) -> Kept | None:
+    def _is_listed(self, owner: str) -> bool:
+        """Whether the running task fills the owner's shelf."""
+        fill = self._fills.get(owner)
+        return fill is not None and fill.task is asyncio.current_task()
+
+    async def _read(self, scope: Scope, others_asked: asyncio.Event) -> Kept | None:
         """A shelf from another replica or of the store's rows; None when there are too many."""
         generation = await self._generations.current(scope)
         before = self.kept.find(scope.owner)
@@ -209,6 +232,7 @@ class Shelving:
             kept = await self._from_others(scope, generation)
             if kept is not None:
                 return kept
+            others_asked.set()
             await asyncio.sleep(_AFTER_THE_ANSWER_SECONDS)
         read_at, now = asyncio.get_running_loop().time(), self._clock.now()
         rows = await self._reader.shelve(scope, limit=self._config.max_owner_memories, now=now)

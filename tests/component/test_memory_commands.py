@@ -76,20 +76,20 @@ def run(sidecar: Path) -> Run:
 async def added(run: Run, content: str, *options: str) -> str:
     result = await run("add", content, *options)
     assert result.exit_code == 0, result.output
-    memory_id: str = json.loads(result.output)["id"]
+    memory_id: str = json.loads(result.stdout)["id"]
     return memory_id
 
 
 async def test_a_memory_from_its_beginning_to_its_end(run: Run) -> None:
     options = ("--type", "procedural", "--project", "work", "--importance", "0.9", "--metadata", '{"a": 1}')
     memory_id = await added(run, "User deploys with make ship", *options)
-    shown = json.loads((await run("get", memory_id)).output)
+    shown = json.loads((await run("get", memory_id)).stdout)
     assert (shown["type"], shown["project_id"], shown["importance"]) == ("procedural", "work", 0.9)
     assert shown["metadata"] == {"a": 1}
     assert "make ship" in (await run("search", "deploys make", "--threshold", "0.1")).output
     assert "make ship" in (await run("list", "--type", "procedural", "--project", "work")).output
     updated = await run("update", memory_id, "--content", "User deploys with make release")
-    assert json.loads(updated.output)["content"] == "User deploys with make release"
+    assert json.loads(updated.stdout)["content"] == "User deploys with make release"
     assert (await run("forget", memory_id)).exit_code == 0
     assert isinstance((await run("get", memory_id)).exception, NotFoundError)
 
@@ -99,15 +99,15 @@ async def test_lists_and_hits_as_json(run: Run) -> None:
         await added(run, f"tea {number}")
     page = await run("list", "--limit", "2")
     assert "more: --cursor" in page.output
-    listed = json.loads((await run("list", "--json")).output)
+    listed = json.loads((await run("list", "--json")).stdout)
     assert len(listed["data"]) == 3
-    assert len(json.loads((await run("search", "tea", "--json", "--limit", "2")).output)) == 2
+    assert len(json.loads((await run("search", "tea", "--json", "--limit", "2")).stdout)) == 2
 
 
 async def test_an_export_is_a_line_of_json_for_each(run: Run) -> None:
     for number in range(3):
         await added(run, f"tea\n{number}")
-    lines = (await run("export")).output.splitlines()
+    lines = (await run("export")).stdout.splitlines()
     assert sorted(json.loads(line)["content"] for line in lines) == ["tea\n0", "tea\n1", "tea\n2"]
 
 
@@ -118,14 +118,14 @@ async def test_an_export_is_imported_again_and_history_shown(run: Run, tmp_path:
     file.write_text("\n".join(lines))
     imported = await run("import", str(file))
     assert (imported.exit_code, imported.stdout) == (0, "450 imported, 0 skipped, 0 refused\n")
-    exported = (await run("export")).output
+    exported = (await run("export")).stdout
     file.write_text(exported + json.dumps({"content": "x", "type": "odd"}) + "\n" + json.dumps({"content": ""}))
     again = await run("import", str(file))
     assert again.exit_code == 1
     assert "0 imported, 450 skipped, 2 refused" in again.stdout
     assert "line 451 (type): " in again.stderr
     assert "line 452 (content): " in again.stderr
-    assert (await run("export")).output == exported
+    assert (await run("export")).stdout == exported
     report = json.loads((await run("import", str(file), "--json")).stdout)
     assert [error["line"] for error in report["errors"]] == [451, 452]
     assert isinstance((await run("import", str(tmp_path / "none"))).exception, InvalidRequestError)
@@ -137,8 +137,8 @@ async def test_an_export_is_imported_again_and_history_shown(run: Run, tmp_path:
 
 async def test_a_memory_may_expire_or_not(run: Run) -> None:
     memory_id = await added(run, "User is in Rome", "--expires-at", "2096-01-01T00:00:00Z")
-    assert json.loads((await run("get", memory_id)).output)["expires_at"] == "2096-01-01T00:00:00Z"
-    assert json.loads((await run("update", memory_id, "--never-expires")).output)["expires_at"] is None
+    assert json.loads((await run("get", memory_id)).stdout)["expires_at"] == "2096-01-01T00:00:00Z"
+    assert json.loads((await run("update", memory_id, "--never-expires")).stdout)["expires_at"] is None
     both = await run("update", memory_id, "--never-expires", "--expires-at", "2096-01-01T00:00:00Z")
     assert isinstance(both.exception, InvalidRequestError)
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from semrouter_memory.app import adapters
 from semrouter_memory.config import MilvusConfig, WorkingSetConfig
 from semrouter_memory.model import EmbeddedMemory, Reach, Scope
 from semrouter_memory.ports import MemoryShelf
+from semrouter_memory.recall import searching
 from semrouter_memory.sessions.generations import FileGenerations
-from semrouter_memory.sessions.redis import generations as redis_generations
 from semrouter_memory.sessions.redis.connection import RedisConnection
 from semrouter_memory.sessions.redis.generations import RedisGenerations, keys
 from semrouter_memory.sessions.redis.shelves import RedisShelves
@@ -68,7 +69,8 @@ async def by_redis(store: MilvusStore, server: RedisServer, prefix: str) -> Asyn
     connection = RedisConnection(server.config())
     replica = WorkingSet(
         store,
-        RedisGenerations(connection, prefix=prefix),
+        # A busy machine is no slow Redis.
+        RedisGenerations(connection, prefix=prefix, patience_seconds=10),
         config=WorkingSetConfig(),
         clock=Clock(),
         on_error=raising,
@@ -89,8 +91,6 @@ async def replicas(
         else:
             server: RedisServer = request.getfixturevalue("redis_server")
             prefix = uuid.uuid4().hex
-            # A busy machine is no slow Redis.
-            stack.enter_context(pytest.MonkeyPatch.context()).setattr(redis_generations, "_PATIENCE_SECONDS", 10)
             opened = [await stack.enter_async_context(by_redis(store, server, prefix)) for _ in range(2)]
         yield opened[0], opened[1]
 
@@ -158,7 +158,7 @@ async def test_a_redis_that_hangs_is_found_out_within_recalls_patience_and_asked
     """Meanwhile the store is asked: a shelf is worth some milliseconds of waiting, once."""
     loop = asyncio.get_running_loop()
     connection = RedisConnection(own_redis_server.config())
-    generations = RedisGenerations(connection, prefix="p")
+    generations = RedisGenerations(connection, prefix="p", patience_seconds=0.008)
     replica = WorkingSet(store, generations, config=WorkingSetConfig(), clock=Clock(), on_error=raising)
     await shelf(replica)
     own_redis_server.pause()
@@ -177,6 +177,11 @@ async def test_a_redis_that_hangs_is_found_out_within_recalls_patience_and_asked
     assert store.shelved == 1
     await replica.close()
     await connection.aclose()
+
+
+def test_recall_waits_longer_for_a_shelf_than_for_its_number() -> None:
+    """Else a Redis that hangs would cost every request that wait, and not the first alone."""
+    assert adapters._GENERATION_SHARE < searching._SHELF_SHARE
 
 
 async def test_after_redis_has_lost_the_last_writes_no_shelf_of_them_comes_to_count_as_right(

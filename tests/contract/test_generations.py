@@ -14,7 +14,6 @@ from semrouter_memory.errors import ConfigurationError, GenerationsError
 from semrouter_memory.model import Scope
 from semrouter_memory.ports import Generations
 from semrouter_memory.sessions.generations import FileGenerations
-from semrouter_memory.sessions.redis import generations as redis_generations
 from semrouter_memory.sessions.redis.connection import RedisConnection
 from semrouter_memory.sessions.redis.generations import RedisGenerations, keys
 from semrouter_memory.sessions.redis.shelves import RedisShelves
@@ -24,7 +23,14 @@ ALICE = Scope("alice")
 BOB = Scope("bob")
 ODD = Scope("\ud800")
 
+PATIENCE_SECONDS = 10
+"""A busy machine is no slow Redis."""
+
 Replicas = tuple[Generations, Generations]
+
+
+def generations_on(connection: RedisConnection, prefix: str) -> RedisGenerations:
+    return RedisGenerations(connection, prefix=prefix, patience_seconds=PATIENCE_SECONDS)
 
 
 @pytest.fixture(params=["file", "redis"])
@@ -39,10 +45,8 @@ async def replicas(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
     server: RedisServer = request.getfixturevalue("redis_server")
     prefix = uuid.uuid4().hex
     connections = [RedisConnection(server.config()) for _ in range(2)]
-    with pytest.MonkeyPatch.context() as patched:
-        # A busy machine is no slow Redis.
-        patched.setattr(redis_generations, "_PATIENCE_SECONDS", 10)
-        yield RedisGenerations(connections[0], prefix=prefix), RedisGenerations(connections[1], prefix=prefix)
+    here, there = (generations_on(connection, prefix) for connection in connections)
+    yield here, there
     for connection in connections:
         await connection.aclose()
 
@@ -177,7 +181,7 @@ def shelves(
 async def test_a_number_that_was_lost_does_not_come_back_as_an_old_one(
     connection: RedisConnection, prefix: str
 ) -> None:
-    generations = RedisGenerations(connection, prefix=prefix)
+    generations = generations_on(connection, prefix)
     seen = {await generations.current(ALICE), (await generations.advance(ALICE))[1]}
     for _ in range(5):
         await connection.execute("DEL", *keys(prefix, ALICE))
@@ -189,7 +193,7 @@ async def test_after_an_old_number_has_come_back_none_is_given_out_again(
     connection: RedisConnection, prefix: str
 ) -> None:
     """Another server took over, which had not heard of the last writes."""
-    generations = RedisGenerations(connection, prefix=prefix)
+    generations = generations_on(connection, prefix)
     key, _ = keys(prefix, ALICE)
     _, old = await generations.advance(ALICE)
     seen = {old}
@@ -202,7 +206,7 @@ async def test_after_an_old_number_has_come_back_none_is_given_out_again(
 
 
 async def test_a_number_ends_when_nobody_writes(connection: RedisConnection, prefix: str) -> None:
-    generations = RedisGenerations(connection, prefix=prefix)
+    generations = generations_on(connection, prefix)
     key, _ = keys(prefix, ALICE)
     await generations.current(ALICE)
     assert await connection.execute("TTL", key) > 0
@@ -211,7 +215,7 @@ async def test_a_number_ends_when_nobody_writes(connection: RedisConnection, pre
 
 
 async def test_keys_tell_nothing_of_the_user(connection: RedisConnection, prefix: str) -> None:
-    generations = RedisGenerations(connection, prefix=prefix)
+    generations = generations_on(connection, prefix)
     await shelves(connection, prefix).put(ALICE, await generations.current(ALICE), b"shelf")
     names = await connection.execute("KEYS", f"{prefix}:*")
     assert len(names) == 2
@@ -220,7 +224,7 @@ async def test_keys_tell_nothing_of_the_user(connection: RedisConnection, prefix
 
 async def test_without_redis_nothing_is_known(own_redis_server: RedisServer) -> None:
     connection = RedisConnection(own_redis_server.config())
-    generations = RedisGenerations(connection, prefix="p")
+    generations = generations_on(connection, "p")
     await generations.advance(ALICE)
     own_redis_server.kill()
     for _ in range(2):
@@ -239,7 +243,7 @@ async def test_a_redis_that_is_slow_for_a_moment_has_recall_ask_the_store_and_br
     own_redis_server: RedisServer,
 ) -> None:
     connection = RedisConnection(own_redis_server.config())
-    generations = RedisGenerations(connection, prefix="p")
+    generations = RedisGenerations(connection, prefix="p", patience_seconds=0.05)
     _, number = await generations.advance(ALICE)
     own_redis_server.pause()
     with pytest.raises(GenerationsError):
@@ -252,14 +256,14 @@ async def test_a_redis_that_is_slow_for_a_moment_has_recall_ask_the_store_and_br
 
 class TestShelves:
     async def test_a_shelf_is_found_with_its_generation(self, connection: RedisConnection, prefix: str) -> None:
-        _, generation = await RedisGenerations(connection, prefix=prefix).advance(ALICE)
+        _, generation = await generations_on(connection, prefix).advance(ALICE)
         await shelves(connection, prefix).put(ALICE, generation, b"\x00shelf\xff")
         assert await shelves(connection, prefix).get(ALICE, generation) == b"\x00shelf\xff"
         assert await shelves(connection, prefix).get(ALICE, generation - 1) is None
         assert await shelves(connection, prefix).get(BOB, generation) is None
 
     async def test_a_write_takes_it_away_in_every_space(self, connection: RedisConnection, prefix: str) -> None:
-        generations = RedisGenerations(connection, prefix=prefix)
+        generations = generations_on(connection, prefix)
         generation = await generations.current(ALICE)
         for space in ("v1", "v2"):
             await shelves(connection, prefix, space=space).put(ALICE, generation, b"User has a dog")
@@ -267,23 +271,23 @@ class TestShelves:
         assert not await connection.execute("EXISTS", keys(prefix, ALICE)[1])
 
     async def test_one_read_before_a_write_is_not_kept(self, connection: RedisConnection, prefix: str) -> None:
-        generations = RedisGenerations(connection, prefix=prefix)
+        generations = generations_on(connection, prefix)
         before = await generations.current(ALICE)
         await generations.advance(ALICE)
         await shelves(connection, prefix).put(ALICE, before, b"User has a dog")
         assert not await connection.execute("EXISTS", keys(prefix, ALICE)[1])
 
     async def test_spaces_do_not_see_each_other(self, connection: RedisConnection, prefix: str) -> None:
-        generation = await RedisGenerations(connection, prefix=prefix).current(ALICE)
+        generation = await generations_on(connection, prefix).current(ALICE)
         await shelves(connection, prefix).put(ALICE, generation, b"shelf")
         assert await shelves(connection, prefix, space="v2").get(ALICE, generation) is None
 
     async def test_it_ends_by_itself(self, connection: RedisConnection, prefix: str) -> None:
-        generation = await RedisGenerations(connection, prefix=prefix).current(ALICE)
+        generation = await generations_on(connection, prefix).current(ALICE)
         await shelves(connection, prefix, ttl=timedelta(seconds=60)).put(ALICE, generation, b"shelf")
         assert 0 < await connection.execute("PTTL", keys(prefix, ALICE)[1]) <= 60_000
 
     async def test_one_too_large_is_not_kept(self, connection: RedisConnection, prefix: str) -> None:
-        generation = await RedisGenerations(connection, prefix=prefix).current(ALICE)
+        generation = await generations_on(connection, prefix).current(ALICE)
         await shelves(connection, prefix).put(ALICE, generation, bytes(9 * 1024 * 1024))
         assert await shelves(connection, prefix).get(ALICE, generation) is None

@@ -18,9 +18,6 @@ from semrouter_memory.model import Scope
 from semrouter_memory.sessions.columns import pack
 from semrouter_memory.sessions.redis.connection import RedisConnection, RedisFailedError
 
-_PATIENCE_SECONDS = 0.008
-"""Less than recall waits for a shelf, of its usual deadline: so that the wait ends here, where Redis is known to be slow
-from then on. A server in the same zone answers within a millisecond."""
 _KEPT_SECONDS = 7 * 86_400
 """How long a number is known after the owner's last write."""
 _BITS = 63
@@ -41,11 +38,17 @@ return before
 
 
 class RedisGenerations:
-    """Numbers that replicas with the same prefix share."""
+    """Numbers that replicas with the same prefix share.
 
-    def __init__(self, connection: RedisConnection, *, prefix: str) -> None:
+    Args:
+        patience_seconds: how long recall waits for a number. It should be less than it waits for a shelf: so that the wait ends
+            here, where Redis is known to be slow from then on. A server in the same zone answers within a millisecond.
+    """
+
+    def __init__(self, connection: RedisConnection, *, prefix: str, patience_seconds: float) -> None:
         self._connection = connection
         self._prefix = prefix
+        self._patience_seconds = patience_seconds
         self._begin = connection.script(_BEGIN)
         self._advance = connection.script(_ADVANCE)
 
@@ -55,7 +58,7 @@ class RedisGenerations:
             raise GenerationsError("Redis is away or slow")
         try:
             # Not `within`: a late number has recall ask the store, and is no reason to break off a deletion under way.
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(self._patience_seconds):
                 number = await self._connection.execute("GET", key)
                 if number is None:
                     number = await self._connection.run(self._begin, [key], [_drawn(), _KEPT_SECONDS])
