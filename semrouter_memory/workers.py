@@ -19,9 +19,6 @@ K = TypeVar("K", bound=Hashable)
 _LULL_SECONDS = 0.02
 _PATIENCE_SECONDS = 5.0
 
-ASIDE_SECONDS = 0.01
-"""About what a request takes: work that nobody waits for, and that comes with one, is put off for so long."""
-
 CANCEL_SECONDS = 2.0
 """How long cancelled jobs may clean up before they are left alone."""
 

@@ -8,7 +8,6 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Callable
 from contextlib import AsyncExitStack, nullcontext
 from typing import TYPE_CHECKING
 
@@ -36,7 +35,7 @@ from semrouter_memory.telemetry.tracing import start_tracing
 from semrouter_memory.transport.processor import Processor
 from semrouter_memory.transport.server import ExtProcServer, require_local_or_secret
 from semrouter_memory.upkeep.schedule import Upkeep
-from semrouter_memory.workers import ASIDE_SECONDS, RightOfWay, WorkerPool
+from semrouter_memory.workers import RightOfWay, WorkerPool
 
 if TYPE_CHECKING:  # an optional dependency
     from semrouter_memory.telemetry.spans import Spans
@@ -55,7 +54,7 @@ class App:
         self._config = config
         self._exit = AsyncExitStack()
         self._metrics = Metrics()
-        self._observer = TelemetryObserver(self._metrics, later=_aside)
+        self._observer = TelemetryObserver(self._metrics)
         self._spans: Spans | None = None
         self._right_of_way = RightOfWay()
         self._pool: WorkerPool[SessionKey] | None = None
@@ -221,10 +220,6 @@ def _required_secret(config: Config) -> str | None:
     for setting, listen in (("server", config.server.listen), ("management", config.management.listen)):
         require_local_or_secret(f"{setting}.listen", listen, shared_secret, header=config.server.secret_header)
     return shared_secret
-
-
-def _aside(call: Callable[[], None]) -> None:
-    asyncio.get_running_loop().call_later(ASIDE_SECONDS, call)
 
 
 def run(config: Config) -> None:

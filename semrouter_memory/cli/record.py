@@ -14,7 +14,7 @@ from rich.console import Console
 from semrouter_memory import __version__
 from semrouter_memory.cli.operator import OPERATOR_API, OperatorTokenFile, OperatorUrl, operator_target
 from semrouter_memory.cli.output import shown
-from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.errors import InvalidRequestError, RecordingError
 from semrouter_memory.manage.client import OperatorClient
 from semrouter_memory.replay.cleaning import Cleaner, CleaningSettings
 from semrouter_memory.replay.folder import Files, Folder, FolderSettings
@@ -22,7 +22,7 @@ from semrouter_memory.replay.reading import Located, exchanges_of, records_in
 from semrouter_memory.replay.records import End, Header, RecordedExchange
 from semrouter_memory.replay.rendering import Format, written
 from semrouter_memory.replay.stable import stable as stabilised
-from semrouter_memory.replay.tap import records_from, tapped_exchanges
+from semrouter_memory.replay.tap import records_from, tap_files, tapped_exchanges
 from semrouter_memory.retain.redact import redact as redact_text
 
 _MB = 1024 * 1024
@@ -93,7 +93,8 @@ def record(
 @record_app.command("import-tap")
 def import_tap(
     files: Annotated[
-        list[Path], typer.Argument(help="What Envoy's tap filter wrote: JSON, or length-delimited protobuf.")
+        list[Path],
+        typer.Argument(help="What Envoy's tap filter wrote, or directories of it: JSON, or protobuf in any form."),
     ],
     *,
     out: Out,
@@ -114,20 +115,27 @@ def import_tap(
 
     The filter cuts bodies at 1 KiB unless its output_config says otherwise (max_buffered_rx_bytes and
     max_buffered_tx_bytes); exchanges with a body that was cut are left out. Answers of this service are not in its output.
+    Files of a directory are taken in the order in which they were written. A damaged file is taken up to there, and makes
+    the exit status 1.
     """
-    for path in files:
-        if not path.is_file():
-            raise InvalidRequestError(f"{path}: there is no such file")
+    paths = tap_files(files)
     cleaner = Cleaner(_cleaning(redact, user_header.lower(), pseudonymise=pseudonymise))
     writer = _Writer(_settings(out, form, into, (max_file_mb, max_total_mb), pseudonymised=pseudonymise), stable=stable)
-    number = 0
-    for path in files:
-        for tapped in tapped_exchanges(path, _tell):
-            number += 1
-            records = records_from(tapped, chain=chain, user=user, user_header=user_header, number=number)
-            numbered = [replace(each, stream=2 * number + each.stream) for each in cleaner.cleaned(records)]
-            writer.take(RecordedExchange(tapped.place, tuple(numbered)))
+    number, damaged = 0, 0
+    for path in paths:
+        try:
+            for tapped in tapped_exchanges(path, _tell):
+                number += 1
+                records = records_from(tapped, chain=chain, user=user, user_header=user_header.lower(), number=number)
+                numbered = [replace(each, stream=2 * number + each.stream) for each in cleaner.cleaned(records)]
+                writer.take(RecordedExchange(tapped.place, tuple(numbered)))
+        except RecordingError as error:
+            damaged += 1
+            _tell(str(error))
     writer.summarise()
+    if damaged:
+        _err.print(f"{damaged} damaged files", markup=False)
+        raise typer.Exit(1)
 
 
 class _Writer:

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 from semrouter_memory.cli.output import shown
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.replay.comparing import Difference
-from semrouter_memory.replay.playing import PlayOptions
+from semrouter_memory.replay.playing import PlayOptions, sendable
 from semrouter_memory.replay.reading import recording_files
 from semrouter_memory.replay.session import Session, SessionOptions, Tally
 
@@ -40,7 +40,7 @@ def replay(
     ] = None,
     timeout: Annotated[float, typer.Option(min=0.01, help="Seconds to wait for one answer.")] = 10.0,
     max_gap: Annotated[
-        float, typer.Option(min=0.0, metavar="SECONDS", help="Longest wait between exchanges while none is under way.")
+        float, typer.Option(min=0.0, metavar="SECONDS", help="Longest wait while nothing happens.")
     ] = 5.0,
     *,
     check: Annotated[
@@ -137,4 +137,8 @@ def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise InvalidRequestError(f"--metadata {text.partition('=')[0]}: must be NAME=VALUE")
+    if not sendable(name, value):
+        raise InvalidRequestError(
+            f"--metadata {name}: gRPC does not take this name from a caller, or value is not ASCII"
+        )
     return name, value

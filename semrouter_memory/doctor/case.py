@@ -63,7 +63,7 @@ class Case:
 
     def api_routes(self, chain: Chain) -> list[Route]:
         """The routes at which requests to the management API end."""
-        routes = {route.at.path: route for path in (API_PATH, f"{API_PATH}/x") for route in chain.takers("GET", path)}
+        routes = {route.place: route for path in (API_PATH, f"{API_PATH}/x") for route in chain.takers("GET", path)}
         return [route for route in routes.values() if self.serves_api(route)]
 
     def serves_api(self, route: Route) -> bool:

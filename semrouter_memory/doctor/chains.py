@@ -69,11 +69,20 @@ class Applied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A route with what stands around it; `levels` run from the least specific place to the route itself."""
+    """A route with what stands around it.
+
+    Attributes:
+        levels: from the least specific place to the route itself, or to one of its weighted clusters that says more.
+    """
 
     at: At
     levels: tuple[At, ...]
     applied: tuple[Applied, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Where the most specific of it stands."""
+        return self.levels[-1].path
 
     @property
     def match(self) -> At | None:
@@ -89,12 +98,14 @@ class Route:
         return any(each.enabled for each in self.applied)
 
     @property
-    def clusters(self) -> list[str]:
+    def targets(self) -> list[At]:
+        """What names a cluster: the route's action, or each of its weighted clusters."""
         action = self.action
-        if action is None:
-            return []
-        weighted = action.get("weighted_clusters")
-        named = [each.value("name") for each in weighted.all("clusters")] if weighted else [action.value("cluster")]
+        return [] if action is None else _weighted(self.at) or [action]
+
+    @property
+    def clusters(self) -> list[str]:
+        named = [at.value("name") or at.value("cluster") for at in self.targets]
         return [name for name in named if name]
 
     def configured(self, filter_name: str) -> "At | None":
@@ -130,13 +141,13 @@ class Chain:
         """The routes at which such a request may end, in any virtual host."""
         found: list[Route] = []
         for host in self.hosts:
-            by_path = {route.at.path: route for route in host}
-            found += [by_path[at.path] for at in takers((route.at for route in host), method, path)]
+            taking = {at.path for at in takers((route.at for route in host), method, path)}
+            found += [route for route in host if route.at.path in taking]
         return found
 
     @property
     def chat_routes(self) -> list[Route]:
-        found = {route.at.path: route for path in CHAT_PATHS for route in self.takers("POST", path)}
+        found = {route.place: route for path in CHAT_PATHS for route in self.takers("POST", path)}
         return list(found.values())
 
 
@@ -272,12 +283,26 @@ def _hosts(manager: At, memory: tuple[MemoryFilter, ...]) -> Iterator[tuple[Rout
     config = manager.get("route_config")
     for host in config.all("virtual_hosts") if config else ():
         assert config is not None
-        yield tuple(_route((config, host, route), memory) for route in host.all("routes"))
+        yield tuple(
+            Route(at=route, levels=levels, applied=tuple(_apply(each, levels) for each in memory))
+            for route in host.all("routes")
+            for levels in _levels(config, host, route)
+        )
 
 
-def _route(levels: tuple[At, ...], memory: tuple[MemoryFilter, ...]) -> Route:
-    applied = tuple(_apply(each, levels) for each in memory)
-    return Route(at=levels[-1], levels=levels, applied=applied)
+def _levels(config: At, host: At, route: At) -> Iterator[tuple[At, ...]]:
+    """A route counts once more for each weighted cluster that changes a filter or headers."""
+    weighted = _weighted(route)
+    special = [at for at in weighted if at.value(_PER_FILTER) or at.value("request_headers_to_remove")]
+    if not special or len(special) < len(weighted):
+        yield config, host, route
+    for at in special:
+        yield config, host, route, at
+
+
+def _weighted(route: At) -> list[At]:
+    clusters = route.descend("route", "weighted_clusters")
+    return clusters.all("clusters") if clusters is not None else []
 
 
 def _apply(each: MemoryFilter, levels: Iterable[At]) -> Applied:
@@ -316,7 +341,11 @@ def _metadata(service: At | None, details: Iterable[At]) -> dict[str, str]:
     pairs = service.all("initial_metadata") if service is not None else []
     for detail in details:
         pairs += detail.all("grpc_initial_metadata")
-    return {pair.value("key").lower(): pair.value("value") for pair in pairs}
+    return {pair.value("key").lower(): pair.value("value") or _text(pair.value("raw_value")) for pair in pairs}
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
 def _fails_open(each: MemoryFilter, details: list[At]) -> tuple[bool, str]:

@@ -2,7 +2,19 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from semrouter_memory.doctor import claims, connections, filters, identity, limits, own, pairs, routes, shape
+from semrouter_memory.doctor import (
+    claims,
+    clusters,
+    connections,
+    filters,
+    identity,
+    limits,
+    own,
+    pairs,
+    routes,
+    shape,
+    unseen,
+)
 from semrouter_memory.doctor.case import Case
 from semrouter_memory.doctor.finding import Finding
 
@@ -20,6 +32,10 @@ OWN: tuple[Check, ...] = (
 """What the sidecar's settings alone tell."""
 
 ENVOY: tuple[Check, ...] = (
+    unseen.resources_can_be_seen,
+    unseen.filters_can_be_seen,
+    unseen.routes_can_be_seen,
+    unseen.endpoints_can_be_seen,
     filters.memory_filters_are_there,
     filters.each_half_is_there,
     filters.filters_fail_open,
@@ -43,7 +59,10 @@ ENVOY: tuple[Check, ...] = (
     pairs.secret_is_sent,
     pairs.namespaces_are_forwarded,
     pairs.results_are_received,
-    limits.clusters_exist,
+    clusters.filters_lead_somewhere,
+    clusters.clusters_have_endpoints,
+    clusters.others_lead_somewhere,
+    clusters.routes_lead_somewhere,
     limits.the_cluster_speaks_http2,
     limits.streams_are_let_through,
     limits.bodies_fit_the_route,
@@ -56,7 +75,6 @@ ENVOY: tuple[Check, ...] = (
     connections.connections_last,
     limits.addresses_agree,
     limits.one_process_owns_lite,
-    routes.routes_can_be_seen,
     routes.chats_are_remembered,
     routes.other_paths_are_left_alone,
     routes.upgrades_are_left_alone,

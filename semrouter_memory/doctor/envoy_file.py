@@ -12,14 +12,22 @@ from typing import Any
 import yaml
 
 from semrouter_memory.doctor.place import At, keyed
+from semrouter_memory.doctor.yaml_loader import EnvoyLoader
 from semrouter_memory.errors import ConfigurationError
 
 _MAX_BYTES = 4 * 1024 * 1024
 _MAX_DEPTH = 100
 _BOOTSTRAP_KEYS = frozenset(
-    {"static_resources", "staticResources", "dynamic_resources", "dynamicResources", "layered_runtime", "admin"}
+    {
+        "static_resources",
+        "staticResources",
+        "dynamic_resources",
+        "dynamicResources",
+        "layered_runtime",
+        "layeredRuntime",
+        "admin",
+    }
 )
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNREADABLE = (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError)
 """A date that is none and a number of a million digits are ValueErrors."""
 
@@ -78,7 +86,7 @@ def _parsed(content: bytes, source: Path) -> list[Any]:
     try:
         text = content.decode("utf-8-sig")
         _refuse_depth(text, source)
-        return [document for document in yaml.load_all(text, _LOADER) if document is not None]
+        return [document for document in yaml.load_all(text, EnvoyLoader) if document is not None]
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{source} is not text: byte {error.start} is no UTF-8") from None
     except yaml.MarkedYAMLError as error:
@@ -92,7 +100,7 @@ def _parsed(content: bytes, source: Path) -> list[Any]:
 def _refuse_depth(text: str, source: Path) -> None:
     """The loader in C descends without a bound of its own, and takes the process with it."""
     depth = 0
-    for event in yaml.parse(text, _LOADER):
+    for event in yaml.parse(text, EnvoyLoader):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
@@ -125,7 +133,7 @@ def _in_config_maps(documents: list[Any], path: Path) -> Iterator[tuple[dict[str
             continue
         data = document.get("data")
         for name, text in data.items() if isinstance(data, dict) else ():
-            if isinstance(text, str) and "static_resources" in text:
+            if isinstance(text, str) and ("static_resources" in text or "staticResources" in text):
                 inner = _parsed(text.encode("utf-8", "replace"), path)
                 if len(inner) == 1 and _is_bootstrap(inner[0]):
                     yield inner[0], keyed("data", str(name))

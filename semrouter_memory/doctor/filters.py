@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from semrouter_memory.doctor import unseen
 from semrouter_memory.doctor.case import EXT_PROC_SECONDS, Case, halves
 from semrouter_memory.doctor.chains import Applied, Chain, Role
 from semrouter_memory.doctor.finding import Finding, error, warning
@@ -16,10 +17,12 @@ _STREAM_SECONDS = 600.0
 def memory_filters_are_there(case: Case) -> Iterator[Finding]:
     if case.bootstrap is None or any(case.memory_chains):
         return
+    if unseen.from_elsewhere(case, "lds_config") or unseen.discovered(case) or unseen.elsewhere(case):
+        return  # said already
     yield error(
         "no-memory-filter",
         case.bootstrap.where("static_resources"),
-        "no HTTP filter chain has an ext_proc filter that calls the sidecar" + _elsewhere(case.bootstrap),
+        "no HTTP filter chain has an ext_proc filter that calls the sidecar",
         "add memory.retain and memory.recall as in envoy/two-filter.yaml",
     )
 
@@ -332,7 +335,3 @@ def _full_duplex(name: str, where: str) -> Finding:
         f"{name} uses FULL_DUPLEX_STREAMED, which knows neither a timeout nor failing open: a dead sidecar is a 500",
         "BUFFERED for requests and STREAMED for answers, where your gateway offers them",
     )
-
-
-def _elsewhere(bootstrap: At) -> str:
-    return "; what comes by dynamic_resources cannot be seen here" if bootstrap.get("dynamic_resources") else ""

@@ -43,8 +43,8 @@ def _too_late(late: dict[str, list[str]]) -> Finding:
     return error(
         "headers-stripped-too-late",
         next(iter(late.values()))[0],
-        f"{names}: removed here only after the filters ran; the sidecar still sees what a client sent, and a client can"
-        " be anybody",
+        f"{names}: removed here only after a filter has set or read them; either the sidecar still sees what a client"
+        " sent, and a client can be anybody, or nobody is a user at all",
         "remove them in early_header_mutation_extensions of the HTTP connection manager",
     )
 
@@ -105,11 +105,11 @@ def authentication_covers_memory(case: Case) -> Iterator[Finding]:
         setting = [entry for entry in chain.filters if _may_set_user(entry, case.config)]
         routes = [*(route for route in chain.routes if route.remembers), *case.api_routes(chain)]
         for entry in setting:
-            for route in {route.at.path: route for route in routes}.values():
+            for route in {route.place: route for route in routes}.values():
                 if len(setting) == 1 and _exempt(route, entry):
                     yield error(
                         "authentication-off",
-                        route.at.path,
+                        route.place,
                         f"{entry.value('name')} is disabled on route {route.at.value('name')!r}, where memories are",
                         "authenticate there, or disable the memory filters there, too",
                     )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from semrouter_memory.doctor import own
 from semrouter_memory.doctor.address import of_setting, reaches
 from semrouter_memory.doctor.case import Case
-from semrouter_memory.doctor.chains import Chain, Route, cluster_named, endpoints_of
+from semrouter_memory.doctor.chains import Chain, Route, endpoints_of
 from semrouter_memory.doctor.finding import Finding, error, warning
 from semrouter_memory.doctor.place import At
 
@@ -103,26 +103,6 @@ def messages_hold_bodies(case: Case) -> Iterator[Finding]:
             " fit a message, and their stream fails",
             f"server.max_message_bytes: {server.max_body_bytes + 8 * _MIB}",
         )
-
-
-def clusters_exist(case: Case) -> Iterator[Finding]:
-    for _, each in case.applied:
-        name = cluster_named(each.service)
-        place = each.service.path if each.service is not None else each.filter.config.path
-        if each.service is not None and each.service.get("google_grpc") is not None:
-            yield warning(
-                "google-grpc",
-                place,
-                "Envoy's own gRPC client (envoy_grpc) is the one that is tested, and its cluster cannot be checked here",
-                "envoy_grpc: {cluster_name: ...}",
-            )
-        elif name not in case.clusters:
-            yield error(
-                "cluster-missing",
-                place,
-                f"{each.filter.name} calls the cluster {name!r}, which is not among static_resources.clusters",
-                "add it as in envoy/two-filter.yaml",
-            )
 
 
 def the_cluster_speaks_http2(case: Case) -> Iterator[Finding]:
@@ -229,9 +209,17 @@ def one_process_owns_lite(case: Case) -> Iterator[Finding]:
 
 
 def _http2(cluster: At) -> At | None:
-    options = cluster.opened_map("typed_extension_protocol_options").values()
-    found = [each.descend("explicit_http_config", "http2_protocol_options") for each in options]
-    return next((at for at in found if at is not None), cluster.get("http2_protocol_options"))
+    """Where HTTP/2 is switched on; a cluster's own old field counts only without typed options."""
+    found = cluster.opened_map("typed_extension_protocol_options").values()
+    options = [each for each in found if each.is_a("HttpProtocolOptions")]
+    if not options:
+        return cluster.get("http2_protocol_options")
+    places = [each.descend("explicit_http_config", "http2_protocol_options") for each in options]
+    if cluster.get("transport_socket") is not None:
+        # With TLS, the two agree on HTTP/2 by themselves.
+        automatic = [at for each in options if (at := each.get("auto_config")) is not None]
+        places += [at.get("http2_protocol_options") or at for at in automatic]
+    return next((at for at in places if at is not None), None)
 
 
 def _mib(count: int) -> str:

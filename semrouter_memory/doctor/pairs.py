@@ -30,7 +30,7 @@ def filters_agree(case: Case) -> Iterator[Finding]:
         for route in chain.routes:
             # What already differs without the route is said once.
             if any(each.override for each in route.applied) and _differing(route.applied) != told:
-                yield from _differences(route.applied, route.at.path, f" on route {route.at.value('name')!r}")
+                yield from _differences(route.applied, route.place, f" on route {route.at.value('name')!r}")
 
 
 def _differences(applied: tuple[Applied, ...], where: str, on: str) -> Iterator[Finding]:
@@ -45,7 +45,7 @@ def _differences(applied: tuple[Applied, ...], where: str, on: str) -> Iterator[
             " know of",
             "give both the same grpc_service (a YAML anchor does) and the same overrides",
         )
-    clusters = {cluster_named(each.service) for each in working}
+    clusters = {name for each in working if (name := cluster_named(each.service))}
     if len(clusters) > 1 and not on:
         yield warning(
             "clusters-differ",
@@ -69,7 +69,7 @@ def filters_are_on_together(case: Case) -> Iterator[Finding]:
         for route in chain.routes:
             overridden = any(each.override for each in route.applied)
             if overridden and len({each.enabled for each in route.applied}) > 1:
-                yield _half_on(route.applied, route.at.path, f" on route {route.at.value('name')!r}")
+                yield _half_on(route.applied, route.place, f" on route {route.at.value('name')!r}")
 
 
 def _half_on(applied: tuple[Applied, ...], where: str, on: str) -> Finding:

@@ -19,18 +19,6 @@ _OTHER_PATHS = ("/", "/v1/files", "/v1/audio/transcriptions", "/v1/models")
 _GRACEFUL_CLOSE = "envoy.reloadable_features.ext_proc_graceful_grpc_close"
 
 
-def routes_can_be_seen(case: Case) -> Iterator[Finding]:
-    for chain in case.memory_chains:
-        for name in ("rds", "scoped_routes"):
-            if chain.manager.get(name) is not None:
-                yield warning(
-                    "routes-unseen",
-                    chain.manager.where(name),
-                    "routes come from elsewhere: which requests memory is on, and with what limits, is not checked",
-                    "look at them with envoy/two-filter.yaml beside you",
-                )
-
-
 def chats_are_remembered(case: Case) -> Iterator[Finding]:
     for chain in case.memory_chains:
         if not any(chain.hosts) or any(route.remembers for route in chain.chat_routes):
@@ -213,14 +201,7 @@ def _api_filters(route: Route) -> Iterator[Finding]:
 def _api_cluster(case: Case, route: Route) -> Iterator[Finding]:
     for name in route.clusters:
         cluster = case.clusters.get(name)
-        if cluster is None:
-            yield error(
-                "cluster-missing",
-                route.at.path,
-                f"the route to {API_PATH} leads to the cluster {name!r}, which is not among static_resources.clusters",
-                "add it as in envoy/two-filter.yaml",
-            )
-        elif cluster.path in {at.path for at in case.memory_clusters.values()}:
+        if cluster is not None and cluster.path in {at.path for at in case.memory_clusters.values()}:
             yield error(
                 "memory-api-cluster",
                 route.at.path,

@@ -9,7 +9,6 @@ import importlib
 import re
 import typing
 import warnings
-from datetime import timedelta
 from typing import Any
 
 import betterproto2
@@ -19,16 +18,19 @@ from envoy_data_plane.envoy.config.bootstrap.v3 import Bootstrap
 from envoy_data_plane.google import protobuf
 from envoy_data_plane.message_pool import default_message_pool
 
+from semrouter_memory.doctor import scalars
 from semrouter_memory.doctor.place import At, Opened, keyed
+from semrouter_memory.doctor.yaml_loader import MERGE_KEY
 from semrouter_memory.errors import ConfigurationError
 
 _MAX_VALUES = 300_000
 _MAX_DEPTH = 100
 _MAX_SHOWN_CHARS = 40
 _TYPE_KEY = "@type"
+_TYPED_STRUCTS = frozenset({"xds.type.v3.TypedStruct", "udpa.type.v1.TypedStruct"})
+"""Any message, said as a mapping beside its type."""
 _NOT_A_TYPE = frozenset({protobuf.Struct, protobuf.Value, protobuf.ListValue})
-_DURATION = re.compile(r"-?\d{1,12}(\.\d{1,9})?s")
-_INTEGER = re.compile(r"-?\d{1,20}(\.0+)?")
+_A_DURATION = 'needs a duration in seconds, such as "1.5s"'
 _PLACEHOLDER = re.compile(r"\$\{|\{\{|^\$\w+$")
 _KINDS = {
     type(None): "nothing",
@@ -107,11 +109,13 @@ class _Reader:
             found = {str(key): self._map_value(item, field, keyed(path, str(key))) for key, item in value.items()}
             return {key: item for key, item in found.items() if item is not None}
         if field.meta.repeated:
-            if not isinstance(value, list):
-                return self._refuse(path, f"needs a list, has {_shown(value)}")
-            items = [self._single(item, field, f"{path}[{index}]") for index, item in enumerate(value)]
+            # Envoy takes what is no list for the only item of one.
+            entries = value if isinstance(value, list) else [value]
+            items = [self._single(item, field, f"{path}[{index}]") for index, item in enumerate(entries)]
+            if not field.is_message:
+                return [item for item in items if item is not None]
             # What was refused must keep its place, or all paths behind it would be wrong.
-            return [field.cls() if item is None and field.is_message else item for item in items]
+            return [field.cls() if item is None else item for item in items]
         return self._single(value, field, path)
 
     def _map_value(self, value: Any, field: "_Field", path: str) -> Any:
@@ -131,43 +135,38 @@ class _Reader:
 
     def _wrapped(self, value: Any, cls: type, path: str) -> Any:
         if cls is protobuf.Duration:
-            if isinstance(value, str) and _DURATION.fullmatch(value):
-                return timedelta(seconds=float(value[:-1]))
-            return self._refuse(path, f'needs a duration such as "1.5s", has {_shown(value)}')
+            found = scalars.duration(value)
+            return found if found is not None else self._refuse(path, f"{_A_DURATION}, has {_shown(value)}")
         fields = _fields_of(cls)
         if set(fields) == {"value"}:
             return self._scalar(value, fields["value"].meta.proto_type, path)
         return None  # a timestamp: nothing that is looked at has one
 
     def _enum(self, value: Any, cls: type[betterproto2.Enum], path: str) -> Any:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return cls(value)
-        renamed = cls.betterproto_renamed_proto_names_to_value()
-        if isinstance(value, str) and value in renamed:
-            return cls(renamed[value])
-        if isinstance(value, str) and value in cls.__members__:
-            return cls[value]
-        choices = ", ".join([*renamed, *(name for name in cls.__members__ if cls[name] not in renamed.values())])
-        return self._refuse(path, f"is {_shown(value)}; there are {choices}")
+        found = scalars.choice(value, cls)
+        if found is not None:
+            return found
+        return self._refuse(path, f"is {_shown(value)}; there are {', '.join(scalars.choices(cls))}")
 
     def _scalar(self, value: Any, kind: str, path: str) -> Any:
         if kind == betterproto2.TYPE_BOOL:
-            return value if isinstance(value, bool) else self._mistyped(path, "true or false", value)
+            return self._read(scalars.boolean(value), path, "true or false", value)
         if kind in betterproto2.ALL_INT_TYPES:
             return self._integer(value, kind, path)
         if kind in {betterproto2.TYPE_FLOAT, betterproto2.TYPE_DOUBLE}:
-            fits = isinstance(value, int | float) and not isinstance(value, bool)
-            return float(value) if fits else self._mistyped(path, "a number", value)
+            return self._read(scalars.number(value), path, "a number", value)
         if kind == betterproto2.TYPE_BYTES:
-            return b"" if isinstance(value, str) else self._mistyped(path, "base64 text", value)
+            return self._read(scalars.octets(value), path, "base64 text", value)
         return value if isinstance(value, str) else self._mistyped(path, "text", value)
 
+    def _read(self, found: Any, path: str, needed: str, value: Any) -> Any:
+        return found if found is not None else self._mistyped(path, needed, value)
+
     def _integer(self, value: Any, kind: str, path: str) -> Any:
-        text = str(value)
-        if isinstance(value, bool) or not isinstance(value, int | float | str) or not _INTEGER.fullmatch(text):
+        number = scalars.whole_number(value)
+        if number is None:
             return self._mistyped(path, "a whole number", value)
-        number = int(text.partition(".")[0])
-        low, high = _BOUNDS[kind]
+        low, high = scalars.BOUNDS[kind]
         return number if low <= number <= high else self._refuse(path, f"is {number}; there fit {low} to {high}")
 
     def _any(self, value: Any, path: str) -> Any:
@@ -176,7 +175,10 @@ class _Reader:
             return protobuf.Any()
         if not isinstance(value, dict) or not isinstance(value.get(_TYPE_KEY), str):
             return self._refuse(path, f'needs a mapping with "{_TYPE_KEY}", has {_shown(value)}')
+        value = _untyped(value)
         url = value[_TYPE_KEY]
+        if not isinstance(url, str):
+            return self._refuse(path, "needs a type_url")
         name = url.rpartition("/")[2]
         cls = _type_named(name)
         message = None
@@ -221,12 +223,18 @@ class _Reader:
         elif needed == "text":
             # A number may well be a key that was not quoted.
             return self._refuse(path, f"needs text, has {_KINDS.get(type(value), 'something else')}; quote it")
-        elif isinstance(value, str):
-            hint = "; without quotes"
         return self._refuse(path, f"needs {needed}, has {_shown(value)}{hint}")
 
     def _refuse(self, path: str, what: str) -> None:
         self.problems.append(Problem(path or "(top level)", what))
+
+
+def _untyped(value: dict[str, Any]) -> dict[str, Any]:
+    """What a TypedStruct holds, as if it stood there itself."""
+    content = value.get("value", {})
+    if value[_TYPE_KEY].rpartition("/")[2] not in _TYPED_STRUCTS or not isinstance(content, dict):
+        return value
+    return {**content, _TYPE_KEY: value.get("type_url", value.get("typeUrl"))}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -278,6 +286,8 @@ def _package_exists(name: str) -> bool:
 
 
 def _alike(key: str, known: dict[str, _Field]) -> str:
+    if key == MERGE_KEY:
+        return "; Envoy merges nothing in YAML: write the fields out, or use the alias as a whole"
     import difflib  # noqa: PLC0415 - for a mistake only
 
     near = difflib.get_close_matches(key, known, n=1)
@@ -291,20 +301,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool | int | float):
         return str(value)[:_MAX_SHOWN_CHARS]
     return _KINDS.get(type(value), "something else")
-
-
-_BOUNDS = {
-    kind: (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-    for kind, bits, signed in (
-        (betterproto2.TYPE_INT32, 32, True),
-        (betterproto2.TYPE_SINT32, 32, True),
-        (betterproto2.TYPE_SFIXED32, 32, True),
-        (betterproto2.TYPE_UINT32, 32, False),
-        (betterproto2.TYPE_FIXED32, 32, False),
-        (betterproto2.TYPE_INT64, 64, True),
-        (betterproto2.TYPE_SINT64, 64, True),
-        (betterproto2.TYPE_SFIXED64, 64, True),
-        (betterproto2.TYPE_UINT64, 64, False),
-        (betterproto2.TYPE_FIXED64, 64, False),
-    )
-}

@@ -30,7 +30,8 @@ from semrouter_memory.replay.records import (
 METHOD = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 _END: Any = getattr(grpc.aio, "EOF")  # noqa: B009 - the stubs do not know it
 _MAX_ANSWERS = 1_000_000
-_RESERVED = ("grpc-", ":", "te", "user-agent", "content-type", "content-length", "host", "connection")
+_RESERVED = frozenset({"te", "user-agent", "content-type", "content-length", "host", "connection"})
+_RESERVED_BEGINNINGS = ("grpc-", ":")
 """gRPC metadata that the client library sends itself."""
 
 
@@ -138,9 +139,7 @@ class Player:
     def _metadata(self, begin: Begin) -> list[tuple[str, str]]:
         own = {name.lower(): value for name, value in self._options.metadata.items()}
         kept = [
-            (name.lower(), value)
-            for name, value in begin.metadata
-            if _sendable(name, value) and name.lower() not in own
+            (name.lower(), value) for name, value in begin.metadata if sendable(name, value) and name.lower() not in own
         ]
         return [*kept, *own.items()]
 
@@ -237,12 +236,14 @@ class _Stream:
             self._changed.notify_all()
 
 
-def _sendable(name: str, value: str) -> bool:
+def sendable(name: str, value: str) -> bool:
+    """Whether gRPC takes this metadata from a caller."""
     lower = name.lower()
     legal = bool(name) and lower.isascii() and all(char.isalnum() or char in "-_." for char in lower)
     return (
         legal
-        and not lower.startswith(_RESERVED)
+        and lower not in _RESERVED
+        and not lower.startswith(_RESERVED_BEGINNINGS)
         and not lower.endswith("-bin")
         and value.isascii()
         and value.isprintable()

@@ -6,6 +6,7 @@ What is not in `proto/recording.proto` is dropped on the way: nobody could take 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from google.protobuf import text_format
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.struct_pb2 import Struct
@@ -31,6 +32,7 @@ from semrouter_memory.replay.records import (
 
 TapTrace: TypeAlias = tap.TraceWrapper
 
+_NO_TRACE = "this is not a trace of Envoy's tap filter"
 _HEADERS = ("request_headers", "response_headers")
 _BODIES = ("request_body", "response_body")
 
@@ -102,7 +104,24 @@ def tap_trace_of(value: Mapping[str, Json]) -> TapTrace:
     try:
         return ParseDict(dict(value), tap.TraceWrapper(), ignore_unknown_fields=True)
     except (ParseError, EncodeError, ValueError, TypeError, RecursionError):
-        raise RecordingError("this is not a trace of Envoy's tap filter") from None
+        raise RecordingError(_NO_TRACE) from None
+
+
+def tap_trace_of_text(text: str) -> TapTrace:
+    """A trace of Envoy's tap output in protobuf's text format. Raises: RecordingError."""
+    try:
+        return text_format.Parse(text, tap.TraceWrapper(), allow_unknown_field=True)
+    except (text_format.ParseError, ValueError, RecursionError):
+        raise RecordingError(_NO_TRACE) from None
+
+
+def tap_trace_member(number: int, data: bytes) -> TapTrace:
+    """A trace of which the one member is known by its field number. Raises: RecordingError."""
+    trace = tap.TraceWrapper()
+    known = tap.TraceWrapper.DESCRIPTOR.fields_by_number.get(number)
+    if known is not None:
+        getattr(trace, known.name).CopyFrom(_parsed(type(getattr(trace, known.name)), data))
+    return trace
 
 
 def _parsed(kind: Any, data: bytes) -> Any:

@@ -28,14 +28,19 @@ from semrouter_memory.replay.records import (
 SUFFIXES = (".jsonl", ".binpb")
 """Of recordings, by which they are found in a directory."""
 
+START = "offset 0"
+"""Where the first message of a binary file stands."""
+
 _MAX_OPEN_BYTES = 512 * 1024 * 1024
 _MAX_VARINT_BYTES = 10
 _PIECE_BYTES = 1024 * 1024
-_START = "offset 0"
 _CUT = "the file ends in the middle of a record; what stands before it is whole"
 _BOM = b"\xef\xbb\xbf"
 _PEEK_BYTES = 64
 _OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*(?:\{[ \t\r\n]*(?:[\"}]|\Z)|\Z)")
+_TAP = re.compile(rb"[\"{\s]http_?(?:streamed|buffered)_?trace", re.IGNORECASE)
+_ON_ONE_LINE = "; each record of a recording is a JSON object on a line of its own"
+_IS_TAP = "this is Envoy's tap output; make a recording of it with semrouter-memory record import-tap"
 _NO_RECORDING = (
     "this is no recording: it does not begin with a header (Envoy's tap output: semrouter-memory record import-tap)"
 )
@@ -92,6 +97,8 @@ def records_in(file: BufferedReader, name: str, tell: Tell, *, remark: Tell | No
     head = file.peek(_PEEK_BYTES)
     if not head:
         raise RecordingError(f"{name}: this is no recording: it is empty")
+    if _TAP.search(head[:_PEEK_BYTES]):
+        raise RecordingError(f"{name}: {_IS_TAP}")
     if begins_as_text(file):
         return _in_lines(file, name, tell, remark or tell)
     return _delimited(file, name, tell)
@@ -129,7 +136,8 @@ def _in_lines(file: BufferedReader, name: str, tell: Tell, remark: Tell) -> Iter
             if not line.endswith(b"\n") and number > 1 and str(error) == lines.NOT_JSON:
                 tell(f"{place}: {_CUT}")
                 return
-            raise RecordingError(f"{place}: {error}") from None
+            hint = _ON_ONE_LINE if str(error) == lines.NOT_JSON and number == 1 else ""
+            raise RecordingError(f"{place}: {error}{hint}") from None
         for key in sorted(unknown - ignored):
             remark(f"{place}: unknown key {key!r} is ignored, here and further on")
         ignored |= unknown
@@ -142,7 +150,7 @@ def _delimited(file: BufferedReader, name: str, tell: Tell) -> Iterator[Located]
         try:
             record = protocol.decoded(data)
         except RecordingError as error:
-            raise RecordingError(f"{place}: {_NO_RECORDING if place.at == _START else error}") from None
+            raise RecordingError(f"{place}: {_NO_RECORDING if place.at == START else error}") from None
         yield Located(record, place, len(data))
 
 
@@ -161,7 +169,7 @@ def framed_messages(
     while True:
         place = Place(name, f"offset {offset}")
         try:
-            framed = _next_framed(file)
+            framed = next_framed(file)
         except EOFError:
             if not offset:
                 raise RecordingError(f"{place}: {otherwise}") from None
@@ -182,7 +190,17 @@ class Framed(NamedTuple):
     nbytes: int
 
 
-def _next_framed(file: BufferedReader) -> Framed | None:
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number that stands there, as far as the data goes, and where it ends."""
+    size = 0
+    for index, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
+        size |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:  # noqa: PLR2004 - the top bit says that there is more
+            return size, at + index + 1
+    return size, len(data)
+
+
+def next_framed(file: BufferedReader) -> Framed | None:
     """The next message; None at the end. Raises: EOFError within one, RecordingError for a length that is none."""
     size = 0
     for index in range(_MAX_VARINT_BYTES):

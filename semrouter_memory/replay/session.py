@@ -9,8 +9,9 @@ import asyncio
 import heapq
 import random
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from semrouter_memory.errors import MemoryServiceError, RecordingError
@@ -51,7 +52,7 @@ class SessionOptions:
     Attributes:
         seed: cut bodies anew, at places that this number decides; None: as they were.
         level: how bodies are compared.
-        max_gap_seconds: bound on waiting where nothing was under way, as between recordings of different days.
+        max_gap_seconds: bound on waiting where nothing happened, as between recordings of different days.
     """
 
     files: tuple[Path, ...]
@@ -195,16 +196,60 @@ class Session:
 def without_gaps(
     exchanges: Iterable[tuple[int, RecordedExchange]], max_gap_us: float
 ) -> Iterator[tuple[float, RecordedExchange]]:
-    """(microseconds after the first one, exchange), with no more than so long between an exchange and all before it."""
+    """(microseconds after the first one, exchange), with no more than so long between anything and all before it."""
     first_us: int | None = None
     end_us, skipped_us = 0, 0.0
-    for starts_us, exchange in exchanges:
+    for group in _overlapping(exchanges):
+        starts_us = group[0][0]
         if first_us is None:
             first_us = end_us = starts_us
         skipped_us += max(0.0, starts_us - end_us - max_gap_us)
-        times = [record.time_us for record in exchange.records]
-        end_us = max(end_us, starts_us + max(times) - min(times))
-        yield starts_us - first_us - skipped_us, exchange
+        times = sorted({at for starts, exchange in group for at in _times(starts, exchange)})
+        # What is left out up to each of the times.
+        left_out = dict(zip(times, accumulate(_excess(times, max_gap_us)), strict=True))
+        for starts, exchange in group:
+            yield starts - first_us - skipped_us - left_out[starts], _moved(starts, exchange, left_out)
+        skipped_us += left_out[times[-1]]
+        end_us = times[-1]
+
+
+def _overlapping(
+    exchanges: Iterable[tuple[int, RecordedExchange]],
+) -> Iterator[list[tuple[int, RecordedExchange]]]:
+    """Exchanges together of which each begins before all others of its group have ended, as far as the window reaches."""
+    group: list[tuple[int, RecordedExchange]] = []
+    end_us = held = 0
+    for starts_us, exchange in exchanges:
+        if group and (starts_us > end_us or held > _WINDOW_BYTES):
+            yield group
+            group, held = [], 0
+        group.append((starts_us, exchange))
+        held += exchange.nbytes
+        end_us = max(end_us, *_times(starts_us, exchange))
+    if group:
+        yield group
+
+
+def _times(starts_us: int, exchange: RecordedExchange) -> list[int]:
+    first_us = min(record.time_us for record in exchange.records)
+    return [starts_us + record.time_us - first_us for record in exchange.records]
+
+
+def _excess(times: list[int], max_gap_us: float) -> Iterator[float]:
+    yield 0.0
+    yield from (max(0.0, after - before - max_gap_us) for before, after in pairwise(times))
+
+
+def _moved(starts_us: int, exchange: RecordedExchange, left_out: dict[int, float]) -> RecordedExchange:
+    """The exchange without its share of what is left out."""
+    times = _times(starts_us, exchange)
+    if left_out[max(times)] == left_out[starts_us]:
+        return exchange
+    moves = [round(left_out[at] - left_out[starts_us]) for at in times]
+    records = (
+        replace(record, time_us=record.time_us - move) for record, move in zip(exchange.records, moves, strict=True)
+    )
+    return replace(exchange, records=tuple(records))
 
 
 def _time(text: str) -> datetime | None:

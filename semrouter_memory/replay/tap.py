@@ -6,18 +6,14 @@ there, nor are times; a body that the filter cut short (`max_buffered_rx_bytes`,
 so such an exchange is left out and said.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, Literal
 
 from semrouter_memory.errors import RecordingError
-from semrouter_memory.replay import protocol
-from semrouter_memory.replay.protocol import TapTrace
-from semrouter_memory.replay.reading import Tell, begins_as_text, framed_messages
+from semrouter_memory.replay.reading import Tell
 from semrouter_memory.replay.records import (
     REQUEST_ID,
     Begin,
@@ -30,17 +26,22 @@ from semrouter_memory.replay.records import (
     Shown,
     header_value,
 )
+from semrouter_memory.replay.tap_reading import traces_in
 
 Chain = Literal["two-filter", "single-filter"]
-_NO_TAP = "this is neither JSON nor length-delimited protobuf of Envoy's tap filter"
-_JSON = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*(?:\{[ \t\r\n]*(?:[\"}]|\Z)|\[[ \t\r\n]*(?:[\[\]{\"]|\Z)|\Z)")
-_MAX_ESCAPE_CHARS = 6
-_MAX_FILE_BYTES = 1024 * 1024 * 1024
+_NONE_OF_HTTP = "this is no trace of HTTP: neither http_streamed_trace_segment nor http_buffered_trace"
+
+_NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 @dataclass(slots=True)
 class TappedExchange:
-    """What a tap showed of one exchange."""
+    """What a tap showed of one exchange.
+
+    Attributes:
+        truncated: a body was cut short.
+        garbled: a compressed body was written as text, which Envoy does by putting spaces where bytes are no text.
+    """
 
     place: Place
     request_headers: Fields = ()
@@ -50,30 +51,85 @@ class TappedExchange:
     response_chunks: list[bytes] = field(default_factory=list)
     response_trailers: Fields = ()
     truncated: bool = False
+    garbled: bool = False
+
+
+def tap_files(paths: list[Path]) -> list[Path]:
+    """The files, and for directories those in them, in the order in which they were written: their names tell none.
+
+    Raises:
+        RecordingError: there is no such file, or nothing in a directory.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise RecordingError(f"{path}: there is no such file")
+        inside = [each for each in path.iterdir() if each.is_file()] if path.is_dir() else [path]
+        if not inside:
+            raise RecordingError(f"{path}: there are no files in this directory")
+        found += sorted(inside, key=lambda each: (each.stat().st_mtime_ns, each.name))
+    return found
 
 
 def tapped_exchanges(path: Path, tell: Tell) -> Iterator[TappedExchange]:
-    """The exchanges of a tap file, JSON or length-delimited protobuf.
+    """The exchanges of a tap file, in the order in which they began; of whichever format.
 
     Raises:
-        RecordingError: the file cannot be read, or is none; the message names the place.
+        RecordingError: the file cannot be read, or is none; the message names the place. What stood before was yielded.
     """
-    streamed: dict[int, TappedExchange] = {}
+    gathered = _Gathered(path)
     try:
         with path.open("rb") as file:
-            for place, trace in _traces(file, str(path), tell):
-                kind = trace.WhichOneof("trace")
-                if kind == "http_buffered_trace":
-                    yield from _usable(_buffered(trace.http_buffered_trace, place), tell)
-                elif kind == "http_streamed_trace_segment":
-                    segment = trace.http_streamed_trace_segment
-                    _add(streamed.setdefault(segment.trace_id, TappedExchange(place)), segment)
-                else:
-                    raise RecordingError(f"{place}: this trace is none of HTTP")
+            for place, trace in traces_in(file, str(path), tell):
+                gathered.take(place, trace)
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
-    for tapped in streamed.values():
-        yield from _usable(tapped, tell)
+    except RecordingError:
+        yield from gathered.usable(tell)
+        raise
+    yield from gathered.usable(tell)
+    gathered.check(tell)
+
+
+class _Gathered:
+    """The exchanges of one file: segments of several may stand among each other."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._begun: list[TappedExchange] = []
+        self._running: dict[int, TappedExchange] = {}
+        self._others: list[Place] = []
+
+    def take(self, place: Place, trace: Any) -> None:
+        kind = trace.WhichOneof("trace")
+        if kind == "http_buffered_trace":
+            self._begun.append(_buffered(trace.http_buffered_trace, place))
+        elif kind == "http_streamed_trace_segment":
+            segment = trace.http_streamed_trace_segment
+            _add(self._of(segment, place), segment)
+        else:
+            self._others.append(place)
+
+    def usable(self, tell: Tell) -> Iterator[TappedExchange]:
+        for tapped in self._begun:
+            yield from _usable(tapped, tell)
+
+    def check(self, tell: Tell) -> None:
+        """Say what else was there. Raises: RecordingError, when that was all."""
+        if not self._begun:
+            raise RecordingError(f"{self._others[0] if self._others else self._path}: {_NONE_OF_HTTP}")
+        if self._others:
+            tell(f"{self._others[0]}: left out, as {len(self._others)} in all: {_NONE_OF_HTTP}")
+
+    def _of(self, segment: Any, place: Place) -> TappedExchange:
+        """The segment's exchange: another one when its id comes again, as in outputs that were put together."""
+        tapped = self._running.get(segment.trace_id)
+        again = segment.WhichOneof("message_piece") == "request_headers" and tapped and tapped.request_headers
+        if tapped is None or again:
+            tapped = TappedExchange(place)
+            self._running[segment.trace_id] = tapped
+            self._begun.append(tapped)
+        return tapped
 
 
 def records_from(tapped: TappedExchange, *, chain: Chain, user: str, user_header: str, number: int) -> list[Record]:
@@ -88,13 +144,13 @@ def records_from(tapped: TappedExchange, *, chain: Chain, user: str, user_header
         headers = (*headers, (user_header, user.encode()))
     tapped = replace(tapped, request_headers=headers)
     name = header_value(headers, REQUEST_ID) or f"exchange-{number}"
+    # Without an answer it is Envoy that gives up; the service would go on waiting.
+    by = EndedBy.MEMORY if tapped.response_headers else EndedBy.ENVOY
     if chain == "single-filter":
-        return _stream(1, name, [*_buffered_request(tapped, "STREAMED"), *_response(tapped)], EndedBy.MEMORY)
+        return _stream(1, name, [*_buffered_request(tapped, "STREAMED"), *_response(tapped)], by)
     first = _request_headers(tapped, observing=True, modes=("STREAMED", "STREAMED"))
     observed = [first, *_chunks("request_body", tapped.request_chunks, ends=not tapped.request_trailers)]
-    copies = _stream(
-        1, name, [replace(each, observing=True) for each in [*observed, *_response(tapped)]], EndedBy.MEMORY
-    )
+    copies = _stream(1, name, [replace(each, observing=True) for each in [*observed, *_response(tapped)]], by)
     asked = _stream(2, name, _buffered_request(tapped, "NONE"), EndedBy.MEMORY)
     # As Envoy does it: copies of the request, then recall, then copies of the answer.
     return [*copies[: 1 + len(observed)], *asked, *copies[1 + len(observed) :]]
@@ -141,6 +197,11 @@ def _usable(tapped: TappedExchange, tell: Tell) -> Iterator[TappedExchange]:
             f"{tapped.place}: left out: the tap cut a body short; raise max_buffered_rx_bytes and max_buffered_tx_bytes"
             " of its output_config"
         )
+    elif tapped.garbled:
+        tell(
+            f"{tapped.place}: left out: the tap wrote a compressed body as text, and lost its bytes; let it write"
+            " JSON_BODY_AS_BYTES"
+        )
     elif not tapped.request_headers:
         tell(f"{tapped.place}: left out: the tap did not see the request's headers")
     else:
@@ -149,92 +210,31 @@ def _usable(tapped: TappedExchange, tell: Tell) -> Iterator[TappedExchange]:
 
 def _buffered(trace: Any, place: Place) -> TappedExchange:
     tapped = TappedExchange(place, _fields(trace.request.headers), response_headers=_fields(trace.response.headers))
-    for message, chunks in ((trace.request, tapped.request_chunks), (trace.response, tapped.response_chunks)):
-        body = _body(message.body)
-        tapped.truncated = tapped.truncated or message.body.truncated
-        if body:
-            chunks.append(body)
+    for message, headers, chunks in (
+        (trace.request, tapped.request_headers, tapped.request_chunks),
+        (trace.response, tapped.response_headers, tapped.response_chunks),
+    ):
+        if message.HasField("body"):
+            _add_chunk(tapped, headers, chunks, message.body)
     return tapped
 
 
 def _add(tapped: TappedExchange, segment: Any) -> None:
     piece = segment.WhichOneof("message_piece")
-    if piece in ("request_body_chunk", "response_body_chunk"):
-        chunk = getattr(segment, piece)
-        tapped.truncated = tapped.truncated or chunk.truncated
-        (tapped.request_chunks if piece.startswith("request") else tapped.response_chunks).append(_body(chunk))
+    if piece == "request_body_chunk":
+        _add_chunk(tapped, tapped.request_headers, tapped.request_chunks, segment.request_body_chunk)
+    elif piece == "response_body_chunk":
+        _add_chunk(tapped, tapped.response_headers, tapped.response_chunks, segment.response_body_chunk)
     elif piece is not None:
         setattr(tapped, piece, _fields(getattr(segment, piece).headers))
 
 
-def _body(body: Any) -> bytes:
-    data: bytes = body.as_bytes or body.as_string.encode()
-    return data
+def _add_chunk(tapped: TappedExchange, headers: Fields, chunks: list[bytes], body: Any) -> None:
+    tapped.truncated = tapped.truncated or body.truncated
+    compressed = header_value(headers, "content-encoding").lower() not in ("", "identity")
+    tapped.garbled = tapped.garbled or (compressed and _NO_TEXT.search(body.as_string) is not None)
+    chunks.append(body.as_bytes or body.as_string.encode())
 
 
 def _fields(headers: Any) -> Fields:
     return tuple((each.key, each.raw_value or each.value.encode()) for each in headers)
-
-
-def _traces(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[Place, TapTrace]]:
-    if not file.peek(1):
-        raise RecordingError(f"{name}: the file is empty")
-    if begins_as_text(file, _JSON):
-        yield from _in_json(file, name, tell)
-        return
-    for place, data in framed_messages(file, name, tell, otherwise=_NO_TAP):
-        yield place, _placed(place, lambda data=data: protocol.tap_trace(data))
-
-
-def _in_json(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[Place, TapTrace]]:
-    """Objects one after the other, each over several lines."""
-    data = file.read(_MAX_FILE_BYTES + 1)
-    if len(data) > _MAX_FILE_BYTES:
-        raise RecordingError(f"{name}: larger than {_MAX_FILE_BYTES} bytes; let the tap write protobuf")
-    text = _text_of(data, name)
-    decoder, at, found = json.JSONDecoder(), 0, 0
-    counted, line = 0, 1
-    while (at := _after_space(text, at)) < len(text):
-        # From where the counting stopped: from the start each time would take forever for large files.
-        counted, line = at, line + text.count("\n", counted, at)
-        place = Place(name, f"line {line}")
-        try:
-            value, at = decoder.raw_decode(text, at)
-        except (json.JSONDecodeError, RecursionError) as error:
-            if found and isinstance(error, json.JSONDecodeError) and _is_cut(text, error):
-                tell(f"{place}: the file ends in the middle of a trace; what stands before it is whole")
-                return
-            raise RecordingError(f"{place}: this is not JSON") from None
-        if not isinstance(value, dict):
-            raise RecordingError(f"{place}: a trace is a JSON object")
-        found += 1
-        yield place, _placed(place, lambda value=value: protocol.tap_trace_of(value))
-
-
-def _text_of(data: bytes, name: str) -> str:
-    """The data as text, without a character at the end that is not whole."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        if error.end == len(data) and error.reason == "unexpected end of data":
-            return data[: error.start].decode()
-        raise RecordingError(f"{name}: offset {error.start}: this is neither JSON nor a tap's protobuf") from None
-
-
-def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
-    """Whether the text stopped too early: within a text, or so near to the end that only a word or escape is not whole."""
-    return error.msg.startswith("Unterminated string") or len(text.rstrip()) - error.pos <= _MAX_ESCAPE_CHARS
-
-
-def _placed(place: Place, parse: Any) -> TapTrace:
-    try:
-        trace: TapTrace = parse()
-    except RecordingError as error:
-        raise RecordingError(f"{place}: {error}") from None
-    return trace
-
-
-def _after_space(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\r\n,":
-        at += 1
-    return at

@@ -52,14 +52,10 @@ class TelemetryObserver:
     """The `Observer` of the running service.
 
     Log lines carry reasons, counts and durations. Of an error only its type is logged: its message may quote content.
-
-    Args:
-        later: makes a call when no request waits for it; None: at once.
     """
 
-    def __init__(self, metrics: Metrics, *, later: Callable[[Callable[[], None]], object] | None = None) -> None:
+    def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
-        self._later = later
         self._store_state: tuple[bool, str] | None = None
 
     @_never_raising
@@ -79,14 +75,6 @@ class TelemetryObserver:
 
     @_never_raising
     def recall_finished(self, result: RecallResult) -> None:
-        if self._later is None:
-            self._count_recall(result)
-        else:
-            # Its request is still to be answered.
-            self._later(lambda: self._count_recall(result))
-
-    @_never_raising
-    def _count_recall(self, result: RecallResult) -> None:
         self.metrics.recalls.labels(result.reason.value).inc()
         total_ms = self._count_steps(result)
         if result.reason is Reason.INJECTED:

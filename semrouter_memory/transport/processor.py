@@ -15,7 +15,9 @@ from semrouter_memory.exchange.replies import NeedRecall, Outcome, Reply, outcom
 from semrouter_memory.model import Appended, Reason, RecallRequest, RecallResult, Turn
 from semrouter_memory.ports import Clock, Observer, RecordedStream, Recorder, StreamSpans, Tracing
 from semrouter_memory.transport import wire
-from semrouter_memory.workers import ASIDE_SECONDS
+
+_ASIDE_SECONDS = 0.01
+"""About what a request takes."""
 
 
 class Recaller(Protocol):
@@ -155,7 +157,7 @@ class Processor:
 async def _step_aside(message: wire.Message, exchange: Exchange) -> None:
     """Envoy opens both filters' streams at once. The client waits for recall; for what becomes of copies, nobody."""
     if message.observability_mode and not exchange.observing:
-        await asyncio.sleep(ASIDE_SECONDS)
+        await asyncio.sleep(_ASIDE_SECONDS)
 
 
 def _noting(stream: AsyncIterator[wire.Message], record: RecordedStream | None) -> AsyncIterator[wire.Message]:

@@ -189,6 +189,76 @@ def _buffer_filter(envoy: Chain, size: int) -> None:
     envoy.manager["http_filters"].insert(1, {"name": "buffer", "typed_config": config})
 
 
+def _weighted(envoy: Chain, **said: Any) -> None:
+    """Half of the traffic goes elsewhere, with more said about it."""
+    clusters = [{"name": "llm", "weight": 1}, {"name": "llm", "weight": 1, **said}]
+    _route(envoy)["route"] = {"timeout": "0s", "weighted_clusters": {"clusters": clusters}}
+
+
+def _late_in_weighted(envoy: Chain) -> None:
+    place: dict[str, Any] = {}
+    _late(envoy, place)
+    _weighted(envoy, **place)
+
+
+def _old_http2_beside_http1(envoy: Chain) -> None:
+    _http1(envoy)
+    _sidecar(envoy)["http2_protocol_options"] = {}
+
+
+def _automatic(envoy: Chain) -> object:
+    options = _protocol(envoy)
+    options["auto_config"] = options.pop("explicit_http_config")
+    return envoy
+
+
+def _elsewhere(envoy: Chain, **sources: Any) -> None:
+    envoy.bootstrap["dynamic_resources"] = {name: {"path_config_source": {"path": "/x"}} for name in sources}
+    for name, resources in sources.items():
+        envoy.bootstrap["static_resources"].pop(resources)
+        assert name in {"lds_config", "cds_config"}
+
+
+def _discovered(envoy: Chain) -> None:
+    for name in ("memory.retain", "memory.recall"):
+        kind = envoy.filters[name].pop("typed_config")["@type"]
+        envoy.filters[name]["config_discovery"] = {"config_source": {"ads": {}}, "type_urls": [kind]}
+
+
+def _composite(envoy: Chain) -> None:
+    """Both stand behind a matcher's action."""
+    for name in ("memory.retain", "memory.recall"):
+        entry = envoy.filters[name]
+        action = f"{TYPES}.extensions.filters.http.composite.v3.ExecuteFilterAction"
+        inner = {"@type": action, "typed_config": {"name": "own", "typed_config": entry["typed_config"]}}
+        composite = {"@type": f"{TYPES}.extensions.filters.http.composite.v3.Composite"}
+        entry["typed_config"] = {
+            "@type": f"{TYPES}.extensions.common.matching.v3.ExtensionWithMatcher",
+            "extension_config": {"name": "composite", "typed_config": composite},
+            "xds_matcher": {"on_no_match": {"action": {"name": "run", "typed_config": inner}}},
+        }
+
+
+def _upstream(envoy: Chain) -> None:
+    """Both stand among the filters of the LLM's cluster, and one fails closed."""
+    _recall(envoy).pop("failure_mode_allow")
+    moved = [envoy.filters[name] for name in ("memory.retain", "memory.recall")]
+    for entry in moved:
+        envoy.manager["http_filters"].remove(entry)
+    (options,) = envoy.clusters["llm"]["typed_extension_protocol_options"].values()
+    options["http_filters"] = moved
+
+
+def _google(envoy: Chain, target: str) -> None:
+    for config in _both(envoy):
+        config["grpc_service"] = {"google_grpc": {"target_uri": target, "stat_prefix": "m"}}
+
+
+def _another_processor(envoy: Chain) -> None:
+    config = {"@type": _recall(envoy)["@type"], "grpc_service": {"envoy_grpc": {"cluster_name": "gone"}}}
+    envoy.manager["http_filters"].insert(1, {"name": "other", "typed_config": config})
+
+
 _DISABLED = {"@type": f"{TYPES}.extensions.filters.http.ext_proc.v3.ExtProcPerRoute", "disabled": True}
 _BUFFER = 4 * 1024 * 1024
 
@@ -328,6 +398,23 @@ MISTAKES = [
     Mistake("a filter's name is misspelt", lambda e: _per_route(e, "llm", memory_recal=override(grpc_initial_metadata=[])), "error filter-unknown", 'routes[0].typed_per_filter_config["memory.recal"]'),
     Mistake("content-length may not be changed", lambda e: _recall(e).update(mutation_rules={"disallow_expression": {"regex": "content-.*"}}), "error mutation-rules", "mutation_rules.disallow_expression"),
     Mistake("a filter buffers 1 MiB", lambda e: _buffer_filter(e, 1 << 20), "error buffer-filter", "http_filters[1].typed_config.max_request_bytes"),
+    Mistake("half of the traffic is recalled and not learned", lambda e: _weighted(e, typed_per_filter_config={"memory.retain": _DISABLED}), "error one-filter-disabled", "weighted_clusters.clusters[1]"),
+    Mistake("half of the traffic fails closed", lambda e: _weighted(e, typed_per_filter_config={"memory.recall": override(failure_mode_allow=False)}), "error failure-mode-allow", 'clusters[1].typed_per_filter_config["memory.recall"].overrides.failure_mode_allow'),
+    Mistake("a weighted cluster strips", _late_in_weighted, "error headers-stripped-too-late", "weighted_clusters.clusters[1].request_headers_to_remove"),
+    Mistake("a weighted cluster is not there", lambda e: _weighted(e, name="gone"), "error cluster-missing", "weighted_clusters.clusters[1].name"),
+    Mistake("the LLM's cluster is not there", lambda e: _route(e)["route"].update(cluster="gone"), "error cluster-missing", "routes[0].route.cluster"),
+    Mistake("another processor's cluster is not there", _another_processor, "error cluster-missing", "http_filters[1].typed_config.grpc_service"),
+    Mistake("no service is named", lambda e: _recall(e).pop("grpc_service"), "error no-grpc-service", "http_filters[2].typed_config.grpc_service"),
+    Mistake("no endpoint", lambda e: _sidecar(e).pop("load_assignment"), "error no-endpoints", "clusters[0].load_assignment"),
+    Mistake("the old switch for HTTP/2 beside typed options", _old_http2_beside_http1, "error no-http2", "clusters[0].typed_extension_protocol_options"),
+    Mistake("HTTP/2 to be agreed on without TLS", _automatic, "error no-http2", "clusters[0].typed_extension_protocol_options"),
+    Mistake("clusters come from elsewhere", lambda e: _elsewhere(e, cds_config="clusters"), "warning clusters-unseen", "dynamic_resources.cds_config"),
+    Mistake("listeners come from elsewhere", lambda e: _elsewhere(e, lds_config="listeners"), "warning listeners-unseen", "dynamic_resources.lds_config"),
+    Mistake("filters come from elsewhere", _discovered, "warning filter-unseen", "http_filters[1].config_discovery"),
+    Mistake("filters stand behind a matcher", _composite, "warning filter-unseen", "http_filters[1].typed_config.xds_matcher.on_no_match.action.typed_config.typed_config.typed_config"),
+    Mistake("endpoints come from elsewhere", lambda e: (_sidecar(e).pop("load_assignment"), _sidecar(e).update(type="EDS", eds_cluster_config={"eds_config": {"ads": {}}})), "warning endpoints-unseen", "clusters[0].eds_cluster_config"),
+    Mistake("virtual hosts come from elsewhere", lambda e: e.manager["route_config"].update(vhds={"config_source": {"ads": {}}}), "warning routes-unseen", "route_config.vhds"),
+    Mistake("Google's client is used", lambda e: _google(e, "dns:///localhost:50051"), "warning google-grpc", "http_filters[1].typed_config.grpc_service"),
     Mistake("a filter buffers 4 MiB", lambda e: _buffer_filter(e, _BUFFER), "warning buffer-filter", "http_filters[1].typed_config.max_request_bytes"),
 ]  # fmt: skip
 
@@ -457,6 +544,27 @@ def _sound() -> Iterator[tuple[str, Callable[[Chain], object], str]]:
         "two-filter",
     )
     yield (
+        "half of the traffic is without memory",
+        lambda e: _weighted(e, typed_per_filter_config={"memory.retain": _DISABLED, "memory.recall": _DISABLED}),
+        "two-filter",
+    )
+    yield (
+        "HTTP/2 is agreed on by TLS",
+        lambda e: (
+            _automatic(e),
+            _sidecar(e).update(transport_socket={"name": "tls"}),
+        ),
+        "two-filter",
+    )
+    yield (
+        "a setting in base64",
+        lambda e: [
+            config["grpc_service"].update(initial_metadata=[{"key": "x-memory-limit", "raw_value": "Mw"}])
+            for config in _both(e)
+        ],
+        "two-filter",
+    )
+    yield (
         "nested runtime keys",
         lambda e: e.bootstrap["layered_runtime"]["layers"][0].update(
             static_layer={"envoy": {"reloadable_features": {"ext_proc_graceful_grpc_close": "true"}}}
@@ -511,6 +619,21 @@ def test_a_second_listener_that_reaches_the_api_without_authentication_is_found(
     findings = diagnose(envoy)
     assert codes(findings) == {("error", "nobody-authenticates"), ("error", "headers-not-stripped")}
     assert all("listeners[1]" in finding.where for finding in findings)
+
+
+def test_a_filter_of_an_upstream_is_named_and_must_fail_open() -> None:
+    envoy = chain()
+    _upstream(envoy)
+    findings = diagnose(envoy)
+    assert codes(findings) == {("warning", "filter-unseen"), ("error", "failure-mode-allow")}
+    (closed,) = [finding for finding in findings if finding.code == "failure-mode-allow"]
+    assert "http_filters[1].typed_config.failure_mode_allow" in closed.where
+
+
+def test_a_target_of_googles_client_must_be_where_the_sidecar_listens() -> None:
+    envoy = chain()
+    _google(envoy, "dns:///127.0.0.1:50052")
+    assert codes(diagnose(envoy)) == {("warning", "google-grpc"), ("error", "address-differs")}
 
 
 def test_sockets_are_compared_as_paths() -> None:

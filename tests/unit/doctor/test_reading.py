@@ -9,7 +9,7 @@ import pytest
 from semrouter_memory.doctor import envoy_file
 from semrouter_memory.errors import ConfigurationError
 from tests.deploy_files import FILES, Chain
-from tests.envoy_mutations import chain, filter_of, read
+from tests.envoy_mutations import chain, codes, diagnose, filter_of, read
 
 _EXT_PROC = "static_resources.listeners[0].filter_chains[0].filters[0].typed_config.http_filters[1].typed_config"
 
@@ -29,12 +29,16 @@ def test_every_shipped_bootstrap_is_read_without_a_doubt(path: str) -> None:
 
 _REFUSED: list[tuple[str, Callable[[dict[str, Any]], object], str, str]] = [
     ("an unknown field", lambda c: c.update(failure_mode_alow=True), "failure_mode_alow", "failure_mode_allow meant"),
-    ("a quoted switch", lambda c: c.update(observability_mode="true"), "observability_mode", "without quotes"),
+    ("a word for a switch", lambda c: c.update(observability_mode="on"), "observability_mode", "true or false"),
+    ("milliseconds", lambda c: c.update(deferred_close_timeout="500ms"), "deferred_close_timeout", "in seconds"),
+    ("a number that no mode has", lambda c: c["processing_mode"].update(request_body_mode=99), "processing_mode.request_body_mode", "BUFFERED_PARTIAL"),
+    ("no base64", lambda c: c["grpc_service"].update(initial_metadata=[{"key": "x-memory-limit", "raw_value": "!"}]), "grpc_service.initial_metadata[0].raw_value", "base64"),
+    ("a merge key", lambda c: c["grpc_service"].update({"<<": {"timeout": "0s"}}), "grpc_service.<<", "merges nothing"),
     ("a number for a duration", lambda c: c.update(deferred_close_timeout=60), "deferred_close_timeout", "a duration"),
     ("a duration without a unit", lambda c: c.update(deferred_close_timeout="60"), "deferred_close_timeout", "1.5s"),
     ("an unknown mode", lambda c: c["processing_mode"].update(request_body_mode="BUFERED"), "processing_mode.request_body_mode", "BUFFERED_PARTIAL"),
     ("a list for a mapping", lambda c: c.update(processing_mode=[]), "processing_mode", "needs a mapping"),
-    ("a mapping for a list", lambda c: c.update(request_attributes={}), "request_attributes", "needs a list"),
+    ("a mapping for texts", lambda c: c.update(request_attributes={}), "request_attributes[0]", "quote it"),
     ("a number for text", lambda c: c["grpc_service"].update(initial_metadata=[{"key": "x-memory-limit", "value": 5}]), "grpc_service.initial_metadata[0].value", "quote it"),
     ("two of a kind that excludes", lambda c: c["grpc_service"].update(google_grpc={"target_uri": "x", "stat_prefix": "x"}), "grpc_service", "exclude each other"),
     ("a type that is none", lambda c: c.update({"@type": f"{c['@type']}Filter"}), "@type", "Envoy has no type"),
@@ -54,13 +58,20 @@ def test_what_does_not_fit_is_named_with_its_path(
 
 def test_one_mistyped_field_hides_no_other() -> None:
     envoy = chain()
-    filter_of(envoy, "memory.retain").update(failure_mode_alow=True, observability_mode="yes")
+    filter_of(envoy, "memory.retain").update(failure_mode_alow=True, observability_mode="on")
     envoy.clusters["llm"]["connect_timeout"] = "5 seconds"
     assert {problem.path.rpartition(".")[2] for problem in read(envoy)} == {
         "observability_mode",
         "failure_mode_alow",
         "connect_timeout",
     }
+
+
+def test_a_mistyped_item_of_a_list_hides_nothing_around_it() -> None:
+    envoy = chain()
+    envoy.manager["route_config"]["virtual_hosts"][0]["domains"] = ["*", 5]
+    (problem,) = read(envoy)
+    assert problem.path.endswith("virtual_hosts[0].domains[1]")
 
 
 def test_a_placeholder_is_told_to_be_filled_in() -> None:
@@ -104,7 +115,7 @@ _UNREADABLE: dict[str, tuple[str | bytes, str]] = {
     "a compose file": ("services: {}\n", "compose file"),
     "a dump": ('{"configs": []}', "/config_dump"),
     "two bootstraps": ("static_resources: {}\n---\nstatic_resources: {}\n", "one at a time"),
-    "a date that is none": ("2024-13-45", "is not YAML"),
+    "a date": ("2024-13-45", "holds no mapping"),
     "a number of many digits": ("admin: " + "9" * 5000, "is not YAML"),
     "a Python object": ("x: !!python/object/apply:os.getcwd []", "is not YAML"),
     "depth": ("[" * 100_000, "nested more than"),
@@ -153,6 +164,56 @@ def test_a_config_map_that_carries_a_bootstrap_is_opened(tmp_path: Path) -> None
     file = envoy_file.read(written(tmp_path, manifest))
     assert file.refused == ()
     assert file.bootstrap.path == 'data["envoy.yaml"]'
+
+
+def test_values_that_envoy_takes_are_taken() -> None:
+    envoy = chain()
+    filter_of(envoy, "memory.retain").update(observability_mode="true", failure_mode_allow="Yes")
+    filter_of(envoy, "memory.recall")["processing_mode"].update(request_body_mode="buffered", response_body_mode="0")
+    envoy.clusters["memory_sidecar"]["circuit_breakers"]["thresholds"] = {
+        "max_requests": "6.5536e4",
+        "max_connections": "65536",
+        "max_pending_requests": 65536.0,
+    }
+    envoy.manager["route_config"]["virtual_hosts"][0]["domains"] = "*"
+    assert diagnose(envoy) == []
+
+
+def test_a_typed_struct_is_read_as_what_it_holds() -> None:
+    envoy = chain()
+    entry = envoy.filters["memory.recall"]
+    content = dict(entry["typed_config"], failure_mode_allow=False)
+    entry["typed_config"] = {
+        "@type": "type.googleapis.com/xds.type.v3.TypedStruct",
+        "type_url": content.pop("@type"),
+        "value": content,
+    }
+    assert codes(diagnose(envoy)) == {("error", "failure-mode-allow")}
+
+
+def test_a_typed_struct_that_holds_itself_is_no_loop(tmp_path: Path) -> None:
+    kind = "'@type': type.googleapis.com/xds.type.v3.TypedStruct, type_url: type.googleapis.com/xds.type.v3.TypedStruct"
+    content = f"static_resources: {{clusters: [{{transport_socket: {{typed_config: &a {{{kind}, value: *a}}}}}}]}}"
+    assert envoy_file.read(written(tmp_path, content)).refused == ()
+
+
+def test_yaml_is_read_as_envoy_reads_it(tmp_path: Path) -> None:
+    file = envoy_file.read(
+        written(
+            tmp_path,
+            "!ignore shared:\n- &name 2024-01-01\n- {no_field: of_any}\n"
+            "static_resources:\n  clusters:\n  - {name: *name, connect_timeout: 1s}\n"
+            "  - &first {name: 1:30}\n  - {<<: *first, name: b}\n",
+        )
+    )
+    assert [problem.path for problem in file.refused] == ["static_resources.clusters[2].<<"]
+    clusters = file.bootstrap.message.static_resources.clusters
+    assert [cluster.name for cluster in clusters] == ["2024-01-01", "1:30", "b"]
+
+
+def test_a_config_map_in_camel_case_is_opened(tmp_path: Path) -> None:
+    manifest = "apiVersion: v1\nkind: ConfigMap\ndata:\n  envoy.yaml: |\n    staticResources: {clusters: []}\n"
+    assert envoy_file.read(written(tmp_path, manifest)).bootstrap.path == 'data["envoy.yaml"]'
 
 
 def test_json_is_read_as_yaml_is(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from semrouter_memory.cli import app as command_line
 from semrouter_memory.errors import RecordingError
 from semrouter_memory.replay import protocol
 from semrouter_memory.replay.pb import tap_pb2
-from semrouter_memory.replay.playing import METHOD
+from semrouter_memory.replay.playing import METHOD, sendable
 from semrouter_memory.replay.reading import exchanges_in_file
 from semrouter_memory.replay.records import (
     Answer,
@@ -279,8 +279,18 @@ def at(seconds: float, *, lasts: float = 0.0) -> tuple[int, RecordedExchange]:
 def test_idle_gaps_are_capped_and_others_are_kept() -> None:
     exchanges = [at(10), at(12), at(86_412, lasts=60), at(86_470), at(86_473), at(86_490)]
     times = [round(after / 1e6, 3) for after, _ in without_gaps(exchanges, 5e6)]
-    # Nothing is idle while the long one lasts.
-    assert times == [0, 2, 7, 65, 68, 73]
+    # Nothing happens in 58 s of the long one, which ends 2 s after the one that begins then.
+    assert times == [0, 2, 7, 12, 15, 20]
+
+
+def test_a_pause_within_an_exchange_is_capped_unless_something_else_happens_then() -> None:
+    slow = (10_000_000, RecordedExchange(Place("a"), tuple(Record(1, t * 1_000_000, Begin("a")) for t in (3, 63, 64))))
+    played = list(without_gaps([slow], 5e6))
+    assert [[record.time_us / 1e6 for record in each.records] for _, each in played] == [[3, 8, 9]]
+    others = [at(10 + 4 * step) for step in range(1, 15)]
+    played = list(without_gaps([slow, *others], 5e6))
+    assert [record.time_us / 1e6 for record in played[0][1].records] == [3, 63, 64]
+    assert [after / 1e6 for after, _ in played] == [0, *(4 * step for step in range(1, 15))]
 
 
 def test_recordings_of_different_days_do_not_wait_for_a_day(target: str, tmp_path: Path) -> None:
@@ -288,6 +298,28 @@ def test_recordings_of_different_days_do_not_wait_for_a_day(target: str, tmp_pat
     path = recording(tmp_path / "a.jsonl", exchange("a"), exchange("b", stream=2, at_ms=day_ms))
     status, output = replayed(target, path, "--check", "--max-gap", "0.01")
     assert (status, "2 exchanges" in output) == (0, True), output
+
+
+@pytest.mark.parametrize("pair", ["a-bin=x", "bad name=x", "grpc-x=y", "te=y", "a=gr\u00fc\u00df"])
+def test_metadata_that_cannot_be_sent_is_refused(target: str, tmp_path: Path, pair: str) -> None:
+    status, output = replayed(target, recording(tmp_path / "a.jsonl", exchange("a")), "--metadata", pair)
+    assert status != 0
+    assert "exchanges" not in output
+
+
+def test_metadata_is_sent_whose_name_only_begins_like_a_reserved_one() -> None:
+    assert sendable("tenant", "a")
+    assert sendable("host-group", "a")
+    assert not sendable("Host", "a")
+
+
+def test_a_recording_over_several_lines_is_told_how_it_must_be(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{\n "recording": 1\n}\n')
+    with pytest.raises(
+        RecordingError, match="line 1: this is not JSON; each record of a recording is a JSON object on a"
+    ):
+        read(path)
 
 
 def test_a_longer_wait_is_said(target: str, tmp_path: Path) -> None:

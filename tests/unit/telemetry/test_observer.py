@@ -1,6 +1,5 @@
 """Events become metrics and log lines."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -94,15 +93,6 @@ def test_how_a_recall_is_counted(observer: Observer, metrics: Metrics) -> None:
     assert value(metrics, "recall_step_seconds_sum", step="search") == 0.0025
     assert value(metrics, "recall_seconds_sum") == 0.004
     assert value(metrics, "recall_seconds_count") == 1, "a request without a search would spoil the distribution"
-
-
-def test_a_recall_is_counted_when_its_request_is_answered(metrics: Metrics) -> None:
-    later: list[Callable[[], None]] = []
-    TelemetryObserver(metrics, later=later.append).recall_finished(RecallResult(reason=Reason.INJECTED))
-    assert value(metrics, "recalls_total", reason="injected") is None
-    (call,) = later
-    call()
-    assert value(metrics, "recalls_total", reason="injected") == 1
 
 
 def test_bypassed_and_failed_exchanges(observer: Observer, metrics: Metrics) -> None:

@@ -27,7 +27,7 @@ class Recalling(Recall):
 
 
 async def test_copies_give_way_to_the_request_that_they_are_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "ASIDE_SECONDS", 0.2)
+    monkeypatch.setattr(processor, "_ASIDE_SECONDS", 0.2)
     done: list[str] = []
     serving = processor.Processor(
         ExchangeSettings(MemoryConfig(), max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
