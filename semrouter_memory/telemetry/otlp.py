@@ -40,6 +40,7 @@ class Tracer:
 
     spans: Spans
     provider: TracerProvider
+    exporter: "SaidOnce"
 
     def observer(self, metrics: Metrics) -> TelemetryObserver:
         """The service's observer, which tells the spans what they cannot see themselves."""
@@ -63,6 +64,7 @@ class Tracer:
         try:
             await asyncio.wait_for(ended.wait(), min(within_seconds, _LAST_EXPORT_SECONDS))
         except TimeoutError:
+            self.exporter.hush()
             _log.warning("Traces not exported in time, the last ones are lost")
 
 
@@ -72,10 +74,10 @@ def start(config: TracingConfig) -> Tracer:
     Raises:
         ConfigurationError: a setting or a file does not fit. An OTEL_* variable may raise whatever the SDK makes of it.
     """
-    exporter = _exporter(config, _headers(config.headers_file))
+    exporter = SaidOnce(_exporter(config, _headers(config.headers_file)))
     provider = TracerProvider(sampler=_sampler(config), resource=_resource(), shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(SaidOnce(exporter)))
-    return Tracer(Spans(provider.get_tracer("semrouter_memory", __version__)), provider)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return Tracer(Spans(provider.get_tracer("semrouter_memory", __version__)), provider, exporter)
 
 
 class SaidOnce(SpanExporter):
@@ -84,6 +86,11 @@ class SaidOnce(SpanExporter):
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
         self._failing = False
+        self._hushed = False
+
+    def hush(self) -> None:
+        """Say nothing more: an export that nobody waits for may fail a minute later, when all else has ended."""
+        self._hushed = True
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         try:
@@ -91,7 +98,7 @@ class SaidOnce(SpanExporter):
         except Exception as failure:  # noqa: BLE001 - a foreign library in a thread of its own; nothing depends on it
             result, error = SpanExportResult.FAILURE, type(failure).__name__
         failing = result is not SpanExportResult.SUCCESS
-        if failing != self._failing:
+        if failing != self._failing and not self._hushed:
             self._failing = failing
             if failing:
                 _log.warning("Traces cannot be exported and are lost", error=error)

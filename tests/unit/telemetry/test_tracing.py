@@ -1,13 +1,15 @@
 """Switching tracing on, and what spans say; against a real collector stand-in, over both protocols."""
 
+import asyncio
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
@@ -17,6 +19,7 @@ from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.model import Reason
 from semrouter_memory.stack.ports import free_port
 from semrouter_memory.telemetry.otlp import SaidOnce, Tracer
+from semrouter_memory.telemetry.spans import Spans
 from semrouter_memory.telemetry.tracing import start_tracing
 from tests.otlp_collector import Collector, collecting, collecting_over_http
 
@@ -164,6 +167,26 @@ async def test_a_collector_that_is_away_does_not_hold_the_end_up(caplog: pytest.
     with capture_logs() as lines:
         await tracer.stop(0.05)
     assert "Traces not exported in time, the last ones are lost" in [line["event"] for line in lines]
+
+
+async def test_an_export_that_fails_after_the_end_is_not_said_any_more() -> None:
+    class Late(SpanExporter):
+        def export(self, spans: Any) -> SpanExportResult:
+            ended.wait(10)
+            return SpanExportResult.FAILURE
+
+    ended, exporter = threading.Event(), SaidOnce(Late())
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    tracer = Tracer(Spans(provider.get_tracer("test")), provider, exporter)
+    tracer.spans.stream({}).bypassed(Reason.UNKNOWN_PATH)
+    with capture_logs() as lines:
+        await tracer.stop(0.05)
+        ended.set()
+        for thread in threading.enumerate():
+            if thread.name == "traces-end":
+                await asyncio.to_thread(thread.join, 10)
+    assert [line["event"] for line in lines] == ["Traces not exported in time, the last ones are lost"]
 
 
 class Exporter(SpanExporter):
