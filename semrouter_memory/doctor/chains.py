@@ -181,6 +181,11 @@ def endpoints_of(cluster: At | None) -> list[tuple[str, Address]]:
     return found
 
 
+def protocol_options_of(cluster: At) -> list[At]:
+    """Where a cluster's connections are configured: in old fields of its own, and in typed options."""
+    return [cluster, *cluster.opened_map("typed_extension_protocol_options").values()]
+
+
 def chains_of(bootstrap: At, listen: Address | None) -> tuple[Chain, ...]:
     """The chains of a bootstrap.
 

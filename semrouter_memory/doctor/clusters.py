@@ -4,32 +4,27 @@ from collections.abc import Iterator
 
 from semrouter_memory.doctor.address import Address, of_setting, reaches
 from semrouter_memory.doctor.case import Case
-from semrouter_memory.doctor.chains import Applied, Route, cluster_named, config_of, endpoints_of
+from semrouter_memory.doctor.chains import Applied, cluster_named, config_of, endpoints_of
 from semrouter_memory.doctor.finding import Finding, error, warning
 from semrouter_memory.doctor.place import At
 from semrouter_memory.doctor.unseen import from_elsewhere
 
-_AS_SHIPPED = "add it as in envoy/two-filter.yaml"
-
 
 def filters_lead_somewhere(case: Case) -> Iterator[Finding]:
     for _, each in case.applied:
-        google = each.service.get("google_grpc") if each.service is not None else None
+        service, name = each.service, cluster_named(each.service)
+        google = service.get("google_grpc") if service is not None else None
         if google is not None:
             yield from _google(case, each, google)
-            continue
-        name = cluster_named(each.service)
-        if not name:
+        elif service is None or not name:
             yield error(
                 "no-grpc-service",
                 each.filter.config.where("grpc_service"),
                 f"{each.filter.name} names no cluster to call by gRPC, and the sidecar speaks nothing else",
                 "grpc_service: {envoy_grpc: {cluster_name: memory_sidecar}, timeout: 0s}",
             )
-            continue
-        yield from _called(
-            case, each.service if each.service is not None else each.filter.config, each.filter.name, name
-        )
+        else:
+            yield from _missing(case, name, service.path, f"{each.filter.name} calls")
 
 
 def others_lead_somewhere(case: Case) -> Iterator[Finding]:
@@ -40,17 +35,7 @@ def others_lead_somewhere(case: Case) -> Iterator[Finding]:
             config = config_of(entry)
             service = config.get("grpc_service") if config is not None and config.is_a("ExternalProcessor") else None
             if service is not None and entry.path not in ours and service.get("envoy_grpc") is not None:
-                yield from _called(case, service, entry.value("name"), cluster_named(service))
-
-
-def _called(case: Case, at: At, who: str, name: str) -> Iterator[Finding]:
-    if name not in case.clusters and not from_elsewhere(case, "cds_config"):
-        yield error(
-            "cluster-missing",
-            at.path,
-            f"{who} calls the cluster {name!r}, which is not among static_resources.clusters",
-            _AS_SHIPPED,
-        )
+                yield from _missing(case, cluster_named(service), service.path, f"{entry.value('name')} calls")
 
 
 def _google(case: Case, each: Applied, google: At) -> Iterator[Finding]:
@@ -94,21 +79,20 @@ def clusters_have_endpoints(case: Case) -> Iterator[Finding]:
 
 def routes_lead_somewhere(case: Case) -> Iterator[Finding]:
     """Envoy does not start when a route that stands in its file leads to no cluster."""
-    if from_elsewhere(case, "cds_config"):
-        return
     for chain in case.guarded_chains:
-        for route in chain.routes:
-            yield from _missing(case, route)
+        for at in (at for route in chain.routes for at in route.targets):
+            field = "name" if at.path.endswith("]") else "cluster"
+            name = at.value(field)
+            if name:
+                yield from _missing(case, name, at.where(field), "this route leads to")
 
 
-def _missing(case: Case, route: Route) -> Iterator[Finding]:
-    for at in route.targets:
-        field = "name" if at.path.endswith("]") else "cluster"
-        name = at.value(field)
-        if name and name not in case.clusters:
-            yield error(
-                "cluster-missing",
-                at.where(field),
-                f"this route leads to the cluster {name!r}, which is not among static_resources.clusters",
-                _AS_SHIPPED,
-            )
+def _missing(case: Case, name: str, place: str, what: str) -> Iterator[Finding]:
+    """A cluster that is neither in the file nor comes from elsewhere."""
+    if name not in case.clusters and not from_elsewhere(case, "cds_config"):
+        yield error(
+            "cluster-missing",
+            place,
+            f"{what} the cluster {name!r}, which is not among static_resources.clusters",
+            "add it as in envoy/two-filter.yaml",
+        )

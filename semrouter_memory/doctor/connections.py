@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from semrouter_memory.doctor.case import Case
+from semrouter_memory.doctor.chains import protocol_options_of
 from semrouter_memory.doctor.finding import Finding, error, warning
 from semrouter_memory.doctor.place import At
 
@@ -31,7 +32,7 @@ def bursts_are_let_through(case: Case) -> Iterator[Finding]:
 
 def connections_hold_many_streams(case: Case) -> Iterator[Finding]:
     for cluster in case.memory_clusters.values():
-        for options in (cluster, *cluster.opened_map("typed_extension_protocol_options").values()):
+        for options in protocol_options_of(cluster):
             http2 = options.descend("explicit_http_config", "http2_protocol_options")
             http2 = http2 or options.get("http2_protocol_options")
             said = http2.value("max_concurrent_streams") if http2 is not None else None
@@ -48,7 +49,7 @@ def connections_hold_many_streams(case: Case) -> Iterator[Finding]:
 def connections_last(case: Case) -> Iterator[Finding]:
     for cluster in case.memory_clusters.values():
         yield from _worn_out(cluster)
-        for options in (cluster, *cluster.opened_map("typed_extension_protocol_options").values()):
+        for options in protocol_options_of(cluster):
             common = options.get("common_http_protocol_options")
             if common is not None:
                 yield from _worn_out(common)

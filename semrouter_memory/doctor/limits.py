@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from semrouter_memory.doctor import own
 from semrouter_memory.doctor.address import of_setting, reaches
 from semrouter_memory.doctor.case import Case
-from semrouter_memory.doctor.chains import Chain, Route, endpoints_of
+from semrouter_memory.doctor.chains import Chain, Route, endpoints_of, protocol_options_of
 from semrouter_memory.doctor.finding import Finding, error, warning
 from semrouter_memory.doctor.place import At
 
@@ -160,7 +160,7 @@ def load_is_spread(case: Case) -> Iterator[Finding]:
 
 def streams_are_not_cut(case: Case) -> Iterator[Finding]:
     for cluster in case.memory_clusters.values():
-        for options in (cluster, *cluster.opened_map("typed_extension_protocol_options").values()):
+        for options in protocol_options_of(cluster):
             common = options.get("common_http_protocol_options")
             if common is not None and common.value("max_stream_duration"):
                 yield warning(

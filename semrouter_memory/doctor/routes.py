@@ -83,29 +83,24 @@ def _timeout(action: At) -> Iterator[Finding]:
     duration = action.descend("max_stream_duration")
     if said is None and duration is not None and duration.value("max_stream_duration") is not None:
         return
-    if 0 < seconds < _SHORT_SECONDS:
-        grade = error if seconds <= _ROUTE_SECONDS else warning
-        yield grade(
-            "route-timeout",
-            action.where("timeout"),
-            f"answers are cut after {seconds:g} s{' (the default)' if said is None else ''}",
-            "timeout: 0s",
-        )
+    what = " (the default)" if said is None else ""
+    yield from _cut("route-timeout", action.where("timeout"), seconds, what, "timeout: 0s")
 
 
 def _duration(chain: Chain, action: At) -> Iterator[Finding]:
     """The bound on whole streams: the connection manager's, unless the route says its own; zero is none."""
     places = (action.get("max_stream_duration"), chain.manager.get("common_http_protocol_options"))
     at = next((at for at in places if at is not None and at.value("max_stream_duration") is not None), None)
-    seconds = at.value("max_stream_duration").total_seconds() if at is not None else 0.0
-    if at is not None and 0 < seconds < _SHORT_SECONDS:
+    if at is not None:
+        seconds, fix = at.value("max_stream_duration").total_seconds(), "leave max_stream_duration out, or 0s"
+        yield from _cut("answer-duration", at.where("max_stream_duration"), seconds, ", however fast they flow", fix)
+
+
+def _cut(code: str, place: str, seconds: float, what: str, fix: str) -> Iterator[Finding]:
+    """An answer's bound, where it is one and short."""
+    if 0 < seconds < _SHORT_SECONDS:
         grade = error if seconds <= _ROUTE_SECONDS else warning
-        yield grade(
-            "answer-duration",
-            at.where("max_stream_duration"),
-            f"answers are cut after {seconds:g} s, however fast they flow",
-            "leave max_stream_duration out, or 0s",
-        )
+        yield grade(code, place, f"answers are cut after {seconds:g} s{what}", fix)
 
 
 def _request_timeout(chain: Chain, case: Case) -> Iterator[Finding]:
