@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from semrouter_memory.errors import RecordingError
 from semrouter_memory.replay import lines, protocol
@@ -190,18 +190,17 @@ class Framed(NamedTuple):
     nbytes: int
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number that stands there, as far as the data goes, and where it ends."""
-    size = 0
-    for index, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
-        size |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:  # noqa: PLR2004 - the top bit says that there is more
-            return size, at + index + 1
-    return size, len(data)
-
-
 def next_framed(file: BufferedReader) -> Framed | None:
     """The next message; None at the end. Raises: EOFError within one, RecordingError for a length that is none."""
+    length = varint(file)
+    if length is None:
+        return None
+    size, nbytes = length
+    return Framed(_exactly(file, size), size + nbytes)
+
+
+def varint(file: BinaryIO) -> tuple[int, int] | None:
+    """A length, and how many bytes say it; None at the end. Raises: EOFError within one, RecordingError for none."""
     size = 0
     for index in range(_MAX_VARINT_BYTES):
         byte = file.read(1)
@@ -211,7 +210,7 @@ def next_framed(file: BufferedReader) -> Framed | None:
             raise EOFError
         size |= (byte[0] & 0x7F) << (7 * index)
         if byte[0] < 0x80:  # noqa: PLR2004 - the top bit says that there is more
-            return Framed(_exactly(file, size), size + index + 1)
+            return size, index + 1
     raise RecordingError("this is not the length of a record")
 
 

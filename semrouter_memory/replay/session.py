@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from semrouter_memory.errors import MemoryServiceError, RecordingError
 from semrouter_memory.replay.comparing import Difference, Level, differences
@@ -193,6 +194,14 @@ class Session:
             self._damage(str(path), error)
 
 
+class _Timed(NamedTuple):
+    """An exchange, and when it and each of its records come, in microseconds."""
+
+    starts_us: int
+    exchange: RecordedExchange
+    times: list[int]
+
+
 def without_gaps(
     exchanges: Iterable[tuple[int, RecordedExchange]], max_gap_us: float
 ) -> Iterator[tuple[float, RecordedExchange]]:
@@ -200,32 +209,31 @@ def without_gaps(
     first_us: int | None = None
     end_us, skipped_us = 0, 0.0
     for group in _overlapping(exchanges):
-        starts_us = group[0][0]
+        starts_us = group[0].starts_us
         if first_us is None:
             first_us = end_us = starts_us
         skipped_us += max(0.0, starts_us - end_us - max_gap_us)
-        times = sorted({at for starts, exchange in group for at in _times(starts, exchange)})
+        times = sorted({at for timed in group for at in timed.times})
         # What is left out up to each of the times.
         left_out = dict(zip(times, accumulate(_excess(times, max_gap_us)), strict=True))
-        for starts, exchange in group:
-            yield starts - first_us - skipped_us - left_out[starts], _moved(starts, exchange, left_out)
+        for timed in group:
+            yield timed.starts_us - first_us - skipped_us - left_out[timed.starts_us], _moved(timed, left_out)
         skipped_us += left_out[times[-1]]
         end_us = times[-1]
 
 
-def _overlapping(
-    exchanges: Iterable[tuple[int, RecordedExchange]],
-) -> Iterator[list[tuple[int, RecordedExchange]]]:
+def _overlapping(exchanges: Iterable[tuple[int, RecordedExchange]]) -> Iterator[list[_Timed]]:
     """Exchanges together of which each begins before all others of its group have ended, as far as the window reaches."""
-    group: list[tuple[int, RecordedExchange]] = []
+    group: list[_Timed] = []
     end_us = held = 0
     for starts_us, exchange in exchanges:
         if group and (starts_us > end_us or held > _WINDOW_BYTES):
             yield group
             group, held = [], 0
-        group.append((starts_us, exchange))
+        times = _times(starts_us, exchange)
+        group.append(_Timed(starts_us, exchange, times))
         held += exchange.nbytes
-        end_us = max(end_us, *_times(starts_us, exchange))
+        end_us = max(end_us, *times)
     if group:
         yield group
 
@@ -240,9 +248,9 @@ def _excess(times: list[int], max_gap_us: float) -> Iterator[float]:
     yield from (max(0.0, after - before - max_gap_us) for before, after in pairwise(times))
 
 
-def _moved(starts_us: int, exchange: RecordedExchange, left_out: dict[int, float]) -> RecordedExchange:
+def _moved(timed: _Timed, left_out: dict[int, float]) -> RecordedExchange:
     """The exchange without its share of what is left out."""
-    times = _times(starts_us, exchange)
+    starts_us, exchange, times = timed
     if left_out[max(times)] == left_out[starts_us]:
         return exchange
     moves = [round(left_out[at] - left_out[starts_us]) for at in times]

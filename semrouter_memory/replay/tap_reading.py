@@ -8,7 +8,7 @@ what stands before is good, and the cut is told, not raised. Fields of newer ver
 import json
 import re
 from collections.abc import Callable, Iterator
-from io import BufferedReader
+from io import BufferedReader, BytesIO
 from typing import ParamSpec
 
 from semrouter_memory.errors import RecordingError
@@ -64,11 +64,15 @@ def _is_bare(head: bytes) -> bool:
     """Whether binary traces stand there without their lengths before them: then a member's length is the first number."""
     if not head or head[0] not in _TRACE_TAGS:
         return False
-    whole, after = varint(head, 0)
-    if head[after : after + 1] not in map(bytes, zip(_TRACE_TAGS, strict=True)):
+    rest = BytesIO(head)
+    try:
+        whole, tag, member = varint(rest), rest.read(1), varint(rest)
+    except (EOFError, RecordingError):
         return True
-    member, end = varint(head, after + 1)
-    return end - after + member != whole
+    if whole is None or member is None or tag[0] not in _TRACE_TAGS:
+        return True
+    size, nbytes = member
+    return 1 + nbytes + size != whole[0]
 
 
 def _in_bare(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[Place, TapTrace]]:
