@@ -139,6 +139,20 @@ def paths_in(directory: Path) -> list[str]:
     return [first.headers[0][1].decode() for first in firsts]
 
 
+@pytest.mark.parametrize("length", [18, 26, 34])
+@pytest.mark.parametrize("form", ["PROTO_BINARY_LENGTH_DELIMITED", "PROTO_BINARY"])
+def test_a_length_that_looks_like_the_beginning_of_a_trace_is_told_from_one(
+    tmp_path: Path, form: str, length: int
+) -> None:
+    path = "/" * (length - 16)
+    traces = streamed(1, path)
+    assert len(message(traces[0]).SerializeToString()) == length
+    file = tmp_path / "tap"
+    file.write_bytes(FORMS[form](traces))
+    (exchange,), told = tapped(file)
+    assert (exchange.request_headers, exchange.response_chunks, told) == ((("path", path.encode()),), CHUNKS, [])
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_every_format_holds_the_same(form: str, tmp_path: Path) -> None:
     assert seen(file_of(tmp_path, FORMS[form](TRACES))) == [("/v1", ASKED.encode(), CHUNKS)]
