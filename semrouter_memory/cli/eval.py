@@ -94,6 +94,33 @@ def conversations(
 
 
 @eval_app.command()
+def e2e(
+    files: Files,
+    config: ConfigFile = None,
+    model: ModelDirectory = None,
+    json_out: JsonOut = None,
+    misses: Annotated[bool, typer.Option("--misses", help="Also print every question that was missed.")] = False,  # noqa: FBT002 - the framework's way
+) -> None:
+    """The whole way: sessions are played, then questions are asked in new conversations, and what is injected is judged.
+
+    A line: {"id", "sessions": [{"at", "turns": [{"user", "assistant"}, ...]}, ...], "questions": [{"id", "at", "kind",
+    "text", "history": [{"role", "content"}, ...], "any_of": [...], "none_of": [...], "answer"}, ...]}. A question with
+    "any_of" is answered when the injected text contains one of these texts, and misled when it contains one of "none_of";
+    case does not count. A question with "answer" is scored by coverage, the share of the answer's content words that are
+    injected. A question with neither wants nothing injected: it is quiet when nothing is.
+
+    The turn log, the retainer, the recaller and the store (Milvus Lite on a file that is thrown away) are those that
+    serve, and time follows the file. A miss is attributed: the text was not kept, it was kept but not among the first
+    ten of the ranking, or it was ranked but not injected. Models with the roles memory_extraction and memory_rewrite take
+    part when they are configured.
+    """
+    from semrouter_memory.config import load  # noqa: PLC0415 - same
+    from semrouter_memory.evaluation.e2e_run import evaluate  # noqa: PLC0415
+
+    asyncio.run(evaluate(files, config=load(config), model=model, json_out=json_out, misses=misses))
+
+
+@eval_app.command()
 def compression(
     files: Annotated[
         list[Path] | None, typer.Argument(help="Conversations; without any, made ones are played.")

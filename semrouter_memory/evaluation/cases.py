@@ -6,13 +6,16 @@ the minutes before it. Every complaint names file and line.
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
 from semrouter_memory.errors import CaseFileError
-from semrouter_memory.model import Json
+from semrouter_memory.model import Json, Message, Role
 
 T = TypeVar("T")
+EnumT = TypeVar("EnumT", bound=StrEnum)
 Case = Mapping[str, Any]
 
 
@@ -89,6 +92,65 @@ def objects_of(case: Case, name: str) -> tuple[Case, ...]:
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise TypeError(f"{name} must be a list of objects")
     return tuple(value)
+
+
+def each_of(case: Case, name: str, parse: Callable[[Case], T]) -> tuple[T, ...]:
+    """What `parse` makes of each object of a list; a complaint names the object by its position.
+
+    Raises:
+        KeyError: the list or a field of an object is missing.
+        TypeError: a field has another form.
+        ValueError: `parse` rejects an object.
+    """
+    return tuple(_located(f"{name}[{index}]", item, parse) for index, item in enumerate(objects_of(case, name)))
+
+
+def _located(path: str, case: Case, parse: Callable[[Case], T]) -> T:
+    try:
+        return parse(case)
+    except KeyError as error:
+        raise KeyError(f"{path}.{error.args[0]}") from None
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{path}.{error}") from None
+
+
+def one_of(values: type[EnumT], case: Case, name: str) -> EnumT:
+    """A field that is a member of an enumeration.
+
+    Raises:
+        KeyError: it is missing.
+        TypeError: it is no text.
+        ValueError: it is another text.
+    """
+    text = text_of(case, name)
+    try:
+        return values(text)
+    except ValueError:
+        raise ValueError(f"{name} must be one of {', '.join(values)}; {text!r} is none") from None
+
+
+def time_of(case: Case, name: str) -> datetime:
+    """A field that is a time in ISO 8601; without an offset it is UTC.
+
+    Raises:
+        KeyError: it is missing.
+        TypeError: it is no text.
+        ValueError: it is no time.
+    """
+    complaint = f"{name} must be a time such as 2026-03-15T10:00:00Z"
+    value = case[name]
+    if not isinstance(value, str):
+        raise TypeError(complaint)
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        raise ValueError(f"{complaint}; {value!r} is none") from None
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def message_of(case: Case) -> Message:
+    """An object {"role", "content"} of a conversation."""
+    return Message(one_of(Role, case, "role"), text_of(case, "content"))
 
 
 def write_json(path: Path, value: Json) -> None:

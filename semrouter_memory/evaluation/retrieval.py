@@ -12,17 +12,12 @@ should be injected. `acceptable` names those that are neither wanted nor wrong. 
 `created_at` may be left out or null.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from enum import StrEnum
-from typing import TypeVar
+from datetime import datetime
 
-from semrouter_memory.evaluation.cases import Case, objects_of, text_of, texts_of
-from semrouter_memory.model import MemoryType, Message, Role
-
-T = TypeVar("T")
-EnumT = TypeVar("EnumT", bound=StrEnum)
+from semrouter_memory.evaluation.cases import Case, each_of, message_of, one_of, text_of, texts_of, time_of
+from semrouter_memory.model import MemoryType, Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,21 +66,20 @@ def user_of(case: Case) -> User:
         ValueError: a type, role or time is none, an id is there twice, or a query names a memory that is not there.
         TypeError: a field has another form.
     """
-    memories = _each(case, "memories", _known)
+    memories = each_of(case, "memories", _known)
     _require_unique("memories", [memory.id for memory in memories])
     known = frozenset(memory.id for memory in memories)
-    queries = _each(case, "queries", lambda query: _query(query, known))
+    queries = each_of(case, "queries", lambda query: _query(query, known))
     _require_unique("queries", [query.id for query in queries])
     return User(name=text_of(case, "user"), memories=memories, queries=queries)
 
 
 def _known(case: Case) -> Known:
-    created_at = case.get("created_at")
     return Known(
         id=text_of(case, "id"),
-        type=_one_of(MemoryType, case, "type"),
+        type=one_of(MemoryType, case, "type"),
         content=text_of(case, "content"),
-        created_at=None if created_at is None else _time(created_at),
+        created_at=None if case.get("created_at") is None else time_of(case, "created_at"),
     )
 
 
@@ -94,14 +88,10 @@ def _query(case: Case, known: frozenset[str]) -> Query:
         id=text_of(case, "id"),
         kind=text_of(case, "kind"),
         text=text_of(case, "text"),
-        history=_each(case, "history", _message) if case.get("history") is not None else (),
+        history=each_of(case, "history", message_of) if case.get("history") is not None else (),
         gold=_ids(case, "gold", known),
         acceptable=_ids(case, "acceptable", known) if case.get("acceptable") is not None else frozenset(),
     )
-
-
-def _message(case: Case) -> Message:
-    return Message(_one_of(Role, case, "role"), text_of(case, "content"))
 
 
 def _ids(case: Case, name: str, known: frozenset[str]) -> frozenset[str]:
@@ -110,39 +100,6 @@ def _ids(case: Case, name: str, known: frozenset[str]) -> frozenset[str]:
     if unknown is not None:
         raise ValueError(f"{name}: there is no memory {unknown!r}")
     return frozenset(ids)
-
-
-def _time(value: object) -> datetime:
-    complaint = "created_at must be a time such as 2026-03-15T10:00:00Z, or null"
-    if not isinstance(value, str):
-        raise TypeError(complaint)
-    try:
-        at = datetime.fromisoformat(value)
-    except ValueError:
-        raise ValueError(f"{complaint}; {value!r} is none") from None
-    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
-
-
-def _one_of(values: type[EnumT], case: Case, name: str) -> EnumT:
-    text = text_of(case, name)
-    try:
-        return values(text)
-    except ValueError:
-        raise ValueError(f"{name} must be one of {', '.join(values)}; {text!r} is none") from None
-
-
-def _each(case: Case, name: str, parse: Callable[[Case], T]) -> tuple[T, ...]:
-    """What `parse` makes of each object of a list; a complaint says which one it is about."""
-    return tuple(_placed(f"{name}[{at}]", one, parse) for at, one in enumerate(objects_of(case, name)))
-
-
-def _placed(place: str, case: Case, parse: Callable[[Case], T]) -> T:
-    try:
-        return parse(case)
-    except KeyError as error:
-        raise KeyError(f"{place}.{error.args[0]}") from None
-    except (ValueError, TypeError) as error:
-        raise type(error)(f"{place}.{error}") from None
 
 
 def _require_unique(name: str, ids: Sequence[str]) -> None:

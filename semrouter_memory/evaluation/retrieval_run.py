@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
 import orjson
 
@@ -29,7 +30,7 @@ from semrouter_memory.evaluation.retrieval_figures import Asked, Scored
 from semrouter_memory.evaluation.retrieval_sweep import THRESHOLDS, KeptVectors, Point, points_of
 from semrouter_memory.exchange.policy import RouteSettings, policy_for
 from semrouter_memory.exchange.turns import recall_request
-from semrouter_memory.model import EmbeddedMemory, Memory, Reason, RecallRequest, RecallResult, Scope, Signals
+from semrouter_memory.model import EmbeddedMemory, Memory, Message, Reason, RecallRequest, RecallResult, Scope, Signals
 from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.sessions.generations import FileGenerations
@@ -38,12 +39,12 @@ from semrouter_memory.store.working_set import Store
 
 _UNDATED = datetime(2026, 1, 1, tzinfo=UTC)
 _LATER = timedelta(days=1)
-_PATIENCE_MS = 10_000
+PATIENCE_MS = 10_000
 _BATCH = 32
 _TOTAL = "total"
 _NOWHERE = {"uri": None, "address": None, "token": None, "token_file": None}
 """Of the configured store, what says where it is; without it, it is a file in the data directory."""
-_FAILURES = frozenset({Reason.TIMEOUT, Reason.STORE_UNAVAILABLE, Reason.EMBEDDING_FAILED, Reason.INTERNAL})
+FAILURES = frozenset({Reason.TIMEOUT, Reason.STORE_UNAVAILABLE, Reason.EMBEDDING_FAILED, Reason.INTERNAL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class RetrievalRun:
     """
 
     def __init__(self, adapters: Adapters, clock: PlayClock, config: MemoryConfig, models: ExternalModels) -> None:
-        recall = config.recall.model_copy(update={"deadline_ms": _PATIENCE_MS})
+        recall = config.recall.model_copy(update={"deadline_ms": PATIENCE_MS})
         self._config = config.model_copy(update={"recall": recall})
         self._adapters = adapters
         self._clock = clock
@@ -143,7 +144,7 @@ class RetrievalRun:
     # -- what is asked -------------------------------------------------------------------------------------------------
 
     def _request(self, owner: Owner, query: Query) -> RecallRequest:
-        return request_of(owner.scope, query, self._config)
+        return request_of(owner.scope, query.text, query.history, self._config)
 
     async def _asked(self, recaller: Recaller, owner: Owner, query: Query, request: RecallRequest) -> Asked:
         self._clock.time = owner.now
@@ -157,10 +158,10 @@ def _pairs(owners: Sequence[Owner]) -> list[tuple[Owner, Query]]:
     return [(owner, query) for owner in owners for query in owner.queries]
 
 
-def request_of(scope: Scope, query: Query, config: MemoryConfig) -> RecallRequest:
-    """What recall is asked when a chat client sends that query after that conversation, and nothing else."""
-    messages = [{"role": message.role, "content": message.text} for message in query.history]
-    messages.append({"role": "user", "content": query.text})
+def request_of(scope: Scope, text: str, history: Sequence[Message], config: MemoryConfig) -> RecallRequest:
+    """The recall request of a chat client that sends this text after this conversation, and nothing else."""
+    messages = [{"role": message.role, "content": message.text} for message in history]
+    messages.append({"role": "user", "content": text})
     parsed = ChatCodec().parse(orjson.dumps({"model": "m", "messages": messages}))
     policy = policy_for(config, RouteSettings(), parsed.settings, opted_out=False)
     return recall_request(scope, parsed, policy.options, Signals())
@@ -177,7 +178,7 @@ def asked_of(query: Query, result: RecallResult, owner: Owner, *, total_ms: floa
         ranking=tuple(Scored(*pair) for pair in best.items()),
         injected=tuple(names[hit.memory.id] for hit in result.hits),
         steps_ms={**result.steps_ms, _TOTAL: total_ms},
-        failed=result.reason if result.reason in _FAILURES else "",
+        failed=result.reason if result.reason in FAILURES else "",
     )
 
 
@@ -187,9 +188,9 @@ async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncI
 
     Active users' memories are kept at hand as the configuration says.
     """
-    clock = PlayClock()
     async with AsyncExitStack() as exits:
         played = exits.enter_context(played_adapters(embedder))
+        clock = cast("PlayClock", played.clock)
         directory = Path(exits.enter_context(TemporaryDirectory(prefix="semrouter-memory-")))
         store: Store = played.store
         if has_milvus_lite():
@@ -207,7 +208,7 @@ async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncI
         )
         exits.push_async_callback(working_set.close)
         shelves = working_set if config.working_set.enabled else None
-        yield replace(played, clock=clock, store=working_set, shelves=shelves), clock
+        yield replace(played, store=working_set, shelves=shelves), clock
 
 
 async def _lite(config: MilvusConfig, directory: Path, played: Adapters, exits: AsyncExitStack) -> MilvusStore:

@@ -89,7 +89,7 @@ def test_recall_is_asked_what_a_chat_request_with_that_history_asks() -> None:
     history = (Message(Role.USER, "I like tea"), Message(Role.ASSISTANT, "Noted"))
     query = Query(id="q", kind="vague", text="which one?", history=history, gold=frozenset())
     config = Config().memory
-    request = request_of(Scope("u"), query, config)
+    request = request_of(Scope("u"), query.text, query.history, config)
     assert (request.query, request.history) == ("which one?", history)
     assert request.visible == ("I like tea", "Noted", "which one?")
     assert request.options.limit == config.default_retrieval_limit

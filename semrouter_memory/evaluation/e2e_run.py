@@ -1,0 +1,141 @@
+"""Plays sessions through the pipelines that serve, then asks the questions in new conversations.
+
+Real are the turn log, the retainer, the store (Milvus Lite on a file that is thrown away), the owner's index and the
+recaller; time follows the file. Questions are asked after the last session and are not stored themselves. Recall's
+deadline is put off, so that the figures do not depend on how busy the machine is.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from rich.console import Console
+
+from semrouter_memory.app import pipelines
+from semrouter_memory.app.adapters import Adapters
+from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.config import Config, MemoryConfig
+from semrouter_memory.evaluation.cases import parse_cases, write_json
+from semrouter_memory.evaluation.e2e import Judged, Question, User, judge, user_of
+from semrouter_memory.evaluation.e2e_report import figures_of, print_figures, print_misses
+from semrouter_memory.evaluation.playing import PlayClock, work
+from semrouter_memory.evaluation.progress import tracked
+from semrouter_memory.evaluation.retrieval_run import FAILURES, PATIENCE_MS, request_of, throwaway_adapters
+from semrouter_memory.evaluation.running import embedder_of, models_of
+from semrouter_memory.model import Hit, Memory, Reach, Scope, SessionHints, Turn
+from semrouter_memory.recall.render import line
+from semrouter_memory.retain.pipeline import SessionKey
+
+_TURN_TIME = timedelta(minutes=1)
+_PAGE = 500
+_FIRST = 10
+
+
+class EndToEndRun:
+    """Plays users, one after the other, each as an owner of its own."""
+
+    def __init__(self, adapters: Adapters, clock: PlayClock, config: MemoryConfig, models: ExternalModels) -> None:
+        recall = config.recall.model_copy(update={"deadline_ms": PATIENCE_MS})
+        self._config = config.model_copy(update={"recall": recall})
+        self._adapters = adapters
+        self._clock = clock
+        self._woken: list[SessionKey] = []
+        self._retainer = pipelines.retainer(self._config, adapters, models, wake=self._woken.append)
+        self._recaller = pipelines.recaller(self._config, adapters, models)
+        self._users = 0
+        self.memories = 0
+
+    async def prepare(self) -> None:
+        """Embed what recall compares with, before the first question."""
+        await self._recaller.prepare()
+
+    async def play(self, user: User) -> list[Judged]:
+        """Say every turn of every session, then ask every question."""
+        self._users += 1
+        scope = Scope(f"user-{self._users}")
+        for number, session in enumerate(user.sessions):
+            name = f"{scope.user_id}-session-{number}"
+            self._clock.time = session.at
+            for turn in session.turns:
+                await self._say(scope, name, *turn)
+                self._clock.time += _TURN_TIME
+            await self._adapters.turn_log.end_session(scope, name)
+            await self._retainer.tick()
+            await work(self._retainer, self._woken)
+        kept = [self._shown(memory) for memory in await self._all(scope)]
+        self.memories += len(kept)
+        return [await self._ask(scope, user.id, question, kept) for question in user.questions]
+
+    async def _say(self, scope: Scope, session: str, text: str, answer: str) -> None:
+        turn = Turn(
+            scope=scope,
+            hints=SessionHints(explicit=session),
+            user_texts=(text,),
+            assistant_text=answer,
+            observed_at=self._clock.now(),
+            request_id=f"{session}-{self._clock.now().isoformat()}",
+        )
+        self._retainer.accept(turn)
+        await work(self._retainer, self._woken)
+
+    async def _ask(self, scope: Scope, user: str, question: Question, kept: Sequence[str]) -> Judged:
+        self._clock.time = question.at
+        result = await self._recaller.recall(request_of(scope, question.text, question.history, self._config))
+        return judge(
+            user,
+            question,
+            injected=result.text,
+            tokens=result.tokens,
+            kept=kept,
+            first_ten=[line(hit, self._config.recall.render) for hit in result.ranking[:_FIRST]],
+            failed=result.reason if result.reason in FAILURES else "",
+        )
+
+    def _shown(self, memory: Memory) -> str:
+        return line(Hit(memory, 0.0, 0.0), self._config.recall.render)
+
+    async def _all(self, scope: Scope) -> list[Memory]:
+        found: list[Memory] = []
+        cursor = ""
+        while True:
+            page = await self._adapters.store.page(
+                scope, limit=_PAGE, cursor=cursor, reach=Reach.ALL, now=self._clock.now()
+            )
+            found += page.memories
+            if not (cursor := page.cursor):
+                return found
+
+
+async def evaluate(
+    files: Sequence[Path], *, config: Config, model: Path | None, json_out: Path | None, misses: bool
+) -> None:
+    """The command: play every user of the files, print tables, write the result.
+
+    Args:
+        model: the embedding model's directory; None finds it.
+        json_out: where the JSON goes; None writes none.
+        misses: also print every question that was missed.
+
+    Raises:
+        CaseFileError: a file does not fit, or the result cannot be written.
+        ConfigurationError: the embedding model or a chat model's key is missing.
+    """
+    console = Console(highlight=False)
+    # All of them before the first is played, so that a mistake in the last shows at once.
+    cases = {file: parse_cases(file, user_of) for file in files}
+    embedder = embedder_of(config, model, console)
+    results = []
+    async with models_of(config) as models:
+        for file, users in cases.items():
+            async with throwaway_adapters(embedder, config.memory) as (adapters, clock):
+                run = EndToEndRun(adapters, clock, config.memory, models)
+                await run.prepare()
+                judged: list[Judged] = []
+                for user in tracked(users, file.name, total=len(users)):
+                    judged += await run.play(user)
+            print_figures(console, file.name, judged, memories=run.memories)
+            if misses:
+                print_misses(console, judged)
+            results.append({"file": file.name, "memories": run.memories, **figures_of(judged)})
+    if json_out is not None:
+        write_json(json_out, {"files": results})
