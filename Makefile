@@ -7,18 +7,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 MODEL := .cache/model
 REDIS := .cache/redis
-# Settings of demo and run: Envoy's port, and a real LLM server behind it (make run LLM_BASE_URL=http://host:8000/v1).
-PORT ?= 10000
-LLM_BASE_URL ?=
-LLM_API_KEY ?=
+# Settings of demo and run, which read them from the environment: PORT is Envoy's, those of the other parts follow it (OPERATOR_PORT,
+# API_PORT, EXT_PROC_PORT, ADMIN_PORT, LLM_PORT). LLM_BASE_URL and LLM_API_KEY put a real LLM server behind `run`, RUN_DIR is where it keeps
+# its data: make run PORT=8080 LLM_BASE_URL=http://host:8000/v1
 PYTEST_ARGS ?=
 # Most tests wait for servers. Each worker starts its own Milvus and Redis; a file's tests stay together.
 TEST_WORKERS ?= 2
 # What the benchmark measures: make bench BENCH_ARGS=--quick, or BENCH_ARGS='--only growth --lite 1000'.
 BENCH_ARGS ?=
 FUZZ_SECONDS ?= 60
-
-export LLM_BASE_URL LLM_API_KEY
 
 .PHONY: help setup model redis demo run test faults fuzz check format proto recordings bench image clean
 
@@ -44,10 +41,10 @@ $(MODEL)/manifest.json: | $(VENV)/.installed
 	@$(BIN)/semrouter-memory model build --directory $(MODEL)
 
 demo: setup model ## play a conversation that is remembered, through the real Envoy
-	@$(BIN)/semrouter-memory demo --port $(PORT) --model $(MODEL)
+	@$(BIN)/semrouter-memory demo --model $(MODEL)
 
-run: setup model ## the same installation, staying up; prints curl lines to try
-	@$(BIN)/semrouter-memory run --port $(PORT) --model $(MODEL)
+run: setup model ## the same installation, staying up with its data; prints lines to try
+	@$(BIN)/semrouter-memory run --model $(MODEL)
 
 redis: ## find a redis-server for the tests, else unpack Debian's packages (once, without root)
 	@command -v redis-server >/dev/null || $(MAKE) --no-print-directory $(REDIS)/redis-server

@@ -1,7 +1,5 @@
 """The command line. It parses, calls, prints; logic lives in the rooms below."""
 
-import asyncio
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +10,7 @@ from semrouter_memory.cli.bench import register as register_bench
 from semrouter_memory.cli.config import config_app
 from semrouter_memory.cli.doctor import register as register_doctor
 from semrouter_memory.cli.eval import eval_app
+from semrouter_memory.cli.local import register as register_local
 from semrouter_memory.cli.memory import memory_app
 from semrouter_memory.cli.model import model_app
 from semrouter_memory.cli.record import record_app
@@ -34,13 +33,6 @@ app.add_typer(config_app, name="config")
 app.add_typer(eval_app, name="eval")
 app.add_typer(record_app, name="record")
 app.command()(replay)
-
-Model = Annotated[Path, typer.Option(help="Directory with the embedding model's files (see `model build`).")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Envoy's port on 127.0.0.1; 0 draws a free one.")]
-Free = Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 draws a free one.")]
-Directory = Annotated[Path, typer.Option(help="Takes data, logs and generated configurations.")]
-
-_DEFAULT_MODEL = Path(".cache/model")
 
 
 @app.callback(invoke_without_command=True)
@@ -69,54 +61,9 @@ def serve(
     run(load(config))
 
 
-@app.command()
-def demo(
-    model: Model = _DEFAULT_MODEL,
-    port: Port = 10000,
-    directory: Directory = Path(".run/demo"),
-) -> None:
-    """Play a conversation that is remembered, through the real Envoy; exit status 1 when something was not."""
-    from semrouter_memory.demo.play import play  # noqa: PLC0415
-
-    if not asyncio.run(play(model=model, port=port, directory=directory)):
-        raise typer.Exit(1)
-
-
-@app.command(name="run")
-def run_stack(
-    model: Model = _DEFAULT_MODEL,
-    port: Port = 10000,
-    admin_port: Free = 0,
-    ext_proc_port: Free = 0,
-    api_port: Free = 0,
-    operator_port: Free = 0,
-    directory: Directory = Path(".run/data"),
-    llm_base_url: Annotated[
-        str, typer.Option(help="A real OpenAI-compatible server; without one, a stand-in.", envvar="LLM_BASE_URL")
-    ] = "",
-) -> None:
-    """Start Envoy, the sidecar and an LLM (or a stand-in) and stay up; prints curl lines to try.
-
-    LLM_API_KEY in the environment is sent to the LLM server.
-    """
-    from semrouter_memory.demo.stay import RunOptions, stay  # noqa: PLC0415
-
-    options = RunOptions(
-        model=model,
-        directory=directory,
-        llm_base_url=llm_base_url,
-        llm_key=os.environ.get("LLM_API_KEY", ""),
-        port=port,
-        admin_port=admin_port,
-        ext_proc_port=ext_proc_port,
-        api_port=api_port,
-        operator_port=operator_port,
-    )
-    asyncio.run(stay(options))
-
-
 register_bench(app)
 register_doctor(app)
+register_local(app)
 register_upkeep(app)
 
 

@@ -31,14 +31,18 @@ def doctor(
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="The sidecar's settings; without them, the defaults.")
     ] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Connect to nothing.")] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Connect to nothing; the sidecar may run on another machine.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find mistakes in Envoy's configuration and the sidecar's own.
 
     Each is shown with its place and what to write instead. Unless --offline
     is given, the sidecar, Milvus, Redis and the models are asked whether they
-    answer (three seconds at most).
+    answer (three seconds at most). The embedding model's files are checked
+    where they are on this machine; only without --offline, and with the
+    sidecar's settings, is it an error that they are missing.
 
     Exit status 1 when there are errors; warnings alone are 0.
     """

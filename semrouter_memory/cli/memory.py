@@ -5,6 +5,7 @@ it, see there.
 """
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
@@ -17,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from semrouter_memory.cli.importing import import_file
+from semrouter_memory.cli.operator import OPERATOR_API, PREPARED_SHELL, TOKEN_FILE_VARIABLE, URL_VARIABLE
 from semrouter_memory.cli.output import AsJson, print_json, print_table, shown
 from semrouter_memory.cli.reembed import register as register_reembed
 from semrouter_memory.config import secret
@@ -26,7 +28,6 @@ from semrouter_memory.model import Json, MemoryType
 
 _API = "http://127.0.0.1:8081"
 _ENVOY = "http://127.0.0.1:10000"
-_OPERATOR_API = "http://127.0.0.1:9090"
 
 _CONTENT_WIDTH = 24
 
@@ -52,7 +53,7 @@ def _connect(
         typer.Option(
             envvar="SEMROUTER_MEMORY_URL",
             help=f"http(s)://host:port or unix:path. Default {_API}, with an API key {_ENVOY}, with an operator's token"
-            f" {_OPERATOR_API}.",
+            f" {URL_VARIABLE}, else {OPERATOR_API}.",
         ),
     ] = None,
     user: Annotated[
@@ -65,14 +66,19 @@ def _connect(
         typer.Option(envvar="SEMROUTER_MEMORY_API_KEY", help="Ask through Envoy, which knows the user by this key."),
     ] = None,
     operator_token_file: Annotated[
-        Path | None, typer.Option(help="Ask the operator's port, with the token in this file.")
+        Path | None,
+        typer.Option(
+            help="Ask the operator's port, with the token in this file."
+            f" {TOKEN_FILE_VARIABLE} says the same where neither a URL nor an API key is given."
+        ),
     ] = None,
 ) -> Target:
+    if operator_token_file is None and url is None and api_key is None and os.environ.get(TOKEN_FILE_VARIABLE):
+        operator_token_file = Path(os.environ[TOKEN_FILE_VARIABLE])
     if operator_token_file is not None:
         headers = {"authorization": f"Bearer {secret(None, operator_token_file)}"}
-        return Target(
-            url=url or _OPERATOR_API, user=_named(user), headers=headers, parameters={"user_id": _named(user)}
-        )
+        address = url or os.environ.get(URL_VARIABLE) or OPERATOR_API
+        return Target(url=address, user=_named(user), headers=headers, parameters={"user_id": _named(user)})
     if api_key is not None:
         return Target(url=url or _ENVOY, user=user or "", headers={"authorization": f"Bearer {api_key}"})
     return Target(url=url or _API, user=_named(user), headers={user_header: _named(user)})
@@ -80,7 +86,7 @@ def _connect(
 
 def _named(user: str | None) -> str:
     if not user:
-        raise InvalidRequestError("say whose memories: --user, or --api-key to be known by Envoy")
+        raise InvalidRequestError(f"say whose memories: --user, or --api-key to be known by Envoy; {PREPARED_SHELL}")
     return user
 
 

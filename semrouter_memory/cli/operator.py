@@ -15,6 +15,9 @@ from semrouter_memory.manage.client import OperatorClient, Target
 
 OPERATOR_API = "http://127.0.0.1:9090"
 TOKEN_VARIABLE = f"{ENV_PREFIX}MANAGEMENT__OPERATOR_TOKEN"
+URL_VARIABLE = "SEMROUTER_MEMORY_OPERATOR_URL"
+TOKEN_FILE_VARIABLE = "SEMROUTER_MEMORY_OPERATOR_TOKEN_FILE"  # noqa: S105 - a variable's name
+PREPARED_SHELL = "after `make run`, `. .run/env` sets what is needed"
 
 _TIMEOUT_SECONDS = 900.0
 """Rewriting and copying files takes as long as they are large."""
@@ -23,14 +26,14 @@ _TIMEOUT_SECONDS = 900.0
 OperatorUrl = Annotated[
     str,
     typer.Option(
-        envvar="SEMROUTER_MEMORY_OPERATOR_URL",
+        envvar=URL_VARIABLE,
         help="management.operator_listen of the sidecar: http(s)://host:port or unix:path.",
     ),
 ]
 OperatorTokenFile = Annotated[
     Path | None,
     typer.Option(
-        envvar="SEMROUTER_MEMORY_OPERATOR_TOKEN_FILE",
+        envvar=TOKEN_FILE_VARIABLE,
         help=f"File with the operator's token; without it, {TOKEN_VARIABLE} in the environment.",
     ),
 ]
@@ -44,7 +47,9 @@ def operator_target(url: str, operator_token_file: Path | None) -> Target:
     """The operator's port and token. Raises: InvalidRequestError, when there is no token."""
     token = secret(None, operator_token_file) or os.environ.get(TOKEN_VARIABLE)
     if not token:
-        raise InvalidRequestError(f"show the operator's token: --operator-token-file, or {TOKEN_VARIABLE}")
+        raise InvalidRequestError(
+            f"show the operator's token: --operator-token-file, or {TOKEN_VARIABLE}; {PREPARED_SHELL}"
+        )
     return Target(url=url, headers={"authorization": f"Bearer {token}"})
 
 

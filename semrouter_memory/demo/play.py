@@ -4,9 +4,11 @@ Every expectation is checked against what the model was really sent and what it 
 """
 
 import asyncio
+import os
 import re
 import shutil
 import time
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,19 @@ from rich.markup import escape
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.demo.stay import local_llm
+from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.stack.llm import StandInLlm
+from semrouter_memory.stack.ports import chosen_ports
+from semrouter_memory.stack.progress import steps
+from semrouter_memory.stack.run_directory import LOCK, locked
 from semrouter_memory.stack.stack import Stack, StackOptions
 
 ALICE, BOB = "demo-key-alice", "demo-key-bob"
 _MODEL = "stand-in"
 _STORED_WITHIN_SECONDS = 10
 _POLL_SECONDS = 0.1
+_MADE = frozenset({"data", "envoy.log", "envoy.yaml", "sidecar.log", "sidecar.yaml"})
+"""What an installation without an operator leaves in its directory."""
 
 TOLD = (
     "Hi! My budget for the Hawaii trip is $10,000. Any first thoughts?",
@@ -182,10 +190,16 @@ class Demo:
 async def play(*, model: Path, port: int, directory: Path) -> bool:
     """Play the whole conversation on fresh data; True when every expectation held."""
     console = Console()
-    shutil.rmtree(directory, ignore_errors=True)
-    async with local_llm(directory) as (llm, url):
-        options = StackOptions(directory=directory, model_directory=model, llm=url, port=port)
-        async with Stack(options, say=lambda what: console.print(f"[dim]==> {what}[/]")) as stack:
+    if os.environ.get("LLM_BASE_URL"):
+        console.print("[dim]the demo has a stand-in LLM; LLM_BASE_URL is for `make run`[/]")
+    chosen_ports({"port": port})
+    with locked(directory):
+        _clear(directory)
+        async with AsyncExitStack() as exits:
+            with steps(console) as say:
+                llm, url = await exits.enter_async_context(local_llm(directory))
+                options = StackOptions(directory=directory, model_directory=model, llm=url, port=port)
+                stack = await exits.enter_async_context(Stack(options, say))
             demo = Demo(stack, llm, console)
             await demo.run()
     for failure in demo.failures:
@@ -193,3 +207,15 @@ async def play(*, model: Path, port: int, directory: Path) -> bool:
     if not demo.failures:
         console.print("\n[bold green]Everything came out as expected.[/] Try it by hand: make run")
     return not demo.failures
+
+
+def _clear(directory: Path) -> None:
+    """Remove what an earlier demo left, and nothing else."""
+    entries = [path for path in directory.iterdir() if path.name != LOCK]
+    foreign = next((path.name for path in entries if path.name not in _MADE), None)
+    if foreign is not None:
+        raise ConfigurationError(
+            f"{directory} holds {foreign}, which no demo made; choose another directory with --directory"
+        )
+    for path in entries:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()

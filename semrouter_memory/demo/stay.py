@@ -1,62 +1,73 @@
 """`semrouter-memory run`: the demo's installation, staying up, with lines to try it by hand."""
 
 import asyncio
+import json
+import os
+import shlex
 import signal
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.stack.llm import StandInLlm
-from semrouter_memory.stack.ports import LOOPBACK
+from semrouter_memory.stack.llm_probe import probe
+from semrouter_memory.stack.ports import LOOPBACK, beside, chosen_ports
+from semrouter_memory.stack.process import ProcessError
+from semrouter_memory.stack.progress import steps
+from semrouter_memory.stack.run_directory import locked, operator_token_file, shell_environment, write_private
 from semrouter_memory.stack.stack import Stack, StackOptions
 
-_TRY = """
-[bold]Up.[/] Envoy listens on {url}; Ctrl-C ends it. The LLM is {llm}. Logs and data: {directory}
+_USER, _KEY = "alice", "demo-key-alice"
+_MODEL = "your-model"
+_BIN = Path(sys.executable).parent
+_OTHER_TARGETS = ("SEMROUTER_MEMORY_URL", "SEMROUTER_MEMORY_API_KEY")
+"""What would lead the commands elsewhere."""
 
-[bold]Tell it something[/] (alice's key; bob's is demo-key-bob):
-  curl {url}/v1/chat/completions -H 'authorization: Bearer demo-key-alice' -H 'content-type: application/json' \\
-    -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "My budget for the Hawaii trip is $10,000"}}]}}'
-
-[bold]Ask in a new conversation[/]:
-  curl {url}/v1/chat/completions -H 'authorization: Bearer demo-key-alice' -H 'content-type: application/json' \\
-    -d '{{"model": "{model}", "stream": true, "messages": [{{"role": "user", "content": "What is my budget for the trip?"}}]}}'
-
-[bold]See and forget what is remembered[/]:
-  curl {url}/v1/memory -H 'authorization: Bearer demo-key-alice'
-  curl -X DELETE '{url}/v1/memory?user_id=alice' -H 'authorization: Bearer demo-key-alice'
-
-[bold]Any OpenAI client[/]:
-  OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=demo-key-alice ...
-
-[bold]For the operator[/]: {operator}/metrics  {operator}/readyz
+_TELL = """\
+curl -sS {url}/v1/chat/completions -H 'authorization: Bearer {key}' -H 'content-type: application/json' -d '{body}'
+"""
+_ASK = """\
+{python} - <<'EOF'
+from openai import OpenAI
+client = OpenAI(base_url="{url}/v1", api_key="{key}")
+question = {{"role": "user", "content": "What is my budget for the trip?"}}
+print(client.chat.completions.create(model={model}, messages=[question]).choices[0].message.content)
+EOF
+"""
+_LOOK = """\
+. {env} && {command} memory list
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What the command line says; port 0 draws a free one."""
+    """What the command line says; port 0 draws a free one, None is a number beside Envoy's.
+
+    Attributes:
+        ports: by name, as in `StackOptions`; `llm_port` is the stand-in's.
+    """
 
     model: Path
     directory: Path
     llm_base_url: str
     llm_key: str
     port: int
-    admin_port: int
-    ext_proc_port: int
-    api_port: int
-    operator_port: int
+    ports: Mapping[str, int | None]
 
 
 @asynccontextmanager
-async def local_llm(directory: Path) -> AsyncIterator[tuple[StandInLlm, str]]:
+async def local_llm(directory: Path, port: int = 0) -> AsyncIterator[tuple[StandInLlm, str]]:
     """The stand-in LLM in this process, and its base URL."""
     directory.mkdir(parents=True, exist_ok=True)
     llm = StandInLlm()
-    server = await serve_http(llm.app, f"{LOOPBACK}:0")
+    server = await serve_http(llm.app, f"{LOOPBACK}:{port}")
     try:
         yield llm, f"http://{LOOPBACK}:{server.port}/v1"
     finally:
@@ -64,39 +75,112 @@ async def local_llm(directory: Path) -> AsyncIterator[tuple[StandInLlm, str]]:
 
 
 async def stay(options: RunOptions) -> None:
-    """Start everything and wait for Ctrl-C or SIGTERM."""
-    console = Console()
-    stop = asyncio.Event()
+    """Start everything and wait for Ctrl-C or SIGTERM, also while it starts.
+
+    Raises:
+        ConfigurationError: a setting, a port or the directory does not serve.
+        ProcessError: Envoy or the sidecar did not start, or Envoy ended.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    staying = asyncio.ensure_future(_start_and_wait(options, console))
+    stopping = False
+
+    def stop() -> None:
+        nonlocal stopping
+        # Once is enough: a second signal must not interrupt the parts' own end.
+        if not stopping:
+            stopping = True
+            console.print("==> stopping (20 s at most)", style="dim")
+            staying.cancel()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    try:
+        await staying
+    except asyncio.CancelledError:
+        if not stopping:
+            raise
+
+
+async def _start_and_wait(options: RunOptions, console: Console) -> None:
     async with AsyncExitStack() as exits:
-        url = options.llm_base_url
-        if not url:
-            _, url = await exits.enter_async_context(local_llm(options.directory))
-        stack = await exits.enter_async_context(
-            Stack(_stack_options(options, url), say=lambda what: console.print(f"[dim]==> {what}[/]"))
-        )
-        text = _TRY.format(
-            url=stack.url,
-            operator=stack.operator_url,
-            llm=url if options.llm_base_url else "a stand-in that repeats what its context says",
-            model="your-model" if options.llm_base_url else "stand-in",
-            directory=options.directory,
-        )
-        console.print(text, highlight=False, soft_wrap=True)
-        await stop.wait()
-        console.print("[dim]==> stopping[/]")
+        exits.enter_context(locked(options.directory))
+        ports: dict[str, Any] = dict(chosen_ports({"port": options.port, **beside(options.port, options.ports)}))
+        with steps(console) as say:
+            llm, model = await _llm(options, ports.pop("llm_port"), exits, console, say)
+            token = operator_token_file(options.directory, os.environ)
+            settings = StackOptions(
+                directory=options.directory,
+                model_directory=options.model,
+                llm=llm,
+                llm_key=options.llm_key if options.llm_base_url else "",
+                sidecar_config={"management": {"operator_token_file": str(token)}},
+                **ports,
+            )
+            stack = await exits.enter_async_context(Stack(settings, say))
+        env = options.directory.absolute() / "env"
+        write_private(env, _environment(stack, token))
+        _print_lines(console, stack, env, model, llm if options.llm_base_url else "a stand-in that repeats its context")
+        await _until_envoy_ends(stack, console)
 
 
-def _stack_options(options: RunOptions, llm: str) -> StackOptions:
-    return StackOptions(
-        directory=options.directory,
-        model_directory=options.model,
-        llm=llm,
-        llm_key=options.llm_key,
-        port=options.port,
-        admin_port=options.admin_port,
-        ext_proc_port=options.ext_proc_port,
-        api_port=options.api_port,
-        operator_port=options.operator_port,
+async def _llm(
+    options: RunOptions, port: int, exits: AsyncExitStack, console: Console, say: Callable[[str], None]
+) -> tuple[str, str]:
+    """The LLM's base URL, and the name of a model there."""
+    if not options.llm_base_url:
+        _, url = await exits.enter_async_context(local_llm(options.directory, port))
+        return url, "stand-in"
+    say(f"asking {options.llm_base_url} for its models")
+    found = await probe(options.llm_base_url, options.llm_key)
+    if found.problem:
+        console.print(Text(f"warning: {found.problem}. Going on: it is asked again with every request.", "yellow"))
+    if not found.model:
+        console.print(Text(f"It names no model: write one in the place of {_MODEL} in the lines below."))
+    return options.llm_base_url, found.model or _MODEL
+
+
+async def _until_envoy_ends(stack: Stack, console: Console) -> None:
+    """A sidecar that ends is only told of: requests pass without it."""
+    envoy, sidecar = (asyncio.ensure_future(part.ended()) for part in (stack.envoy, stack.sidecar))
+    try:
+        await asyncio.wait({envoy, sidecar}, return_when=asyncio.FIRST_COMPLETED)
+        if not envoy.done():
+            console.print(Text(f"warning: {sidecar.result()}\nRequests pass without memory until the next start."))
+        raise ProcessError(await envoy)
+    finally:
+        envoy.cancel()
+        sidecar.cancel()
+
+
+def _environment(stack: Stack, token: Path) -> str:
+    return shell_environment(
+        {
+            "SEMROUTER_MEMORY_OPERATOR_URL": stack.operator_url,
+            "SEMROUTER_MEMORY_OPERATOR_TOKEN_FILE": str(token),
+            "SEMROUTER_MEMORY_USER": _USER,
+            "OPENAI_BASE_URL": f"{stack.url}/v1",
+            "OPENAI_API_KEY": _KEY,
+        },
+        unset=_OTHER_TARGETS,
     )
+
+
+def _print_lines(console: Console, stack: Stack, env: Path, model: str, llm: str) -> None:
+    message = {"role": "user", "content": "My budget for the Hawaii trip is $10,000"}
+    body = json.dumps({"model": model, "messages": [message]}).replace("'", r"\u0027")
+    command = shlex.quote(str(_BIN / "semrouter-memory"))
+    python = shlex.quote(sys.executable)
+    parts = {
+        "": f"Up. Envoy listens on {stack.url}; the LLM is {llm}. Ctrl-C ends it.\n"
+        f"Memories, logs and settings are kept in {env.parent}: the next start knows them.\n"
+        f"Operator: {stack.operator_url}/metrics and /readyz. In another terminal:\n",
+        "Tell it something, as alice (bob's key is demo-key-bob)": _TELL.format(url=stack.url, key=_KEY, body=body),
+        "Ask in a new conversation": _ASK.format(python=python, url=stack.url, key=_KEY, model=json.dumps(model)),
+        "See what is remembered; then also `turns list`, `backup DIRECTORY`, and any OpenAI client": _LOOK.format(
+            env=shlex.quote(str(env)), command=command
+        ),
+    }
+    for title, text in parts.items():
+        console.print(Text(f"\n# {title}" if title else "", "bold"))
+        console.print(Text(text), end="")

@@ -33,6 +33,7 @@ class BuildReport:
     """
 
     directory: Path
+    model: str
     built: bool
     size_bytes: int
     parity: float
@@ -57,10 +58,9 @@ def build_model(directory: Path, *, progress: Progress, source: Path | None = No
     built = manifest is None
     if manifest is None:
         manifest = _build(directory, source, progress)
-    else:
-        progress(f"{BUILT_MODEL} is already in {directory}")
     return BuildReport(
         directory=directory,
+        model=BUILT_MODEL,
         built=built,
         size_bytes=(directory / MODEL_FILE).stat().st_size,
         parity=manifest.parity,

@@ -93,18 +93,27 @@ def _set_endpoint(cluster: dict[str, Any], address: str) -> None:
     endpoint["address"]["socket_address"] = {"address": host, "port_value": int(port)}
 
 
-def _base_url(text: str) -> SplitResult:
+def api_base(text: str) -> SplitResult:
+    """What comes before `/chat/completions` in the URLs of an LLM server; without a path, it is `/v1`.
+
+    Raises:
+        ConfigurationError: it is no such URL.
+    """
     url = urlsplit(text)
     # Reading the port raises as well when it is none.
     with suppress(ValueError):
         if url.scheme in ("http", "https") and url.hostname and url.port != 0:
-            return url
+            return url._replace(path=url.path.rstrip("/") or "/v1", query="", fragment="")
     raise ConfigurationError(f"LLM_BASE_URL {text!r} must look like http://host:8000/v1")
+
+
+def trusted_authorities() -> str:
+    """The file of the certificate authorities that LLM servers are held against."""
+    return ssl.get_default_verify_paths().cafile or certifi.where()
 
 
 def _tls(host: str) -> dict[str, Any]:
     """TLS to that host. Envoy trusts any certificate unless told whom to trust; the LLM server's key goes there."""
-    authorities = ssl.get_default_verify_paths().cafile or certifi.where()
     name = {"san_type": "DNS", "matcher": {"exact": host}}
     return {
         "name": "envoy.transport_sockets.tls",
@@ -113,7 +122,7 @@ def _tls(host: str) -> dict[str, Any]:
             "sni": host,
             "common_tls_context": {
                 "validation_context": {
-                    "trusted_ca": {"filename": authorities},
+                    "trusted_ca": {"filename": trusted_authorities()},
                     "match_typed_subject_alt_names": [name],
                 }
             },
@@ -122,7 +131,7 @@ def _tls(host: str) -> dict[str, Any]:
 
 
 def _set_upstream(listener: dict[str, Any], cluster: dict[str, Any], ports: EnvoyPorts) -> None:
-    url = _base_url(ports.llm)
+    url = api_base(ports.llm)
     _set_endpoint(cluster, f"{url.hostname}:{url.port or (443 if url.scheme == 'https' else 80)}")
     if url.scheme == "https":
         cluster["transport_socket"] = _tls(str(url.hostname))
@@ -130,9 +139,8 @@ def _set_upstream(listener: dict[str, Any], cluster: dict[str, Any], ports: Envo
         route = route_named(listener, name)
         if url.hostname not in (LOOPBACK, "localhost"):
             route["route"]["host_rewrite_literal"] = url.hostname
-        prefix = url.path.rstrip("/").removesuffix("/v1")
-        if prefix:
-            route["route"]["regex_rewrite"] = {"pattern": {"regex": "^"}, "substitution": prefix}
+        if url.path != "/v1":
+            route["route"]["regex_rewrite"] = {"pattern": {"regex": r"^/v1\b"}, "substitution": url.path}
         if ports.llm_key:
             route["request_headers_to_add"] = [
                 {

@@ -3,6 +3,7 @@
 import itertools
 import random
 import socket
+from collections.abc import Mapping
 
 from semrouter_memory.errors import ConfigurationError
 
@@ -18,21 +19,35 @@ def free_port() -> int:
     return next(port for port in _DRAWN if _is_free(port))
 
 
-def checked_port(wanted: int, option: str) -> int:
-    """The wanted port, or a free one for 0.
+def chosen_ports(wanted: Mapping[str, int]) -> dict[str, int]:
+    """The wanted ports by name (`operator_port`), with a free one for each 0.
 
     Raises:
-        ConfigurationError: the port is taken; the message names the option that chooses another one.
+        ConfigurationError: a port is in use, wanted twice, or none; the message names what chooses another one.
     """
-    if wanted == 0:
-        return free_port()
-    try:
-        _bind(wanted)
-    except OSError as error:
-        raise ConfigurationError(
-            f"port {wanted} on {LOOPBACK} is not available ({error.strerror}); choose another one with {option}"
-        ) from None
-    return wanted
+    for name, port in wanted.items():
+        twice = next((other for other in wanted if other != name and port and wanted[other] == port), None)
+        if twice is not None:
+            raise ConfigurationError(f"port {port} is wanted twice; {_another(name)} or {_another(twice)}")
+        try:
+            _bind(port)
+        except (OSError, OverflowError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "ports end at 65535"
+            raise ConfigurationError(
+                f"port {port} on {LOOPBACK} is not available ({reason}); {_another(name)}"
+            ) from None
+    return {name: port or free_port() for name, port in wanted.items()}
+
+
+def beside(port: int, wanted: Mapping[str, int | None]) -> dict[str, int]:
+    """The numbers that follow `port` for those that are None; beside a drawn port (0) they are drawn, too."""
+    taken = {port, *wanted.values()}
+    following = (number for number in itertools.count(port + 1) if number not in taken)
+    return {name: number if number is not None else next(following) if port else 0 for name, number in wanted.items()}
+
+
+def _another(name: str) -> str:
+    return f"choose another one with {name.upper()}=... or --{name.replace('_', '-')}"
 
 
 def _is_free(port: int) -> bool:

@@ -69,6 +69,13 @@ class Process:
         except TimeoutError:
             raise ProcessError(f"{self.name} was not ready after {timeout_seconds:.0f} s:\n{self.tail()}") from None
 
+    async def ended(self) -> str:
+        """Wait until it has ended; returns what can be said of it."""
+        assert self._child is not None, "not started"
+        status = await self._child.wait()
+        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        return f"{self.name} {how}:\n{self.tail()}"
+
     def send(self, number: signal.Signals) -> None:
         if self.running:
             os.kill(self.pid, number)

@@ -10,8 +10,12 @@ import httpx
 import yaml
 
 from semrouter_memory.stack.envoy import SHIPPED, EnvoyPorts, envoy_yaml, find_envoy
-from semrouter_memory.stack.ports import LOOPBACK, checked_port
+from semrouter_memory.stack.ports import LOOPBACK, chosen_ports
 from semrouter_memory.stack.process import Process, Together
+from semrouter_memory.stack.run_directory import write_private
+
+PORTS = ("port", "operator_port", "api_port", "ext_proc_port", "admin_port")
+"""What listens in an installation, as `StackOptions` names it."""
 
 _ENVOY_READY_SECONDS = 30
 _SIDECAR_READY_SECONDS = 60
@@ -52,13 +56,12 @@ class Stack(Together):
         super().__init__()
         self._options = options
         self._say = say
+        find_envoy()  # that it is missing is said before anything starts
         directory = options.directory
         directory.mkdir(parents=True, exist_ok=True)
-        self.port = checked_port(options.port, "--port (make: PORT=...)")
-        self.admin_port = checked_port(options.admin_port, "--admin-port")
-        self.ext_proc_port = checked_port(options.ext_proc_port, "--ext-proc-port")
-        self.api_port = checked_port(options.api_port, "--api-port")
-        self.operator_port = checked_port(options.operator_port, "--operator-port")
+        ports = chosen_ports({name: getattr(options, name) for name in PORTS})
+        self.port, self.admin_port, self.ext_proc_port = ports["port"], ports["admin_port"], ports["ext_proc_port"]
+        self.api_port, self.operator_port = ports["api_port"], ports["operator_port"]
         self.sidecar = Process("the sidecar", directory / "sidecar.log")
         self.envoy = Process("Envoy", directory / "envoy.log")
 
@@ -126,9 +129,7 @@ async def launch_envoy(
 ) -> None:
     """Write the chain's YAML to `path` and start Envoy on it."""
     text = envoy_yaml(SHIPPED / chain, ports, edit)
-    path.touch(mode=0o600)
-    path.chmod(0o600)  # the LLM server's key is in it
-    path.write_text(text, encoding="utf-8")
+    write_private(path, text)  # the LLM server's key is in it
     # Several Envoys on one machine must not share their hot restart memory.
     command = [find_envoy(), "-c", str(path), "--use-dynamic-base-id", "--concurrency", "2", "--log-level", "warning"]
     await process.start(command)

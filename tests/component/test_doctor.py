@@ -19,6 +19,7 @@ from semrouter_memory.stack.ports import free_port
 from semrouter_memory.store import collection
 from tests.envoy_mutations import chain, endpoints
 from tests.milvus_server import MilvusServer
+from tests.one_answer import answering
 from tests.redis_server import RedisServer
 
 _OTHER_DIMENSION = 8
@@ -48,31 +49,6 @@ async def running(values: dict[str, Any], directory: Path) -> AsyncIterator[None
         yield
     finally:
         await app.stop()
-
-
-@asynccontextmanager
-async def answering(body: str, status: str = "200 OK", *, hang: bool = False) -> AsyncIterator[int]:
-    """An HTTP server that has one answer for everything, or none."""
-
-    connected: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        connected[task] = writer
-        await reader.read(1)
-        if hang:
-            await reader.read()
-        head = f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
-        writer.write((head + body).encode())
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
-    for writer in connected.values():
-        writer.close()
-    await asyncio.gather(*connected, return_exceptions=True)
 
 
 def model(port: int, name: str = "qwen") -> dict[str, Any]:

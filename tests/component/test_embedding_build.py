@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -12,7 +13,9 @@ import onnxruntime
 import pytest
 from safetensors.numpy import save
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from typer.testing import CliRunner
 
+from semrouter_memory.cli import app
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding import quantize, weights
 from semrouter_memory.embedding.bert import Array, BertShape, embed
@@ -116,6 +119,17 @@ def test_a_good_model_is_kept(source: Path, target: Path) -> None:
     assert again.size_bytes == first.size_bytes
     assert again.parity == pytest.approx(first.parity, abs=1e-3)
     assert (target / "model.onnx").stat().st_mtime_ns == before
+
+
+def test_the_command_reports_in_words(source: Path, target: Path) -> None:
+    command = ["model", "build", "--source", str(source), "--directory", str(target)]
+    built, kept = (CliRunner().invoke(app, command).stdout.splitlines()[-1] for _ in range(2))
+    pattern = rf"all-MiniLM-L6-v2, int8, \d+\.\d MB, in {target}: (.*)\. Lowest cosine to float32: [01]\.\d+\."
+    matches = [re.fullmatch(pattern, line) for line in (built, kept)]
+    assert [re.sub(r"\d+", "N", match[1]) for match in matches if match] == [
+        "built in N s",
+        "was built before; --force builds it again",
+    ]
 
 
 @pytest.mark.parametrize(

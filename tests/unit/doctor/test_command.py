@@ -10,6 +10,10 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from semrouter_memory.cli import app
+from semrouter_memory.config import Config
+from semrouter_memory.doctor import model_files
+from semrouter_memory.doctor.case import Case
+from semrouter_memory.doctor.finding import Severity
 from tests.deploy_files import FILES, Chain
 from tests.envoy_mutations import chain, filter_of
 
@@ -45,6 +49,31 @@ def test_the_shipped_files_have_no_errors(arguments: tuple[str, ...]) -> None:
     result = doctor(*paths, "--json")
     assert result.exit_code == 0
     assert [finding for finding in findings(result) if finding["severity"] == "error"] == []
+
+
+@pytest.mark.parametrize("settings", [None, "", "memory: {embedding: {path: /no/such/directory}}"])
+def test_offline_a_model_on_another_machine_is_not_missed(tmp_path: Path, settings: str | None) -> None:
+    arguments: list[str | Path] = [FILES.root / "envoy" / "two-filter.yaml"]
+    if settings is not None:
+        (tmp_path / "config.yaml").write_text(settings, "utf-8")
+        arguments += ["--config", tmp_path / "config.yaml"]
+    result = doctor(*arguments)
+    assert (result.exit_code, result.stdout) == (0, "nothing found\n")
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_on_the_sidecars_machine_a_missing_model_is_an_error(tmp_path: Path, *, given: bool) -> None:
+    """Without its settings the model's place is not known."""
+    config = Config.model_validate({"memory": {"embedding": {"path": str(tmp_path / "none")}}})
+    found = [finding.severity for finding in model_files.check(Case(config=config, given=given), elsewhere=False)]
+    assert found == ([Severity.ERROR] if given else [])
+
+
+def test_offline_a_damaged_model_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "config.yaml").write_text(f"memory: {{embedding: {{path: {tmp_path}/model}}}}", "utf-8")
+    (finding,) = findings(doctor("--config", tmp_path / "config.yaml", "--json"))
+    assert (finding["severity"], finding["code"]) == ("error", "embedding-model")
 
 
 def test_a_mistake_is_exit_status_1_with_its_place_and_its_fix(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What a local installation changes in the shipped Envoy configuration: addresses, and nothing else."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +67,23 @@ def test_the_llm_server(url: str, address: str, port: int, *, tls: bool) -> None
     assert ("transport_socket" in cluster(config, "llm")) is tls
 
 
-def test_a_path_prefix_and_a_key_are_added_on_the_way() -> None:
-    config = configured(llm="https://api.example.com/openai/v1", llm_key="sk")
-    route = route_named(config["static_resources"]["listeners"][0], "llm")
-    assert route["route"]["regex_rewrite"]["substitution"] == "/openai"
-    assert route["route"]["host_rewrite_literal"] == "api.example.com"
-    assert route["request_headers_to_add"][0]["header"] == {"key": "authorization", "value": "Bearer sk"}
+@pytest.mark.parametrize(
+    ("base", "path"),
+    [
+        ("", "/v1/chat/completions"),
+        ("/v1/", "/v1/chat/completions"),
+        ("/openai/v1", "/openai/v1/chat/completions"),
+        ("/v1beta/openai", "/v1beta/openai/chat/completions"),
+    ],
+)
+def test_requests_go_to_what_openai_clients_make_of_the_base_url(base: str, path: str) -> None:
+    config = configured(llm=f"https://api.example.com{base}", llm_key="sk")
+    for name in ("llm", "other"):
+        route = route_named(config["static_resources"]["listeners"][0], name)
+        rewrite = route["route"].get("regex_rewrite", {"pattern": {"regex": "$^"}, "substitution": ""})
+        assert re.sub(rewrite["pattern"]["regex"], rewrite["substitution"], "/v1/chat/completions") == path
+        assert route["route"]["host_rewrite_literal"] == "api.example.com"
+        assert route["request_headers_to_add"][0]["header"] == {"key": "authorization", "value": "Bearer sk"}
 
 
 @pytest.mark.parametrize(
