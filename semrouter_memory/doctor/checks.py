@@ -14,6 +14,7 @@ from semrouter_memory.doctor import (
     routes,
     shape,
     unseen,
+    user_ids,
 )
 from semrouter_memory.doctor.case import Case
 from semrouter_memory.doctor.finding import Finding
@@ -53,6 +54,9 @@ ENVOY: tuple[Check, ...] = (
     claims.users_come_from_who_vouches,
     identity.authentication_covers_memory,
     identity.demo_keys_are_replaced,
+    user_ids.keys_name_acceptable_users,
+    user_ids.blank_ends_are_refused,
+    user_ids.ids_do_not_leave,
     pairs.filters_agree,
     pairs.filters_are_on_together,
     pairs.settings_are_known,
@@ -73,6 +77,7 @@ ENVOY: tuple[Check, ...] = (
     connections.bursts_are_let_through,
     connections.connections_hold_many_streams,
     connections.connections_last,
+    connections.answers_outlive_the_sidecar,
     limits.addresses_agree,
     limits.one_process_owns_lite,
     routes.chats_are_remembered,

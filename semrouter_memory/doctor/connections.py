@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from semrouter_memory.doctor.case import Case
-from semrouter_memory.doctor.chains import protocol_options_of
+from semrouter_memory.doctor.chains import Applied, Role, cluster_named, protocol_options_of
 from semrouter_memory.doctor.finding import Finding, error, warning
+from semrouter_memory.doctor.limits import http2_options
 from semrouter_memory.doctor.place import At
 
 _LEAST = {"max_pending_requests": 1024, "max_connections": 100}
@@ -12,6 +13,7 @@ _LEAST = {"max_pending_requests": 1024, "max_connections": 100}
 _FEW_STREAMS = 100
 _FEW_REQUESTS = 1000
 _SHORT_SECONDS = 60.0
+_LONG_SECONDS = 10.0
 
 
 def bursts_are_let_through(case: Case) -> Iterator[Finding]:
@@ -54,6 +56,46 @@ def connections_last(case: Case) -> Iterator[Finding]:
             if common is not None:
                 yield from _worn_out(common)
                 yield from _too_old(common)
+
+
+def answers_outlive_the_sidecar(case: Case) -> Iterator[Finding]:
+    """A single filter holds an answer while the sidecar is silent; each piece that is sent starts message_timeout anew."""
+    for _, each in case.applied:
+        if each.filter.role is Role.BOTH and each.mode is not None and _reads_pieces(each.mode):
+            yield from _held(case, each)
+
+
+def _reads_pieces(mode: At) -> bool:
+    return bool(mode.value("response_body_mode").name == "STREAMED")
+
+
+def _held(case: Case, each: Applied) -> Iterator[Finding]:
+    cluster = case.clusters.get(cluster_named(each.service))
+    http2 = http2_options(cluster) if cluster is not None else None
+    seconds = _silence(http2) if http2 is not None else 0.0
+    if http2 is not None and not 0 < seconds <= _LONG_SECONDS:
+        yield error(
+            "answers-held",
+            http2.where("connection_keepalive"),
+            "a sidecar that stops in mid-stream holds back the rest of the answer"
+            + (f" for {seconds:g} s" if seconds else ", however long it takes: message_timeout does not end that"),
+            "connection_keepalive: {interval: 0.5s, timeout: 1s}",
+        )
+    yield warning(
+        "single-filter",
+        each.where,
+        f"every piece of a streamed answer waits for {each.filter.name}; a sidecar that answers pings but is blocked holds"
+        " the rest of an answer back for as long",
+        "the two filters of envoy/jwt.yaml, with Envoy 1.38 or newer",
+    )
+
+
+def _silence(http2: At) -> float:
+    """After how long a connection without answers is reset; 0: never."""
+    keepalive = http2.get("connection_keepalive")
+    interval = keepalive.value("interval") if keepalive is not None else None
+    timeout = keepalive.value("timeout") if keepalive is not None else None
+    return 0.0 if interval is None or timeout is None else float((interval + timeout).total_seconds())
 
 
 def _worn_out(at: At) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ Strategy: only what runs before the memory filters counts. Early header mutation
 their order, and headers that routes, virtual hosts and route configurations remove are removed after all filters.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from semrouter_memory.config import Config
 from semrouter_memory.doctor.case import Case
@@ -30,32 +30,19 @@ def clients_cannot_name_themselves(case: Case) -> Iterator[Finding]:
             for name in dict.fromkeys((user, signals.fact_header, signals.tool_header))
             if not any(_removes(mutation, name) for mutation in (*early, *first))
         ]
-        late = {name: places for name in left if (places := _removed_late(chain, name))}
-        if late:
-            yield _too_late(late)
-        rest = [name for name in left if name not in late]
-        if rest:
-            yield _not_removed(chain, rest, user)
-
-
-def _too_late(late: dict[str, list[str]]) -> Finding:
-    names = ", ".join(late)
-    return error(
-        "headers-stripped-too-late",
-        next(iter(late.values()))[0],
-        f"{names}: removed here only after a filter has set or read them; either the sidecar still sees what a client"
-        " sent, and a client can be anybody, or nobody is a user at all",
-        "remove them in early_header_mutation_extensions of the HTTP connection manager",
-    )
+        if left:
+            yield _not_removed(chain, left, user)
 
 
 def _not_removed(chain: Chain, names: Sequence[str], user: str) -> Finding:
     make = error if user in names else warning
     what = "whoever sends it is that user" if user in names else "clients can steer recall with it"
+    late = next((place for name in names for place in removed_late(chain, chain.routes, name)), None)
     return make(
         "headers-not-stripped",
         chain.manager.where("early_header_mutation_extensions"),
-        f"{', '.join(names)}: not removed from what clients send; where no filter overwrites it, {what}",
+        f"{', '.join(names)}: not removed from what clients send; where no filter overwrites it, {what}"
+        + (f"; removing it in {late} comes after the filters, too late" if late else ""),
         "remove them in early_header_mutation_extensions: " + ", ".join(f"{{remove: {name}}}" for name in names),
     )
 
@@ -68,7 +55,7 @@ def users_are_authenticated_first(case: Case) -> Iterator[Finding]:
         limit = min((each.index for each in chain.memory), default=len(chain.filters))
         others = [entry for entry in chain.filters if entry.path not in {each.at.path for each in chain.memory}]
         setting = [entry for entry in others if _may_set_user(entry, case.config)]
-        if _set_early(chain, identity.user_header):
+        if set_early(chain, identity.user_header):
             continue
         if not setting:
             yield _nobody(chain, others, identity.user_header)
@@ -181,10 +168,10 @@ def _removes(mutation: At, name: str) -> bool:
     return on_match is not None and text_matches(on_match.get("key_matcher"), name) is True
 
 
-def _removed_late(chain: Chain, name: str) -> list[str]:
-    """Where the header is removed after the memory filters, the least specific place first."""
+def removed_late(chain: Chain, routes: Iterable[Route], name: str) -> list[str]:
+    """Where the header is removed after the memory filters, on these routes; the least specific place first."""
     places: dict[str, None] = {}
-    for route in chain.routes:
+    for route in routes:
         for level in route.levels:
             if name in {str(header).lower() for header in level.value("request_headers_to_remove")}:
                 places[level.where("request_headers_to_remove")] = None
@@ -195,7 +182,7 @@ def _removed_late(chain: Chain, name: str) -> list[str]:
     return list(places)
 
 
-def _set_early(chain: Chain, header: str) -> bool:
+def set_early(chain: Chain, header: str) -> bool:
     """From a client certificate, for example."""
     return bool(kept_in(_early_mutations(chain), header))
 

@@ -79,7 +79,7 @@ def bodies_fit_the_cluster(case: Case) -> Iterator[Finding]:
 def the_window_holds_a_body(case: Case) -> Iterator[Finding]:
     wanted = case.config.server.max_body_bytes
     for cluster in case.memory_clusters.values():
-        http2 = _http2(cluster)
+        http2 = http2_options(cluster)
         if http2 is None:
             continue
         said = http2.value("initial_stream_window_size")
@@ -107,7 +107,7 @@ def messages_hold_bodies(case: Case) -> Iterator[Finding]:
 
 def the_cluster_speaks_http2(case: Case) -> Iterator[Finding]:
     for cluster in case.memory_clusters.values():
-        if _http2(cluster) is None:
+        if http2_options(cluster) is None:
             yield error(
                 "no-http2",
                 cluster.where("typed_extension_protocol_options"),
@@ -208,7 +208,7 @@ def one_process_owns_lite(case: Case) -> Iterator[Finding]:
             )
 
 
-def _http2(cluster: At) -> At | None:
+def http2_options(cluster: At) -> At | None:
     """Where HTTP/2 is switched on; a cluster's own old field counts only without typed options."""
     found = cluster.opened_map("typed_extension_protocol_options").values()
     options = [each for each in found if each.is_a("HttpProtocolOptions")]

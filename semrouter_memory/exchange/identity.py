@@ -20,7 +20,7 @@ def authenticated_user(headers: Headers, metadata: Mapping[str, Json], config: I
     if not ids:
         return ""
     # Two values mean that somebody added one to what the authenticating filter wrote.
-    if len(set(ids)) > 1 or not _well_formed(ids[0], config):
+    if len(set(ids)) > 1 or not is_acceptable_id(ids[0], config):
         return Reason.BAD_IDENTITY
     return ids[0]
 
@@ -28,19 +28,22 @@ def authenticated_user(headers: Headers, metadata: Mapping[str, Json], config: I
 def scope_of(user: str, body: BodySettings, config: IdentityConfig) -> Scope | Reason:
     """The scope of a request from its authenticated user and what the body claims."""
     if body.user_id is not None and body.user_id != user:
-        if not (config.trust_body and _well_formed(body.user_id, config)):
+        if not (config.trust_body and is_acceptable_id(body.user_id, config)):
             return Reason.IDENTITY_MISMATCH if user else Reason.NO_IDENTITY
         user = body.user_id
     if not user:
         return Reason.NO_IDENTITY
     project = body.project_id or ""
-    if project and not _well_formed(project, config):
+    if project and not is_acceptable_id(project, config):
         return Reason.BAD_IDENTITY
     return Scope(user_id=user, project_id=project)
 
 
-def _well_formed(value: str, config: IdentityConfig) -> bool:
-    """Printable, encodable, not blank at the ends, not longer than the bound."""
+def is_acceptable_id(value: str, config: IdentityConfig) -> bool:
+    """Whether an id of a user or a project is printable, encodable, not blank at its ends and within the bound.
+
+    The one rule for all: what Envoy's filters authenticate, what a body names, the management API and doctor.
+    """
     return (
         0 < len(value) <= config.max_id_chars and value.isprintable() and value == value.strip() and _encodable(value)
     )

@@ -14,7 +14,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from .client import APIS, CHAT, asking, behaving, streamed_without_envoy, streaming, told
+from .client import APIS, CHAT, RESPONSES, asking, behaving, streamed_without_envoy, streaming, told
 from .conftest import ALICE, BOB, Installation, installed
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -28,6 +28,14 @@ def filters(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The HTTP filters' configurations by name, to be changed in place."""
     manager = config["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
     return {one["name"]: one["typed_config"] for one in manager["http_filters"]}
+
+
+BLANK = "demo-key-blank"
+
+
+def blank_user(config: dict[str, Any]) -> None:
+    """A key whose user is alice but for a blank."""
+    filters(config)["envoy.filters.http.api_key_auth"]["credentials"].append({"key": BLANK, "client": "alice "})
 
 
 def full_duplex(config: dict[str, Any]) -> None:
@@ -63,7 +71,13 @@ CHAINS: dict[str, tuple[str, Edit | None]] = {
 async def running(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model_directory: Path
 ) -> AsyncIterator[Installation]:
-    chain, edit = CHAINS[request.param]
+    chain, change = CHAINS[request.param]
+
+    def edit(config: dict[str, Any]) -> None:
+        blank_user(config)
+        if change is not None:
+            change(config)
+
     async with installed(
         tmp_path_factory.mktemp("chain"), model_directory, chain=chain, edit_envoy=edit
     ) as installation:
@@ -182,6 +196,27 @@ async def test_other_paths_pass(on: Installation) -> None:
         assert (await http.get(CHAT)).status_code == 200
 
 
+async def test_the_server_does_not_learn_who_the_user_is(on: Installation) -> None:
+    async with on.http(headers={"x-vsr-requires-tool": "true"}) as http:
+        for method, path in (("POST", CHAT), ("POST", RESPONSES), ("POST", "/v1/embeddings"), ("GET", CHAT)):
+            await http.request(method, path, content=asking(path, ASKED))
+            assert on.llm.last.path == path
+            told_apart = {"x-authz-user-id", "x-vsr-fact-check-needed", "x-vsr-requires-tool"}
+            assert not told_apart & set(on.llm.last.headers)
+            assert not [value for value in on.llm.last.headers.values() if "alice" in value]
+
+
+async def test_a_user_with_a_blank_at_the_end_is_nobody(on: Installation) -> None:
+    """On the way to the management API the blank is lost; there, this user would be another one."""
+    await told(on, CHAT, TOLD)
+    await on.remembers("$10,000")
+    async with on.http(BLANK) as http:
+        for method, path in (("GET", "/v1/memory"), ("DELETE", "/v1/memory?user_id=alice"), ("POST", CHAT)):
+            answer = await http.request(method, path, content=asking(path, ASKED))
+            assert answer.status_code == httpx.codes.FORBIDDEN
+    assert len(await on.memories()) == 1
+
+
 # -- JWT ---------------------------------------------------------------------------------------------------------------
 
 _KEY = b"a key of thirty-two bytes, or so"
@@ -217,6 +252,8 @@ async def test_the_verified_subject_is_the_user(jwt_chain: Installation) -> None
     await jwt_chain.remembers("$10,000", key=token("alice"))
     assert "$10,000" in await told(jwt_chain, CHAT, ASKED, key=token("alice", jti="another"))
     assert "$10,000" not in await told(jwt_chain, CHAT, ASKED, key=token("bob"))
+    headers = jwt_chain.llm.last.headers
+    assert not {"authorization", "x-authz-user-id"} & set(headers), "the LLM server does not learn who the user is"
 
 
 @pytest.mark.parametrize(

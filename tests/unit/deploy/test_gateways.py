@@ -58,11 +58,8 @@ class TestIstio:
         return [entry["patch"]["value"] for entry in patches if entry["applyTo"] == kind]
 
     def test_inserts_the_shipped_filters_in_the_shipped_order(self, patches: list[Json]) -> None:
-        shipped = [
-            entry
-            for entry in FILES.chain("envoy/two-filter.yaml").manager["http_filters"]
-            if entry["typed_config"]["@type"] == _EXT_PROC
-        ]
+        """All but who authenticates, which is Istio's, and the router."""
+        shipped = FILES.chain("envoy/jwt.yaml").manager["http_filters"][1:-1]
         inserted = self.values(patches, "HTTP_FILTER")
         assert [{key: value for key, value in entry.items() if key != "disabled"} for entry in inserted] == shipped
 
@@ -75,7 +72,7 @@ class TestIstio:
                 assert chain_filter["subFilter"]["name"] == "envoy.filters.http.router"
 
     def test_the_filters_are_on_for_the_llm_route_alone(self, patches: list[Json]) -> None:
-        filters = self.values(patches, "HTTP_FILTER")
+        filters = [each for each in self.values(patches, "HTTP_FILTER") if each["typed_config"]["@type"] == _EXT_PROC]
         (route,) = [entry for entry in patches if entry["applyTo"] == "HTTP_ROUTE"]
         shipped = FILES.chain("envoy/two-filter.yaml").routes["llm"]
         assert all(entry["disabled"] is True for entry in filters)
@@ -101,6 +98,8 @@ class TestIstio:
         assert list(routes) == list(shipped)
         for name, route in routes.items():
             assert route["timeout"] == shipped[name]["route"]["timeout"]
+            removed = route.get("headers", {}).get("request", {}).get("remove")
+            assert removed == shipped[name].get("request_headers_to_remove"), name
         (match,) = routes["llm"]["match"]
         assert match["uri"]["regex"] == shipped["llm"]["match"]["safe_regex"]["regex"]
         assert match["method"] == shipped["llm"]["match"]["headers"][0]["string_match"]
@@ -164,6 +163,13 @@ class TestEnvoyGateway:
         policy = FILES.manifests("envoy-gateway.yaml").the("ClientTrafficPolicy")["spec"]
         removed = policy["headers"]["earlyRequestHeaders"]["remove"]
         assert removed == FILES.chain("envoy/single-filter.yaml").removed_headers
+
+    def test_the_llm_server_is_not_sent_what_the_shipped_chain_keeps(self) -> None:
+        shipped = FILES.chain("envoy/single-filter.yaml").routes
+        for name in ("llm", "other"):
+            (rule,) = FILES.manifests("envoy-gateway.yaml").the("HTTPRoute", name)["spec"]["rules"]
+            (modifier,) = [each["requestHeaderModifier"] for each in rule["filters"]]
+            assert modifier == {"remove": shipped[name]["request_headers_to_remove"]}
 
     def test_buffers_bodies_of_the_shipped_size(self, ext_proc: Json) -> None:
         shipped = FILES.chain("envoy/single-filter.yaml")
@@ -232,7 +238,19 @@ def test_every_message_timeout_is_above_the_recall_deadlines() -> None:
 
 
 def test_every_chain_removes_the_headers_that_the_sidecar_trusts() -> None:
+    """Those of clients before the filters, those of the filters on the way to the LLM server."""
     memory = Config().memory
     trusted = {memory.identity.user_header, memory.signals.fact_header, memory.signals.tool_header}
     for path in ("envoy/two-filter.yaml", "envoy/single-filter.yaml", "envoy/jwt.yaml", "deploy/envoy.yaml"):
-        assert set(FILES.chain(path).removed_headers) == trusted
+        chain = FILES.chain(path)
+        assert set(chain.removed_headers) == trusted
+        for name, route in chain.routes.items():
+            expected = trusted if route["route"]["cluster"] == "llm" else set()
+            assert set(route.get("request_headers_to_remove", ())) == expected, (path, name)
+
+
+def test_every_chain_refuses_a_user_with_a_blank_at_an_end() -> None:
+    """Right behind who authenticates."""
+    (guard,) = [each for each in FILES.chain("envoy/jwt.yaml").manager["http_filters"] if each["name"].endswith("rbac")]
+    for path in ("envoy/two-filter.yaml", "envoy/single-filter.yaml", "envoy/jwt.yaml", "deploy/envoy.yaml"):
+        assert FILES.chain(path).manager["http_filters"][1] == guard, path

@@ -82,7 +82,7 @@ def test_a_mistake_is_exit_status_1_with_its_place_and_its_fix(tmp_path: Path) -
     result = doctor(saved(tmp_path, envoy))
     assert result.exit_code == 1
     assert "error failure-mode-allow" in result.stdout
-    assert "http_filters[2].typed_config.failure_mode_allow" in result.stdout
+    assert "http_filters[3].typed_config.failure_mode_allow" in result.stdout
     assert "fix: failure_mode_allow: true" in result.stdout
     assert "1 error" in result.stdout
 

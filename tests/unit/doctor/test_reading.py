@@ -11,7 +11,7 @@ from semrouter_memory.errors import ConfigurationError
 from tests.deploy_files import FILES, Chain
 from tests.envoy_mutations import chain, codes, diagnose, filter_of, read
 
-_EXT_PROC = "static_resources.listeners[0].filter_chains[0].filters[0].typed_config.http_filters[1].typed_config"
+_EXT_PROC = "static_resources.listeners[0].filter_chains[0].filters[0].typed_config.http_filters[2].typed_config"
 
 
 def written(directory: Path, content: str | bytes) -> Path:
