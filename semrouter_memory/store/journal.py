@@ -96,8 +96,12 @@ class WriteJournal:
             sequence = 1 + max(map(_sequence_of, earlier), default=0)
             write = self._create(sequence, self._target, rows)
             keys = {row["id"] for row in rows}
-            for path in earlier:
-                self._take_out(path, lambda row: row["id"] in keys, patience_seconds=0.0)
+            try:
+                for path in earlier:
+                    self._take_out(path, lambda row: row["id"] in keys, target=self._target)
+            except BaseException:
+                write.remove()
+                raise
             return write
 
     def forget(self, is_gone: Callable[[Row], bool]) -> None:
@@ -168,17 +172,22 @@ class WriteJournal:
             return None
         return write
 
-    def _take_out(self, path: Path, is_gone: Callable[[Row], bool], *, patience_seconds: float) -> bool:
-        """Returns False when the file holds such rows and stays locked."""
-        if not _holds(path, is_gone):
+    def _take_out(
+        self, path: Path, is_gone: Callable[[Row], bool], *, target: str = "", patience_seconds: float = 0.0
+    ) -> bool:
+        """Of one target, or of any. Returns False when the file holds such rows and stays locked."""
+        if not _holds(path, is_gone, target):
             return True
         write = self._opened(path, patience_seconds=patience_seconds)
         if write is None:
-            return not _holds(path, is_gone)
-        rest = [row for row in write.rows if not is_gone(row)]
-        if rest:
-            self._create(write.sequence, write.target, rest).close()
-        write.remove()
+            return not _holds(path, is_gone, target)
+        try:
+            rest = [row for row in write.rows if not is_gone(row)]
+            if rest:
+                self._create(write.sequence, write.target, rest).close()
+            write.remove()
+        finally:
+            write.close()
         return True
 
 
@@ -190,12 +199,12 @@ def _only_latest(writes: Sequence[OpenWrite]) -> list[OpenWrite]:
     ]
 
 
-def _holds(path: Path, is_gone: Callable[[Row], bool]) -> bool:
+def _holds(path: Path, is_gone: Callable[[Row], bool], target: str) -> bool:
     try:
         decoded = _decoded(path.read_bytes())
     except FileNotFoundError:
         return False
-    return decoded is not None and any(map(is_gone, decoded[1]))
+    return decoded is not None and target in {"", decoded[0]} and any(map(is_gone, decoded[1]))
 
 
 def _sequence_of(path: Path) -> int:

@@ -294,7 +294,10 @@ class MilvusStore:
 
     async def delete_all(self, scope: Scope, reach: Reach) -> int:
         await self._ahead.forget_all(scope, reach)
-        return await self._delete_rows(await self._read_all(Selection(scope=scope, reach=reach)))
+        rows = await self._read_all(Selection(scope=scope, reach=reach))
+        # An open write may be about to move one of them elsewhere.
+        await self._ahead.forget([row["id"] for row in rows])
+        return await self._delete_rows(rows)
 
     async def _delete_rows(self, rows: Sequence[Row]) -> int:
         for batch in _batches([row["id"] for row in rows], _KEYS_BATCH):

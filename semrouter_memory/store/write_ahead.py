@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from semrouter_memory.errors import StoreUnavailableError, TurnLogError, UnavailableError
+from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import Reach, Scope
 from semrouter_memory.ports import Observer, Tombstones
 from semrouter_memory.store import schema
@@ -118,8 +118,7 @@ class WriteAhead:
             raise StoreUnavailableError(f"repeating a write: no answer within {self._seconds:g} s") from None
         except ConnectionLostError:
             raise
-        except (UnavailableError, TurnLogError, OSError) as error:
-            # The store can be read, which must not wait for this.
+        except Exception as error:  # noqa: BLE001 - the store can be read, which must not wait for this
             self._observer.store_failed("repeat", error)
             return False
         return True
