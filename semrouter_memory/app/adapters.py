@@ -116,7 +116,13 @@ async def connect(
         sessions = _in_files(memory, clock, on_exit)
     else:
         sessions = await _in_redis(memory, clock, observer, arrived, on_exit)
-    store = MilvusStore(memory.milvus, data_dir=memory.directory, fingerprint=embedder.fingerprint, observer=observer)
+    store = MilvusStore(
+        memory.milvus,
+        data_dir=memory.directory,
+        fingerprint=embedder.fingerprint,
+        observer=observer,
+        tombstones=sessions.turn_log.tombstones,
+    )
     await store.start()
     on_exit.push_async_callback(store.close)
     working_set = working_set_of(memory, store, sessions, embedder=embedder, clock=clock, on_error=observer.work_failed)

@@ -2,7 +2,8 @@
 
 Strategy: who uses the connection reports how that went. A lost connection is given up at once; one that only did not
 answer in time is *doubted*, and one question of our own decides. While there is none, callers fail at once, and one task
-tries to open another.
+tries to open another. What failed calls left half done is settled before a new connection is given to callers, and after
+a doubt is cleared.
 """
 
 import asyncio
@@ -32,6 +33,13 @@ class Closeable(Protocol):
 
 ConnectionT = TypeVar("ConnectionT", bound=Closeable)
 
+UNSETTLED_SECONDS = 10.0
+"""After so long it is tried again to settle what could not be, though the connection serves."""
+
+
+async def _nothing_to_settle(_connection: object) -> bool:
+    return True
+
 
 class Link(Generic[ConnectionT]):
     """One connection that comes back by itself.
@@ -41,12 +49,20 @@ class Link(Generic[ConnectionT]):
             trying again will not help.
         pause_seconds: between two attempts.
         observer: is told when the connection comes and goes.
+        settle: completes what earlier calls left half done. Returns whether all of it is complete; raises
+            `StoreUnavailableError` when the connection does not serve.
     """
 
     def __init__(
-        self, connect: Callable[[], Awaitable[ConnectionT]], *, pause_seconds: float, observer: Observer
+        self,
+        connect: Callable[[], Awaitable[ConnectionT]],
+        *,
+        pause_seconds: float,
+        observer: Observer,
+        settle: Callable[[ConnectionT], Awaitable[bool]] = _nothing_to_settle,
     ) -> None:
         self._connect = connect
+        self._settle_all = settle
         self._pause_seconds = pause_seconds
         self._observer = observer
         self._current: ConnectionT | None = None
@@ -131,6 +147,7 @@ class Link(Generic[ConnectionT]):
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 await connection.probe()
+            await self._settle(connection)
         except TimeoutError:
             self.lost(connection, f"probe: no answer within {PROBE_SECONDS} s")
         except StoreUnavailableError as error:
@@ -150,9 +167,19 @@ class Link(Generic[ConnectionT]):
         return True
 
     async def _open(self) -> None:
-        self._current = await self._connect()
+        connection = await self._connect()
+        try:
+            await self._settle(connection)
+        except BaseException:
+            self._retired.append(connection)
+            raise
+        self._current = connection
         self._unanswered = 0
         self._announce(available=True, detail="connected")
+
+    async def _settle(self, connection: ConnectionT) -> None:
+        if not await self._settle_all(connection):
+            asyncio.get_running_loop().call_later(UNSETTLED_SECONDS, self._attention.set)
 
     async def _close_retired(self) -> None:
         while self._retired:

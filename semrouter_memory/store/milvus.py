@@ -6,7 +6,6 @@ waits for a store that is known to be away.
 """
 
 import asyncio
-import contextlib
 import heapq
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
@@ -28,6 +27,8 @@ from semrouter_memory.store.location import LiteFile, locate
 from semrouter_memory.store.others import OtherCollections
 from semrouter_memory.store.room import require_room
 from semrouter_memory.store.schema import Row, Selection
+from semrouter_memory.store.threads import finished_in_thread
+from semrouter_memory.store.write_ahead import TombstonesOf, WriteAhead, journal_of
 
 ResultT = TypeVar("ResultT")
 
@@ -54,12 +55,22 @@ class MilvusStore:
     Args:
         data_dir: holds Milvus Lite's file when the configuration names no place.
         fingerprint: of the embedder whose vectors are stored.
+        tombstones: tell what was deleted, so that no repeated write brings it back; None: all that deletes does so
+            through this store.
 
     Raises:
         ConfigurationError: the configured place or token cannot be one.
     """
 
-    def __init__(self, config: MilvusConfig, *, data_dir: Path, fingerprint: str, observer: Observer) -> None:
+    def __init__(
+        self,
+        config: MilvusConfig,
+        *,
+        data_dir: Path,
+        fingerprint: str,
+        observer: Observer,
+        tombstones: TombstonesOf | None = None,
+    ) -> None:
         self._observer = observer
         self._timeout_seconds = config.timeout_ms / 1000
         self._target = Target(
@@ -72,8 +83,16 @@ class MilvusStore:
         location = self._target.location
         self._lite = LiteServer(location.path) if isinstance(location, LiteFile) else None
         self._writes = Gate()
+        self._ahead = WriteAhead(
+            journal_of(self._target, data_dir),
+            gate=self._writes,
+            seconds=self._timeout_seconds,
+            tombstones=tombstones,
+            require_room=self._require_room,
+            observer=observer,
+        )
         self._link: Link[MilvusConnection] = Link(
-            self._connect, pause_seconds=config.reconnect_seconds, observer=observer
+            self._connect, pause_seconds=config.reconnect_seconds, observer=observer, settle=self._ahead.settle
         )
 
     async def start(self) -> None:
@@ -239,33 +258,46 @@ class MilvusStore:
             await self._upsert(batch)
 
     async def _upsert(self, rows: Sequence[Row]) -> None:
-        if self._lite is None:
-            await self._write("upsert", partial(MilvusConnection.upsert, rows=rows))
-            return
         connection = self._link.connection()
         try:
-            require_room(self._lite.path, rows=len(rows))
+            self._require_room(len(rows))
+            async with self._writes.among_others(), self._ahead.noted(rows):
+                await self._ask("upsert", partial(MilvusConnection.upsert, rows=rows))
+                self._require_written(connection)
         except StoreFullError as error:
             self._observer.store_failed("upsert", error)
             raise
-        await self._write("upsert", partial(MilvusConnection.upsert, rows=rows))
+        except BaseException:
+            # How much of it was written is unknown: it is settled soon.
+            self._link.doubt(connection)
+            raise
+
+    def _require_room(self, rows: int) -> None:
+        if self._lite is not None:
+            require_room(self._lite.path, rows=rows)
+
+    def _require_written(self, connection: MilvusConnection) -> None:
         try:
-            require_room(self._lite.path)
+            self._require_room(0)
         except StoreFullError as error:
             # Nobody knows whether all of it is in the file: it is read anew.
             self._link.lost(connection, str(error))
-            self._observer.store_failed("upsert", error)
             raise
 
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
         deleted = 0
         for ids in _batches(list(dict.fromkeys(memory_ids)), _KEYS_BATCH):
+            await self._ahead.forget([schema.primary_key(scope, memory_id) for memory_id in ids])
             rows = await self._query(Selection(scope=scope, reach=Reach.ALL, ids=ids), [schema.ID.name])
             deleted += await self._delete_rows(rows)
         return deleted
 
     async def delete_all(self, scope: Scope, reach: Reach) -> int:
-        return await self._delete_rows(await self._read_all(Selection(scope=scope, reach=reach)))
+        await self._ahead.forget_all(scope, reach)
+        rows = await self._read_all(Selection(scope=scope, reach=reach))
+        # An open write may be about to move one of them elsewhere.
+        await self._ahead.forget([row["id"] for row in rows])
+        return await self._delete_rows(rows)
 
     async def _delete_rows(self, rows: Sequence[Row]) -> int:
         for batch in _batches([row["id"] for row in rows], _KEYS_BATCH):
@@ -294,26 +326,23 @@ class MilvusStore:
             await self._ask("compact", MilvusConnection.compact, seconds=_COMPACT_SECONDS)
 
     async def backup(self, directory: Path) -> str:
-        """Copy Milvus Lite's file, as it is at one moment, into an existing directory; writes wait meanwhile.
+        """Copy Milvus Lite's file and its open writes, as they are at one moment, into an existing directory.
+
+        Writes wait meanwhile.
 
         Returns:
             What is missing: "" for Milvus Lite; a server's memories are not copied, it has backups of its own.
         """
         if self._lite is None:
             return "memories are on a Milvus server and not in this backup; the server has its own"
-        await self._alone(partial(self._lite.backup, directory))
+        await self._alone(partial(self._lite.backup, directory), partial(self._ahead.copy, directory))
         return ""
 
-    async def _alone(self, work: Callable[[], None]) -> None:
+    async def _alone(self, *work: Callable[[], None]) -> None:
         """Run work of a thread while nobody writes or connects, to its end even when nobody waits for it any more."""
         async with self._writes.alone():
-            working = asyncio.ensure_future(asyncio.to_thread(work))
-            try:
-                await asyncio.shield(working)
-            except asyncio.CancelledError:
-                with contextlib.suppress(StoreUnavailableError):
-                    await working
-                raise
+            for each in work:
+                await finished_in_thread(each)
 
     # -- other collections ---------------------------------------------------------------------------------------------
 

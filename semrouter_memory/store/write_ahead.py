@@ -1,0 +1,146 @@
+"""Writes that are completed whatever happens in between: noted before the store is asked, repeated when it failed.
+
+Strategy. A write that fails, is cancelled or ends with its process stays in the journal. `settle` repeats it as soon as the
+store can be asked, before the store counts as available and while nothing else is written. It leaves alone what became
+newer meanwhile (another replica may have written it) and what was deleted. Repeating a complete write changes nothing.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.model import Reach, Scope
+from semrouter_memory.ports import Observer, Tombstones
+from semrouter_memory.store import schema
+from semrouter_memory.store.connection import ConnectionLostError, MilvusConnection, Target
+from semrouter_memory.store.gate import Gate
+from semrouter_memory.store.journal import OpenWrite, WriteJournal
+from semrouter_memory.store.location import LiteFile
+from semrouter_memory.store.schema import Row
+from semrouter_memory.store.threads import finished_in_thread
+
+TombstonesOf = Callable[[Scope], Awaitable[Tombstones]]
+
+
+def journal_of(target: Target, data_dir: Path) -> WriteJournal:
+    """Beside Milvus Lite's file, which moves with it; for a server in the data directory."""
+    location = target.location
+    if isinstance(location, LiteFile):
+        directory, place = location.path.with_name(f"{location.path.name}.writes"), ""
+    else:
+        directory, place = data_dir / "milvus.writes", location.uri
+    return WriteJournal(directory, target=(place, target.collection, target.fingerprint))
+
+
+class WriteAhead:
+    """The journal of one store. Raises `StoreUnavailableError`.
+
+    Args:
+        gate: every write is made within it, among others.
+        seconds: bound on each call of the store while writes are repeated.
+        tombstones: tell what was deleted; None: nothing is, but through `forget`.
+        require_room: raises `StoreFullError` when so many rows cannot be written now.
+    """
+
+    def __init__(
+        self,
+        journal: WriteJournal,
+        *,
+        gate: Gate,
+        seconds: float,
+        tombstones: TombstonesOf | None,
+        require_room: Callable[[int], None],
+        observer: Observer,
+    ) -> None:
+        self._journal = journal
+        self._gate = gate
+        self._seconds = seconds
+        self._tombstones = tombstones
+        self._require_room = require_room
+        self._observer = observer
+
+    @asynccontextmanager
+    async def noted(self, rows: Sequence[Row]) -> AsyncIterator[None]:
+        """The write is made within; should that fail, it stays open for `settle`."""
+        write = await finished_in_thread(lambda: self._journal.add(rows), discard=OpenWrite.remove)
+        try:
+            yield
+        except BaseException:
+            write.close()
+            raise
+        # A file that cannot be removed is a write that is repeated in vain.
+        with suppress(OSError):
+            await finished_in_thread(write.remove)
+
+    async def forget(self, keys: Sequence[str]) -> None:
+        """Rows with these primary keys are deleted."""
+        gone = frozenset(keys)
+        await self._forget(lambda row: row["id"] in gone)
+
+    async def forget_all(self, scope: Scope, reach: Reach) -> None:
+        """All of the owner's rows within the reach are deleted."""
+        owner, within = schema.stored_owner(scope), schema.projects_within(scope, reach)
+        projects = None if within is None else {schema.stored_id(project) for project in within}
+        await self._forget(lambda row: row["owner"] == owner and (projects is None or row["project_id"] in projects))
+
+    async def _forget(self, is_gone: Callable[[Row], bool]) -> None:
+        if not self._journal.is_empty:
+            await finished_in_thread(lambda: self._journal.forget(is_gone))
+
+    def copy(self, directory: Path) -> None:
+        """Copy what is open into a directory; for a thread, while nothing is written."""
+        self._journal.copy(directory)
+
+    async def settle(self, connection: MilvusConnection) -> bool:
+        """Repeat what is open; returns False when some of it has to wait for something else than the connection.
+
+        Raises:
+            StoreUnavailableError: the connection does not serve.
+        """
+        if self._journal.is_empty:
+            return True
+        async with self._gate.alone():
+            writes = await finished_in_thread(self._journal.open_writes, discard=_close)
+            try:
+                return all([await self._completed(connection, write) for write in writes])
+            finally:
+                _close(writes)
+
+    async def _completed(self, connection: MilvusConnection, write: OpenWrite) -> bool:
+        try:
+            rows = await self._not_deleted(write.rows)
+            async with asyncio.timeout(self._seconds):
+                await self._repeat(connection, rows)
+            await finished_in_thread(write.remove)
+        except TimeoutError:
+            raise StoreUnavailableError(f"repeating a write: no answer within {self._seconds:g} s") from None
+        except ConnectionLostError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the store can be read, which must not wait for this
+            self._observer.store_failed("repeat", error)
+            return False
+        return True
+
+    async def _repeat(self, connection: MilvusConnection, rows: Sequence[Row]) -> None:
+        keys = [row["id"] for row in rows]
+        stored = await connection.query(schema.keys_expression(keys), ["id", "updated_at"]) if keys else []
+        changed = {row["id"]: row["updated_at"] for row in stored}
+        wanted = [row for row in rows if changed.get(row["id"], row["updated_at"]) <= row["updated_at"]]
+        if wanted:
+            self._require_room(len(wanted))
+            await connection.upsert(wanted)
+
+    async def _not_deleted(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Rows of one owner, as one write holds them."""
+        if self._tombstones is None or not rows or schema.is_unnamed(rows[0]):
+            return rows
+        memories = schema.anyones_memories_from(rows)
+        tombstones = await self._tombstones(memories[0].scope)
+        return [row for row, memory in zip(rows, memories, strict=True) if not tombstones.covers(memory)]
+
+
+def _close(writes: Sequence[OpenWrite]) -> None:
+    for write in writes:
+        write.close()
