@@ -257,6 +257,18 @@ class TurnLog(Protocol):
         """
         ...
 
+    def now(self) -> datetime:
+        """The time of what is said or deleted now: later than every deletion, and not before what was accepted.
+
+        The system's time, unless its clock was set back. What is said is covered by every deletion that comes after it,
+        and by none that came before, by these times.
+        """
+        ...
+
+    async def timestamp(self) -> datetime:
+        """Same as `now`, for what is not appended: the log remembers that it gave this time out."""
+        ...
+
     async def history(self, scope: Scope, previous_response_id: str, *, limit: int) -> list[Message]:
         """The last messages of the chain that ends with that response, oldest first; empty when unknown."""
         ...
@@ -318,7 +330,10 @@ class TurnLog(Protocol):
         ...
 
     async def bury(self, tombstone: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
-        """Commit a tombstone and delete the turns it covers: the named ones, or for a scope deletion all of them."""
+        """Commit a tombstone and delete the turns it covers: the named ones, or for a scope deletion all of them.
+
+        Its time is moved up to that of what was accepted last: the deletion covers all that came before it.
+        """
         ...
 
     def content_hash(self, content: str) -> str:

@@ -41,11 +41,21 @@ START = datetime(2026, 3, 20, 12, tzinfo=UTC)
 class SteppingClock:
     def __init__(self) -> None:
         self.time = START
+        self.passed = timedelta()
 
     def now(self) -> datetime:
         return self.time
 
+    def monotonic(self) -> float:
+        return self.passed.total_seconds()
+
     def step(self, **amount: float) -> None:
+        """Time passes."""
+        self.passed += timedelta(**amount)
+        self.set(**amount)
+
+    def set(self, **amount: float) -> None:
+        """Somebody sets the clock ahead, or back."""
         self.time += timedelta(**amount)
 
 
@@ -193,6 +203,7 @@ class Bench:
             wake=self.woken.append,
             states=states,
             jitter=lambda: 0.0,
+            monotonic=self.clock.monotonic,
         )
 
     def say(
@@ -211,7 +222,7 @@ class Bench:
                 hints=SessionHints(explicit=session),
                 user_texts=(text,),
                 assistant_text=answer,
-                observed_at=self.clock.now(),
+                observed_at=self.log.now(),
                 request_id=f"r{self.clock.now().timestamp()}",
                 tools=tools,
                 ends_session=ends,

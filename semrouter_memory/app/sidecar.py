@@ -111,7 +111,7 @@ class App:
             recaller=recaller,
             retainer=retainer,
             observer=adapters.observer,
-            clock=adapters.clock,
+            clock=adapters.turn_log,
             shared_secret=(config.server.secret_header, shared_secret) if shared_secret else None,
             arrived=self._right_of_way.take,
             tracing=spans,

@@ -4,16 +4,20 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.model import Json
+from semrouter_memory.model import ASSERTED_AT, IMPORTED_AT, Json
 
 Redact = Callable[[str], str]
 """Replaces secrets in a text (keys, card numbers, passwords); returns it unchanged when there are none."""
 
-IMPORTED_AT = "imported_at"
-"""Metadata: when the memory was imported; what was deleted before that does not cover it."""
-
 _IDS = frozenset({"turn_ids", "replaces", "contradicts", "consolidated_from"})
-_KINDS: Mapping[str, type] = {"extractor": str, "model": str, "confirmations": int, "flagged": bool, IMPORTED_AT: str}
+_KINDS: Mapping[str, type] = {
+    "extractor": str,
+    "model": str,
+    "confirmations": int,
+    "flagged": bool,
+    IMPORTED_AT: str,
+    ASSERTED_AT: str,
+}
 
 PROVENANCE = _IDS | _KINDS.keys()
 """Metadata that the service writes itself. A deletion follows `turn_ids` to the turns that a memory came from."""

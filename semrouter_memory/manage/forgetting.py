@@ -89,7 +89,7 @@ class Forgetter:
     async def forget_all(self, scope: Scope, reach: Reach) -> int:
         """Same as `MemoryService.forget_all`."""
         async with self._locks.hold(scope) as hold:
-            await self._turn_log.bury(Tombstone(scope=scope, at=self._clock.now(), reach=reach))
+            await self._turn_log.bury(Tombstone(scope=scope, at=self._turn_log.now(), reach=reach))
             try:
                 with _unfinished():
                     await self._forget_state(scope, reach)
@@ -102,7 +102,7 @@ class Forgetter:
         try:
             memory = await self._reader.get(scope, memory_id)
         except StoreUnavailableError as error:
-            await self._turn_log.bury(Tombstone(scope=scope, at=self._clock.now(), memory_id=memory_id))
+            await self._turn_log.bury(Tombstone(scope=scope, at=self._turn_log.now(), memory_id=memory_id))
             self._written(scope)
             raise DeletionUnfinishedError from error
         # A row that is buried already is found here on purpose: a part was away when it was to be deleted.
@@ -173,7 +173,7 @@ class Forgetter:
     def _tombstone(self, memory: Memory) -> Tombstone:
         return Tombstone(
             scope=memory.scope,
-            at=self._clock.now(),
+            at=self._turn_log.now(),
             memory_id=memory.id,
             content_hash=self._turn_log.content_hash(memory.content),
         )

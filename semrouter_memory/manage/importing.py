@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from semrouter_memory.errors import InvalidRequestError, UnavailableError
 from semrouter_memory.manage import portable
 from semrouter_memory.manage.forgetting import Written
-from semrouter_memory.model import EmbeddedMemory, Memory, Scope
+from semrouter_memory.model import IMPORTED_AT, EmbeddedMemory, Memory, Scope
 from semrouter_memory.ports import Clock, Embedder, MemoryReader, MemoryWriter, OwnerLocks, Tombstones, TurnLog
 
 MAX_ERRORS = 100
@@ -176,10 +176,12 @@ class Importer:
     async def _fresh(self, scope: Scope, batch: Sequence[_Numbered], report: ImportReport) -> list[Memory]:
         """The memories that are not there yet, under the ids that they get."""
         deleted = await self._turn_log.tombstones(scope)
+        imported_at = (await self._turn_log.timestamp()).isoformat()
         memories: dict[str, Memory] = {}
         for one in batch:
             try:
-                memory = _placed(one.memory, deleted)
+                asserted = replace(one.memory, metadata={**one.memory.metadata, IMPORTED_AT: imported_at})
+                memory = _placed(asserted, deleted)
             except InvalidRequestError as error:
                 report.refuse(one.number, error)
                 continue

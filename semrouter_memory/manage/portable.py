@@ -15,9 +15,9 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.manage.admission import IMPORTED_AT, PROVENANCE
+from semrouter_memory.manage.admission import PROVENANCE
 from semrouter_memory.manage.schemas import MemoryJson, UtcTime
-from semrouter_memory.model import Memory, MemoryType, Scope
+from semrouter_memory.model import ASSERTED_AT, IMPORTED_AT, Memory, MemoryType, Scope
 
 MAX_LINE_BYTES = 512 * 1024
 """A memory of the greatest length, written with six bytes a character, and its metadata."""
@@ -63,7 +63,7 @@ class ImportLine(BaseModel):
 
 def export_line(memory: Memory) -> bytes:
     """The memory as a line; when it was imported last says nothing to another installation."""
-    metadata = {name: value for name, value in memory.metadata.items() if name != IMPORTED_AT}
+    metadata = {name: value for name, value in memory.metadata.items() if name not in {IMPORTED_AT, ASSERTED_AT}}
     return MemoryJson.of(replace(memory, metadata=metadata)).model_dump_json().encode() + b"\n"
 
 
@@ -82,7 +82,7 @@ def parse(line: bytes) -> ImportLine:
 
 
 def memory_from(line: ImportLine, scope: Scope, *, now: datetime) -> Memory:
-    """The memory that a line describes, asserted now.
+    """The memory that a line describes; when it is imported is not said yet.
 
     Raises:
         InvalidRequestError: a time is in the future, or the provenance is too large.
@@ -108,7 +108,7 @@ def memory_from(line: ImportLine, scope: Scope, *, now: datetime) -> Memory:
         superseded_by=line.superseded_by or "",
         expires_at=line.expires_at,
         importance=line.importance,
-        metadata={**line.metadata, IMPORTED_AT: now.isoformat()},
+        metadata={name: value for name, value in line.metadata.items() if name not in {IMPORTED_AT, ASSERTED_AT}},
     )
 
 

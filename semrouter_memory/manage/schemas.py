@@ -25,9 +25,8 @@ Metadata = Annotated[
     dict[str, Any],
     Field(
         description="Anything worth keeping beside the statement, as JSON. `turn_ids`, `extractor`, `model`,"
-        " `confirmations`, `flagged`, `contradicts`, `replaces`, `consolidated_from` and `imported_at` belong to the"
-        " service. Bounded by"
-        " `management.max_metadata_bytes`.",
+        " `confirmations`, `flagged`, `contradicts`, `replaces`, `consolidated_from`, `imported_at` and `asserted_at`"
+        " belong to the service. Bounded by `management.max_metadata_bytes`.",
         examples=[{"origin": "crm"}],
     ),
 ]

@@ -213,6 +213,7 @@ class MemoryService:
         if not isinstance(new.expires_at, Unchanged):
             self._check_expiry(new.expires_at)
         async with self._locks.hold(scope) as hold:
+            time = await self._turn_log.timestamp()
             now = self._clock.now()
             memory = Memory(
                 id=self._new_id(),
@@ -227,7 +228,7 @@ class MemoryService:
                 importance=new.importance,
                 metadata=dict(new.metadata),
             )
-            return await self._write(scope, memory, hold)
+            return await self._write(scope, memory.asserted(time, now=now), hold)
 
     async def update(self, scope: Scope, memory_id: str, edit: MemoryEdit) -> Memory:
         """Change a memory; it counts as said again now.
@@ -242,7 +243,7 @@ class MemoryService:
             self._check_expiry(edit.expires_at)
         content = None if edit.content is None else self._admissible(edit.content)
         async with self._locks.hold(scope) as hold:
-            memory = self._edited(await self.get(scope, memory_id), replace(edit, content=content))
+            memory = await self._edited(await self.get(scope, memory_id), replace(edit, content=content))
             return await self._write(scope, memory, hold)
 
     async def forget(self, scope: Scope, memory_id: str) -> None:
@@ -304,20 +305,21 @@ class MemoryService:
         self._written(scope)
         return memory
 
-    def _edited(self, memory: Memory, edit: MemoryEdit) -> Memory:
+    async def _edited(self, memory: Memory, edit: MemoryEdit) -> Memory:
+        time = await self._turn_log.timestamp()
         now = self._clock.now()
         if edit.content is not None:
             memory = reworded(memory, edit.content)
-        return replace(
+        edited = replace(
             memory,
             type=edit.type or memory.type,
             importance=memory.importance if edit.importance is None else edit.importance,
             scope=memory.scope if edit.project_id is None else replace(memory.scope, project_id=edit.project_id),
             expires_at=memory.expires_at if isinstance(edit.expires_at, Unchanged) else edit.expires_at,
             metadata=self._merged(memory.metadata, edit.metadata) if edit.metadata else memory.metadata,
-            observed_at=now,
             updated_at=now,
         )
+        return edited.asserted(time, now=now)
 
     def _merged(self, old: Mapping[str, Json], changes: Mapping[str, Json]) -> dict[str, Json]:
         merged = {key: value for key, value in {**old, **changes}.items() if value is not None}

@@ -4,6 +4,8 @@ Times are aware datetimes in UTC. Texts are user content: they never go into a l
 """
 
 from semrouter_memory.model.memories import (
+    ASSERTED_AT,
+    IMPORTED_AT,
     SESSION_SOURCE,
     Candidate,
     EmbeddedMemory,
@@ -55,6 +57,8 @@ from semrouter_memory.model.turns import (
 )
 
 __all__ = [
+    "ASSERTED_AT",
+    "IMPORTED_AT",
     "SESSION_SOURCE",
     "AppendOutcome",
     "Appended",

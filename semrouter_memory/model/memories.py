@@ -1,7 +1,7 @@
 """Memories, and what becomes of new statements."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -9,6 +9,12 @@ from semrouter_memory.model.scope import Json, MemoryType, Scope, Vector
 
 SESSION_SOURCE = "session"
 """`Memory.source` of a session's summary: it repeats what others say, and is no statement of its own."""
+
+IMPORTED_AT = "imported_at"
+"""Metadata: when the memory was imported; what was deleted before that does not cover it."""
+
+ASSERTED_AT = "asserted_at"
+"""Metadata: when it was said by the turn log's times, where the system's clock stood before that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +45,35 @@ class Memory:
 
     @property
     def asserted_at(self) -> datetime:
-        """When somebody last wanted it to be known: said, or imported later. What was deleted after that stays deleted."""
-        imported = self.metadata.get("imported_at")
+        """When somebody last wanted it to be known: said, or imported later. What was deleted after that stays deleted.
+
+        By the turn log's times, which are later than the dates that are shown where the clock was set back.
+        """
+        return max(self.said_at, self._time(IMPORTED_AT))
+
+    @property
+    def said_at(self) -> datetime:
+        """When it was said, in the order in which it was said; `observed_at` is the date."""
+        return self._time(ASSERTED_AT)
+
+    def _time(self, name: str) -> datetime:
+        value = self.metadata.get(name)
         try:
-            return max(self.observed_at, datetime.fromisoformat(imported)) if imported else self.observed_at
+            return max(self.observed_at, datetime.fromisoformat(value)) if isinstance(value, str) else self.observed_at
         except (TypeError, ValueError):
             # Not ours: a caller's own metadata from before the name was reserved.
             return self.observed_at
+
+    def asserted(self, time: datetime, *, now: datetime) -> "Memory":
+        """The memory as said at that time of the turn log's; the date that is shown is not in the future.
+
+        Args:
+            now: the system's time.
+        """
+        plain = {key: value for key, value in self.metadata.items() if key != ASSERTED_AT}
+        if time <= now:
+            return replace(self, observed_at=time, metadata=plain)
+        return replace(self, observed_at=now, metadata={**plain, ASSERTED_AT: time.isoformat()})
 
     def ids(self, name: str) -> tuple[str, ...]:
         """Ids kept in the metadata under that name, which an import may have filled with anything; else none."""

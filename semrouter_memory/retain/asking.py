@@ -10,10 +10,11 @@ since the same session's last failure, so that an outage, however long and howev
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from semrouter_memory.model import Claim, PendingSession
+from semrouter_memory.retain.idling import Idling
 from semrouter_memory.retain.triggers import Pace, Rest, SessionKey, Trigger, due, end_of
 
 _MAX_SUSPECTS = 1_024
@@ -34,10 +35,12 @@ class Asking:
 
     Args:
         probe_pause: between two probes of whose outcome nothing is known yet.
+        idling: knows how long sessions have been idle.
     """
 
-    def __init__(self, pace: Pace, *, probe_pause: timedelta) -> None:
+    def __init__(self, pace: Pace, *, probe_pause: timedelta, idling: Idling | None = None) -> None:
         self._pace = pace
+        self._idling = idling or Idling()
         self._probe_pause = probe_pause
         self._due: dict[SessionKey, Trigger] = {}
         self._rest: Rest | None = None
@@ -56,6 +59,7 @@ class Asking:
         """The sessions to work on now."""
         self._due.clear()
         found: list[SessionKey] = []
+        sessions = [self._timed(session, now) for session in sessions]
         for session in sessions:
             if trigger := due(session, now, self._pace, model_away=self.away):
                 key = SessionKey(session.scope, session.session_id)
@@ -65,6 +69,10 @@ class Asking:
         if self._rest is not None and not self._rest.holds(now) and self._choose_probe(sessions, now):
             self._rest = Rest.of(self._probe_pause, now)
         return found if self._probe is None else list(dict.fromkeys((*found, self._probe[0])))
+
+    def _timed(self, session: PendingSession, now: datetime) -> PendingSession:
+        key = SessionKey(session.scope, session.session_id)
+        return replace(session, last_observed_at=self._idling.since(key, session.last_observed_at, now))
 
     def _choose_probe(self, sessions: Sequence[PendingSession], now: datetime) -> bool:
         wanting: dict[SessionKey, Trigger] = {}
@@ -109,7 +117,8 @@ class Asking:
         return not self.away and not any(turn.attempts for turn in claim.turns)
 
     def ending(self, claim: Claim, last_observed_at: datetime, now: datetime) -> Trigger | None:
-        return end_of(ended=claim.ended, last_observed_at=last_observed_at, now=now, pace=self._pace)
+        since = self._idling.since(SessionKey(claim.scope, claim.session_id), last_observed_at, now)
+        return end_of(ended=claim.ended, last_observed_at=since, now=now, pace=self._pace)
 
     # -- what came of it -----------------------------------------------------------------------------------------------
 

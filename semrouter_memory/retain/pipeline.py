@@ -9,6 +9,7 @@ summed up. What becomes of a step that fails is in `troubles`.
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
@@ -29,6 +30,7 @@ from semrouter_memory.retain import rules
 from semrouter_memory.retain.accepting import Accepting
 from semrouter_memory.retain.asking import Asking
 from semrouter_memory.retain.ending import SessionEnd
+from semrouter_memory.retain.idling import Idling
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.steps import ModelStep, RulesStep, StepParts, found_in, rules_part, scene_turns, unread
 from semrouter_memory.retain.summing_up import EpisodeWriter
@@ -56,6 +58,7 @@ class Retainer:
         states: told of every turn that was read; None when nobody keeps sessions' states.
         wake: asks for `process(key)` to be run soon; may be ignored, the next tick asks again.
         jitter: draws 0..1.
+        monotonic: seconds on a clock that nobody sets.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Retainer:
         wake: Callable[[SessionKey], object],
         states: SessionStateBuilder | None = None,
         jitter: Callable[[], float] = random.random,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._turn_log = turn_log
         self._observer = observer
@@ -86,7 +90,8 @@ class Retainer:
             turn_log=turn_log, reader=reader, observer=observer, clock=clock, config=config, jitter=jitter
         )
         self._pace = _pace(config, batch_size=extraction_batch_size, model=chat_model is not None)
-        self._asking = Asking(self._pace, probe_pause=timedelta(seconds=config.breaker_seconds))
+        probe_pause = timedelta(seconds=config.breaker_seconds)
+        self._asking = Asking(self._pace, probe_pause=probe_pause, idling=Idling(monotonic))
         parts = StepParts(turn_log, writer, observer, states)
         self._rules = RulesStep(parts, last=chat_model is None)
         self._model = self._model_step(chat_model, parts) if chat_model else None

@@ -93,8 +93,7 @@ def end_of(*, ended: bool, last_observed_at: datetime, now: datetime, pace: Pace
     """How the session has come to its end, None while it has not."""
     if ended:
         return Trigger.END
-    # What was said far in the future was said before the clock was set back: nobody knows how long ago.
-    return Trigger.IDLE if abs(now - last_observed_at) >= pace.idle else None
+    return Trigger.IDLE if now - last_observed_at >= pace.idle else None
 
 
 def backoff(attempts: int, *, first: timedelta, longest: timedelta, jitter: float) -> timedelta:

@@ -90,7 +90,7 @@ class Appending:
         if session is None:
             session = self._new_session(turn.scope, session_id)
         row = self._row(turn, texts, remember=remember, parent=parent, absorbed=absorbed)
-        sequence, contents = self._next_sequence(accepted=turn.complete)
+        sequence, contents = self._next_sequence(accepted=turn.complete, observed_at=micros(turn.observed_at))
         self._insert(turn, row, session, sequence)
         self._contents.insert(contents, sequence, row.content)
         if absorbed is not None:
@@ -123,7 +123,7 @@ class Appending:
         return None
 
     def _repeated(self, sequence: int, turn: Turn) -> Appended:
-        learned, _ = self._next_sequence(accepted=False)
+        learned, _ = self._next_sequence(accepted=False, observed_at=micros(turn.observed_at))
         self._learn(turn, sequence, learned, ())
         self._contents.learn_transcripts(sequence, turn.transcript_hashes)
         session, session_id = self._connection.execute(
@@ -195,12 +195,12 @@ class Appending:
         )
         return cursor.lastrowid or 0
 
-    def _next_sequence(self, *, accepted: bool) -> tuple[int, int]:
+    def _next_sequence(self, *, accepted: bool, observed_at: int) -> tuple[int, int]:
         """The next sequence number, and the table that takes new contents."""
         sequence, contents = self._connection.execute(
-            """UPDATE counters SET last_sequence = last_sequence + 1, accepted = accepted + ?
+            """UPDATE counters SET last_sequence = last_sequence + 1, accepted = accepted + ?, latest = max(latest, ?)
                RETURNING last_sequence, contents""",
-            (accepted,),
+            (accepted, observed_at),
         ).fetchone()
         return sequence, contents
 

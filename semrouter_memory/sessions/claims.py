@@ -76,6 +76,11 @@ class Claims:
         until = None if not_before is None else micros(not_before)
         return not_before if back_off(until, now=micros(now), longest=self._longest_back_off) is not None else None
 
+    def latest_time(self) -> int:
+        """Of a turn or deletion, in microseconds since 1970."""
+        (latest,) = self._connection.execute("SELECT latest FROM counters").fetchone()
+        return int(latest)
+
     def totals(self) -> TurnTotals:
         accepted, extracted, empty, dead_lettered, deleted, waiting = self._connection.execute(
             f"""SELECT accepted, extracted, empty, dead_lettered, deleted,

@@ -13,14 +13,21 @@ Every method needs an open write transaction.
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from semrouter_memory.model import Reach, Scope, Tombstone, TurnState
-from semrouter_memory.sessions.columns import Row, micros, pack
+from semrouter_memory.sessions.columns import Row, micros, moment, pack
 from semrouter_memory.sessions.digests import Digests
 
 SWEEP_BATCH = 200
 """Turns that one transaction of a sweep or of a scope's deletion takes, so that appends never wait long for it."""
+
+
+def latest_time(connection: sqlite3.Connection, time: int) -> int:
+    """The latest time that the log knows of, that one included."""
+    (latest,) = connection.execute("UPDATE counters SET latest = max(latest, ?) RETURNING latest", (time,)).fetchone()
+    return int(latest)
 
 
 class Deletion:
@@ -30,13 +37,17 @@ class Deletion:
         self._connection = connection
         self._digests = digests
 
-    def bury(self, tombstone: Tombstone, turn_ids: Sequence[str]) -> None:
+    def bury(self, tombstone: Tombstone, turn_ids: Sequence[str]) -> int:
+        """Returns the deletion's time: the tombstone's, or that of what was accepted last, if that is later."""
+        at = latest_time(self._connection, micros(tombstone.at))
+        tombstone = replace(tombstone, at=moment(at))
         if not tombstone.memory_id and tombstone.reach is Reach.ALL:
             self._drop_covered_tombstones(tombstone)
         self._insert(tombstone)
         self._delete(self._named(tombstone.scope, turn_ids))
         if not tombstone.memory_id:
             self._hide_covered(tombstone)
+        return at
 
     def clear_buried(self) -> bool:
         """Delete one batch of the turns that deletions of scopes cover.

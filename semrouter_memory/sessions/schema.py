@@ -134,7 +134,14 @@ _VERSION_2 = (
     END""",
 )
 
-MIGRATIONS = (_VERSION_1, _VERSION_2)
+# latest: the latest time of a turn or deletion, see hybrid_clock.py.
+_VERSION_3 = (
+    "ALTER TABLE counters ADD COLUMN latest INTEGER NOT NULL DEFAULT 0",
+    """UPDATE counters SET latest = max(
+        (SELECT coalesce(max(observed_at), 0) FROM turns), (SELECT coalesce(max(at), 0) FROM tombstones))""",
+)
+
+MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 OPEN = "(turns.state = 'waiting' OR (turns.summed_up = 0 AND turns.state <> 'incomplete'))"

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -29,14 +30,15 @@ from semrouter_memory.ports import Clock, NewId
 from semrouter_memory.sessions import records
 from semrouter_memory.sessions.append import Appending
 from semrouter_memory.sessions.claims import Claimed, Claims
-from semrouter_memory.sessions.columns import MAX_SESSION_ID_CHARS, storable
+from semrouter_memory.sessions.columns import MAX_SESSION_ID_CHARS, micros, moment, storable
 from semrouter_memory.sessions.connections import copy_file
 from semrouter_memory.sessions.contents import Contents
 from semrouter_memory.sessions.database import BATCH_COMMITS, BATCH_LOG_PAGES, Database, failing_as_turn_log_error
-from semrouter_memory.sessions.deletion import SWEEP_BATCH, Deletion
+from semrouter_memory.sessions.deletion import SWEEP_BATCH, Deletion, latest_time
 from semrouter_memory.sessions.digests import Digests
 from semrouter_memory.sessions.ends import Ends
 from semrouter_memory.sessions.history import History
+from semrouter_memory.sessions.hybrid_clock import HybridClock
 from semrouter_memory.sessions.identify import Identification
 from semrouter_memory.sessions.leases import LONGEST_BACK_OFF
 from semrouter_memory.sessions.records import Records
@@ -82,6 +84,7 @@ class SqliteTurnLog:
         longest_back_off: timedelta = LONGEST_BACK_OFF,
     ) -> None:
         self._clock = clock
+        self._times = HybridClock(clock)
         self._database = Database(path)
         digests = Digests(self._database.digest_key)
         local, background, reading = self._database.local, self._database.background, self._database.reading
@@ -89,7 +92,7 @@ class SqliteTurnLog:
         identification = Identification(local, digests)
         self._appending = Appending(local, digests, identification, new_id=new_id, max_turn_chars=max_turn_chars)
         self._history = History(local, digests, identification)
-        self._tombstones = TombstoneReader(local, digests.content_hash)
+        self._tombstones = TombstoneReader(local, digests.content_hash, self._times)
         self._claims = Claims(background, digests, new_id=new_id, longest_back_off=longest_back_off)
         self._ends = Ends(background, digests)
         self._deletion = Deletion(background, digests)
@@ -98,6 +101,8 @@ class SqliteTurnLog:
         self._records = Records(reading, digests)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="turn-log")
         self._reading_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="turn-log-reads")
+        with failing_as_turn_log_error("latest time"):
+            self._times.pass_deletion(self._claims.latest_time())
         # What a killed process left of a deletion.
         self._submit(self._clear_buried)
 
@@ -105,11 +110,20 @@ class SqliteTurnLog:
         """What a `Tombstone` of this log carries in place of the deleted statement."""
         return self._digests.content_hash(content)
 
+    def now(self) -> datetime:
+        return self._times.now()
+
+    async def timestamp(self) -> datetime:
+        time = self._times.now()
+        await self._writing("timestamp", partial(latest_time, self._database.background, micros(time)))
+        return time
+
     # -- where it is called --------------------------------------------------------------------------------------------
 
     def append(self, turn: Turn, *, remember: bool) -> Appended:
         with self._database.writing_local("append"):
             appended = self._appending.append(turn, remember=remember)
+        self._times.observe(micros(turn.observed_at))
         if self._database.checkpoint_due:
             self._submit(self._database.checkpoint)
         return appended
@@ -143,6 +157,7 @@ class SqliteTurnLog:
     async def pending(self) -> list[PendingSession]:
         self._database.require_file()
         pending = await self._reading("pending", partial(self._claims.pending, self._clock.now()))
+        self._times.pass_deletion(await self._reading("pending", self._claims.latest_time))
         self._submit(self._database.checkpoint)
         return pending
 
@@ -197,8 +212,9 @@ class SqliteTurnLog:
         return dropped
 
     async def bury(self, tombstone: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
+        tombstone = replace(tombstone, at=max(tombstone.at, moment(self._times.latest)))
         try:
-            await self._writing("bury", partial(self._deletion.bury, tombstone, turn_ids))
+            self._times.pass_deletion(await self._writing("bury", partial(self._deletion.bury, tombstone, turn_ids)))
             while await self._batch("bury", self._deletion.clear_buried):
                 pass
         except asyncio.CancelledError:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from semrouter_memory.model import Memory, Reach, Scope
 from semrouter_memory.sessions.columns import micros, pack, unpack
+from semrouter_memory.sessions.hybrid_clock import HybridClock
 
 _MAX_CACHED_OWNERS = 1024
 
@@ -51,8 +52,9 @@ class TombstoneReader:
     of a deletion by another process. A swept tombstone may still be kept here: it forbids no longer than before.
     """
 
-    def __init__(self, connection: sqlite3.Connection, content_hash: Callable[[str], str]) -> None:
+    def __init__(self, connection: sqlite3.Connection, content_hash: Callable[[str], str], times: HybridClock) -> None:
         self._connection = connection
+        self._times = times
         self._content_hash = content_hash
         self._none = OwnerTombstones(content_hash=content_hash)
         self._kept: dict[str, tuple[int, OwnerTombstones]] = {}
@@ -82,6 +84,7 @@ class TombstoneReader:
             (pack(scope.user_id),),
         )
         for packed_project, memory_id, content_hash, reach, at in rows.fetchall():
+            self._times.pass_deletion(at)
             project = unpack(packed_project)
             if memory_id is not None:
                 memory_ids.add(unpack(memory_id))

@@ -21,6 +21,7 @@ from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import Vector
 from semrouter_memory.store import collection, schema
 from semrouter_memory.store.lite import LiteServer
+from semrouter_memory.store.lite_clock import ClockSetBackError, LiteClock
 from semrouter_memory.store.location import LiteFile, Server
 from semrouter_memory.store.schema import Row
 
@@ -78,11 +79,40 @@ class MilvusConnection:
         self._has_words = has_words
         # Milvus Lite fails when it is asked before it was ever given a row: no mean length to divide by.
         self._has_rows = lite is None
+        # A server gives its times out itself, and never an earlier one.
+        self._clock: LiteClock | None = None
 
     @property
     def searches_words(self) -> bool:
         """Whether `search_words` can be asked."""
         return self._has_words and self._has_rows
+
+    @contextlib.asynccontextmanager
+    async def trusted(self, operation: str, *, writes: bool) -> AsyncIterator[None]:
+        """Around calls whose answer is relied on.
+
+        Raises:
+            ConnectionLostError: the system's clock was set back, so that Milvus Lite may not see all rows.
+        """
+        if self._clock is None:
+            yield
+            return
+        try:
+            async with self._clock.steady(writes=writes):
+                yield
+        except ClockSetBackError:
+            raise ConnectionLostError(f"{operation}: the system's clock was set back") from None
+
+    async def hides_rows(self) -> bool:
+        """Whether Milvus Lite's file holds rows that its process does not see: they were written by a later clock."""
+        with _speaking("query"):
+            stored = await self._client.get_collection_stats(self._target.collection)
+            seen = await self._client.query(self._target.collection, filter="", output_fields=["count(*)"])
+        return bool(seen[0]["count(*)"] < int(stored["row_count"]))
+
+    def watch_clock(self) -> None:
+        """From now on, when Milvus Lite sees all of its rows."""
+        self._clock = LiteClock()
 
     async def search(self, vector: Vector, expression: str, *, limit: int, fresh: bool) -> list[tuple[Row, float]]:
         """Rows and their cosine, best first.
@@ -222,9 +252,19 @@ async def connect(target: Target, lite: LiteServer | None) -> MilvusConnection:
         StoreUnavailableError: it is away, or too slow.
         ConfigurationError: Milvus Lite cannot be used, or the collection is another one's.
     """
+    connection = await _connect(target, lite)
+    if lite is not None:
+        if await connection.hides_rows():
+            await connection.close()
+            connection = await _connect(target, lite, reveal=True)
+        connection.watch_clock()
+    return connection
+
+
+async def _connect(target: Target, lite: LiteServer | None, *, reveal: bool = False) -> MilvusConnection:
     address = target.location.uri if isinstance(target.location, Server) else ""
     if lite is not None:
-        address = await asyncio.to_thread(lite.start)
+        address = await asyncio.to_thread(lite.start, reveal=reveal)
     client = await _open_client(address, target.token, patiently=lite is not None)
     try:
         async with _within(PREPARE_SECONDS, "prepare"):

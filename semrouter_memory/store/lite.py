@@ -40,8 +40,11 @@ class LiteServer:
     def path(self) -> Path:
         return self._path
 
-    def start(self) -> str:
+    def start(self, *, reveal: bool = False) -> str:
         """Start the process, or start it anew; returns its address for pymilvus.
+
+        Args:
+            reveal: the file holds rows of a later clock, which are made visible first.
 
         Raises:
             ConfigurationError: Milvus Lite is not installed, or the file is another process's, or the directory
@@ -52,6 +55,8 @@ class LiteServer:
             processes = _processes()
             self._prepare()
             self._stop_process(processes)
+            if reveal:
+                lite_file.reveal(self._path)
             # Its logs go to /tmp, readable by everyone, and nothing ever removes them.
             os.environ.setdefault("GLOG_minloglevel", _NO_LOGS)
             uri = processes.start_and_get_uri(str(self._path))

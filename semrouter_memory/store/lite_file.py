@@ -1,4 +1,4 @@
-"""Milvus Lite's file as the SQLite database that it is: rewritten without what was deleted, and copied.
+"""Milvus Lite's file as the SQLite database that it is: rewritten without what was deleted, copied, and revealed.
 
 Strategy: SQLite's own locking keeps the file sound whatever happens here, a killed process included. It does not keep
 Milvus Lite's *writes*: one that meets a locked file (a reader's lock suffices) is confirmed or half carried out, and lost
@@ -8,14 +8,24 @@ reads come from its own memory and go on; but to search words it looks into the 
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+
+from pymilvus.grpc_gen.schema_pb2 import FieldData
 
 from semrouter_memory.errors import StoreUnavailableError
 
 _BUSY_SECONDS = 10.0
 """How long a write that Milvus Lite is still at, for a caller who has given it up, is waited for."""
+
+_STAMP = "Timestamp"
+_EARLIEST = 1
+_LOGICAL_BITS = 18
+"""Of a stamp; the others are milliseconds since 1970."""
+_LENGTH_DELIMITED = 2
+"""Protobuf's wire type of messages and texts."""
 
 
 def is_sound(path: Path) -> bool:
@@ -56,6 +66,84 @@ def copy(path: Path, directory: Path) -> None:
         connection.execute("VACUUM INTO ?", (str(target),)).close()
         for written in (target, directory):
             _sync(written)
+
+
+def reveal(path: Path) -> int:
+    """Give rows that are stamped with a later time than now the earliest one; returns how many.
+
+    For when Milvus Lite does not run: it reads the stamps when it starts, and sees no row that comes from its future.
+
+    Raises:
+        StoreUnavailableError: it could not be done; the file is what it was.
+    """
+    now = time.time_ns() // 1_000_000 << _LOGICAL_BITS
+    revealed = 0
+    with _speaking("reveal"), closing(_open(path)) as connection:
+        connection.execute("BEGIN IMMEDIATE").close()
+        names = connection.execute("SELECT DISTINCT collection_name FROM collection_meta").fetchall()
+        for (name,) in names:
+            table = '"' + name.replace('"', '""') + '"'
+            # Milvus Lite stores bytes as text; a row is read by its key, since the table may not fit into memory.
+            for (key,) in connection.execute(f"SELECT id FROM {table}").fetchall():  # noqa: S608 - quoted
+                (data,) = connection.execute(
+                    f"SELECT CAST(data AS BLOB) FROM {table} WHERE id = ?",  # noqa: S608 - quoted
+                    (key,),
+                ).fetchone()
+                if changed := _stamped_now(data, now):
+                    connection.execute(
+                        f"UPDATE {table} SET data = CAST(? AS TEXT) WHERE id = ?",  # noqa: S608 - quoted
+                        (changed, key),
+                    ).close()
+                    revealed += 1
+        connection.execute("COMMIT").close()
+    return revealed
+
+
+def _stamped_now(record: bytes, now: int) -> bytes | None:
+    """The record with the earliest stamp in place of a later one than `now`; None when it is not later.
+
+    A record is a protobuf message whose first field repeats a `FieldData` for each column, the stamp among them.
+    """
+    changed = bytearray()
+    position, is_later = 0, False
+    while position < len(record):
+        begin = position
+        tag, position = _varint(record, position)
+        if tag & 7 != _LENGTH_DELIMITED:
+            _, position = _varint(record, position)
+            changed += record[begin:position]
+            continue
+        size, position = _varint(record, position)
+        value, position = record[position : position + size], position + size
+        if tag >> 3 == 1:
+            column = FieldData.FromString(value)
+            stamps = column.scalars.long_data.data
+            if column.field_name == _STAMP and any(stamp > now for stamp in stamps):
+                is_later = True
+                stamps[:] = [min(stamp, _EARLIEST) for stamp in stamps]
+                value = column.SerializeToString()
+        changed += _encoded(tag) + _encoded(len(value)) + value
+    return bytes(changed) if is_later else None
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follow
+            return value, position
+        shift += 7
+
+
+def _encoded(value: int) -> bytes:
+    encoded = bytearray()
+    while value >= 0x80:  # noqa: PLR2004 - the same bit
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def _forget_unused_terms(connection: sqlite3.Connection) -> None:

@@ -376,7 +376,7 @@ class MilvusStore:
 
     async def _write(self, operation: str, call: Callable[[MilvusConnection], Awaitable[ResultT]]) -> ResultT:
         async with self._writes.among_others():
-            return await self._ask(operation, call)
+            return await self._ask(operation, call, writes=True)
 
     async def _ask(
         self,
@@ -384,12 +384,13 @@ class MilvusStore:
         call: Callable[[MilvusConnection], Awaitable[ResultT]],
         *,
         seconds: float | None = None,
+        writes: bool = False,
     ) -> ResultT:
         """One call, in bounded time; how it went is what the link learns."""
         connection = self._link.connection()
         bound = self._timeout_seconds if seconds is None else seconds
         try:
-            async with asyncio.timeout(bound):
+            async with asyncio.timeout(bound), connection.trusted(operation, writes=writes):
                 result = await call(connection)
         except asyncio.CancelledError:
             if _is_cancelled():

@@ -14,7 +14,7 @@ import orjson
 
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.errors import StateStoreError
-from semrouter_memory.model import EmbeddedMemory, Json, Memory, Scope
+from semrouter_memory.model import ASSERTED_AT, EmbeddedMemory, Json, Memory, Scope
 from semrouter_memory.ports import (
     ChatModel,
     Clock,
@@ -125,11 +125,13 @@ class Consolidator:
         return (
             list(stored) == list(memories)
             and not any(deleted.covers(memory) for memory in memories)
-            and not deleted.forbids(merged.scope, merged.content, merged.observed_at)
+            and not deleted.forbids(merged.scope, merged.content, merged.asserted_at)
         )
 
     def _summary(self, group: Group, worded: str | None) -> Memory:
         now, newest = self._clock.now(), group.memories[0]
+        asserted = max(memory.asserted_at for memory in group.memories)
+        metadata = _metadata(group.memories, self._chat_model.name if worded and self._chat_model else "")
         return replace(
             newest,
             id=self._new_id(),
@@ -137,7 +139,7 @@ class Consolidator:
             created_at=now,
             updated_at=now,
             importance=max(memory.importance for memory in group.memories),
-            metadata=_metadata(group.memories, self._chat_model.name if worded and self._chat_model else ""),
+            metadata=metadata if asserted <= newest.observed_at else {**metadata, ASSERTED_AT: asserted.isoformat()},
         )
 
     async def _carry_usage(self, scope: Scope, memories: Sequence[Memory], merged: Memory) -> None:

@@ -44,6 +44,7 @@ class Replica:
             config=RetainConfig(),
             extraction_batch_size=10,
             wake=self.woken.append,
+            monotonic=clock.monotonic,
         )
 
     async def look(self) -> None:

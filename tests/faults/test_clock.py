@@ -98,10 +98,10 @@ async def test_a_claim_from_the_future_is_no_claim(make_bench: MakeBench) -> Non
     (session,) = await bench.log.pending()
     lease = timedelta(minutes=2)
     claim = partial(bench.log.claim, session.scope, session.session_id, lease=lease, context=0)
-    bench.clock.step(days=1)
+    bench.clock.set(days=1)
     assert await claim() is not None
     assert await claim() is None
-    bench.clock.step(days=-1)
+    bench.clock.set(days=-1)
     assert await bench.log.pending()
     assert await claim() is not None
 
@@ -115,7 +115,7 @@ async def test_a_back_off_does_not_last_a_day(make_bench: MakeBench, days: int) 
     model.error = ChatModelError("down")
     bench.say("what is 1 plus 1?")
     await bench.work()
-    bench.clock.step(days=days)
+    bench.clock.set(days=days)
     model.error = None
     for _ in range(5):
         bench.clock.step(minutes=1)
@@ -129,9 +129,9 @@ async def test_a_session_whose_last_turn_is_in_the_future_comes_to_its_end(make_
     model = ScriptedModel()
     model.facts = ["User collects stamps"]
     bench = make_bench(model, batch_size=10)
-    bench.clock.step(days=1)
+    bench.clock.set(days=1)
     bench.say("Would stamps be something to collect? I like to collect stamps.")
     await bench.work()
-    bench.clock.step(days=-1)
+    bench.clock.set(days=-1)
     await bench.tick()
     assert (await bench.totals()).waiting == 0

@@ -76,15 +76,15 @@ def reconcile(candidate: Candidate, neighbours: Sequence[Hit], history: Sequence
 
 def arrives_late(candidate: Candidate, neighbours: Sequence[Hit]) -> bool:
     """Whether something near was said at the same time or later, so that history matters."""
-    return any(is_near(candidate, hit.memory) and hit.memory.observed_at >= candidate.observed_at for hit in neighbours)
+    return any(is_near(candidate, hit.memory) and hit.memory.said_at >= candidate.observed_at for hit in neighbours)
 
 
 def not_after(now: datetime, known: Memory, candidate: Candidate) -> Memory:
     """The memory; one from the future counts as said before the candidate: the clock was set back since it was said."""
     ahead = now + _SKEW
-    if known.observed_at <= ahead or candidate.observed_at > ahead:
+    if known.said_at <= ahead or candidate.observed_at > ahead:
         return known
-    return replace(known, observed_at=candidate.observed_at - timedelta.resolution)
+    return known.asserted(candidate.observed_at - timedelta.resolution, now=ahead)
 
 
 def is_near(candidate: Candidate, known: Memory) -> bool:
@@ -108,15 +108,15 @@ def grey(candidate: Candidate, neighbours: Sequence[Hit], decision: Reconciled) 
         for hit in neighbours
         if hit.similarity >= GREY_SIMILARITY
         and is_near(candidate, hit.memory)
-        and hit.memory.observed_at < candidate.observed_at
+        and hit.memory.said_at < candidate.observed_at
         and not distinct_for_sure(new, _meaning(hit.memory))
     )
 
 
 def _compare(candidate: Candidate, new: Meaning, hit: Hit, found: _Found) -> None:
     known, old = hit.memory, _meaning(hit.memory)
-    tie = known.observed_at == candidate.observed_at
-    after = known.observed_at > candidate.observed_at or (tie and old.changing and not new.changing)
+    tie = known.said_at == candidate.observed_at
+    after = known.said_at > candidate.observed_at or (tie and old.changing and not new.changing)
     relation = relate(old, new) if after else relate(new, old)
     if relation is Relation.DISTINCT and hit.similarity >= _cut(candidate, known) and paraphrase(new, old):
         relation = Relation.SAME
@@ -156,12 +156,12 @@ def _decide(candidate: Candidate, new: Meaning, found: _Found) -> Reconciled:
             found.said, key=lambda pair: (pair[0] is not Relation.SAME, pair[1].superseded_at is not None)
         )
         rivals = _rivals(known, [memory for _, memory in found.outdated])
-        if rivals and known.observed_at < candidate.observed_at:
+        if rivals and known.said_at < candidate.observed_at:
             repeated = (known,) if relation is Relation.SAME else ()
             return Reconciled(ReconcileAction.UPDATE, "contradiction_decided", (*repeated, *rivals))
         return Reconciled(ReconcileAction.SKIP, relation.value, (known,))
     if found.later:
-        _, successor = min(found.later, key=lambda pair: pair[1].observed_at)
+        _, successor = min(found.later, key=lambda pair: pair[1].said_at)
         targets = tuple(memory for relation, memory in found.outdated if relation in _OBSOLETE)
         return Reconciled(ReconcileAction.ADD, "replaced_since", targets, successor)
     outdated = _sure(found)

@@ -28,7 +28,7 @@ class Rows:
     def new(self, scope: Scope, candidate: Candidate, *, now: datetime, memory_id: str = "") -> Memory:
         """A candidate as a memory, with where it comes from."""
         lifetime = self._lifetimes.get(candidate.type)
-        return Memory(
+        memory = Memory(
             id=memory_id or self._new_id(),
             scope=scope,
             type=candidate.type,
@@ -38,9 +38,9 @@ class Rows:
             created_at=now,
             updated_at=now,
             session_id=candidate.session_id,
-            expires_at=candidate.observed_at + lifetime if lifetime else None,
             metadata=_provenance(candidate),
-        )
+        ).asserted(candidate.observed_at, now=now)
+        return replace(memory, expires_at=memory.observed_at + lifetime) if lifetime else memory
 
     def confirmed(self, known: Memory, candidate: Candidate, *, now: datetime) -> Memory:
         """A memory that was said again: deleting it must reach these turns too. Unchanged when they are known already."""
@@ -51,12 +51,15 @@ class Rows:
         metadata = {**known.metadata, "turn_ids": [*sources, *added][-_MAX_SOURCES:]}
         if known.superseded_at is not None:
             return replace(known, updated_at=now, metadata=metadata)
+        confirmations = _count(known.metadata.get("confirmations")) + 1
+        confirmed = replace(known, updated_at=now, metadata={**metadata, "confirmations": confirmations})
+        if candidate.observed_at <= known.asserted_at:
+            return confirmed
+        again = confirmed.asserted(candidate.observed_at, now=now)
         return replace(
-            known,
-            observed_at=max(known.observed_at, candidate.observed_at),
-            updated_at=now,
-            expires_at=self._extended(known, candidate.observed_at),
-            metadata={**metadata, "confirmations": _count(known.metadata.get("confirmations")) + 1},
+            again,
+            observed_at=max(known.observed_at, again.observed_at),
+            expires_at=self._extended(known, again.observed_at),
         )
 
     def _extended(self, known: Memory, said_at: datetime) -> datetime | None:
@@ -69,7 +72,9 @@ class Rows:
     def superseded(self, old: Memory, newer: Memory, *, now: datetime) -> Memory:
         """As history: it held until the newer one was said. `updated_at` tells when that was learned."""
         plain = {key: value for key, value in old.metadata.items() if key not in {"flagged", "contradicts"}}
-        return replace(old, superseded_at=newer.observed_at, superseded_by=newer.id, updated_at=now, metadata=plain)
+        # Their dates may be in no order where the clock was set back in between.
+        until = max(old.observed_at, newer.observed_at)
+        return replace(old, superseded_at=until, superseded_by=newer.id, updated_at=now, metadata=plain)
 
     def replacing(self, new: Memory, old: Sequence[Memory]) -> Memory:
         """The newer memory, with the turns in which it was said otherwise: what retells these is out of date."""

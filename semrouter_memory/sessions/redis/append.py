@@ -80,6 +80,8 @@ class Arrivals:
             if int(await self._connection.execute("GET", mark) or 0) >= parcel.number:
                 return None
             changes.add("SET", mark, parcel.number, "EX", _RUN_SECONDS)
+            if spooled is not None:
+                self._ledger.note_time(changes, micros(spooled.turn.observed_at))
             if spooled is None or await self._deleted.forgotten(spooled.turn):
                 if parcel.complete:
                     changes.count(self._keys.totals, {"accepted": 1, "deleted": 1})

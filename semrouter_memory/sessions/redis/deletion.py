@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from semrouter_memory.model import Scope, Tombstone, TurnState
-from semrouter_memory.sessions.columns import micros
+from semrouter_memory.sessions.columns import micros, moment
 from semrouter_memory.sessions.redis.connection import RedisConnection
 from semrouter_memory.sessions.redis.ledger import Ledger
 from semrouter_memory.sessions.redis.rows import SessionRow, TurnRow, pending_row
@@ -39,22 +39,28 @@ class Deletion:
 
     # -- deletions -----------------------------------------------------------------------------------------------------
 
-    async def bury(self, tombstone: Tombstone, turn_ids: Sequence[str]) -> None:
+    async def bury(self, tombstone: Tombstone, turn_ids: Sequence[str]) -> Tombstone:
+        """Returns the tombstone as it is stored: moved up to the time of what was accepted last."""
         owner = self._ledger.owner(tombstone.scope)
         key = self._keys.owner_deleted(owner)
         named = self._sequences(turn_ids)
         version = uuid.uuid4().hex
 
-        async def work(changes: Changes) -> None:
-            write(changes, key, tombstone, pairs(await self._connection.execute("HGETALL", key)), version=version)
+        async def work(changes: Changes) -> Tombstone:
+            at = max(micros(tombstone.at), await self._ledger.latest_time())
+            self._ledger.note_time(changes, at)
+            stored = replace(tombstone, at=moment(at))
+            write(changes, key, stored, pairs(await self._connection.execute("HGETALL", key)), version=version)
             if not tombstone.memory_id:
                 changes.add("SADD", self._keys.burying, owner)
             rows = await self._ledger.turns(named)
             await self._remove(changes, [row for row in rows.values() if row.owner == owner])
+            return stored
 
-        await self._transactions.on_owner(owner, work)
+        stored = await self._transactions.on_owner(owner, work)
         if not tombstone.memory_id:
             await self._clear(owner)
+        return stored
 
     async def clear_buried(self) -> None:
         """Go on with deletions that were not brought to their end."""

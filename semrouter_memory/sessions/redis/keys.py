@@ -2,6 +2,7 @@
 
 key                      string   the secret of all digests
 sequence                 string   the last sequence number given out
+latest                   zset     one member, whose score is the latest time of a turn or deletion (hybrid_clock.py)
 totals                   hash     durable counts
 turns, dead, kept        zset     all turns by sequence number; dead letters; ended ones by the time they ended
 pending                  hash     session -> what triggers decide on, of those that are not done with
@@ -25,6 +26,7 @@ class Keys:
         self._prefix = prefix
         self.digest_key = self._of("key")
         self.sequence = self._of("sequence")
+        self.latest = self._of("latest")
         self.totals = self._of("totals")
         self.turns = self._of("turns")
         self.dead = self._of("dead")

@@ -26,6 +26,7 @@ from semrouter_memory.sessions.redis.rows import (
 )
 from semrouter_memory.sessions.redis.transaction import Changes, pairs
 
+_LATEST = "time"
 _KEPT_CHANGES = 10_000
 """Many more than there are between two looks at the pending sessions."""
 
@@ -42,6 +43,18 @@ class Ledger:
         self.keys = keys
         self.digests = digests
         self._keep_ms = int(keep.total_seconds() * 1000)
+
+    async def latest_time(self) -> int:
+        """Of a turn or deletion of any replica, in microseconds since 1970."""
+        return int(await self._connection.execute("ZSCORE", self.keys.latest, _LATEST) or 0)
+
+    def note_time(self, changes: Changes, time: int) -> None:
+        """Raise the latest time to that one. A score is a double, which holds microseconds exactly for centuries."""
+        changes.add("ZADD", self.keys.latest, "GT", time, _LATEST)
+
+    async def keep_time(self, time: int) -> None:
+        """Same as `note_time`, at once."""
+        await self._connection.execute("ZADD", self.keys.latest, "GT", time, _LATEST)
 
     def owner(self, scope: Scope) -> str:
         """What an owner's keys are named by."""

@@ -8,7 +8,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -28,8 +28,9 @@ from semrouter_memory.model import (
     TurnTotals,
 )
 from semrouter_memory.ports import Clock, NewId
-from semrouter_memory.sessions.columns import micros
+from semrouter_memory.sessions.columns import micros, moment
 from semrouter_memory.sessions.digests import Digests
+from semrouter_memory.sessions.hybrid_clock import HybridClock
 from semrouter_memory.sessions.leases import LONGEST_BACK_OFF
 from semrouter_memory.sessions.redis.append import Arrivals
 from semrouter_memory.sessions.redis.claims import Claims
@@ -63,6 +64,7 @@ class _Parts:
     """What works under one shared key."""
 
     digests: Digests
+    ledger: Ledger
     arrivals: Arrivals
     claims: Claims
     ends: Ends
@@ -106,6 +108,7 @@ class RedisTurnLog:
     ) -> None:
         self._connection = connection
         self._clock = clock
+        self._times = HybridClock(clock)
         self._keep = keep
         self._new_id = new_id
         self._max_turn_chars = max_turn_chars
@@ -131,7 +134,17 @@ class RedisTurnLog:
 
     # -- accepting -----------------------------------------------------------------------------------------------------
 
+    def now(self) -> datetime:
+        return self._times.now()
+
+    async def timestamp(self) -> datetime:
+        time = self._times.now()
+        async with self._using("timestamp") as parts:
+            await parts.ledger.keep_time(micros(time))
+        return time
+
     def append(self, turn: Turn, *, remember: bool) -> Appended:
+        self._times.observe(micros(turn.observed_at))
         payload = dump(turn, remember=remember, max_turn_chars=self._max_turn_chars)
         self._spool.append(turn.scope, payload, observed_at=micros(turn.observed_at), complete=turn.complete)
         self._shipper.wake()
@@ -169,6 +182,7 @@ class RedisTurnLog:
     async def pending(self) -> list[PendingSession]:
         await self._spool.checkpoint()
         async with self._using("pending") as parts:
+            self._times.pass_deletion(await parts.ledger.latest_time())
             return await parts.claims.pending(self._clock.now())
 
     async def claim(self, scope: Scope, session_id: str, *, lease: timedelta, context: int) -> Claim | None:
@@ -230,10 +244,12 @@ class RedisTurnLog:
         return self._known.digests.content_hash(content)
 
     async def bury(self, tombstone: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
+        tombstone = replace(tombstone, at=max(tombstone.at, moment(self._times.latest)))
         async with self._using("bury") as parts:
-            await parts.deletion.bury(tombstone, turn_ids)
-            if not tombstone.memory_id:
-                await self._spool.forget(tombstone)
+            stored = await parts.deletion.bury(tombstone, turn_ids)
+            self._times.pass_deletion(micros(stored.at))
+            if not stored.memory_id:
+                await self._spool.forget(stored)
                 self._shipper.wake()
         await self._spool.erase()
 
@@ -306,7 +322,7 @@ class RedisTurnLog:
         digests = Digests(key)
         connection, transactions = self._connection, self._transactions
         ledger = Ledger(connection, self._keys, digests, keep=self._keep)
-        deleted = DeletedReader(connection, ledger)
+        deleted = DeletedReader(connection, ledger, self._times)
         arrivals = Arrivals(
             connection,
             ledger,
@@ -317,6 +333,7 @@ class RedisTurnLog:
         )
         return _Parts(
             digests=digests,
+            ledger=ledger,
             arrivals=arrivals,
             claims=Claims(
                 connection,

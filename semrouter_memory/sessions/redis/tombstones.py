@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 
 from semrouter_memory.model import Scope, Tombstone, Turn
 from semrouter_memory.sessions.columns import micros, pack, unpack
+from semrouter_memory.sessions.hybrid_clock import HybridClock
 from semrouter_memory.sessions.redis.connection import RedisConnection, RedisFailedError
 from semrouter_memory.sessions.redis.ledger import Ledger
 from semrouter_memory.sessions.redis.transaction import Changes, pairs
@@ -38,9 +39,10 @@ _VERSION, _EVERYTHING, _PROJECT, _MEMORY, _CONTENT = b"v", b"e", b"p:", b"m:", b
 class DeletedReader:
     """Reads deletions, and keeps those of recent owners."""
 
-    def __init__(self, connection: RedisConnection, ledger: Ledger) -> None:
+    def __init__(self, connection: RedisConnection, ledger: Ledger, times: HybridClock) -> None:
         self._connection = connection
         self._ledger = ledger
+        self._times = times
         self._script = connection.script(_READ)
         self._none = OwnerTombstones(content_hash=ledger.digests.content_hash)
         self._kept: dict[str, tuple[bytes, OwnerTombstones]] = {}
@@ -70,7 +72,9 @@ class DeletedReader:
             if not answer:
                 version, kept = b"", self._none
             elif answer[0] != version:
-                version, kept = answer[0], _parsed(pairs(answer[1]), self._ledger.digests.content_hash)
+                fields = pairs(answer[1])
+                version, kept = answer[0], _parsed(fields, self._ledger.digests.content_hash)
+                self._times.pass_deletion(max(int(at) for name, at in fields.items() if name != _VERSION))
         finally:
             if version:
                 self._keep(owner, version, kept)

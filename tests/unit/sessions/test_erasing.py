@@ -220,10 +220,12 @@ class TestScopeDeletion:
         log = open_log(path)
         await self.fill(log, 5 * SWEEP_BATCH)
         deletion = asyncio.create_task(log.bury(Tombstone(scope=ALICE, at=NOW, reach=Reach.EXACT)))
-        await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            while not (await log.tombstones(ALICE)).projects:  # noqa: ASYNC110 - another thread commits it
+                await asyncio.sleep(0)
         between = 0
         while not deletion.done():
-            log.append(a_turn(needle(90_000 + between), at=LATER), remember=False)
+            log.append(a_turn(needle(90_000 + between), at=log.now()), remember=False)
             between += 1
             await asyncio.sleep(0)
         assert between > 1
