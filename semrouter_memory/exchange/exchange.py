@@ -16,7 +16,7 @@ from semrouter_memory.codec.base import Codec, Outline, ParsedRequest
 from semrouter_memory.codec.registry import codec_for
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import BodyError
-from semrouter_memory.exchange.answer import AnswerStream, open_answer
+from semrouter_memory.exchange.answer import AnswerStream, open_answer, unknown_coding
 from semrouter_memory.exchange.events import (
     BodyMode,
     Event,
@@ -71,6 +71,7 @@ class Exchange:
 
     Attributes:
         refusal: why the exchange is not (or no longer) ours; None while it is.
+        unread: why an answer that came well cannot be read, and its content encoding if that is unknown; None: it can.
     """
 
     def __init__(self, settings: ExchangeSettings, route: RouteSettings, received_at: datetime) -> None:
@@ -91,6 +92,7 @@ class Exchange:
         self._source: TurnSource | None = None
         self._answer: AnswerStream | None = None
         self.refusal: Reason | None = None
+        self.unread: tuple[Reason, str] | None = None
 
     # -- what the driver calls -----------------------------------------------------------------------------------------
 
@@ -128,6 +130,8 @@ class Exchange:
         if self._answer is None or self._source is None:
             return None
         stream, self._answer = self._answer, None
+        if stream.damaged:
+            self.unread = (Reason.DAMAGED_ANSWER, "")
         answer = stream.finish()
         return turn_of(self._source, answer) if answer is not None else None
 
@@ -310,10 +314,13 @@ class Exchange:
             self._refuse(self.refusal or Reason.EARLY_RESPONSE)
             return self._go_on()
         limit = self._settings.max_answer_bytes
-        self._answer = open_answer(self._required_codec, event.headers, max_bytes=limit)
-        if self._answer is None or event.end_of_stream:
-            self._refuse(Reason.NO_ANSWER)
+        opened = open_answer(self._required_codec, event.headers, max_bytes=limit)
+        if opened is Reason.ENCODED_ANSWER:
+            self.unread = (opened, unknown_coding(event.headers))
+        if isinstance(opened, Reason) or event.end_of_stream:
+            self._refuse(opened if isinstance(opened, Reason) else Reason.NO_ANSWER)
         else:
+            self._answer = opened
             self._move(Trigger.ANSWERED)
         return self._go_on()
 

@@ -162,6 +162,10 @@ class Reason(StrEnum):
     BODY_TOO_LARGE = "body_too_large"
     EARLY_RESPONSE = "early_response"
     NO_ANSWER = "no_answer"
+    ENCODED_ANSWER = "encoded_answer"
+    """In a content encoding that is not known."""
+    DAMAGED_ANSWER = "damaged_answer"
+    """Its compressed data is damaged, or grows beyond the bound."""
 
 
 @dataclass(frozen=True, slots=True)

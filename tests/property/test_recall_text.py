@@ -119,7 +119,7 @@ _LOOKS: tuple[Callable[[str], str], ...] = (
     str.lower,
     lambda token: token.translate({ord(char): ord(char) + 0xFEE0 for char in "<>[]/|!"}),
     lambda token: token.translate(str.maketrans("<>", "\u2039\u203a")),
-    lambda token: "\u200b".join(token),
+    "\u200b".join,
 )
 control_tokens = st.builds(lambda token, look: look(token), st.sampled_from(_CONTROL_TOKENS), st.sampled_from(_LOOKS))
 

@@ -419,6 +419,44 @@ class TestToolLoop:
         assert turn.user_texts == ("weather where I live?",)
 
 
+class TestUnreadAnswers:
+    @pytest.mark.parametrize("coding", ["compress", "dcz"])
+    def test_an_unknown_encoding_is_told(self, make_exchange: MakeExchange, coding: str) -> None:
+        exchange = make_exchange()
+        recall_step(exchange, SINGLE, chat("I live in Berlin"))
+        exchange.recalled(NOTHING)
+        exchange.receive(response_headers("200", "application/json", ("content-encoding", coding)))
+        assert exchange.refusal is Reason.ENCODED_ANSWER
+        assert exchange.unread == (Reason.ENCODED_ANSWER, coding)
+
+    def test_what_is_logged_of_an_encoding_is_bounded(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        recall_step(exchange, SINGLE, chat("I live in Berlin"))
+        exchange.recalled(NOTHING)
+        exchange.receive(response_headers("200", "application/json", ("content-encoding", 'x\n"' + "y" * 1_000)))
+        assert exchange.unread == (Reason.ENCODED_ANSWER, "x??" + "y" * 29)
+
+    @pytest.mark.parametrize("coding", ["gzip", "zstd"])
+    def test_damaged_data_is_told(self, make_exchange: MakeExchange, coding: str) -> None:
+        exchange = make_exchange()
+        recall_step(exchange, SINGLE, chat("I live in Berlin"))
+        exchange.recalled(NOTHING)
+        exchange.receive(response_headers("200", "application/json", ("content-encoding", coding)))
+        exchange.receive(answer("Nice."))
+        assert exchange.take_turn() is None
+        assert exchange.unread == (Reason.DAMAGED_ANSWER, "")
+
+    @pytest.mark.parametrize("headers", [("503", "application/json"), ("200", "text/html")])
+    def test_what_is_no_answer_is_none_in_any_encoding(
+        self, make_exchange: MakeExchange, headers: tuple[str, str]
+    ) -> None:
+        exchange = make_exchange()
+        recall_step(exchange, SINGLE, chat("I live in Berlin"))
+        exchange.recalled(NOTHING)
+        exchange.receive(response_headers(*headers, ("content-encoding", "compress")))
+        assert (exchange.refusal, exchange.unread) == (Reason.NO_ANSWER, None)
+
+
 class TestSingleFilter:
     @pytest.mark.parametrize("protocol", [SINGLE, OLD_ENVOY])
     def test_request_and_answer_in_one_stream(self, make_exchange: MakeExchange, protocol: Protocol) -> None:
