@@ -511,8 +511,11 @@ class Observer(Protocol):
 
     def turn_appended(self, appended: Appended) -> None: ...
 
-    def turn_dropped(self, reason: str) -> None:
-        """A finished exchange that could not be accepted (`log_full`, `log_failed`, `internal_error`)."""
+    def turn_dropped(self, reason: str, detail: str = "") -> None:
+        """A finished exchange that could not be accepted (`log_full`, `log_failed`, `internal_error`) or read.
+
+        (`encoded_answer`, where `detail` is the content encoding, and `damaged_answer`.)
+        """
         ...
 
     def extraction_finished(self, report: ExtractionReport) -> None: ...

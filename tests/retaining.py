@@ -74,7 +74,7 @@ class Collecting:
     def turn_appended(self, appended: Appended) -> None:
         self.appended.append(appended)
 
-    def turn_dropped(self, reason: str) -> None:
+    def turn_dropped(self, reason: str, detail: str = "") -> None:
         self.dropped.append(reason)
 
     def extraction_finished(self, report: ExtractionReport) -> None:

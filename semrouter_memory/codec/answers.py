@@ -7,11 +7,11 @@ itself may be longer, because a token of four characters travels in some 250 byt
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-import orjson
-
 from semrouter_memory.codec.base import Answer, AnswerReader
 from semrouter_memory.codec.bounds import holds_too_many_values
+from semrouter_memory.codec.lenient import parsed_json
 from semrouter_memory.codec.sse import Event, EventReader
+from semrouter_memory.errors import BodyError
 
 _FRAMING = 64
 """How many times longer than its text a stream may be."""
@@ -154,7 +154,7 @@ def parsed_object(data: bytes | bytearray) -> dict[str, Any] | None:
     if holds_too_many_values(data):
         return None
     try:
-        body = orjson.loads(data)
-    except orjson.JSONDecodeError:
+        body = parsed_json(data)
+    except BodyError:
         return None
     return body if isinstance(body, dict) else None

@@ -144,6 +144,10 @@ class Codec(Protocol):
         """
         ...
 
+    def has_place(self, parsed: ParsedRequest, position: Position) -> bool:
+        """Whether `rewrite` finds a place for a block. Needs the parsed body."""
+        ...
+
     def rewrite(
         self,
         raw: bytes,

@@ -7,7 +7,15 @@ from semrouter_memory.codec.answers import reader_for
 from semrouter_memory.codec.base import AnswerReader, Outline, ParsedRequest
 from semrouter_memory.codec.chat_answer import ChatStream, chat_answer, tool_calls, tool_name
 from semrouter_memory.codec.conversation import Call, Entry, Kind, converse, outline
-from semrouter_memory.codec.edit import before_elements, encoded, into_message, last, without, without_elements
+from semrouter_memory.codec.edit import (
+    before_elements,
+    encoded,
+    into_message,
+    last,
+    takes_text,
+    without,
+    without_elements,
+)
 from semrouter_memory.codec.request import OUR_FIELDS, body_of, body_settings, has_our_fields, json_object, top_level
 from semrouter_memory.codec.shape import holds_more, mapping, string, text_of
 from semrouter_memory.codec.splice import Edit, Span, apply, element, elements
@@ -48,6 +56,15 @@ class ChatCodec:
     def items(self, parsed: ParsedRequest) -> tuple[Json, ...] | None:  # noqa: ARG002 - this API has none
         return None
 
+    def has_place(self, parsed: ParsedRequest, position: Position) -> bool:
+        messages = (parsed.body or {}).get("messages")
+        if not isinstance(messages, list):
+            return False
+        index = _place(messages, position)
+        if index is None:
+            return position is Position.SYSTEM
+        return takes_text(messages[index].get("content"), parts=True)
+
     def rewrite(
         self,
         raw: bytes,
@@ -66,8 +83,7 @@ class ChatCodec:
         messages = last(found, "messages")
         if messages is None:
             return apply(raw, edits)
-        place = _in_user_tail if position is Position.USER_TAIL else _in_system
-        placed = place(raw, messages.value, body["messages"], block) if block else []
+        placed = _placed(raw, messages.value, body["messages"], block, position) if block else []
         # Without a place for what stands in for them, the earlier turns stay.
         if dropped and (placed or not block):
             placed += without_elements(list(elements(raw, messages.value.start)), dropped)
@@ -100,17 +116,20 @@ def _call(call: dict[str, Any]) -> Call:
     return Call(string(call.get("id")) or name, name)
 
 
-def _in_system(raw: bytes, array: Span, messages: list[Any], block: str) -> list[Edit]:
-    """Into the first system message, because many chat templates reject a second one or one that is not first."""
-    index = next((index for index, message in enumerate(messages) if _role(message) in _SYSTEM_ROLES), None)
+def _placed(raw: bytes, array: Span, messages: Any, block: str, position: Position) -> list[Edit]:
+    index = _place(messages, position)
     if index is not None:
         return into_message(raw, element(raw, array, index), "text", block)
-    return [before_elements(raw, array, b'{"role":"system","content":' + encoded(block) + b"}")]
+    if position is Position.SYSTEM:
+        return [before_elements(raw, array, b'{"role":"system","content":' + encoded(block) + b"}")]
+    return []
 
 
-def _in_user_tail(raw: bytes, array: Span, messages: list[Any], block: str) -> list[Edit]:
-    index = max((index for index, message in enumerate(messages) if _role(message) == "user"), default=None)
-    return into_message(raw, element(raw, array, index), "text", block) if index is not None else []
+def _place(messages: list[Any], position: Position) -> int | None:
+    """The last user message, or the first system message: many chat templates reject a second or later one."""
+    if position is Position.USER_TAIL:
+        return max((index for index, message in enumerate(messages) if _role(message) == "user"), default=None)
+    return next((index for index, message in enumerate(messages) if _role(message) in _SYSTEM_ROLES), None)
 
 
 def _role(message: Any) -> str:

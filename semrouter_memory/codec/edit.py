@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 import orjson
 
 from semrouter_memory.codec.splice import Edit, Member, Span, elements, members
+from semrouter_memory.model import Json
 
 _SEPARATOR = "\n\n"
 """Between what was there and the block, so that the block stands on its own."""
@@ -64,6 +65,11 @@ def into_message(raw: bytes, message: Span, part_type: str, block: str) -> list[
     if content is None:
         return [with_member(message, found, "content", encoded(block))]
     return into_value(raw, content.value, block, part_type=part_type)
+
+
+def takes_text(content: Json, *, parts: bool) -> bool:
+    """Whether text can be put into a parsed value as `into_value` does, into a list if parts are allowed."""
+    return content is None or isinstance(content, str) or (parts and isinstance(content, list))
 
 
 def into_value(raw: bytes, value: Span, block: str, *, part_type: str | None = None) -> list[Edit]:

@@ -1,9 +1,12 @@
-"""Content encodings of answers: one stateful decoder for a whole body, fed as the bytes come.
+"""Content encodings of bodies: one stateful decoder for a whole body, fed as the bytes come, and encoding it again.
 
-A stream that was cut simply ends. What follows the end of a zlib stream is ignored, unless it is a further gzip member;
-the brotli library takes it for damage. Damaged data and output beyond the bound raise `BodyError`.
+A stream that was cut simply ends. What follows the end of a zlib or zstd stream is ignored, unless it is a further gzip
+member or zstd frame; the brotli library takes it for damage. Damaged data and output beyond the bound raise `BodyError`.
 """
 
+import gzip
+import re
+import sys
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -12,11 +15,20 @@ import brotli
 
 from semrouter_memory.errors import BodyError
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 _NO_CODING = ("", "identity")
 _GZIP = 16 + zlib.MAX_WBITS
 _ZLIB = zlib.MAX_WBITS
 _RAW_DEFLATE = -zlib.MAX_WBITS
-_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_MAGIC = re.compile(rb"\x1f\x8b")
+_ZSTD_MAGIC = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
+"""A frame, or one that is skipped (RFC 8878, 3.1)."""
+_ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
+"""8 MB, what a server may make a client hold (RFC 9659, 3)."""
 _ZLIB_HEADER_BYTES = 2
 _MAX_CODINGS = 3
 """One is usual, a proxy may add a second; a header has room for thousands, each with a window of its own."""
@@ -47,6 +59,13 @@ def decoder_for(content_encoding: str, *, max_bytes: int, max_piece_bytes: int |
     if len(makers) < len(codings) or len(codings) > _MAX_CODINGS:
         return None
     return _Chain([make(_Budget(max_bytes, max_piece_bytes or max_bytes)) for make in makers])
+
+
+def encoded(data: bytes, content_encoding: str) -> bytes:
+    """The body in that encoding; codings that have no decoder here change nothing."""
+    for coding in content_encoding.split(","):
+        data = _ENCODERS.get(coding.strip().lower(), bytes)(data)
+    return data
 
 
 class _Chain:
@@ -106,12 +125,44 @@ class _Inflater:
             raise BodyError("the body's compressed data is damaged") from None
 
 
-class _Gzip:
-    """Gzip members, one after the other."""
+class _ZstdFrame:
+    """One zstd frame."""
 
     def __init__(self, budget: _Budget) -> None:
+        self._stream = zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
         self._budget = budget
-        self._member: _Inflater | None = _Inflater(_GZIP, self._budget)
+
+    @property
+    def ended(self) -> bool:
+        return self._stream.eof
+
+    @property
+    def rest(self) -> bytes:
+        return self._stream.unused_data
+
+    def decode(self, data: bytes) -> bytes:
+        try:
+            return self._budget.spend(self._stream.decompress(data, self._budget.left + 1))
+        except zstd.ZstdError:
+            raise BodyError("the body's compressed data is damaged") from None
+
+
+class _Members:
+    """Gzip members or zstd frames, one after the other.
+
+    Args:
+        magic: matches the bytes that a member begins with.
+        magic_bytes: how many these are.
+    """
+
+    def __init__(
+        self, budget: _Budget, make: Callable[[], _Inflater | _ZstdFrame], magic: re.Pattern[bytes], magic_bytes: int
+    ) -> None:
+        self._budget = budget
+        self._make = make
+        self._magic = magic
+        self._magic_bytes = magic_bytes
+        self._member: _Inflater | _ZstdFrame | None = make()
         self._between = b""
 
     def decode(self, data: bytes) -> bytes:
@@ -128,12 +179,20 @@ class _Gzip:
     def _next_member(self, data: bytes) -> bytes:
         """Start the member that this data begins; anything else than a member ends the body."""
         data = self._between + data
-        if data == _GZIP_MAGIC[: len(data)] and len(data) < len(_GZIP_MAGIC):
+        if len(data) < self._magic_bytes:
             self._between = data
             return b""
         self._between = b""
-        self._member = _Inflater(_GZIP, self._budget) if data.startswith(_GZIP_MAGIC) else None
+        self._member = self._make() if self._magic.match(data) else None
         return data
+
+
+def _gzip(budget: _Budget) -> Decoder:
+    return _Members(budget, lambda: _Inflater(_GZIP, budget), _GZIP_MAGIC, 2)
+
+
+def _zstd(budget: _Budget) -> Decoder:
+    return _Members(budget, lambda: _ZstdFrame(budget), _ZSTD_MAGIC, 4)
 
 
 class _Deflate:
@@ -179,8 +238,17 @@ class _Brotli:
 
 
 _DECODERS: dict[str, Callable[[_Budget], Decoder]] = {
-    "gzip": _Gzip,
-    "x-gzip": _Gzip,
+    "gzip": _gzip,
+    "x-gzip": _gzip,
     "deflate": _Deflate,
     "br": _Brotli,
+    "zstd": _zstd,
+}
+
+_ENCODERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": lambda data: gzip.compress(data, mtime=0),
+    "x-gzip": lambda data: gzip.compress(data, mtime=0),
+    "deflate": zlib.compress,
+    "br": brotli.compress,
+    "zstd": zstd.compress,
 }

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-import orjson
-
 from semrouter_memory.codec.base import BodySettings, ParsedRequest
 from semrouter_memory.codec.bounds import holds_too_many_values
+from semrouter_memory.codec.lenient import parsed_json
 from semrouter_memory.codec.shape import mapping
 from semrouter_memory.codec.splice import Member, document, members
 from semrouter_memory.errors import BodyError
@@ -16,6 +15,7 @@ _T = TypeVar("_T")
 
 OUR_FIELDS = ("memory_config", "memory_context")
 """Read and taken out: upstreams may reject fields they do not know."""
+_ENCODINGS = ("utf-8", "utf-16-le", "utf-16-be")
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
@@ -26,11 +26,7 @@ def json_object(raw: bytes) -> dict[str, Any]:
     """
     if holds_too_many_values(raw):
         raise BodyError("the body holds too many values")
-    try:
-        body = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        # The parser's message may quote the body.
-        raise BodyError("the body is not JSON") from None
+    body = parsed_json(raw)
     if not isinstance(body, dict):
         raise BodyError("the body is not a JSON object")
     return body
@@ -48,6 +44,11 @@ def top_level(raw: bytes) -> list[Member]:
 
 def has_our_fields(body: Mapping[str, Json]) -> bool:
     return any(field in body for field in OUR_FIELDS)
+
+
+def names_our_fields(raw: bytes) -> bool:
+    """Whether a body that cannot be parsed seems to have one of our fields."""
+    return any(field.encode(encoding) in raw for field in OUR_FIELDS for encoding in _ENCODINGS)
 
 
 def body_settings(body: dict[str, Any]) -> BodySettings:

@@ -8,7 +8,16 @@ import orjson
 from semrouter_memory.codec.answers import reader_for
 from semrouter_memory.codec.base import AnswerReader, Outline, ParsedRequest
 from semrouter_memory.codec.conversation import Call, Entry, Kind, converse, outline
-from semrouter_memory.codec.edit import encoded, into_message, into_value, last, with_member, without, without_elements
+from semrouter_memory.codec.edit import (
+    encoded,
+    into_message,
+    into_value,
+    last,
+    takes_text,
+    with_member,
+    without,
+    without_elements,
+)
 from semrouter_memory.codec.items import ATTACHED, CALLS, OUTPUTS, holds_more_than_text
 from semrouter_memory.codec.request import OUR_FIELDS, body_of, body_settings, has_our_fields, json_object, top_level
 from semrouter_memory.codec.responses_answer import ResponsesStream, call_name, responses_answer
@@ -57,6 +66,16 @@ class ResponsesCodec:
         given = (parsed.body or {}).get("input")
         own = [_user_item(given)] if isinstance(given, str) else given
         return tuple(own) if isinstance(own, list) else None
+
+    def has_place(self, parsed: ParsedRequest, position: Position) -> bool:
+        body = parsed.body or {}
+        if position is Position.SYSTEM:
+            return takes_text(body.get("instructions"), parts=False)
+        given = body.get("input")
+        if not isinstance(given, list):
+            return isinstance(given, str)
+        index = _last_user_message(given)
+        return index is not None and takes_text(given[index].get("content"), parts=True)
 
     def rewrite(
         self,
@@ -185,9 +204,14 @@ def _in_user_tail(raw: bytes, found: list[Member], given: Any, block: str) -> li
     if isinstance(given, str):
         return into_value(raw, member.value, block)
     items = given if isinstance(given, list) else []
-    index = max((index for index, item in enumerate(items) if _is_user_message(item)), default=None)
+    index = _last_user_message(items)
     return into_message(raw, element(raw, member.value, index), "input_text", block) if index is not None else []
 
 
-def _is_user_message(item: Any) -> bool:
-    return isinstance(item, dict) and item.get("type", "message") == "message" and item.get("role") == "user"
+def _last_user_message(items: Sequence[Any]) -> int | None:
+    found = (
+        index
+        for index, item in enumerate(items)
+        if isinstance(item, dict) and item.get("type", "message") == "message" and item.get("role") == "user"
+    )
+    return max(found, default=None)

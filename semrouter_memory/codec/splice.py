@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-import orjson
+from semrouter_memory.codec.lenient import BOM, parsed_json
 
 _QUOTE, _BACKSLASH, _COMMA, _OPEN_OBJECT, _OPEN_ARRAY = b'"\\,{['
 _CLOSING = frozenset(b"]}")
@@ -68,7 +68,7 @@ class Edit(NamedTuple):
 
 def document(raw: bytes) -> Span:
     """The one value of a JSON text."""
-    start = _after(_SPACE, raw, 0)
+    start = _after(_SPACE, raw, len(BOM) if raw.startswith(BOM) else 0)
     return Span(start, value_end(raw, start))
 
 
@@ -151,5 +151,5 @@ def _after(pattern: re.Pattern[bytes], raw: bytes, at: int) -> int:
 
 
 def _decoded(raw: bytes, start: int, end: int) -> str:
-    key: str = orjson.loads(raw[start:end])
+    key: str = parsed_json(raw[start:end])
     return key

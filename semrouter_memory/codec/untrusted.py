@@ -1,4 +1,4 @@
-"""Text of strangers that is put into a prompt: on one line, without fences, and without what people do not see."""
+"""Untrusted text that is put into a prompt: one line, without fences, control tokens and invisible characters."""
 
 import re
 import unicodedata
@@ -14,6 +14,20 @@ _INVISIBLE = re.compile(
     "|(?<=[\x00-\x7f])[\u200c\u200d\ufe00-\ufe0e]+|[\u200c\u200d]+(?=[\x00-\x7f]|$)|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]+"
 )
 
+_LESS, _GREATER = (
+    "<\uff1c\ufe64\u2039\u3008\u2329\u27e8\u276e\u1438",
+    ">\uff1e\ufe65\u203a\u3009\u232a\u27e9\u276f\u1433",
+)
+"""The signs of a tag, and the signs that look like them or that a tokenizer's normalisation turns into them."""
+# Chat templates spell their control tokens as a tag or as a name in brackets: <|im_start|>, <start_of_turn>, <s>, <<SYS>>,
+# [INST], [|system|], <0x0A>. Tokenizers know thousands of names, so the shape decides. `a < b`, `x <= 5`, `I <3 you`, `<-`
+# and `[1]` have another one.
+_MARKER = re.compile(
+    rf"[{_LESS}](?=[^\s\d=\-{_LESS}]|[^\s{_LESS}{_GREATER}]{{1,64}}[{_GREATER}])"
+    r"|[\[\uff3b](?=[/|\uff0f\uff5c]|[^\W\d]\w{0,64}[\]\uff3d])"
+    rf"|(?<=--)(?=[{_GREATER}])|(?<=--!)(?=[{_GREATER}])"
+)
+
 
 def visible(text: str) -> str:
     """Without characters that people do not see."""
@@ -26,3 +40,8 @@ def one_line(text: str) -> str:
     if not text.isprintable():
         text = "".join(char for char in text if unicodedata.category(char) not in _UNPRINTABLE)
     return _FENCE.sub(lambda fence: " ".join(fence.group()), " ".join(text.split()))
+
+
+def without_markers(text: str) -> str:
+    """With a space inside all that has the shape of a control token, a tag or a comment's end, so that it is none."""
+    return _MARKER.sub(r"\g<0> ", text)

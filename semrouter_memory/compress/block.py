@@ -1,12 +1,13 @@
 """A state as the text that the model is given.
 
 Strategy: the state is made of strangers' words. Inside JSON strings nothing can end a line; that nothing can end the
-block, open a tag or imitate a chat template's tokens is seen to by spelling "<" as JSON allows.
+block, open a tag or imitate a chat template's tokens is seen to by spelling "<" as JSON allows, and by a space in the rest.
 """
 
 import orjson
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
+from semrouter_memory.codec.untrusted import without_markers
 from semrouter_memory.compress.state import State, shown
 
 _HEAD = "## Earlier in this conversation"
@@ -24,4 +25,4 @@ def render(state: State, *, turns: int) -> str:
 
 def state_text(state: State) -> str:
     """The state as JSON on one line."""
-    return orjson.dumps(shown(state)).decode().replace("<", r"\u003c").replace(">", r"\u003e")
+    return without_markers(orjson.dumps(shown(state)).decode().replace("<", r"\u003c").replace(">", r"\u003e"))

@@ -53,7 +53,7 @@ class Noticing:
         if report.failure:
             self.failures.append(report.failure)
 
-    def turn_dropped(self, reason: str) -> None:
+    def turn_dropped(self, reason: str, detail: str = "") -> None:  # noqa: ARG002 - an observer's method
         self.failures.append(reason)
 
     def work_failed(self, error: BaseException) -> None:

@@ -1,24 +1,35 @@
 """The answer side of an exchange: which answers are read, and reading them through their content encoding."""
 
+import re
+
 from semrouter_memory.codec.base import Answer, AnswerReader, Codec
 from semrouter_memory.codec.encoding import Decoder, decoder_for
 from semrouter_memory.errors import BodyError
 from semrouter_memory.exchange.events import Headers
+from semrouter_memory.model import Reason
 
 _FRAMING = 16
 """How much larger than its text a stream may be: a token of a few bytes travels in an event of two hundred."""
+
+_MAX_CODING_CHARS = 32
+_NO_CODING_NAME = re.compile(r"[^\w ,.-]", re.ASCII)
 
 _SLICE_BYTES = 64 * 1024
 
 
 class AnswerStream:
-    """A decoder and a reader in a row. Over the bound, or with damaged data, there is no answer."""
+    """A decoder and a reader in a row. Over the bound, or with damaged data, there is no answer.
 
-    __slots__ = ("_decoder", "_reader")
+    Attributes:
+        damaged: the compressed data is damaged, or grows beyond the bound.
+    """
+
+    __slots__ = ("_decoder", "_reader", "damaged")
 
     def __init__(self, decoder: Decoder, reader: AnswerReader) -> None:
         self._decoder = decoder
         self._reader: AnswerReader | None = reader
+        self.damaged = False
 
     def feed(self, data: bytes) -> None:
         # In slices, so that compressed data is given up before all that a large piece of it would grow to is there.
@@ -29,19 +40,28 @@ class AnswerStream:
                 self._reader.feed(self._decoder.decode(data[start : start + _SLICE_BYTES]))
             except BodyError:
                 self._reader = None
+                self.damaged = True
 
     def finish(self) -> Answer | None:
         return self._reader.finish() if self._reader is not None else None
 
 
-def open_answer(codec: Codec, headers: Headers, *, max_bytes: int) -> AnswerStream | None:
-    """A stream for the answer that these response headers announce, None for one that is not remembered.
+def open_answer(codec: Codec, headers: Headers, *, max_bytes: int) -> AnswerStream | Reason:
+    """A stream for the answer that these response headers announce, or why there is none to remember.
 
     Envoy's own replies (413, 503) come through the response phase like any other: the status tells.
     """
-    if not (headers.get(":status").startswith("2")):
-        return None
-    coding = headers.get("content-encoding")
-    decoder = decoder_for(coding, max_bytes=_FRAMING * max_bytes, max_piece_bytes=max_bytes)
     reader = codec.answer_reader(headers.get("content-type"), max_bytes=max_bytes)
-    return AnswerStream(decoder, reader) if decoder is not None and reader is not None else None
+    if reader is None or not headers.get(":status").startswith("2"):
+        return Reason.NO_ANSWER
+    decoder = decoder_for(_coding(headers), max_bytes=_FRAMING * max_bytes, max_piece_bytes=max_bytes)
+    return AnswerStream(decoder, reader) if decoder is not None else Reason.ENCODED_ANSWER
+
+
+def unknown_coding(headers: Headers) -> str:
+    """The content encoding, as far as it may be logged."""
+    return _NO_CODING_NAME.sub("?", _coding(headers)[:_MAX_CODING_CHARS])
+
+
+def _coding(headers: Headers) -> str:
+    return ", ".join(headers.all("content-encoding"))

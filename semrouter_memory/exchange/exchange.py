@@ -9,14 +9,15 @@ recall: request only, changes the body and is finished;  retain: sees copies of 
 single: both in one stream.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from semrouter_memory.codec.base import Codec, Outline, ParsedRequest
 from semrouter_memory.codec.registry import codec_for
+from semrouter_memory.codec.request import names_our_fields
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import BodyError
-from semrouter_memory.exchange.answer import AnswerStream, open_answer
+from semrouter_memory.exchange.answer import AnswerStream, open_answer, unknown_coding
 from semrouter_memory.exchange.events import (
     BodyMode,
     Event,
@@ -71,6 +72,7 @@ class Exchange:
 
     Attributes:
         refusal: why the exchange is not (or no longer) ours; None while it is.
+        unread: why an answer that came well cannot be read, and its content encoding if that is unknown; None: it can.
     """
 
     def __init__(self, settings: ExchangeSettings, route: RouteSettings, received_at: datetime) -> None:
@@ -91,6 +93,7 @@ class Exchange:
         self._source: TurnSource | None = None
         self._answer: AnswerStream | None = None
         self.refusal: Reason | None = None
+        self.unread: tuple[Reason, str] | None = None
 
     # -- what the driver calls -----------------------------------------------------------------------------------------
 
@@ -128,6 +131,8 @@ class Exchange:
         if self._answer is None or self._source is None:
             return None
         stream, self._answer = self._answer, None
+        if stream.damaged:
+            self.unread = (Reason.DAMAGED_ANSWER, "")
         answer = stream.finish()
         return turn_of(self._source, answer) if answer is not None else None
 
@@ -204,11 +209,21 @@ class Exchange:
         try:
             self._parsed = parsed = self._required_codec.parse(self._collected())
         except BodyError:
-            return self._give_up(Reason.NOT_JSON, ended=ended)
+            return self._unread(ended=ended)
         scope = scope_of(self._user, parsed.settings, self._settings.memory.identity)
         if isinstance(scope, Reason):
             return self._go_without(scope)
         return self._decided(scope, parsed)
+
+    def _unread(self, *, ended: bool) -> Step:
+        """The body is not this API's. If it is a JSON object all the same, our fields are taken out."""
+        original = self._collected()
+        try:
+            body = self._required_codec.rewrite(original, block="", position=self._position)
+        except BodyError:
+            return self._give_up(Reason.UNREAD_FIELDS if names_our_fields(original) else Reason.NOT_JSON, ended=ended)
+        self._refuse(Reason.NOT_JSON)
+        return Silence() if self._protocol.observing else self._send(body, changed=body is not original)
 
     def _decided(self, scope: Scope, parsed: ParsedRequest) -> Step:
         memory = self._settings.memory
@@ -227,10 +242,15 @@ class Exchange:
             self._request_answered()
             return Silence()
         request = recall_request(scope, parsed, policy.options, signals(self._headers, memory.signals))
-        if may_be_compressed(parsed, self._items(parsed), memory.compression):
+        request = replace(request, has_place=self._required_codec.has_place(parsed, self._position))
+        if self._has_place_for_state(parsed) and may_be_compressed(parsed, self._items(parsed), memory.compression):
             self._outline = self._required_codec.outline(parsed)
             request = compressible(request, parsed, self._outline)
         return NeedRecall(request)
+
+    def _has_place_for_state(self, parsed: ParsedRequest) -> bool:
+        position = Position.SYSTEM if parsed.previous_response_id else self._position
+        return self._required_codec.has_place(parsed, position)
 
     def _items(self, parsed: ParsedRequest) -> tuple[Json, ...] | None:
         on = self._settings.memory.compression.enabled
@@ -310,10 +330,13 @@ class Exchange:
             self._refuse(self.refusal or Reason.EARLY_RESPONSE)
             return self._go_on()
         limit = self._settings.max_answer_bytes
-        self._answer = open_answer(self._required_codec, event.headers, max_bytes=limit)
-        if self._answer is None or event.end_of_stream:
-            self._refuse(Reason.NO_ANSWER)
+        opened = open_answer(self._required_codec, event.headers, max_bytes=limit)
+        if opened is Reason.ENCODED_ANSWER:
+            self.unread = (opened, unknown_coding(event.headers))
+        if isinstance(opened, Reason) or event.end_of_stream:
+            self._refuse(opened if isinstance(opened, Reason) else Reason.NO_ANSWER)
         else:
+            self._answer = opened
             self._move(Trigger.ANSWERED)
         return self._go_on()
 

@@ -115,6 +115,7 @@ class RecallRequest:
         turns: the answered turns before this one, oldest first; only those of a compressible request that repeats them.
         answers_calls: ids of the tool calls that the request itself brings results of.
         model: the one that the client asks; for traces.
+        has_place: memories can be put into the request.
     """
 
     scope: Scope
@@ -130,6 +131,7 @@ class RecallRequest:
     turns: tuple[PastTurn, ...] = ()
     answers_calls: frozenset[str] = frozenset()
     model: str = ""
+    has_place: bool = True
 
 
 class Reason(StrEnum):
@@ -140,6 +142,8 @@ class Reason(StrEnum):
     TOOL = "tool_query"
     GREETING = "greeting"
     NO_QUERY = "no_query"
+    NO_PLACE = "no_place"
+    """The request has no text that memories could be added to."""
     # outcomes of a search
     INJECTED = "injected"
     BELOW_THRESHOLD = "below_threshold"
@@ -157,11 +161,17 @@ class Reason(StrEnum):
     NOT_POST = "not_post"
     ENCODED_BODY = "encoded_body"
     NOT_JSON = "not_json"
+    UNREAD_FIELDS = "unread_fields"
+    """Not JSON either, but it seems to have our fields, which go upstream."""
     UNAUTHENTICATED_PROXY = "unauthenticated_proxy"
     UNSUITABLE_BODY_MODE = "unsuitable_body_mode"
     BODY_TOO_LARGE = "body_too_large"
     EARLY_RESPONSE = "early_response"
     NO_ANSWER = "no_answer"
+    ENCODED_ANSWER = "encoded_answer"
+    """In a content encoding that is not known."""
+    DAMAGED_ANSWER = "damaged_answer"
+    """Its compressed data is damaged, or grows beyond the bound."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,8 @@ class Recaller:
         self, request: RecallRequest, steps: Steps, until: float, beside: CompressionBeside | None = None
     ) -> RecallResult:
         """The memories' part; a part that is away or late is a reason."""
+        if not request.has_place:
+            return RecallResult(reason=Reason.NO_PLACE, without_history=not request.history)
         try:
             async with asyncio.timeout_at(until) as deadline:
                 choice = await self._choice_before(request)

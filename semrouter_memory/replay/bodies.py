@@ -6,16 +6,12 @@ pieces (deltas) joined, changed and cut again. What cannot be read at all is bla
 it.
 """
 
-import gzip
 import re
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-import brotli
-
-from semrouter_memory.codec.encoding import decoder_for
+from semrouter_memory.codec.encoding import decoder_for, encoded
 from semrouter_memory.errors import BodyError
 from semrouter_memory.model import Json
 from semrouter_memory.replay import json_text
@@ -59,7 +55,7 @@ def scrubbed_chunks(chunks: Sequence[bytes], content_encoding: str, scrubber: Sc
     changed = scrubbed(plain, scrubber)
     if changed == plain:
         return list(chunks)
-    return recut(_encoded(changed, content_encoding), [len(chunk) for chunk in chunks])
+    return recut(encoded(changed, content_encoding), [len(chunk) for chunk in chunks])
 
 
 def scrubbed(data: bytes, scrubber: Scrubber) -> bytes:
@@ -90,20 +86,6 @@ def _decoded(data: bytes, content_encoding: str) -> bytes | None:
         return decoder.decode(data) if decoder else None
     except BodyError:
         return None
-
-
-def _encoded(data: bytes, content_encoding: str) -> bytes:
-    for coding in (part.strip().lower() for part in content_encoding.split(",")):
-        data = _ENCODERS.get(coding, bytes)(data)
-    return data
-
-
-_ENCODERS: dict[str, Callable[[bytes], bytes]] = {
-    "gzip": lambda data: gzip.compress(data, mtime=0),
-    "x-gzip": lambda data: gzip.compress(data, mtime=0),
-    "deflate": zlib.compress,
-    "br": brotli.compress,
-}
 
 
 class _Piece(NamedTuple):

@@ -27,7 +27,7 @@ _NUMBERED_PAPER = re.compile(
 )
 """What a person is identified by in an office: as good as a key."""
 _MARKS = re.compile(
-    r"<\|?[/\w][^<>\n]{0,80}>|<!--|-->|\[/?(?:INST|SYS)\]|```|\bsemrouter-memory\b|^\s*(?:system|assistant|user|tool|developer)\s?:|\"(?:type|content|role)\"\s?:",
+    r"[<\uff1c][|\uff5c]?[/\w][^<>\n]{0,80}[>\uff1e]|<!--|-->|\[/?(?:INST|SYS)\]|(?-i:\[[/|]?[A-Z]{3,}[A-Z_]*[|]?\])|```|\bsemrouter-memory\b|^\s*(?:system|assistant|user|human|tool|developer)\s?:|\"(?:type|content|role)\"\s?:",
     re.IGNORECASE,
 )
 _ORDER = re.compile(

@@ -6,7 +6,6 @@ last requests, so that one can see what a model would have seen. The request hea
 """
 
 import asyncio
-import gzip
 import itertools
 import json
 from collections import deque
@@ -18,6 +17,7 @@ import orjson
 from fastapi import FastAPI, Request, Response
 from starlette.responses import StreamingResponse
 
+from semrouter_memory.codec.encoding import encoded
 from semrouter_memory.stack.parrot import answer_from_context, text_of
 
 _KEPT_REQUESTS = 256
@@ -32,7 +32,7 @@ class Behaviour:
         delay_ms: before the answer, and between the pieces of a stream.
         split: bytes per piece of a stream, whatever the frames; 0 = a frame per piece.
         cut: end a stream after so many pieces, without its regular end; 0 = never.
-        encoding: `gzip`, or "" for none.
+        encoding: `gzip`, `br`, `zstd`, or "" for none; with another name the data is sent as it is.
         garbage: answer something that is no JSON.
         text: answer this.
         reasoning: put a <think> section before the answer.
@@ -130,7 +130,7 @@ class StandInLlm:
             return Response(b"<html>not what you asked for", media_type="application/json")
         headers = {"content-encoding": how.encoding} if how.encoding else {}
         if not stream:
-            data = gzip.compress(whole, mtime=0) if how.encoding else whole
+            data = encoded(whole, how.encoding)
             return Response(data, media_type="application/json", headers=headers)
         pieces = _pieces(frames, how)
         return StreamingResponse(_paced(pieces, how), media_type="text/event-stream", headers=headers)
@@ -139,7 +139,7 @@ class StandInLlm:
 def _pieces(frames: Iterator[bytes], how: Behaviour) -> Iterator[bytes]:
     if how.encoding or how.split:
         data = b"".join(frames)
-        data = gzip.compress(data, mtime=0) if how.encoding else data
+        data = encoded(data, how.encoding)
         size = how.split or len(data)
         frames = (data[start : start + size] for start in range(0, len(data), size))
     return itertools.islice(frames, how.cut) if how.cut else frames

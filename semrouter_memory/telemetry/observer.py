@@ -106,9 +106,9 @@ class TelemetryObserver:
         _log.debug("Turn appended", outcome=appended.outcome.value, session=appended.session_id, turn=appended.turn_id)
 
     @_never_raising
-    def turn_dropped(self, reason: str) -> None:
+    def turn_dropped(self, reason: str, detail: str = "") -> None:
         self.metrics.turns_dropped.labels(reason).inc()
-        _log.warning("Turn dropped", reason=reason)
+        _log.warning("Turn dropped", reason=reason, **({"detail": detail} if detail else {}))
 
     @_never_raising
     def extraction_finished(self, report: ExtractionReport) -> None:

@@ -135,6 +135,9 @@ class Processor:
             finished(self._retainer.accept(turn))
 
     def _bypassed(self, exchange: Exchange, spans: StreamSpans | None) -> None:
+        if exchange.unread is not None:
+            reason, detail = exchange.unread
+            self._observer.turn_dropped(reason.value, detail)
         if exchange.refusal is None or exchange.observing:
             return
         self._observer.exchange_bypassed(exchange.refusal)

@@ -70,6 +70,32 @@ async def test_an_odd_request(
     assert (seen.path, seen.headers.get("content-type")) == (two_filter.llm.last.path, headers["content-type"])
 
 
+@pytest.mark.parametrize("odd", [b"1e400", b"NaN", b'"\\ud83d"'])
+async def test_a_body_that_only_lenient_servers_read(two_filter: Installation, odd: bytes) -> None:
+    """Our fields do not go upstream, and all else does as it is."""
+    parts = (b'\xef\xbb\xbf{"x":', odd, b',"messages":[{"role":"user","content":"zebra?"}]')
+    async with two_filter.http(headers={"content-type": "application/json"}) as http:
+        await http.post(CHAT, content=b"".join((*parts, b',"memory_config":{"enabled":false}}')))
+    assert two_filter.llm.last.body == b"".join((*parts, b"}"))
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, {"messages": [{"role": "system", "content": 7}, {"role": "user", "content": "my favourite zebra?"}]}),
+        ("/v1/responses", {"input": "my favourite zebra?", "instructions": [{"role": "user", "content": "x"}]}),
+    ],
+)
+async def test_where_nothing_can_be_put_in_the_receipt_says_so(
+    two_filter: Installation, path: str, body: dict[str, Any]
+) -> None:
+    async with two_filter.http() as http:
+        (await http.post("/v1/memory", json={"content": "User's favourite zebra is called Zoe"})).raise_for_status()
+        answer = await http.post(path, json=body)
+    assert (answer.headers["x-memory-reason"], answer.headers["x-memory-used"]) == ("no_place", "0")
+    assert json.loads(two_filter.llm.last.body) == body
+
+
 async def test_a_large_upload_that_waits_for_permission(two_filter: Installation) -> None:
     """12 MB behind `Expect: 100-continue`: the upload begins when Envoy says so, and what was said in it is learned."""
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * (12 << 20)}}

@@ -3,15 +3,16 @@
 import asyncio
 import gzip
 import statistics
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
+from backports import zstd
 
-from .client import APIS, CHAT, asking, behaving, gaps, streamed, streamed_without_envoy, streaming
+from .client import APIS, CHAT, RESPONSES, asking, behaving, gaps, streamed, streamed_without_envoy, streaming
 from .conftest import ALICE, Installation, eventually, installed
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -60,19 +61,35 @@ async def test_frames_split_anywhere_arrive_as_they_were_sent(chain: Installatio
     assert b"".join(piece.data for piece in pieces) == b"".join(sent)
 
 
-@pytest.mark.parametrize("path", APIS)
-async def test_a_gzip_stream_stays_one(chain: Installation, path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "encoding", "unpacked"),
+    [(CHAT, "gzip", gzip.decompress), (RESPONSES, "gzip", gzip.decompress), (CHAT, "zstd", zstd.decompress)],
+)
+async def test_a_packed_stream_stays_one(
+    chain: Installation, path: str, encoding: str, unpacked: Callable[[bytes], bytes]
+) -> None:
     """Nothing is unpacked on its way, and what is inside is remembered all the same."""
     before = await chain.metric("semrouter_memory_turns_total")
-    how: dict[str, Any] = {"text": WORDS, "split": 50, "encoding": "gzip", "delay_ms": 5}
+    how: dict[str, Any] = {"text": WORDS, "split": 50, "encoding": encoding, "delay_ms": 5}
     packed = b"".join([piece.data for piece in await streamed(chain, path, "Tell me something", **how)])
     assert packed == b"".join(await streamed_without_envoy(chain, path, "Tell me something", **how))
-    assert WORDS.rsplit(maxsplit=1)[-1].encode() in gzip.decompress(packed)
+    assert WORDS.rsplit(maxsplit=1)[-1].encode() in unpacked(packed)
 
     async def one_more() -> bool:
         return await chain.metric("semrouter_memory_turns_total") == before + 1
 
-    await eventually(one_more, "the gzip stream was not a turn")
+    await eventually(one_more, "the packed stream was not a turn")
+
+
+async def test_an_answer_in_an_unknown_encoding_is_counted_as_dropped(chain: Installation) -> None:
+    metric = 'semrouter_memory_turns_dropped_total{reason="encoded_answer"}'
+    before = await chain.metric(metric)
+    await streamed(chain, CHAT, "Tell me something", text=WORDS, encoding="compress")
+
+    async def counted() -> bool:
+        return await chain.metric(metric) == before + 1
+
+    await eventually(counted, "the answer was not counted")
 
 
 async def test_a_stream_that_the_server_cuts_is_cut_for_the_client(chain: Installation) -> None:

@@ -132,6 +132,33 @@ def test_insertion_is_one_piece_and_every_other_byte_stays(body: tuple[Codec, by
 
 
 @given(body=bodies, position=st.sampled_from(Position))
+def test_a_place_is_announced_exactly_when_something_is_inserted(body: tuple[Codec, bytes], position: Position) -> None:
+    codec, raw = body
+    if _accepted(codec, raw):
+        inserted = codec.rewrite(raw, block=BLOCK, position=position) != codec.rewrite(raw, block="", position=position)
+        assert codec.has_place(codec.parse(raw), position) == inserted
+
+
+@given(body=bodies, position=st.sampled_from(Position), odd=st.sampled_from(["1e400", "-1E+999", "NaN", "-Infinity"]))
+def test_what_only_lenient_parsers_read_is_edited_like_the_rest(
+    body: tuple[Codec, bytes], position: Position, odd: str
+) -> None:
+    """A byte order mark, numbers beyond a double, halves of surrogate pairs: our fields leave, the block comes."""
+    codec, raw = body
+    if not _accepted(codec, raw):
+        return
+    begin = raw.index(b"{") + 1
+    more = f'"odd":{odd},"hal\\ud83d":"\\udc00 \\ud83d"'.encode() + (b"," if orjson.loads(raw) else b"")
+    inserted = b"\xef\xbb\xbf" + raw[:begin] + more + raw[begin:]
+    expected = codec.rewrite(raw, block=BLOCK, position=position)
+    rewritten = codec.rewrite(inserted, block=BLOCK, position=position)
+    assert not codec.parse(rewritten).settings.present
+    if orjson.loads(expected) and orjson.loads(raw):
+        assert codec.parse(rewritten).visible == codec.parse(expected).visible
+    assert rewritten.startswith(inserted[: begin + len(more) - 1])
+
+
+@given(body=bodies, position=st.sampled_from(Position))
 def test_taking_our_fields_out_leaves_the_rest_as_it_was(body: tuple[Codec, bytes], position: Position) -> None:
     codec, raw = body
     if not _accepted(codec, raw):

@@ -12,6 +12,7 @@ import pytest
 from semrouter_memory.codec import codec_for
 from semrouter_memory.exchange.answer import open_answer
 from semrouter_memory.exchange.events import Headers
+from semrouter_memory.model import Reason
 from tests.answer_bodies import CHAT, JSON, RESPONSES, SSE
 
 MAX_BYTES = 128 * 1024
@@ -112,7 +113,7 @@ def test_more_codings_than_a_server_applies_are_not_undone() -> None:
     codec = codec_for(CHAT)
     assert codec is not None
     headers = Headers([(":status", "200"), ("content-type", JSON), ("content-encoding", "gzip," * 10_000)])
-    assert open_answer(codec, headers, max_bytes=MAX_BYTES) is None
+    assert open_answer(codec, headers, max_bytes=MAX_BYTES) is Reason.ENCODED_ANSWER
 
 
 def _peak(path: str, content_type: str, coding: str, pieces: Iterator[bytes] | list[bytes]) -> int:
@@ -121,7 +122,7 @@ def _peak(path: str, content_type: str, coding: str, pieces: Iterator[bytes] | l
     assert codec is not None
     headers = Headers([(":status", "200"), ("content-type", content_type), ("content-encoding", coding)])
     answer = open_answer(codec, headers, max_bytes=MAX_BYTES)
-    assert answer is not None
+    assert not isinstance(answer, Reason)
     tracemalloc.start()
     try:
         for piece in pieces:

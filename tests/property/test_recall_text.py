@@ -1,5 +1,7 @@
 """Whatever users store and ask: the block stays a block, the query a bounded text, the choice a subset."""
 
+import unicodedata
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +13,7 @@ from semrouter_memory.model import Hit, Memory, MemoryType, Message, RecallOptio
 from semrouter_memory.recall.decide import decide
 from semrouter_memory.recall.query import search_query
 from semrouter_memory.recall.rank import Budget, choose
-from semrouter_memory.recall.render import Style, frame, render
+from semrouter_memory.recall.render import Style, frame, line, render
 from semrouter_memory.recall.voice import in_memory_voice
 
 NOW = datetime(2026, 3, 20, tzinfo=UTC)
@@ -71,6 +73,68 @@ def test_the_block_can_be_stripped_whole(found: list[Hit], style: Style, before:
     separator = "\n\n" if before else ""
 
     assert strip_block(before + separator + render(found, style)) == before
+
+
+_CONTROL_TOKENS = (
+    "<s>",
+    "</s>",
+    "<bos>",
+    "<pad>",
+    "<|im_start|>",
+    "<|end_header_id|>",
+    "<|start|>",
+    "<\uff5cUser\uff5c>",
+    "<\uff5ctool\u2581calls\u2581begin\uff5c>",
+    "<start_of_turn>",
+    "<end_of_turn>",
+    "<think>",
+    "</think>",
+    "<tool_call>",
+    '<function_call name="x">',
+    "<function=run>",
+    "<reserved_106>",
+    "<0x0A>",
+    "<<SYS>>",
+    "<</SYS>>",
+    "[INST]",
+    "[/INST]",
+    "[AVAILABLE_TOOLS]",
+    "[TOOL_CALLS]",
+    "[gMASK]",
+    "[UNUSED_TOKEN_146]",
+    "[|system|]",
+    "<!--",
+    "-->",
+)
+
+
+def _normalised(text: str) -> str:
+    """What a tokenizer may make of it."""
+    look_alikes = str.maketrans("\u2039\u203a\u3008\u3009\u2329\u232a\u27e8\u27e9\u276e\u276f\u1438\u1433", "<>" * 6)
+    return unicodedata.normalize("NFKC", text.translate(look_alikes)).lower()
+
+
+_LOOKS: tuple[Callable[[str], str], ...] = (
+    str,
+    str.lower,
+    lambda token: token.translate({ord(char): ord(char) + 0xFEE0 for char in "<>[]/|!"}),
+    lambda token: token.translate(str.maketrans("<>", "\u2039\u203a")),
+    "\u200b".join,
+)
+control_tokens = st.builds(lambda token, look: look(token), st.sampled_from(_CONTROL_TOKENS), st.sampled_from(_LOOKS))
+
+
+@given(
+    st.lists(st.one_of(control_tokens, st.sampled_from(["a", "1", " ", "<", "[", ">", "]", "-"])), min_size=1), styles
+)
+def test_no_control_token_of_a_chat_template_survives(pieces: list[str], style: Style) -> None:
+    content = "".join(pieces)
+    given_to_model = (
+        line(hit(content), style).removeprefix('<memory id="m" category="semantic">').removesuffix("</memory>")
+    )
+
+    normalised = _normalised(given_to_model)
+    assert [token for token in _CONTROL_TOKENS if _normalised(token) in normalised] == []
 
 
 @given(hits)

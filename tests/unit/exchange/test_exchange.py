@@ -113,6 +113,55 @@ class TestRecallFilter:
         assert exchange.refusal is Reason.NOT_JSON
         assert exchange.finished
 
+    @pytest.mark.parametrize(
+        "data",
+        [
+            b'\xef\xbb\xbf{"messages":[],"memory_config":{"enabled":false},"n":1}',
+            b'{"messages":[],"memory_config":{"enabled":false},"n":1e400}',
+            b'{"messages":[],"memory_config":{"enabled":false},"n":-Infinity}',
+            b'{"messages":[],"memory_config":{"enabled":false},"n":"\\ud83d"}',
+            b'{"messages":3,"memory_config":{"enabled":true},"n":1}',
+        ],
+    )
+    def test_our_fields_leave_whatever_can_be_parsed(self, make_exchange: MakeExchange, data: bytes) -> None:
+        exchange = make_exchange()
+        exchange.receive(request_headers(RECALL))
+        reply = exchange.receive(body(data))
+        assert isinstance(reply, ReplaceBody)
+        start = data.index(b',"memory_config"')
+        assert reply.body == data[:start] + data[data.index(b',"n"') :]
+
+    @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-be"])
+    def test_our_fields_in_a_body_that_cannot_be_parsed_have_a_reason(
+        self, make_exchange: MakeExchange, encoding: str
+    ) -> None:
+        exchange = make_exchange()
+        exchange.receive(request_headers(RECALL))
+        data = '{"messages":[],"memory_context":{"user_id":"bob"},}'.encode(encoding)
+        assert exchange.receive(body(data)) == Continue()
+        assert exchange.refusal is Reason.UNREAD_FIELDS
+
+    @pytest.mark.parametrize(
+        ("path", "data", "has_place"),
+        [
+            (
+                "/v1/chat/completions",
+                b'{"messages":[{"role":"system","content":7},{"role":"user","content":"a"}]}',
+                False,
+            ),
+            ("/v1/chat/completions", b'{"messages":[{"role":"system","content":{}}]}', False),
+            ("/v1/chat/completions", b'{"messages":[{"role":"system","content":null}]}', True),
+            ("/v1/chat/completions", b'{"messages":[{"role":"system","content":[]}]}', True),
+            ("/v1/responses", b'{"input":"a","instructions":[{"role":"user"}]}', False),
+            ("/v1/responses", b'{"input":"a","instructions":null}', True),
+            ("/v1/responses", b'{"input":"a"}', True),
+        ],
+    )
+    def test_recall_is_told_whether_there_is_a_place(
+        self, make_exchange: MakeExchange, path: str, data: bytes, has_place: bool
+    ) -> None:
+        assert recall_step(make_exchange(), RECALL, data, path=path).request.has_place is has_place
+
     def test_a_body_over_the_bound_passes(self, make_exchange: MakeExchange) -> None:
         exchange = make_exchange(max_body_bytes=100)
         exchange.receive(request_headers(RECALL))
@@ -417,6 +466,44 @@ class TestToolLoop:
         assert turn.tools == (ToolUse("weather"),)
         assert not turn.complete
         assert turn.user_texts == ("weather where I live?",)
+
+
+class TestUnreadAnswers:
+    @pytest.mark.parametrize("coding", ["compress", "dcz"])
+    def test_an_unknown_encoding_is_told(self, make_exchange: MakeExchange, coding: str) -> None:
+        exchange = make_exchange()
+        recall_step(exchange, SINGLE, chat("I live in Berlin"))
+        exchange.recalled(NOTHING)
+        exchange.receive(response_headers("200", "application/json", ("content-encoding", coding)))
+        assert exchange.refusal is Reason.ENCODED_ANSWER
+        assert exchange.unread == (Reason.ENCODED_ANSWER, coding)
+
+    def test_what_is_logged_of_an_encoding_is_bounded(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        recall_step(exchange, SINGLE, chat("I live in Berlin"))
+        exchange.recalled(NOTHING)
+        exchange.receive(response_headers("200", "application/json", ("content-encoding", 'x\n"' + "y" * 1_000)))
+        assert exchange.unread == (Reason.ENCODED_ANSWER, "x??" + "y" * 29)
+
+    @pytest.mark.parametrize("coding", ["gzip", "zstd"])
+    def test_damaged_data_is_told(self, make_exchange: MakeExchange, coding: str) -> None:
+        exchange = make_exchange()
+        recall_step(exchange, SINGLE, chat("I live in Berlin"))
+        exchange.recalled(NOTHING)
+        exchange.receive(response_headers("200", "application/json", ("content-encoding", coding)))
+        exchange.receive(answer("Nice."))
+        assert exchange.take_turn() is None
+        assert exchange.unread == (Reason.DAMAGED_ANSWER, "")
+
+    @pytest.mark.parametrize("headers", [("503", "application/json"), ("200", "text/html")])
+    def test_what_is_no_answer_is_none_in_any_encoding(
+        self, make_exchange: MakeExchange, headers: tuple[str, str]
+    ) -> None:
+        exchange = make_exchange()
+        recall_step(exchange, SINGLE, chat("I live in Berlin"))
+        exchange.recalled(NOTHING)
+        exchange.receive(response_headers(*headers, ("content-encoding", "compress")))
+        assert (exchange.refusal, exchange.unread) == (Reason.NO_ANSWER, None)
 
 
 class TestSingleFilter:

@@ -171,6 +171,7 @@ async def test_nothing_above_the_threshold_is_no_text(world: World) -> None:
     [
         (replace(REQUEST, query="hello"), Reason.GREETING),
         (replace(REQUEST, query=""), Reason.NO_QUERY),
+        (replace(REQUEST, has_place=False), Reason.NO_PLACE),
         (replace(REQUEST, signals=Signals(requires_tool=True)), Reason.TOOL),
         (replace(REQUEST, query="Capital of France?", signals=Signals(is_fact=True)), Reason.FACT),
         (replace(REQUEST, options=RecallOptions(limit=0, threshold=0.6)), Reason.DISABLED),

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+from backports import zstd
 
 from semrouter_memory.replay.cleaning import CREDENTIAL_HEADERS, Cleaner, CleaningSettings
 from semrouter_memory.replay.lines import line_of
@@ -92,14 +93,15 @@ def test_a_secret_spread_over_deltas_is_not_recorded() -> None:
     assert "".join(texts) == "key: [redacted] ok"
 
 
-def test_a_secret_in_a_compressed_answer_is_not_recorded() -> None:
-    body = gzip.compress(json.dumps({"choices": [{"message": {"content": CANARY}}]}).encode())
+@pytest.mark.parametrize(("coding", "module"), [(b"gzip", gzip), (b"zstd", zstd)])
+def test_a_secret_in_a_compressed_answer_is_not_recorded(coding: bytes, module: Any) -> None:
+    body = module.compress(json.dumps({"choices": [{"message": {"content": CANARY}}]}).encode())
     events = cleaned(
-        Shown(kind="response_headers", headers=(("content-encoding", b"gzip"),)),
+        Shown(kind="response_headers", headers=(("content-encoding", coding),)),
         Shown(kind="response_body", body=body[:20]),
         Shown(kind="response_body", body=body[20:]),
     )
-    plain = gzip.decompress(b"".join(body_of(event) for event in events))
+    plain = module.decompress(b"".join(body_of(event) for event in events))
     assert json.loads(plain)["choices"][0]["message"]["content"] == "[redacted]"
 
 
