@@ -488,8 +488,8 @@ class Observer(Protocol):
 
     def exchange_failed(self, error: BaseException) -> None: ...
 
-    def setting_ignored(self, name: str) -> None:
-        """A route's setting has a value that does not fit and has no effect."""
+    def settings_unreadable(self, names: Sequence[str]) -> None:
+        """Settings of a request or its route cannot be read; what they govern is off for the request."""
         ...
 
     def recall_finished(self, result: RecallResult) -> None: ...

@@ -8,7 +8,8 @@ from semrouter_memory.codec.base import AnswerReader, Outline, ParsedRequest
 from semrouter_memory.codec.chat_answer import ChatStream, chat_answer, tool_calls, tool_name
 from semrouter_memory.codec.conversation import Call, Entry, Kind, converse, outline
 from semrouter_memory.codec.edit import before_elements, encoded, into_message, last, without, without_elements
-from semrouter_memory.codec.request import OUR_FIELDS, body_of, body_settings, has_our_fields, json_object, top_level
+from semrouter_memory.codec.request import body_of, body_settings, has_our_fields, json_object, top_level
+from semrouter_memory.codec.settings import OUR_FIELDS
 from semrouter_memory.codec.shape import holds_more, mapping, string, text_of
 from semrouter_memory.codec.splice import Edit, Span, apply, element, elements
 from semrouter_memory.errors import BodyError

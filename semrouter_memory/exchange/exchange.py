@@ -71,6 +71,7 @@ class Exchange:
 
     Attributes:
         refusal: why the exchange is not (or no longer) ours; None while it is.
+        unreadable: names of the settings, of the route and the body, that cannot be read.
     """
 
     def __init__(self, settings: ExchangeSettings, route: RouteSettings, received_at: datetime) -> None:
@@ -91,6 +92,7 @@ class Exchange:
         self._source: TurnSource | None = None
         self._answer: AnswerStream | None = None
         self.refusal: Reason | None = None
+        self.unreadable = route.unreadable
 
     # -- what the driver calls -----------------------------------------------------------------------------------------
 
@@ -205,6 +207,7 @@ class Exchange:
             self._parsed = parsed = self._required_codec.parse(self._collected())
         except BodyError:
             return self._give_up(Reason.NOT_JSON, ended=ended)
+        self.unreadable += parsed.settings.unreadable
         scope = scope_of(self._user, parsed.settings, self._settings.memory.identity)
         if isinstance(scope, Reason):
             return self._go_without(scope)
@@ -212,11 +215,10 @@ class Exchange:
 
     def _decided(self, scope: Scope, parsed: ParsedRequest) -> Step:
         memory = self._settings.memory
-        opt_out = opted_out(self._headers, memory.identity)
-        policy = policy_for(memory, self._route, parsed.settings, opted_out=opt_out)
+        policy = policy_for(memory, self._route, parsed.settings, opted_out=opted_out(self._headers, memory.identity))
         self._position = policy.options.position
-        if not policy.recall:
-            return self._go_without(Reason.OPTED_OUT if opt_out else Reason.DISABLED)
+        if policy.refusal is not None:
+            return self._go_without(policy.refusal)
         if policy.retain and self._handles_response:
             ending = ends_session(self._headers, parsed.settings, memory.identity, memory.signals)
             facts = request_facts(self._headers, memory.identity, self._received_at, ends_session=ending)

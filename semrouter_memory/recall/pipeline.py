@@ -162,6 +162,8 @@ class Recaller:
         deadline: asyncio.Timeout,
         beside: CompressionBeside | None,
     ) -> Choice:
+        if request.options.unreadable:
+            return Choice(Reason.UNREADABLE_SETTING)
         if request.options.limit <= 0:
             return Choice(Reason.DISABLED)
         with steps.measure("decide"):

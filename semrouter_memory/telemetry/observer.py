@@ -1,7 +1,7 @@
 """Turns what happened into metrics and log lines. Nothing here may fail: it is called on the request path."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec
 
 import structlog
@@ -69,9 +69,10 @@ class TelemetryObserver:
         _log.warning("Exchange failed, request passes without memory", exc_info=error)
 
     @_never_raising
-    def setting_ignored(self, name: str) -> None:
-        self.metrics.ignored_settings.labels(name).inc()
-        _log.warning("Route setting ignored: its value does not fit", setting=name)
+    def settings_unreadable(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.metrics.unreadable_settings.labels(name).inc()
+        _log.warning("Settings cannot be read, what they govern is off for the request", settings=list(names))
 
     @_never_raising
     def recall_finished(self, result: RecallResult) -> None:

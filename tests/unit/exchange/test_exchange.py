@@ -195,18 +195,14 @@ class TestSwitches:
             "memory_config": {"retrieval_limit": 2, "similarity_threshold": 0.3, "memory_types": ["procedural"]},
         }
         step = recall_step(
-            make_exchange(route=RouteSettings(limit=9, threshold=0.9)), RECALL, chat("deploy?", **fields)
+            make_exchange(route=RouteSettings(retrieval_limit=9, similarity_threshold=0.9)),
+            RECALL,
+            chat("deploy?", **fields),
         )
         options = step.request.options
         assert step.request.scope == Scope("alice", "apollo")
         assert (options.limit, options.threshold) == (2, 0.3)
         assert options.types == frozenset({MemoryType.PROCEDURAL})
-
-    def test_values_that_do_not_fit_are_passed_over(self, make_exchange: MakeExchange) -> None:
-        fields = {"memory_config": {"retrieval_limit": -1, "similarity_threshold": 9, "memory_types": ["nonsense"]}}
-        step = recall_step(make_exchange(route=RouteSettings(limit=7)), RECALL, chat("what?", **fields))
-        assert (step.request.options.limit, step.request.options.threshold) == (7, 0.6)
-        assert step.request.options.types is None
 
     def test_a_verified_claim_wins_over_the_header(self, make_exchange: MakeExchange) -> None:
         config = {"identity": {"jwt_claim": "sub"}}
