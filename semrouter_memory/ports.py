@@ -112,11 +112,13 @@ class MemoryReader(Protocol):
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.ALL,
         now: datetime | None,
+        oldest_first: bool = False,
     ) -> Page:
         """Active memories, newest `created_at` first (ties by id, descending); reads fresh.
 
         Args:
             now: None: superseded and expired memories too.
+            oldest_first: the other way round; such a page has no successor.
 
         Raises:
             InvalidRequestError: the cursor is not one that a listing gave out.

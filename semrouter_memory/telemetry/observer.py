@@ -23,14 +23,16 @@ _log = structlog.get_logger("semrouter_memory")
 
 _WARNINGS = {
     Reason.TIMEOUT: "Memory search timeout, skipping",
+    Reason.REWRITE_TIMEOUT: "Rewrite timeout, the plain query found nothing to inject",
     Reason.EMBEDDING_FAILED: "Embedding failed, skipping memory",
     Reason.INTERNAL: "Recall failed, skipping memory",
 }
 _LOST_CHAINS = frozenset({CompressionReason.CHAIN_LOST, CompressionReason.NOT_MARKED})
 """The server knows less of such a conversation than the client thinks."""
-_SEARCHED = frozenset({Reason.INJECTED, Reason.BELOW_THRESHOLD})
+_SEARCHED = frozenset({Reason.INJECTED, Reason.BELOW_THRESHOLD, Reason.NO_MEMORIES, Reason.REWRITE_TIMEOUT})
 _DEBUG = {
     Reason.BELOW_THRESHOLD: "No memories above threshold",
+    Reason.NO_MEMORIES: "User has no memories",
     # The outage itself was logged once, as an error.
     Reason.STORE_UNAVAILABLE: "Store unavailable, skipping memory",
 }

@@ -32,7 +32,9 @@ MAX_IDS = 50
 """Named on one span."""
 
 _FAILURES = frozenset({Reason.TIMEOUT, Reason.STORE_UNAVAILABLE, Reason.EMBEDDING_FAILED, Reason.INTERNAL})
-_NOT_SEARCHED = frozenset({Reason.DISABLED, Reason.GREETING, Reason.NO_QUERY, Reason.FACT, Reason.TOOL})
+_NOT_SEARCHED = frozenset(
+    {Reason.DISABLED, Reason.UNREADABLE_SETTING, Reason.GREETING, Reason.NO_QUERY, Reason.FACT, Reason.TOOL}
+)
 _OPERATIONS = {"embed": "embeddings", "search": "retrieval"}
 
 
