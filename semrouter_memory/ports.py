@@ -112,11 +112,13 @@ class MemoryReader(Protocol):
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.ALL,
         now: datetime | None,
+        oldest_first: bool = False,
     ) -> Page:
         """Active memories, newest `created_at` first (ties by id, descending); reads fresh.
 
         Args:
             now: None: superseded and expired memories too.
+            oldest_first: the other way round; such a page has no successor.
 
         Raises:
             InvalidRequestError: the cursor is not one that a listing gave out.
@@ -503,8 +505,8 @@ class Observer(Protocol):
 
     def exchange_failed(self, error: BaseException) -> None: ...
 
-    def setting_ignored(self, name: str) -> None:
-        """A route's setting has a value that does not fit and has no effect."""
+    def settings_unreadable(self, names: Sequence[str]) -> None:
+        """Settings of a request or its route cannot be read; what they govern is off for the request."""
         ...
 
     def recall_finished(self, result: RecallResult) -> None: ...

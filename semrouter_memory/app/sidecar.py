@@ -113,6 +113,7 @@ class App:
             observer=adapters.observer,
             clock=adapters.turn_log,
             shared_secret=(config.server.secret_header, shared_secret) if shared_secret else None,
+            other_metadata=(config.server.secret_header,),
             arrived=self._right_of_way.take,
             tracing=spans,
             recorder=recordings.capture,

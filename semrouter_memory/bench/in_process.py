@@ -34,7 +34,7 @@ _BATCH = 500
 _WARM_UP = 10
 _TIMES_COLD = 5
 _PATIENCE_SECONDS = 60
-_ANSWERED = frozenset({Reason.INJECTED, Reason.BELOW_THRESHOLD})
+_ANSWERED = frozenset({Reason.INJECTED, Reason.BELOW_THRESHOLD, Reason.NO_MEMORIES})
 
 
 class RecallFailedError(MemoryServiceError):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Protocol
 
-from semrouter_memory.model import Json, Message, PastTurn, Position, Role, ToolUse
+from semrouter_memory.model import Json, MemoryType, Message, PastTurn, Position, Role, ToolUse
 
 BLOCK_OPEN = "<!-- semrouter-memory:begin -->"
 BLOCK_CLOSE = "<!-- semrouter-memory:end -->"
@@ -24,19 +24,21 @@ BLOCK_CLOSE = "<!-- semrouter-memory:end -->"
 class BodySettings:
     """`memory_config` and `memory_context` of a request body; None where the body is silent.
 
-    Values of the wrong type are ignored: a client's mistake in our fields never costs it the request.
+    Attributes:
+        present: the body has at least one of the two fields, so they must be taken out.
+        unreadable: names of the settings that cannot be read; what they govern is off for the request.
     """
 
     enabled: bool | None = None
     auto_store: bool | None = None
-    memory_types: tuple[str, ...] | None = None
+    memory_types: frozenset[MemoryType] | None = None
     retrieval_limit: int | None = None
     similarity_threshold: float | None = None
     session_end: bool | None = None
     user_id: str | None = None
     project_id: str | None = None
     present: bool = False
-    """The body has at least one of the two fields, so they must be taken out."""
+    unreadable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,20 +1,16 @@
 """What request bodies of both APIs have in common: being a JSON object, and our own two fields."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from semrouter_memory.codec.base import BodySettings, ParsedRequest
 from semrouter_memory.codec.bounds import holds_too_many_values
 from semrouter_memory.codec.lenient import parsed_json
-from semrouter_memory.codec.shape import mapping
+from semrouter_memory.codec.settings import OUR_FIELDS, body_values
 from semrouter_memory.codec.splice import Member, document, members
 from semrouter_memory.errors import BodyError
 from semrouter_memory.model import Json
 
-_T = TypeVar("_T")
-
-OUR_FIELDS = ("memory_config", "memory_context")
-"""Read and taken out: upstreams may reject fields they do not know."""
 _ENCODINGS = ("utf-8", "utf-16-le", "utf-16-be")
 
 
@@ -52,29 +48,8 @@ def names_our_fields(raw: bytes) -> bool:
 
 
 def body_settings(body: dict[str, Any]) -> BodySettings:
-    """`memory_config` and `memory_context`; values of the wrong type are as good as absent."""
-    config, context = (mapping(body.get(field)) for field in OUR_FIELDS)
-    return BodySettings(
-        enabled=_of_type(config.get("enabled"), bool),
-        auto_store=_of_type(config.get("auto_store"), bool),
-        memory_types=_strings(config.get("memory_types")),
-        retrieval_limit=_of_type(config.get("retrieval_limit"), int),
-        similarity_threshold=_number(config.get("similarity_threshold")),
-        session_end=_of_type(config.get("session_end"), bool),
-        user_id=_of_type(context.get("user_id"), str),
-        project_id=_of_type(context.get("project_id"), str),
-        present=has_our_fields(body),
-    )
-
-
-def _of_type(value: Any, kind: type[_T]) -> _T | None:
-    # Exactly that type: true is not the number 1.
-    return value if type(value) is kind else None
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) else None
-
-
-def _strings(value: Any) -> tuple[str, ...] | None:
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else None
+    """`memory_config` and `memory_context`."""
+    if not has_our_fields(body):
+        return BodySettings()
+    values, unreadable = body_values(body)
+    return BodySettings(**values, present=True, unreadable=unreadable)

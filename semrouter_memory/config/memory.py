@@ -85,7 +85,11 @@ class RecallConfig(Section):
         "local", description="who finds the keywords of strategy keywords: rules, or the memory_rewrite model"
     )
     max_keyword_memories: int = Field(
-        20, ge=1, description="bound on what strategy keywords injects, the newest first; token_budget holds as well"
+        20, ge=1, description="bound on what strategy keywords injects; token_budget holds as well"
+    )
+    keyword_order: Literal["newest", "insertion"] = Field(
+        "newest",
+        description="order in which strategy keywords injects, up to its bounds: newest first, or oldest first, as stored",
     )
     rewrite: Literal["vague", "always", "hyde"] = Field(
         "vague",

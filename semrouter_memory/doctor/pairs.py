@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from semrouter_memory.codec.settings import ROUTE, ROUTE_PREFIX, Governs, governed_by
 from semrouter_memory.doctor.case import Case
 from semrouter_memory.doctor.chains import Applied, Role, Route, cluster_named
 from semrouter_memory.doctor.finding import Finding, error, warning
@@ -11,16 +12,7 @@ from semrouter_memory.exchange.policy import route_settings
 NAMESPACE = "semrouter.memory"
 """Under which the sidecar tells what it did."""
 
-_SETTINGS = frozenset(
-    {
-        "x-memory-enabled",
-        "x-memory-auto-store",
-        "x-memory-limit",
-        "x-memory-threshold",
-        "x-memory-types",
-        "x-memory-position",
-    }
-)
+_OFF = {Governs.READING: "nothing is recalled", Governs.WRITING: "nothing is stored"}
 
 
 def filters_agree(case: Case) -> Iterator[Finding]:
@@ -87,13 +79,15 @@ def settings_are_known(case: Case) -> Iterator[Finding]:
     for _, each in case.applied:
         place = each.service.where("initial_metadata") if each.service is not None else each.where
         secret = case.config.server.secret_header
-        unknown = [name for name in each.metadata if name.startswith("x-memory-") and name not in {*_SETTINGS, secret}]
-        for name in [*unknown, *route_settings(each.metadata).ignored]:
-            yield warning(
+        known = {name: value for name, value in each.metadata.items() if name in ROUTE}
+        unknown = [name for name in each.metadata if name.startswith(ROUTE_PREFIX) and name not in {*known, secret}]
+        for name in [*unknown, *route_settings(known).unreadable]:
+            what = f"{name} is no setting" if name in unknown else f"the value of {name} cannot be read"
+            yield error(
                 "setting-unknown" if name in unknown else "setting-value",
                 place,
-                f"{name} is no setting" if name in unknown else f"the value of {name} does not fit; it has no effect",
-                f"settings are {', '.join(sorted(_SETTINGS))}",
+                f"{what}: {_OFF.get(governed_by([name]), 'nothing is recalled or stored')} where it holds",
+                f"settings are {', '.join(sorted(ROUTE))}",
             )
 
 

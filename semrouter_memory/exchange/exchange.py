@@ -72,7 +72,8 @@ class Exchange:
 
     Attributes:
         refusal: why the exchange is not (or no longer) ours; None while it is.
-        unread: why an answer that came well cannot be read, and its content encoding if that is unknown; None: it can.
+        lost_answer: why an answer that came well cannot be read, and its content encoding if that is unknown; None: it can.
+        unreadable: names of the settings, of the route and the body, that cannot be read.
     """
 
     def __init__(self, settings: ExchangeSettings, route: RouteSettings, received_at: datetime) -> None:
@@ -93,7 +94,8 @@ class Exchange:
         self._source: TurnSource | None = None
         self._answer: AnswerStream | None = None
         self.refusal: Reason | None = None
-        self.unread: tuple[Reason, str] | None = None
+        self.lost_answer: tuple[Reason, str] | None = None
+        self.unreadable = route.unreadable
 
     # -- what the driver calls -----------------------------------------------------------------------------------------
 
@@ -132,7 +134,7 @@ class Exchange:
             return None
         stream, self._answer = self._answer, None
         if stream.damaged:
-            self.unread = (Reason.DAMAGED_ANSWER, "")
+            self.lost_answer = (Reason.DAMAGED_ANSWER, "")
         answer = stream.finish()
         return turn_of(self._source, answer) if answer is not None else None
 
@@ -209,13 +211,14 @@ class Exchange:
         try:
             self._parsed = parsed = self._required_codec.parse(self._collected())
         except BodyError:
-            return self._unread(ended=ended)
+            return self._unparsed(ended=ended)
+        self.unreadable += parsed.settings.unreadable
         scope = scope_of(self._user, parsed.settings, self._settings.memory.identity)
         if isinstance(scope, Reason):
             return self._go_without(scope)
         return self._decided(scope, parsed)
 
-    def _unread(self, *, ended: bool) -> Step:
+    def _unparsed(self, *, ended: bool) -> Step:
         """The body is not this API's. If it is a JSON object all the same, our fields are taken out."""
         original = self._collected()
         try:
@@ -227,11 +230,10 @@ class Exchange:
 
     def _decided(self, scope: Scope, parsed: ParsedRequest) -> Step:
         memory = self._settings.memory
-        opt_out = opted_out(self._headers, memory.identity)
-        policy = policy_for(memory, self._route, parsed.settings, opted_out=opt_out)
+        policy = policy_for(memory, self._route, parsed.settings, opted_out=opted_out(self._headers, memory.identity))
         self._position = policy.options.position
-        if not policy.recall:
-            return self._go_without(Reason.OPTED_OUT if opt_out else Reason.DISABLED)
+        if policy.refusal is not None:
+            return self._go_without(policy.refusal)
         if policy.retain and self._handles_response:
             ending = ends_session(self._headers, parsed.settings, memory.identity, memory.signals)
             facts = request_facts(self._headers, memory.identity, self._received_at, ends_session=ending)
@@ -332,7 +334,7 @@ class Exchange:
         limit = self._settings.max_answer_bytes
         opened = open_answer(self._required_codec, event.headers, max_bytes=limit)
         if opened is Reason.ENCODED_ANSWER:
-            self.unread = (opened, unknown_coding(event.headers))
+            self.lost_answer = (opened, unknown_coding(event.headers))
         if isinstance(opened, Reason) or event.end_of_stream:
             self._refuse(opened if isinstance(opened, Reason) else Reason.NO_ANSWER)
         else:

@@ -1,17 +1,16 @@
 """What applies to one request. Request beats route beats file, but a switch that is off anywhere stays off."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 from semrouter_memory.codec.base import BodySettings
+from semrouter_memory.codec.settings import SWITCH, Governs, governed_by, route_values
 from semrouter_memory.config import IdentityConfig, MemoryConfig, SignalsConfig
 from semrouter_memory.exchange.events import Headers
-from semrouter_memory.model import MemoryType, Position, RecallOptions, Signals
+from semrouter_memory.model import MemoryType, Position, Reason, RecallOptions, Signals
 
 T = TypeVar("T")
-
-_SWITCH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,73 +18,69 @@ class RouteSettings:
     """Settings of a route, from the gRPC initial metadata that its filter sends; None where it is silent.
 
     Attributes:
-        ignored: names of settings whose value does not fit; they have no effect.
+        unreadable: names of the settings that cannot be read; what they govern is off on the route.
     """
 
     enabled: bool | None = None
     auto_store: bool | None = None
-    limit: int | None = None
-    threshold: float | None = None
-    types: frozenset[MemoryType] | None = None
+    retrieval_limit: int | None = None
+    similarity_threshold: float | None = None
+    memory_types: frozenset[MemoryType] | None = None
     position: Position | None = None
-    ignored: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The merged settings of one request."""
+    """The merged settings of one request.
 
-    recall: bool
+    Attributes:
+        refusal: why the request passes without memory, neither recalled nor stored; None when it does not.
+    """
+
+    refusal: Reason | None
     retain: bool
     options: RecallOptions
 
 
-def route_settings(metadata: Mapping[str, str]) -> RouteSettings:
-    """Read `x-memory-*` from the gRPC metadata of a stream (names in lower case)."""
-    ignored: list[str] = []
+def route_settings(metadata: Mapping[str, str], other: Iterable[str] = ()) -> RouteSettings:
+    """Read `x-memory-*` from the gRPC metadata of a stream (names in lower case).
 
-    def read(name: str, convert: Callable[[str], T]) -> T | None:
-        value = metadata.get(name)
-        if value is None:
-            return None
-        try:
-            return convert(value.strip().lower())
-        except (ValueError, KeyError):
-            ignored.append(name)
-            return None
-
-    return RouteSettings(
-        enabled=read("x-memory-enabled", _SWITCH.__getitem__),
-        auto_store=read("x-memory-auto-store", _SWITCH.__getitem__),
-        limit=read("x-memory-limit", _limit),
-        threshold=read("x-memory-threshold", _threshold),
-        types=read("x-memory-types", lambda value: _types(value.split(","))),
-        position=read("x-memory-position", Position),
-        ignored=tuple(ignored),
-    )
+    Args:
+        other: names with that prefix that are no settings of a route, as the shared secret's.
+    """
+    values, unreadable = route_values(metadata, other)
+    return RouteSettings(**values, unreadable=unreadable)
 
 
 def policy_for(file: MemoryConfig, route: RouteSettings, body: BodySettings, *, opted_out: bool) -> Policy:
-    """Merge the three levels. Values of the body that do not fit are passed over, as if they were not there."""
-    recall = file.enabled and route.enabled is not False and body.enabled is not False and not opted_out
+    """Merge the three levels. What an unreadable setting of the route or the body governs is off."""
+    off = governed_by((*route.unreadable, *body.unreadable))
+    enabled = file.enabled and route.enabled is not False and body.enabled is not False
     auto_store = file.auto_store and route.auto_store is not False and body.auto_store is not False
-    limit = _first(_fitting(body.retrieval_limit, _limit), route.limit, file.default_retrieval_limit)
-    threshold = _first(
-        _fitting(body.similarity_threshold, _threshold), route.threshold, file.default_similarity_threshold
-    )
     options = RecallOptions(
-        limit=min(limit, file.recall.max_limit),
-        threshold=threshold,
-        types=_fitting(body.memory_types, _types) or route.types,
+        limit=min(
+            _first(body.retrieval_limit, route.retrieval_limit, file.default_retrieval_limit), file.recall.max_limit
+        ),
+        threshold=_first(body.similarity_threshold, route.similarity_threshold, file.default_similarity_threshold),
+        types=body.memory_types or route.memory_types,
         position=route.position or file.recall.position,
+        unreadable=Governs.READING in off,
     )
-    return Policy(recall=recall, retain=recall and auto_store, options=options)
+    refusal = None
+    if opted_out:
+        refusal = Reason.OPTED_OUT
+    elif not enabled:
+        refusal = Reason.DISABLED
+    elif off is Governs.BOTH:
+        refusal = Reason.UNREADABLE_SETTING
+    return Policy(refusal, auto_store and Governs.WRITING not in off, options)
 
 
 def opted_out(headers: Headers, config: IdentityConfig) -> bool:
     """Whether the client switched memory off for this request; any value but a clear "no" counts."""
     values = (value for name in config.opt_out_headers for value in headers.all(name))
-    return any(_SWITCH.get(value.strip().lower(), True) for value in values)
+    return any(SWITCH.get(value.strip().lower(), True) for value in values)
 
 
 def signals(headers: Headers, config: SignalsConfig) -> Signals:
@@ -103,39 +98,6 @@ def ends_session(headers: Headers, body: BodySettings, identity: IdentityConfig,
 
 def _says_yes(headers: Headers, name: str, config: SignalsConfig) -> bool:
     return headers.get(name).strip().lower() in config.truthy
-
-
-def _limit(value: str | int) -> int:
-    limit = int(value)
-    if limit < 0:
-        raise ValueError(value)
-    return limit
-
-
-def _threshold(value: str | float) -> float:
-    threshold = float(value)
-    if not -1.0 <= threshold <= 1.0:
-        raise ValueError(value)
-    return threshold
-
-
-def _types(names: list[str] | tuple[str, ...]) -> frozenset[MemoryType]:
-    types = frozenset(MemoryType(name.strip().lower()) for name in names if name.strip())
-    if not types:
-        raise ValueError(names)
-    return types
-
-
-S = TypeVar("S")
-
-
-def _fitting(value: S | None, convert: Callable[[S], T]) -> T | None:
-    if value is None:
-        return None
-    try:
-        return convert(value)
-    except ValueError:
-        return None
 
 
 def _first(*values: T | None) -> T:

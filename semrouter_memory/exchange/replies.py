@@ -43,22 +43,25 @@ class Outcome:
     """What memory did for a request. Goes beside the reply that settles it, for Envoy's logs and response headers.
 
     Attributes:
+        unreadable: names of the settings that cannot be read; what they govern was off.
         memory_ids: of the memories that were put into the request, best first.
         compressed_turns: how many turns of the conversation were replaced by a state.
         duration_ms: how long the request waited for recall.
     """
 
     reason: Reason
+    unreadable: tuple[str, ...] = ()
     memory_ids: tuple[str, ...] = ()
     tokens: int = 0
     compressed_turns: int = 0
     duration_ms: float = 0.0
 
 
-def outcome_of(result: RecallResult, *, duration_ms: float) -> Outcome:
+def outcome_of(result: RecallResult, *, duration_ms: float, unreadable: tuple[str, ...] = ()) -> Outcome:
     used = result.hits if result.reason is Reason.INJECTED else ()
     return Outcome(
         reason=result.reason,
+        unreadable=unreadable,
         memory_ids=tuple(hit.memory.id for hit in used),
         tokens=result.tokens,
         compressed_turns=result.compression.dropped_turns if result.compression else 0,

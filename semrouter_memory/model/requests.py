@@ -24,12 +24,17 @@ class Position(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallOptions:
-    """The settings of one request, merged from file, route and body."""
+    """The settings of one request, merged from file, route and body.
+
+    Attributes:
+        unreadable: a setting that governs reading cannot be read, so nothing is recalled.
+    """
 
     limit: int
     threshold: float
     types: frozenset[MemoryType] | None = None
     position: Position = Position.SYSTEM
+    unreadable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,12 +152,18 @@ class Reason(StrEnum):
     # outcomes of a search
     INJECTED = "injected"
     BELOW_THRESHOLD = "below_threshold"
+    NO_MEMORIES = "no_memories"
+    """The user has none that could be recalled here."""
+    REWRITE_TIMEOUT = "rewrite_timeout"
+    """The plain query found nothing to inject, and the rewrite of it was late."""
     TIMEOUT = "timeout"
     STORE_UNAVAILABLE = "store_unavailable"
     EMBEDDING_FAILED = "embedding_failed"
     INTERNAL = "internal_error"
     # the exchange is not ours
     DISABLED = "disabled"
+    UNREADABLE_SETTING = "unreadable_setting"
+    """A setting of the request or the route cannot be read; what it governs is off."""
     OPTED_OUT = "opted_out"
     NO_IDENTITY = "no_identity"
     BAD_IDENTITY = "bad_identity"

@@ -32,21 +32,23 @@ _GREETING = re.compile(
 )
 
 
-def decide(query: str, signals: Signals, *, short_ones: bool = False) -> Decision:
+def decide(query: str, signals: Signals, *, without_query: bool = False) -> Decision:
     """Whether to search, and why not.
 
     Args:
         query: the last user message.
         signals: what upstream classifiers said of the request.
-        short_ones: search for a greeting, too.
+        without_query: search for a greeting and for an empty message, too.
     """
     if signals.is_fact and not is_personal(query):
         return Decision(search=False, reason=Reason.FACT)
     if signals.requires_tool:
         return Decision(search=False, reason=Reason.TOOL)
+    if without_query:
+        return Decision(search=True, reason=Reason.SEARCH)
     if not query.strip():
         return Decision(search=False, reason=Reason.NO_QUERY)
-    if not short_ones and is_greeting(query):
+    if is_greeting(query):
         return Decision(search=False, reason=Reason.GREETING)
     return Decision(search=True, reason=Reason.SEARCH)
 

@@ -1,12 +1,12 @@
-"""The strategy `keywords`: the newest memories in which every keyword of the last message occurs.
+"""The strategy `keywords`: the memories in which every keyword of the last message occurs, newest or oldest first.
 
-Strategy: words are a filter and no measure, so there is no relevance: what matches is given, up to a cap, newest first,
-and a message without keywords filters nothing.
+Strategy: words are a filter and no measure, so there is no relevance: what matches is given, up to a cap, in the
+configured order, and a message without keywords, an empty one too, filters nothing.
 """
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.model import Hit, Memory, RecallRequest
@@ -30,7 +30,7 @@ class KeywordSearch:
         self._config = config
 
     async def search(self, request: RecallRequest, steps: Steps, deadline: asyncio.Timeout) -> Found:
-        """The matching memories, newest first.
+        """The matching memories, in the configured order.
 
         Args:
             deadline: of the plain path; it does not count while a model is asked.
@@ -47,16 +47,19 @@ class KeywordSearch:
             keywords = await self._extractor.keywords(request.query, until=loop.time() + milliseconds / 1000)
         if asks_a_model:
             deadline.reschedule(loop.time() + max(left, 0.0))
-        newest = await self._searcher.newest(request, steps)
+        listed = await self._searcher.listed(request, steps)
         with steps.measure("score"):
-            matched = await self._matched(newest, keywords)
+            first = next(listed, None)
+            if first is None:
+                return Found(empty=True)
+            matched = await self._matched(chain((first,), listed), keywords)
         return Found(tuple(_hits(matched)))
 
-    async def _matched(self, newest: Iterator[Memory], keywords: Sequence[str]) -> list[Memory]:
+    async def _matched(self, listed: Iterator[Memory], keywords: Sequence[str]) -> list[Memory]:
         """More than the cap, since some may be visible or deleted; others get their turn between, and the deadline."""
         wanted = max(_SPARE * self._config.max_keyword_memories, _LEAST)
         matched: list[Memory] = []
-        while len(matched) < wanted and (some := list(islice(newest, _AT_A_TIME))):
+        while len(matched) < wanted and (some := list(islice(listed, _AT_A_TIME))):
             matched += matching(some, keywords, limit=wanted - len(matched))
             await asyncio.sleep(0)
         return matched

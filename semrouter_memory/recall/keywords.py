@@ -1,8 +1,8 @@
-"""Recall by keywords alone: those of the last user message, and the newest memories that hold all of them.
+"""Recall by keywords alone: those of the last user message, and the memories that hold all of them.
 
 Strategy: as simple as it says. Keywords are the message's content words, by rules or by a model; a memory matches when
-each of them stands somewhere in its text, within a word or not (as SQL's LIKE does), whatever the case. The newest come
-first, and a message without a keyword asks for the newest of all. The model gets the message as quoted data, and its
+each of them stands somewhere in its text, within a word or not (as SQL's LIKE does), whatever the case. A message
+without a keyword asks for all of them. The model gets the message as quoted data, and its
 answer is used as nothing but words to look for in the owner's own memories; whatever is wrong with it, the rules answer.
 
 Chinese is not segmented, so a keyword there is a run of characters between function words, several words perhaps. A run
@@ -108,14 +108,14 @@ def listed_keywords(answer: str) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(found))[:MAX_MODEL_KEYWORDS] or None
 
 
-def matching(memories_newest_first: Iterable[Memory], keywords: Sequence[str], *, limit: int) -> list[Memory]:
+def matching(memories: Iterable[Memory], keywords: Sequence[str], *, limit: int) -> list[Memory]:
     """The first memories that hold all keywords; without keywords simply the first.
 
     Args:
-        memories_newest_first: read only as far as needed.
+        memories: in the order wanted; read only as far as needed.
         keywords: folded, as the extractor gives them.
     """
-    found = (memory for memory in memories_newest_first if _holds_all(memory, keywords))
+    found = (memory for memory in memories if _holds_all(memory, keywords))
     return list(islice(found, max(limit, 0)))
 
 

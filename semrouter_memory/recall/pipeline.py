@@ -164,10 +164,12 @@ class Recaller:
         deadline: asyncio.Timeout,
         beside: CompressionBeside | None,
     ) -> Choice:
+        if request.options.unreadable:
+            return Choice(Reason.UNREADABLE_SETTING)
         if request.options.limit <= 0:
             return Choice(Reason.DISABLED)
         with steps.measure("decide"):
-            decision = decide(request.query, request.signals, short_ones=self._keyword_search is not None)
+            decision = decide(request.query, request.signals, without_query=self._keyword_search is not None)
         if not decision.search:
             return Choice(decision.reason)
         found = await self._found(request, steps, deadline)
@@ -179,7 +181,7 @@ class Recaller:
                 request = replace(request, visible=still_visible(request, compression))
         with steps.measure("rank"):
             chosen = self._ranked(found, request, deletions)
-        return Choice(Reason.INJECTED if chosen else Reason.BELOW_THRESHOLD, chosen, tuple(found.hits[:_RANKING]))
+        return Choice(Reason.INJECTED if chosen else _why_nothing(found), chosen, tuple(found.hits[:_RANKING]))
 
     # -- history -------------------------------------------------------------------------------------------------------
 
@@ -257,7 +259,9 @@ class Recaller:
                 if not query:
                     return Found()
                 return await self._searcher.search(query, request, steps, likely_answer=likely_answer)
-        except Exception:  # noqa: BLE001 - late or failed: the plain result stands
+        except TimeoutError:
+            return Found(rewrite_late=True)
+        except Exception:  # noqa: BLE001 - the plain result stands
             return Found()
 
     # -- rank and render -----------------------------------------------------------------------------------------------
@@ -281,7 +285,6 @@ class Recaller:
             ),
             unasked=found.offered,
             shares_words_with=request.query if self._config.strategy == "semantic" else "",
-            # Newest first.
             in_order=self._keyword_search is not None,
         )
 
@@ -307,6 +310,12 @@ class Recaller:
     @cached_property
     def _frame_tokens(self) -> int:
         return self._embedder.count_tokens(frame(self._config.render))
+
+
+def _why_nothing(found: Found) -> Reason:
+    if found.empty:
+        return Reason.NO_MEMORIES
+    return Reason.REWRITE_TIMEOUT if found.rewrite_late else Reason.BELOW_THRESHOLD
 
 
 def _nothing(_: Memory) -> bool:

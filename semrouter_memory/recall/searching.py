@@ -48,15 +48,24 @@ class Found:
     Attributes:
         hits: best first.
         offered: ids of those that are given unasked, because they say how to answer.
+        empty: there was no memory to search.
+        rewrite_late: the rewrite of the query took longer than its deadline.
     """
 
     hits: Sequence[Hit] = ()
     offered: frozenset[str] = frozenset()
+    empty: bool = False
+    rewrite_late: bool = False
 
     def joined(self, other: "Found") -> "Found":
         """What both found; a memory that both did counts with its better relevance."""
         hits = {hit.memory.id: hit for hit in sorted((*self.hits, *other.hits), key=lambda hit: hit.relevance)}
-        return Found(best_first(hits.values()), self.offered | other.offered)
+        return Found(
+            best_first(hits.values()),
+            self.offered | other.offered,
+            empty=self.empty or other.empty,
+            rewrite_late=self.rewrite_late or other.rewrite_late,
+        )
 
     @property
     def best(self) -> float:
@@ -144,7 +153,7 @@ class Searcher:
         with steps.measure("score"):
             looked = looked or self._looked_at(shelf, words, said, request)
             if not len(looked.positions):
-                return Found()
+                return Found(empty=True)
             if looked.asked is None or looked.columns is None:
                 return _nearest(shelf, looked.positions, vector, request)
             evidence = looked.columns.compared(shelf, vector)
@@ -203,20 +212,23 @@ class Searcher:
             deadline.reschedule(when + asyncio.get_running_loop().time() - asked_at)
             yield
 
-    async def newest(self, request: RecallRequest, steps: Steps) -> Iterator[Memory]:
-        """The memories that recall may show, newest first; of an owner whose memories are not at hand, the last ones.
+    async def listed(self, request: RecallRequest, steps: Steps) -> Iterator[Memory]:
+        """The memories that recall may show, in `keyword_order`; of an owner who is not in the working set, the first ones.
 
         Raises:
             StoreUnavailableError: the memories are not at hand, and the store is away.
         """
         now, types = self._clock.now(), request.options.types
+        oldest_first = self._config.keyword_order == "insertion"
         with steps.measure("search"):
             shelf = await self._shelf(request)
             if shelf is None:
-                page = await self._reader.page(request.scope, limit=_PAGE, types=types, reach=Reach.RECALL, now=now)
+                page = await self._reader.page(
+                    request.scope, limit=_PAGE, types=types, reach=Reach.RECALL, now=now, oldest_first=oldest_first
+                )
                 return iter(page.memories)
         positions = shelf.positions(request.scope, now=now, types=types)
-        return (shelf.memory(int(position)) for position in positions[::-1])
+        return (shelf.memory(int(position)) for position in (positions if oldest_first else positions[::-1]))
 
     async def _of_the_request(self, vector: Vector, text: str, query: str) -> Vector:
         """The vector of what was said now: "Thanks, that's all" is small talk, whatever was talked about before."""

@@ -68,9 +68,13 @@ class InMemoryStore:
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.ALL,
         now: datetime | None,
+        oldest_first: bool = False,
     ) -> Page:
         after = listing.decode_cursor(cursor) if cursor else None
         rows = {listing.place_of(row): row for row in self._active(scope, reach, types, now)}
+        if oldest_first:
+            oldest = heapq.nsmallest(max(limit, 0), rows)
+            return Page(tuple(schema.memory_from(scope, rows[place]) for place in oldest), "")
         places = heapq.nlargest(max(limit, 0) + 1, (place for place in rows if after is None or place < after))
         listed = places[: max(limit, 0)]
         further = listing.encode_cursor(listed[-1]) if listed and len(places) > limit else ""

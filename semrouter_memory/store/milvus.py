@@ -164,6 +164,7 @@ class MilvusStore:
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.ALL,
         now: datetime | None,
+        oldest_first: bool = False,
     ) -> Page:
         """Same as the port's. Milvus does not sort: this reads the id and time of each memory not listed yet.
 
@@ -180,6 +181,8 @@ class MilvusStore:
             created_until=after.created_at if after else None,
         )
         waiting = (place for row in await self._read_all(selection) if _follows(place := listing.place_of(row), after))
+        if oldest_first:
+            return Page(await self._at(scope, heapq.nsmallest(limit, waiting)), "")
         places = heapq.nlargest(limit + 1, waiting)
         further = listing.encode_cursor(places[limit - 1]) if len(places) > limit else ""
         return Page(await self._at(scope, places[:limit]), further)

@@ -110,8 +110,11 @@ class WorkingSet:
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.ALL,
         now: datetime | None,
+        oldest_first: bool = False,
     ) -> Page:
-        return await self._store.page(scope, limit=limit, cursor=cursor, types=types, reach=reach, now=now)
+        return await self._store.page(
+            scope, limit=limit, cursor=cursor, types=types, reach=reach, now=now, oldest_first=oldest_first
+        )
 
     async def predecessors(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
         return await self._store.predecessors(scope, memory_ids)

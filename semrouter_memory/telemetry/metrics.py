@@ -42,7 +42,9 @@ class Metrics:
         self.injected_tokens = self._counter("injected_tokens", "Size of the injected text in embedding tokens.")
         self.bypassed = self._counter("exchanges_bypassed", "Exchanges that passed without memory.", "reason")
         self.failed = self._counter("exchanges_failed", "Exchanges that passed because we failed.", "error")
-        self.ignored_settings = self._counter("ignored_settings", "Route settings that do not fit.", "setting")
+        self.unreadable_settings = self._counter(
+            "unreadable_settings", "Settings of requests and routes that cannot be read.", "setting"
+        )
         # -- after the answer
         self.turns = self._counter("turns", "Finished exchanges offered to the turn log.", "outcome")
         self.turns_dropped = self._counter("turns_dropped", "Finished exchanges not accepted.", "reason")

@@ -1,7 +1,7 @@
 """Turns what happened into metrics and log lines. Nothing here may fail: it is called on the request path."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec
 
 import structlog
@@ -23,14 +23,16 @@ _log = structlog.get_logger("semrouter_memory")
 
 _WARNINGS = {
     Reason.TIMEOUT: "Memory search timeout, skipping",
+    Reason.REWRITE_TIMEOUT: "Rewrite timeout, the plain query found nothing to inject",
     Reason.EMBEDDING_FAILED: "Embedding failed, skipping memory",
     Reason.INTERNAL: "Recall failed, skipping memory",
 }
 _LOST_CHAINS = frozenset({CompressionReason.CHAIN_LOST, CompressionReason.NOT_MARKED})
 """The server knows less of such a conversation than the client thinks."""
-_SEARCHED = frozenset({Reason.INJECTED, Reason.BELOW_THRESHOLD})
+_SEARCHED = frozenset({Reason.INJECTED, Reason.BELOW_THRESHOLD, Reason.NO_MEMORIES, Reason.REWRITE_TIMEOUT})
 _DEBUG = {
     Reason.BELOW_THRESHOLD: "No memories above threshold",
+    Reason.NO_MEMORIES: "User has no memories",
     # The outage itself was logged once, as an error.
     Reason.STORE_UNAVAILABLE: "Store unavailable, skipping memory",
 }
@@ -69,9 +71,10 @@ class TelemetryObserver:
         _log.warning("Exchange failed, request passes without memory", exc_info=error)
 
     @_never_raising
-    def setting_ignored(self, name: str) -> None:
-        self.metrics.ignored_settings.labels(name).inc()
-        _log.warning("Route setting ignored: its value does not fit", setting=name)
+    def settings_unreadable(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.metrics.unreadable_settings.labels(name).inc()
+        _log.warning("Settings cannot be read, what they govern is off for the request", settings=list(names))
 
     @_never_raising
     def recall_finished(self, result: RecallResult) -> None:

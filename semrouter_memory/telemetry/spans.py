@@ -33,7 +33,15 @@ MAX_IDS = 50
 
 _FAILURES = frozenset({Reason.TIMEOUT, Reason.STORE_UNAVAILABLE, Reason.EMBEDDING_FAILED, Reason.INTERNAL})
 _NOT_SEARCHED = frozenset(
-    {Reason.DISABLED, Reason.GREETING, Reason.NO_QUERY, Reason.NO_PLACE, Reason.FACT, Reason.TOOL}
+    {
+        Reason.DISABLED,
+        Reason.UNREADABLE_SETTING,
+        Reason.GREETING,
+        Reason.NO_QUERY,
+        Reason.NO_PLACE,
+        Reason.FACT,
+        Reason.TOOL,
+    }
 )
 _OPERATIONS = {"embed": "embeddings", "search": "retrieval"}
 

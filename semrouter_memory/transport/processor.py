@@ -3,14 +3,14 @@
 import asyncio
 import hmac
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from typing import Protocol
 
 import grpc.aio
 
 from semrouter_memory.exchange.events import RequestHeaders
 from semrouter_memory.exchange.exchange import Exchange, ExchangeSettings
-from semrouter_memory.exchange.policy import RouteSettings, route_settings
+from semrouter_memory.exchange.policy import route_settings
 from semrouter_memory.exchange.replies import NeedRecall, Outcome, Reply, outcome_of
 from semrouter_memory.model import Appended, Reason, RecallRequest, RecallResult, Turn
 from semrouter_memory.ports import Clock, Observer, RecordedStream, Recorder, StreamSpans, Tracing
@@ -37,6 +37,7 @@ class Processor:
 
     Args:
         shared_secret: (metadata name, value) that a stream must carry; None: whoever connects is trusted.
+        other_metadata: names that may stand beside a route's settings and are none.
         arrived: told of each stream, so that background work can give way.
         tracing: None: nobody traces.
         recorder: None: nobody records.
@@ -51,6 +52,7 @@ class Processor:
         observer: Observer,
         clock: Clock,
         shared_secret: tuple[str, str] | None = None,
+        other_metadata: Collection[str] = (),
         arrived: Callable[[], object] = lambda: None,
         tracing: Tracing | None = None,
         recorder: Recorder | None = None,
@@ -61,6 +63,7 @@ class Processor:
         self._observer = observer
         self._clock = clock
         self._shared_secret = shared_secret
+        self._other_metadata = frozenset((*other_metadata, *(shared_secret or ())[:1]))
         self._arrived = arrived
         self._tracing = tracing
         self._recorder = recorder
@@ -74,7 +77,8 @@ class Processor:
             self._observer.exchange_bypassed(Reason.UNAUTHENTICATED_PROXY)
             return
         self._arrived()
-        exchange = Exchange(self._settings, self._route(metadata), self._clock.now())
+        route = route_settings(metadata, self._other_metadata)
+        exchange = Exchange(self._settings, route, self._clock.now())
         spans: StreamSpans | None = None
         record: RecordedStream | None = None
         settled = False
@@ -89,7 +93,7 @@ class Processor:
                     spans.headers(event.headers.get)
                 step = exchange.receive(event)
                 # Told once, with the reply that settles the request; what becomes of its answer is another matter.
-                outcome: Outcome | Reason | None = None if settled else exchange.refusal
+                outcome = None if settled else _refused(exchange)
                 if isinstance(step, NeedRecall):
                     step, outcome = await self._recalled(exchange, step.request, spans)
                 settled = settled or outcome is not None
@@ -108,7 +112,7 @@ class Processor:
                 yield reply
         finally:
             self._hand_over(exchange, spans)
-            self._bypassed(exchange, spans)
+            self._report(exchange, spans)
             _end(record, by_us=exchange.finished)
 
     async def _recalled(
@@ -121,8 +125,8 @@ class Processor:
             with spans.recall(request) as finished:
                 result = await self._recaller.recall(request)
                 finished(result)
-        outcome = outcome_of(result, duration_ms=(time.perf_counter() - started) * 1000)
-        return exchange.recalled(result), outcome
+        duration_ms = (time.perf_counter() - started) * 1000
+        return exchange.recalled(result), outcome_of(result, duration_ms=duration_ms, unreadable=exchange.unreadable)
 
     def _hand_over(self, exchange: Exchange, spans: StreamSpans | None) -> None:
         turn = exchange.take_turn()
@@ -134,11 +138,16 @@ class Processor:
         with spans.retain(turn) as finished:
             finished(self._retainer.accept(turn))
 
-    def _bypassed(self, exchange: Exchange, spans: StreamSpans | None) -> None:
-        if exchange.unread is not None:
-            reason, detail = exchange.unread
+    def _report(self, exchange: Exchange, spans: StreamSpans | None) -> None:
+        """Once for a request: a stream that only observes reads the same request as the filter that recalls."""
+        if exchange.lost_answer is not None:
+            reason, detail = exchange.lost_answer
             self._observer.turn_dropped(reason.value, detail)
-        if exchange.refusal is None or exchange.observing:
+        if exchange.observing:
+            return
+        if exchange.unreadable:
+            self._observer.settings_unreadable(exchange.unreadable)
+        if exchange.refusal is None:
             return
         self._observer.exchange_bypassed(exchange.refusal)
         if spans is not None:
@@ -150,11 +159,11 @@ class Processor:
         name, secret = self._shared_secret
         return hmac.compare_digest(metadata.get(name, "").encode(), secret.encode())
 
-    def _route(self, metadata: dict[str, str]) -> RouteSettings:
-        route = route_settings(metadata)
-        for name in route.ignored:
-            self._observer.setting_ignored(name)
-        return route
+
+def _refused(exchange: Exchange) -> Outcome | Reason | None:
+    if exchange.refusal is None or not exchange.unreadable:
+        return exchange.refusal
+    return Outcome(reason=exchange.refusal, unreadable=exchange.unreadable)
 
 
 async def _step_aside(message: wire.Message, exchange: Exchange) -> None:

@@ -148,6 +148,10 @@ def _describe(response: pb.ProcessingResponse, outcome: Outcome | Reason) -> Non
         fields["memories_used"].number_value = 0
         return
     fields["reason"].string_value = outcome.reason
+    if outcome.unreadable:
+        if outcome.reason is not Reason.UNREADABLE_SETTING:
+            fields["reason"].string_value = f"{outcome.reason}, {Reason.UNREADABLE_SETTING}"
+        fields["unreadable_settings"].string_value = ",".join(outcome.unreadable)
     fields["memories_used"].number_value = len(outcome.memory_ids)
     # Envoy adds no header without a value, and logs a dash: both say "none" well.
     if outcome.memory_ids:

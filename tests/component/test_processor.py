@@ -193,9 +193,9 @@ async def test_a_client_that_goes_away_leaves_no_turn_and_no_error(service: Serv
 
 async def test_route_settings_come_with_the_stream(service: Service) -> None:
     async with service.serve() as channel:
-        await exchange(channel, RECALL, (("x-memory-limit", "2"), ("x-memory-threshold", "high")))
+        await exchange(channel, RECALL, (("x-memory-limit", "2"), ("x-memory-auto-store", "nope")))
     assert service.recall.requests[0].options.limit == 2
-    assert service.observer.events == [("setting_ignored", "x-memory-threshold")]
+    assert service.observer.events == [("settings_unreadable", ("x-memory-auto-store",))]
 
 
 @pytest.mark.parametrize(("sent", "recalls"), [("right", 1), ("wrong", 0), (None, 0)])

@@ -143,7 +143,7 @@ async def test_a_text_to_write_gets_the_name_and_how_to_answer_at_most(known: Re
 
 
 async def test_another_user_gets_nothing(known: Recalling) -> None:
-    assert (await known.ask("What's my budget for the trip?", scope=BOB)).reason is Reason.BELOW_THRESHOLD
+    assert (await known.ask("What's my budget for the trip?", scope=BOB)).reason is Reason.NO_MEMORIES
 
 
 async def test_what_says_nearly_the_same_is_given_once(empty: Recalling) -> None:
@@ -216,7 +216,7 @@ async def test_after_all_was_deleted_nothing_is_given(known: Recalling) -> None:
     assert await known.given("Where do I live?")
     assert await known.service().forget_all(ALICE, Reach.ALL) == len(FACTS)
 
-    assert (await known.ask("Where do I live?")).reason is Reason.BELOW_THRESHOLD
+    assert (await known.ask("Where do I live?")).reason is Reason.NO_MEMORIES
     await known.say("User lives in Oslo")
     assert await known.given("Where do I live?") == ["User lives in Oslo"]
 

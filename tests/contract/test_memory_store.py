@@ -630,6 +630,8 @@ async def test_pages_hold_each_memory_once_newest_first(store: Store, user: Scop
         cursor = page.cursor
     assert seen == ["b", "a", "B", "é", "z", '"', "mem"]
     assert sizes == [2, 2, 2, 1]
+    oldest = await store.page(user, limit=3, now=NOW, oldest_first=True)
+    assert ([one.id for one in oldest.memories], oldest.cursor) == (["mem", '"', "z"], "")
 
 
 async def test_a_full_last_page_has_no_cursor(store: Store, user: Scope) -> None:

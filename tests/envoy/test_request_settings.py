@@ -96,10 +96,7 @@ async def test_classifiers_and_greetings_decide(
         ({"similarity_threshold": 1.0}, []),
         ({"similarity_threshold": 0.1, "memory_types": ["procedural", "reflective"]}, [PROCEDURE]),
         ({"enabled": False}, []),
-        # What does not fit is as good as absent.
-        ({"enabled": "no", "retrieval_limit": "1", "similarity_threshold": "1.0", "memory_types": 5}, KNOWN),
-        ({"retrieval_limit": -1, "similarity_threshold": 7, "memory_types": ["dreams"]}, KNOWN),
-        ({"retrieval_limit": True, "similarity_threshold": None, "memory_types": []}, KNOWN),
+        ({"enabled": None, "retrieval_limit": None, "similarity_threshold": None, "memory_types": None}, KNOWN),
     ],
     ids=str,
 )
@@ -109,12 +106,47 @@ async def test_the_body_says_what_it_wants(on: Installation, settings: dict[str,
 
 @pytest.mark.parametrize("field", ["memory_config", "memory_context"])
 @pytest.mark.parametrize("value", [None, 1, "text", [], [{}], True])
-async def test_our_fields_of_another_shape_are_taken_out_and_mean_nothing(
+async def test_our_fields_of_another_shape_are_taken_out_and_switch_memory_off(
     on: Installation, field: str, value: Any
 ) -> None:
     seen = await given(on, CHAT, asking(CHAT, ASKED, **{field: value}))
-    assert memories(seen) == KNOWN
+    assert memories(seen) == ([] if value is not None else KNOWN)
     assert field not in seen
+
+
+UNREADABLE = "semrouter_memory_unreadable_settings_total"
+
+
+@pytest.mark.parametrize(
+    ("said", "fields", "reads", "writes"),
+    [
+        ("My cat is called Tom", {"memory_config": {"enabled": "false", "auto_store": "false"}}, False, False),
+        ("I work as a zookeeper", {"memory_config": {"auto_store": "false"}}, True, False),
+        ("My dog is called Rex", {"memory_config": {"memory_types": ["nonsense"]}}, False, True),
+        ("I was born in Bergen", {"memory_context": {"agent_id": "a"}}, False, False),
+    ],
+)
+async def test_a_setting_that_cannot_be_read_is_off(
+    on: Installation, said: str, fields: dict[str, Any], *, reads: bool, writes: bool
+) -> None:
+    """What it governs is off, and the answer, the metric and the log say so; the request passes."""
+    before = await on.metric(UNREADABLE)
+    stored = len(await on.memories())
+    async with on.http(headers={"content-type": "application/json"}) as http:
+        answer = await http.post(CHAT, content=asking(CHAT, f"{said}. {ASKED}", **fields))
+    answer.raise_for_status()
+    names = [f"{field}.{name}" for field, values in fields.items() for name in values]
+    names = [name.replace("agent_id", "unknown") for name in names]
+    assert memories(on.llm.last.json) == (KNOWN if reads else [])
+    assert not {"memory_config", "memory_context"} & on.llm.last.json.keys()
+    reason = "injected, unreadable_setting" if reads else "unreadable_setting"
+    assert answer.headers["x-memory-reason"] == reason
+    assert await on.metric(UNREADABLE) == before + len(names)
+    # What is said later is learned later: then the former would have been.
+    async with on.http(headers={"content-type": "application/json"}) as http:
+        (await http.post(CHAT, content=asking(CHAT, "I am allergic to peanuts"))).raise_for_status()
+    await on.remembers("peanuts")
+    assert len(await on.memories()) == stored + 1 + writes
 
 
 async def test_opting_out_can_be_declined(on: Installation) -> None:

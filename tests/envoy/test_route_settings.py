@@ -25,6 +25,7 @@ ROUTES = {
     "how-to": {"x-memory-types": "procedural"},
     "system": {"x-memory-position": "system"},
     "mistyped": {"x-memory-limit": "many", "x-memory-types": "facts"},
+    "misnamed": {"x-memory-autostore": "false"},
 }
 FACTS = [
     ("User's budget for the Hawaii trip is $10,000", "semantic"),
@@ -114,8 +115,8 @@ async def test_a_switch_that_is_off_anywhere_stays_off(on: Installation) -> None
     assert len(await on.memories()) == len(FACTS) + 1
 
 
-async def test_a_mistyped_setting_is_counted_and_has_no_effect(on: Installation) -> None:
-    """The file's own value holds: the chain's was replaced by the route's."""
-    before = await on.metric("semrouter_memory_ignored_settings_total")
-    assert len(await recalled(on, "mistyped")) > 2
-    assert await on.metric("semrouter_memory_ignored_settings_total") >= before + 2
+async def test_a_mistyped_setting_is_counted_and_what_it_governs_is_off(on: Installation) -> None:
+    before = await on.metric("semrouter_memory_unreadable_settings_total")
+    assert await recalled(on, "mistyped") == []
+    assert await recalled(on, "misnamed", enabled=True) == []
+    assert await on.metric("semrouter_memory_unreadable_settings_total") == before + 3

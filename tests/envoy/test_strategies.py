@@ -82,7 +82,7 @@ async def test_all_memories_with_all_keywords_are_given_newest_first(
     assert await injected(by_keywords, asked) == expected
 
 
-@pytest.mark.parametrize("asked", ["How much?", "What about that one?", "Hi!", "那个呢？"])
+@pytest.mark.parametrize("asked", ["How much?", "What about that one?", "Hi!", "那个呢？", "", " "])
 async def test_a_message_without_keywords_gets_the_newest_up_to_the_cap(by_keywords: Installation, asked: str) -> None:
     assert await injected(by_keywords, asked) == KNOWN[: -CAP - 1 : -1]
 

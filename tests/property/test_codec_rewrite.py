@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN, Codec
 from semrouter_memory.codec.chat import ChatCodec
-from semrouter_memory.codec.request import OUR_FIELDS
 from semrouter_memory.codec.responses import ResponsesCodec
+from semrouter_memory.codec.settings import OUR_FIELDS
 from semrouter_memory.errors import BodyError
 from semrouter_memory.model import Message, Position, Role
 from tests import json_texts

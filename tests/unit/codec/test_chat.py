@@ -7,8 +7,9 @@ import pytest
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN, BodySettings, ParsedRequest
 from semrouter_memory.codec.chat import ChatCodec
+from semrouter_memory.codec.settings import BODY
 from semrouter_memory.errors import BodyError
-from semrouter_memory.model import Message, Role, ToolUse
+from semrouter_memory.model import MemoryType, Message, Role, ToolUse
 
 BLOCK = f"{BLOCK_OPEN}\n* a fact\n{BLOCK_CLOSE}"
 
@@ -212,18 +213,17 @@ def test_a_chat_is_not_stored_by_the_server() -> None:
                 "memory_config": {
                     "enabled": False,
                     "auto_store": True,
-                    "memory_types": ["semantic", 7],
+                    "memory_types": ["semantic", " Episodic"],
                     "retrieval_limit": 3,
                     "similarity_threshold": 1,
                     "session_end": True,
-                    "other": "x",
                 },
                 "memory_context": {"user_id": "alice", "project_id": "p"},
             },
             BodySettings(
                 enabled=False,
                 auto_store=True,
-                memory_types=("semantic",),
+                memory_types=frozenset({MemoryType.SEMANTIC, MemoryType.EPISODIC}),
                 retrieval_limit=3,
                 similarity_threshold=1.0,
                 session_end=True,
@@ -244,13 +244,39 @@ def test_a_chat_is_not_stored_by_the_server() -> None:
                 },
                 "memory_context": {"user_id": 7, "project_id": None},
             },
-            BodySettings(present=True),
+            BodySettings(
+                present=True,
+                unreadable=(
+                    "memory_config.enabled",
+                    "memory_config.auto_store",
+                    "memory_config.memory_types",
+                    "memory_config.retrieval_limit",
+                    "memory_config.similarity_threshold",
+                    "memory_config.session_end",
+                    "memory_context.user_id",
+                ),
+            ),
         ),
-        ({"memory_config": [], "memory_context": "alice"}, BodySettings(present=True)),
+        (
+            {
+                "memory_config": {"enable": False, "limit": 3, "retrieval_limit": 3.0},
+                "memory_context": {"agent_id": "a"},
+            },
+            BodySettings(
+                present=True,
+                retrieval_limit=3,
+                unreadable=("memory_config.unknown", "memory_context.unknown"),
+            ),
+        ),
+        ({"memory_config": dict.fromkeys(BODY["memory_config"])}, BodySettings(present=True)),
+        (
+            {"memory_config": [], "memory_context": "alice"},
+            BodySettings(present=True, unreadable=("memory_config", "memory_context")),
+        ),
     ],
 )
 def test_our_settings(fields: dict[str, Any], settings: BodySettings) -> None:
-    """Values of the wrong type are as good as absent."""
+    """Null is absent; of what cannot be read, only a name from the table is kept."""
     assert parse(**fields).settings == settings
 
 

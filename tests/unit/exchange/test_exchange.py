@@ -244,18 +244,14 @@ class TestSwitches:
             "memory_config": {"retrieval_limit": 2, "similarity_threshold": 0.3, "memory_types": ["procedural"]},
         }
         step = recall_step(
-            make_exchange(route=RouteSettings(limit=9, threshold=0.9)), RECALL, chat("deploy?", **fields)
+            make_exchange(route=RouteSettings(retrieval_limit=9, similarity_threshold=0.9)),
+            RECALL,
+            chat("deploy?", **fields),
         )
         options = step.request.options
         assert step.request.scope == Scope("alice", "apollo")
         assert (options.limit, options.threshold) == (2, 0.3)
         assert options.types == frozenset({MemoryType.PROCEDURAL})
-
-    def test_values_that_do_not_fit_are_passed_over(self, make_exchange: MakeExchange) -> None:
-        fields = {"memory_config": {"retrieval_limit": -1, "similarity_threshold": 9, "memory_types": ["nonsense"]}}
-        step = recall_step(make_exchange(route=RouteSettings(limit=7)), RECALL, chat("what?", **fields))
-        assert (step.request.options.limit, step.request.options.threshold) == (7, 0.6)
-        assert step.request.options.types is None
 
     def test_a_verified_claim_wins_over_the_header(self, make_exchange: MakeExchange) -> None:
         config = {"identity": {"jwt_claim": "sub"}}
@@ -476,14 +472,14 @@ class TestUnreadAnswers:
         exchange.recalled(NOTHING)
         exchange.receive(response_headers("200", "application/json", ("content-encoding", coding)))
         assert exchange.refusal is Reason.ENCODED_ANSWER
-        assert exchange.unread == (Reason.ENCODED_ANSWER, coding)
+        assert exchange.lost_answer == (Reason.ENCODED_ANSWER, coding)
 
     def test_what_is_logged_of_an_encoding_is_bounded(self, make_exchange: MakeExchange) -> None:
         exchange = make_exchange()
         recall_step(exchange, SINGLE, chat("I live in Berlin"))
         exchange.recalled(NOTHING)
         exchange.receive(response_headers("200", "application/json", ("content-encoding", 'x\n"' + "y" * 1_000)))
-        assert exchange.unread == (Reason.ENCODED_ANSWER, "x??" + "y" * 29)
+        assert exchange.lost_answer == (Reason.ENCODED_ANSWER, "x??" + "y" * 29)
 
     @pytest.mark.parametrize("coding", ["gzip", "zstd"])
     def test_damaged_data_is_told(self, make_exchange: MakeExchange, coding: str) -> None:
@@ -493,7 +489,7 @@ class TestUnreadAnswers:
         exchange.receive(response_headers("200", "application/json", ("content-encoding", coding)))
         exchange.receive(answer("Nice."))
         assert exchange.take_turn() is None
-        assert exchange.unread == (Reason.DAMAGED_ANSWER, "")
+        assert exchange.lost_answer == (Reason.DAMAGED_ANSWER, "")
 
     @pytest.mark.parametrize("headers", [("503", "application/json"), ("200", "text/html")])
     def test_what_is_no_answer_is_none_in_any_encoding(
@@ -503,7 +499,7 @@ class TestUnreadAnswers:
         recall_step(exchange, SINGLE, chat("I live in Berlin"))
         exchange.recalled(NOTHING)
         exchange.receive(response_headers(*headers, ("content-encoding", "compress")))
-        assert (exchange.refusal, exchange.unread) == (Reason.NO_ANSWER, None)
+        assert (exchange.refusal, exchange.lost_answer) == (Reason.NO_ANSWER, None)
 
 
 class TestSingleFilter:

@@ -103,3 +103,9 @@ def test_a_pure_greeting_is_not_searched_for(query: str) -> None:
 )
 def test_a_greeting_with_anything_else_or_a_long_one_is_searched_for(query: str) -> None:
     assert decide(query, NONE).search
+
+
+@pytest.mark.parametrize("query", ["", " \n", "Hi!", "my budget"])
+def test_a_strategy_that_needs_no_query_searches_for_an_empty_one(query: str) -> None:
+    assert decide(query, NONE, without_query=True).reason is Reason.SEARCH
+    assert decide(query, TOOL, without_query=True).reason is Reason.TOOL

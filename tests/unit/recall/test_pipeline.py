@@ -352,7 +352,7 @@ async def test_no_block_at_the_first_step_is_none_later(world: World, make_hit: 
     await recaller.recall(replace(REQUEST, loop_key="turn"))
     world.hits = {"": [make_hit("something new", 0.9)]}
 
-    assert (await recaller.recall(LOOP)).reason is Reason.BELOW_THRESHOLD
+    assert (await recaller.recall(LOOP)).reason is Reason.NO_MEMORIES
 
 
 async def test_the_same_question_in_a_new_turn_is_searched_again(world: World, make_hit: MakeHit) -> None:
@@ -462,6 +462,34 @@ async def test_without_a_good_rewrite_in_time_the_plain_result_stands(
     result = await asyncio.wait_for(recall, 5)
 
     assert (result.reason, [hit.memory.content for hit in result.hits]) == (Reason.INJECTED, ["plain"])
+
+
+@pytest.mark.parametrize(
+    ("plain", "delay", "reason"),
+    [
+        ([0.1], 30.0, Reason.REWRITE_TIMEOUT),
+        ([0.1], 0.0, Reason.BELOW_THRESHOLD),
+        ([], 30.0, Reason.NO_MEMORIES),
+        ([], 0.0, Reason.NO_MEMORIES),
+        ([0.7], 30.0, Reason.INJECTED),
+    ],
+)
+@pytest.mark.parametrize("mode", ["vague", "hyde"])
+async def test_the_rewrites_delay_is_told_apart_from_recalls_and_from_a_user_without_memories(
+    world: World, make_hit: MakeHit, mode: Mode, plain: list[float], delay: float, reason: Reason
+) -> None:
+    world.hits = {"": [make_hit("plain", relevance) for relevance in plain]}
+    world.answer, world.delay = "", {"rewrite": delay}
+    recall = world.recaller(mode, deadline_ms=2_000, rewrite_deadline_ms=20).recall(VAGUE)
+
+    assert (await asyncio.wait_for(recall, 5)).reason is reason
+
+
+async def test_a_setting_that_cannot_be_read_recalls_nothing(world: World) -> None:
+    request = replace(REQUEST, options=replace(REQUEST.options, unreadable=True))
+
+    assert (await world.recaller().recall(request)).reason is Reason.UNREADABLE_SETTING
+    assert world.searches == []
 
 
 async def test_the_plain_path_keeps_its_deadline_beside_a_rewrite(rewritten: World) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -416,9 +416,11 @@ TRIPS = [f"User's trip number {number} to Hawaii" for number in range(6)]
 """Oldest first."""
 
 
-async def by_keywords(kit: Kit, query: str, *, at_hand: bool, **request: Any) -> list[str]:
+async def by_keywords(
+    kit: Kit, query: str, *, at_hand: bool, order: Literal["newest", "insertion"] = "newest", **request: Any
+) -> list[str]:
     config = RecallConfig(strategy="keywords", max_keyword_memories=4, deadline_ms=10_000)
-    searcher = kit.searcher(at_hand=at_hand, strategy="keywords")
+    searcher = kit.searcher(at_hand=at_hand, strategy="keywords", keyword_order=order)
     keywords = KeywordSearch(searcher, KeywordExtractor("local"), config)
     async with asyncio.timeout(10) as deadline:
         return contents(await keywords.search(replace(REQUEST, query=query, **request), Steps(), deadline))
@@ -436,7 +438,15 @@ async def test_keywords_find_the_newest_memories_that_have_them_all(kit: Kit, at
 async def test_without_a_keyword_the_newest_memories_are_found(kit: Kit, at_hand: bool) -> None:
     await kit.remember(*TRIPS, CAR)
 
-    assert await by_keywords(kit, "hello", at_hand=at_hand) == [CAR, *TRIPS[::-1]]
+    for query in ("hello", "", " \n"):
+        assert await by_keywords(kit, query, at_hand=at_hand) == [CAR, *TRIPS[::-1]]
+
+
+async def test_the_order_of_insertion_can_be_asked_for(kit: Kit, at_hand: bool) -> None:
+    await kit.remember(*TRIPS, CAR)
+
+    assert await by_keywords(kit, "", at_hand=at_hand, order="insertion") == [*TRIPS, CAR]
+    assert await by_keywords(kit, "the Hawaii trip?", at_hand=at_hand, order="insertion") == TRIPS
 
 
 async def test_more_is_found_than_the_cap_since_some_may_be_visible_but_not_everything(kit: Kit, at_hand: bool) -> None:

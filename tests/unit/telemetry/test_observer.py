@@ -106,9 +106,9 @@ def test_bypassed_and_failed_exchanges(observer: Observer, metrics: Metrics) -> 
 
 def test_a_route_setting_without_effect_is_a_warning(observer: Observer, metrics: Metrics) -> None:
     with capture_logs() as lines:
-        observer.setting_ignored("x-memory-limit")
-    assert (lines[0]["log_level"], lines[0]["setting"]) == ("warning", "x-memory-limit")
-    assert value(metrics, "ignored_settings_total", setting="x-memory-limit") == 1
+        observer.settings_unreadable(("x-memory-limit", "memory_config.enabled"))
+    assert (lines[0]["log_level"], lines[0]["settings"]) == ("warning", ["x-memory-limit", "memory_config.enabled"])
+    assert value(metrics, "unreadable_settings_total", setting="x-memory-limit") == 1
 
 
 @pytest.mark.parametrize("outcome", list(AppendOutcome))

@@ -58,8 +58,11 @@ class Quiet:
 class Call:
     """What the processor asks of a gRPC call."""
 
+    def __init__(self, metadata: tuple[tuple[str, str], ...] = ()) -> None:
+        self.metadata = metadata
+
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-        return ()
+        return self.metadata
 
 
 def headers(**values: str) -> pb.HttpHeaders:
@@ -88,7 +91,9 @@ def answer(status: str) -> list[pb.ProcessingRequest]:
 
 
 async def outcomes(
-    messages: Sequence[pb.ProcessingRequest], result: RecallResult = INJECTED
+    messages: Sequence[pb.ProcessingRequest],
+    result: RecallResult = INJECTED,
+    metadata: tuple[tuple[str, str], ...] = (),
 ) -> list[tuple[str, dict[str, Any] | None]]:
     """The replies' kinds, and what they tell."""
     processor = Processor(
@@ -97,13 +102,14 @@ async def outcomes(
         retainer=Retain(),
         observer=Quiet(),
         clock=Clock(),
+        other_metadata=("x-memory-secret",),
     )
 
     async def stream() -> AsyncIterator[pb.ProcessingRequest]:
         for message in messages:
             yield message
 
-    call: Any = Call()
+    call: Any = Call(metadata)
     replies = [pb.ProcessingResponse.FromString(reply) async for reply in processor.process(stream(), call)]
     return [(str(reply.WhichOneof("response")), told(reply)) for reply in replies]
 
@@ -168,3 +174,28 @@ async def test_turns_that_a_state_stands_for_are_told() -> None:
     (*_, (_, metadata)) = await outcomes(request(RECALL), result)
     assert metadata is not None
     assert (metadata["reason"], metadata["compressed_turns"]) == ("below_threshold", 3)
+
+
+@pytest.mark.parametrize(
+    ("fields", "metadata", "reason", "names"),
+    [
+        ('"memory_config":{"enabled":"false"}', (), "unreadable_setting", "memory_config.enabled"),
+        ('"memory_config":{"auto_store":"false"}', (), "injected, unreadable_setting", "memory_config.auto_store"),
+        (
+            '"memory_context":{"user_id":"bob","a":1}',
+            (),
+            "identity_mismatch, unreadable_setting",
+            "memory_context.unknown",
+        ),
+        ('"n":1', (("x-memory-enabled", "nope"),), "unreadable_setting", "x-memory-enabled"),
+        ('"n":1', (("x-memory-enable", "no"), ("x-memory-secret", "s")), "unreadable_setting", "x-memory-unknown"),
+        ('"n":1', (("x-memory-secret", "s"), ("x-other", "s")), "injected", None),
+    ],
+)
+async def test_a_setting_that_cannot_be_read_is_told(
+    fields: str, metadata: tuple[tuple[str, str], ...], reason: str, names: str | None
+) -> None:
+    (*_, (kind, found)) = await outcomes(request(RECALL, body=BODY[:-1] + f",{fields}}}".encode()), metadata=metadata)
+    assert kind == "request_body"
+    assert found is not None
+    assert (found["reason"], found.get("unreadable_settings")) == (reason, names)

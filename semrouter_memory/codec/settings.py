@@ -1,0 +1,179 @@
+"""The settings that a request's body or a route may carry: how each is read, and what it governs.
+
+Strategy: a setting that cannot be read (wrong type, out of range, unknown name) switches off what it governs, for that
+request alone; reading a switch as "on" that was meant as "off" would store what the user did not want stored. JSON null
+is as good as absent. Only names from the tables here leave this module, never what a client wrote.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Flag, auto
+from typing import Any, TypeVar
+
+from semrouter_memory.model import Json, MemoryType, Position
+
+_T = TypeVar("_T")
+
+CONFIG, CONTEXT = OUR_FIELDS = ("memory_config", "memory_context")
+"""Read and taken out: upstreams may reject fields they do not know."""
+ROUTE_PREFIX = "x-memory-"
+UNKNOWN = "unknown"
+"""Stands for every name that is not in the tables."""
+
+SWITCH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+"""What the text of a switch means, in lower case."""
+
+
+class Governs(Flag):
+    """What of memory a setting decides about."""
+
+    ITSELF = 0
+    """Only what it names; read or not, memories are recalled and stored."""
+    READING = auto()
+    WRITING = auto()
+    BOTH = READING | WRITING
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting.
+
+    Attributes:
+        attribute: its name in `BodySettings` or `RouteSettings`.
+        value: the checked value of parsed JSON; raises `ValueError`.
+        parse: a route's text as JSON would have it; raises `ValueError` or `KeyError`.
+    """
+
+    attribute: str
+    governs: Governs
+    value: Callable[[Json], Any]
+    parse: Callable[[str], Json] = str
+
+    def from_text(self, text: str) -> Any:
+        """The checked value of a route's text."""
+        return self.value(self.parse(text.strip().lower()))
+
+
+def _of_type(kind: type[_T]) -> Callable[[Json], _T]:
+    def checked(value: Json) -> _T:
+        if type(value) is not kind:
+            raise ValueError
+        return value
+
+    return checked
+
+
+def _limit(value: Json) -> int:
+    # True is not the number 1; JSON knows one kind of number, so 3.0 is an integer.
+    if type(value) not in (int, float) or value != value // 1 or value < 0:
+        raise ValueError
+    return int(value)
+
+
+def _threshold(value: Json) -> float:
+    if type(value) not in (int, float) or not -1.0 <= value <= 1.0:
+        raise ValueError
+    return float(value)
+
+
+def _types(value: Json) -> frozenset[MemoryType]:
+    if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
+        raise ValueError
+    return frozenset(MemoryType(name.strip().lower()) for name in value)
+
+
+_ENABLED = Setting("enabled", Governs.BOTH, _of_type(bool), SWITCH.__getitem__)
+_AUTO_STORE = Setting("auto_store", Governs.WRITING, _of_type(bool), SWITCH.__getitem__)
+_LIMIT = Setting("retrieval_limit", Governs.READING, _limit, int)
+_THRESHOLD = Setting("similarity_threshold", Governs.READING, _threshold, float)
+_TYPES = Setting("memory_types", Governs.READING, _types, lambda text: text.split(","))
+
+BODY: Mapping[str, Mapping[str, Setting]] = {
+    CONFIG: {
+        each.attribute: each
+        for each in (
+            _ENABLED,
+            _AUTO_STORE,
+            _TYPES,
+            _LIMIT,
+            _THRESHOLD,
+            Setting("session_end", Governs.ITSELF, _of_type(bool)),
+        )
+    },
+    CONTEXT: {
+        # In doubt who the user is, or what the conversation belongs to.
+        each.attribute: each
+        for each in (
+            Setting("user_id", Governs.BOTH, _of_type(str)),
+            Setting("project_id", Governs.BOTH, _of_type(str)),
+        )
+    },
+}
+ROUTE: Mapping[str, Setting] = {
+    f"{ROUTE_PREFIX}enabled": _ENABLED,
+    f"{ROUTE_PREFIX}auto-store": _AUTO_STORE,
+    f"{ROUTE_PREFIX}types": _TYPES,
+    f"{ROUTE_PREFIX}limit": _LIMIT,
+    f"{ROUTE_PREFIX}threshold": _THRESHOLD,
+    f"{ROUTE_PREFIX}position": Setting("position", Governs.READING, Position),
+}
+
+_GOVERNS = {name: setting.governs for name, setting in ROUTE.items()} | {
+    f"{field}.{name}": setting.governs for field, settings in BODY.items() for name, setting in settings.items()
+}
+
+
+def governed_by(unreadable: Iterable[str]) -> Governs:
+    """What these settings switch off; an unknown one may have been meant as any switch."""
+    off = Governs.ITSELF
+    for name in unreadable:
+        off |= _GOVERNS.get(name, Governs.BOTH)
+    return off
+
+
+def body_values(body: Mapping[str, Json]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The values of the body's settings by attribute, and the names of those that cannot be read."""
+    read = _Reader()
+    for field, settings in BODY.items():
+        given = body.get(field)
+        if isinstance(given, dict):
+            for name, value in given.items():
+                setting = settings.get(name)
+                if setting is None:
+                    read.unreadable[f"{field}.{UNKNOWN}"] = None
+                elif value is not None:
+                    read.take(setting.attribute, setting.value, value, f"{field}.{name}")
+        elif given is not None:
+            read.unreadable[field] = None
+    return read.values, tuple(read.unreadable)
+
+
+def route_values(metadata: Mapping[str, str], other: Iterable[str] = ()) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Same as `body_values`, of the gRPC metadata of a stream (names in lower case).
+
+    Args:
+        other: names with our prefix that are no settings of a route.
+    """
+    read = _Reader()
+    others = frozenset(other)
+    for name, text in metadata.items():
+        setting = ROUTE.get(name)
+        if setting is not None:
+            read.take(setting.attribute, setting.from_text, text, name)
+        elif name.startswith(ROUTE_PREFIX) and name not in others:
+            read.unreadable[f"{ROUTE_PREFIX}{UNKNOWN}"] = None
+    return read.values, tuple(read.unreadable)
+
+
+class _Reader:
+    """Collects values by attribute, and the names of settings that cannot be read, each once and in order."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.unreadable: dict[str, None] = {}
+
+    def take(self, attribute: str, convert: Callable[[Any], Any], raw: Any, name: str) -> None:
+        try:
+            self.values[attribute] = convert(raw)
+        except (ValueError, KeyError):
+            self.unreadable[name] = None
