@@ -188,7 +188,7 @@ class App:
                 self._failed(error)
             else:
                 self._log_answers()
-            self._observer.work_queued(depth=pool.depth, oldest_seconds=pool.oldest_seconds)
+            self._observer.work_queued(depth=pool.depth + retainer.retrying, oldest_seconds=pool.oldest_seconds)
             if working_set is not None:
                 self._observer.working_set_measured(nbytes=working_set.nbytes, owners=working_set.owners)
             await asyncio.sleep(self._config.memory.retain.tick_seconds)

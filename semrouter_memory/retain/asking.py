@@ -6,6 +6,9 @@ over: each time another one, so that a session whose turns the model cannot bear
 
 A prompt that was not served is suspected, no more: an attempt is counted only when the model answered something else
 since the same session's last failure, so that an outage, however long and however many processes see it, costs none.
+
+A session that comes to its end meanwhile keeps its end until its turns are read. The rules write its episode once, and
+again when it goes on.
 """
 
 from collections import OrderedDict
@@ -14,9 +17,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from semrouter_memory.model import Claim, PendingSession
-from semrouter_memory.retain.triggers import Pace, Rest, SessionKey, Trigger, due, end_of
+from semrouter_memory.retain.triggers import Pace, Rest, SessionKey, Trigger, due, end_of, wanted
 
 _MAX_SUSPECTS = 1_024
+_MAX_SUMMED_UP = 4_096
 _DOUBTFUL = 2
 """Failures in a row of one session after which it is asked first whether the model answers at all."""
 
@@ -43,6 +47,7 @@ class Asking:
         self._rest: Rest | None = None
         self._answers = 0
         self._suspects: OrderedDict[SessionKey, _Suspect] = OrderedDict()
+        self._summed_up: OrderedDict[SessionKey, int] = OrderedDict()
         self._probe: tuple[SessionKey, Trigger] | None = None
         self._probed: set[SessionKey] = set()
 
@@ -59,12 +64,18 @@ class Asking:
         for session in sessions:
             if trigger := due(session, now, self._pace, model_away=self.away):
                 key = SessionKey(session.scope, session.session_id)
+                if trigger is not Trigger.RULES and self.is_summed_up(key, session.unsummarised):
+                    continue
                 found.append(key)
                 if session.waiting and trigger is not Trigger.RULES and not self.away:
                     self._due[key] = trigger
         if self._rest is not None and not self._rest.holds(now) and self._choose_probe(sessions, now):
             self._rest = Rest.of(self._probe_pause, now)
         return found if self._probe is None else list(dict.fromkeys((*found, self._probe[0])))
+
+    def wanted(self, sessions: Sequence[PendingSession], now: datetime) -> int:
+        """How many sessions have work, whether it can be done now or waits to be tried again."""
+        return sum(wanted(session, now, self._pace) is not None for session in sessions)
 
     def _choose_probe(self, sessions: Sequence[PendingSession], now: datetime) -> bool:
         wanting: dict[SessionKey, Trigger] = {}
@@ -111,7 +122,20 @@ class Asking:
     def ending(self, claim: Claim, last_observed_at: datetime, now: datetime) -> Trigger | None:
         return end_of(ended=claim.ended, last_observed_at=last_observed_at, now=now, pace=self._pace)
 
+    def is_summed_up(self, key: SessionKey, unsummarised: int) -> bool:
+        """Whether the session, with no turn more, was summed up while the model is away."""
+        return self._summed_up.get(key) == unsummarised
+
     # -- what came of it -----------------------------------------------------------------------------------------------
+
+    def summed_up(self, claim: Claim, key: SessionKey) -> None:
+        """The session's end: its episode is written. With turns that still wait for the model, it is due once more."""
+        if not claim.turns:
+            self._suspects.pop(key, None)
+            return
+        self._summed_up[key] = claim.unsummarised
+        while len(self._summed_up) > _MAX_SUMMED_UP:
+            self._summed_up.popitem(last=False)
 
     def went_away(self, now: datetime, pause: timedelta) -> None:
         self._rest = Rest.of(pause, now)
@@ -126,6 +150,7 @@ class Asking:
         self._answers += 1
         self._rest = self._probe = None
         self._probed.clear()
+        self._summed_up.clear()
         if key is not None:
             self._suspects.pop(key, None)
 
