@@ -105,7 +105,7 @@ class App:
         # Before the ports close, so that whoever looks on is told the end; after the last exchange has ended.
         self._exit.push_async_callback(recordings.stop)
         recaller = pipelines.recaller(memory, adapters, models, ageing.usage)
-        await self._prepare(recaller)
+        await asyncio.gather(self._prepare(recaller), models.warm())
         processor = Processor(
             _exchange_settings(config),
             recaller=recaller,

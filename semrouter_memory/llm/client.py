@@ -37,6 +37,8 @@ class OpenAIChatModel:
             timeout=config.llm_timeout_seconds,
             max_retries=0,
         )
+        # The library loads this part when it is first asked for; a request would wait for that.
+        self._completions = self._client.chat.completions
 
     @property
     def name(self) -> str:
@@ -81,7 +83,7 @@ class OpenAIChatModel:
         return await self._sent(messages)
 
     async def _sent(self, messages: Sequence[ChatMessage]) -> ChatCompletion:
-        return await self._client.chat.completions.create(
+        return await self._completions.create(
             model=self._config.llm_model_name,
             messages=[_parameter(message) for message in messages],
             max_tokens=self._config.max_tokens,
