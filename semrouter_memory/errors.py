@@ -44,7 +44,17 @@ class EmbeddingError(UnavailableError):
 
 
 class ChatModelError(UnavailableError):
-    """The external model failed: connection, timeout, or a status that is not a success."""
+    """The external model failed: connection, timeout, or a status that is not a success.
+
+    Attributes:
+        status: the HTTP status of the answer; None when there was no answer.
+        cause: what failed, in words that hold no content of prompt or answer.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, cause: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.cause = cause
 
 
 class ModelAwayError(ChatModelError):
@@ -56,8 +66,8 @@ class ModelAwayError(ChatModelError):
         wait_seconds: how long asking again makes no sense; 0 when that is not known.
     """
 
-    def __init__(self, message: str, *, wait_seconds: float = 0.0) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, wait_seconds: float = 0.0, status: int | None = None, cause: str = "") -> None:
+        super().__init__(message, status=status, cause=cause)
         self.wait_seconds = wait_seconds
 
 

@@ -23,6 +23,7 @@ class StandInServer:
         self.answer: Any = {}
         self.status = 200
         self.hang = False
+        self.retry_after = ""
         self.unbearable = ""
         """A prompt with this in it is answered with 500."""
         self.requests: list[tuple[dict[str, Any], str]] = []
@@ -40,7 +41,7 @@ class StandInServer:
             return JSONResponse({}, 500)
         if isinstance(self.answer, str):
             return PlainTextResponse(self.answer, self.status, media_type="application/json")
-        return JSONResponse(self.answer, self.status)
+        return JSONResponse(self.answer, self.status, {"retry-after": self.retry_after} if self.retry_after else None)
 
     def content(self, text: Any) -> None:
         message = {"role": "assistant", "content": text}

@@ -7,6 +7,7 @@ from semrouter_memory.config import ExternalModel, RetainConfig
 from semrouter_memory.llm.breaker import Limits
 from semrouter_memory.llm.circuit import Circuits
 from semrouter_memory.llm.client import OpenAIChatModel
+from semrouter_memory.llm.warming import warm
 from semrouter_memory.ports import ChatModel, Observer
 
 
@@ -36,6 +37,11 @@ class ExternalModels:
             model = OpenAIChatModel(section, section.api_key, circuit=circuits.circuit(section.llm_endpoint.url))
             on_exit.push_async_callback(model.aclose)
             self._models[section.model_role] = traced(model, section) if traced else model
+
+    async def warm(self) -> None:
+        """Have the first call of every role cost what later ones do; whether its server is there does not matter."""
+        if self._models:
+            await warm()
 
     def of_role(self, role: str) -> ChatModel | None:
         return self._models.get(role)

@@ -105,7 +105,7 @@ class App:
         # Before the ports close, so that whoever looks on is told the end; after the last exchange has ended.
         self._exit.push_async_callback(recordings.stop)
         recaller = pipelines.recaller(memory, adapters, models, ageing.usage)
-        await self._prepare(recaller)
+        await asyncio.gather(self._prepare(recaller), models.warm())
         processor = Processor(
             _exchange_settings(config),
             recaller=recaller,
@@ -189,7 +189,7 @@ class App:
                 self._failed(error)
             else:
                 self._log_answers()
-            self._observer.work_queued(depth=pool.depth, oldest_seconds=pool.oldest_seconds)
+            self._observer.work_queued(depth=pool.depth + retainer.retrying, oldest_seconds=pool.oldest_seconds)
             if working_set is not None:
                 self._observer.working_set_measured(nbytes=working_set.nbytes, owners=working_set.owners)
             await asyncio.sleep(self._config.memory.retain.tick_seconds)

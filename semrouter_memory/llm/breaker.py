@@ -54,6 +54,10 @@ class Breaker:
     def is_open(self) -> bool:
         return self._open_until is not None
 
+    @property
+    def longest_seconds(self) -> float:
+        return self._limits.longest_seconds
+
     def admit(self, now: float) -> Admission:
         if self._open_until is None:
             return Admission(allowed=True)

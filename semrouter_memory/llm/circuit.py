@@ -30,11 +30,24 @@ class Verdict(Enum):
 
 
 class CallFailed(ChatModelError):  # noqa: N818 - a step inside the client, never seen outside
-    """A call failed, with what that says."""
+    """A call failed, with what that says.
 
-    def __init__(self, message: str, verdict: Verdict) -> None:
-        super().__init__(message)
+    Attributes:
+        retry_after_seconds: the pause that the server asked for; 0 when it named none.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        verdict: Verdict,
+        *,
+        status: int | None = None,
+        cause: str = "",
+        retry_after_seconds: float = 0.0,
+    ) -> None:
+        super().__init__(message, status=status, cause=cause)
         self.verdict = verdict
+        self.retry_after_seconds = retry_after_seconds
 
 
 class Circuits:
@@ -116,10 +129,14 @@ class Circuit:
             advice = "; check its key, address and name" if failure.verdict is Verdict.REFUSED else ""
             self._tell(f"{failure}{advice}", was_open=was_open)
             if self._is_open and (was_open or failure.verdict is Verdict.REFUSED):
-                raise self._open_error() from None
+                raise self._open_error(failure) from None
             if failure.verdict is Verdict.AWAY:
+                asked_for = min(failure.retry_after_seconds, self._endpoint.longest_seconds)
                 raise ModelAwayError(
-                    str(failure), wait_seconds=self._endpoint.wait_seconds(self._monotonic())
+                    str(failure),
+                    wait_seconds=max(self._endpoint.wait_seconds(self._monotonic()), asked_for),
+                    status=failure.status,
+                    cause=failure.cause,
                 ) from None
             raise
         except BaseException:
@@ -153,10 +170,12 @@ class Circuit:
             else:
                 self._refusals.succeeded()
 
-    def _open_error(self) -> CircuitOpenError:
+    def _open_error(self, failure: CallFailed) -> CircuitOpenError:
         now = self._monotonic()
         wait_seconds = max(self._endpoint.wait_seconds(now), self._refusals.wait_seconds(now))
-        return CircuitOpenError(f"{self._host} is left alone", wait_seconds=wait_seconds)
+        return CircuitOpenError(
+            f"{self._host} is left alone", wait_seconds=wait_seconds, status=failure.status, cause=failure.cause
+        )
 
     def _tell(self, detail: str, *, was_open: bool) -> None:
         if self._is_open is not was_open:

@@ -1,17 +1,18 @@
 """An OpenAI-compatible chat model (implements the `ChatModel` port)."""
 
+import os
 from collections.abc import Sequence
+from http.client import responses
+from math import isfinite
 
 import openai
 from openai import AsyncOpenAI
-from openai.types.chat import ChatCompletionMessageParam
+from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
 from semrouter_memory.config import ExternalModel
 from semrouter_memory.llm.circuit import CallFailed, Circuit, Verdict
 from semrouter_memory.model import ChatMessage
 
-_MAX_RETRIES = 1
-"""For a connection that broke; callers have a back-off of their own."""
 _REFUSALS = frozenset({401, 403, 404})
 """Wrong key, or wrong path or model name."""
 _OVERLOADS = frozenset({408, 429})
@@ -34,8 +35,10 @@ class OpenAIChatModel:
             api_key=api_key or "none",
             base_url=config.llm_endpoint.url,
             timeout=config.llm_timeout_seconds,
-            max_retries=_MAX_RETRIES,
+            max_retries=0,
         )
+        # The library loads this part when it is first asked for; a request would wait for that.
+        self._completions = self._client.chat.completions
 
     @property
     def name(self) -> str:
@@ -50,26 +53,42 @@ class OpenAIChatModel:
             ChatModelError: another status that is no success, or no text in the answer.
         """
         with self._circuit.call() as probe:
-            return await self._ask(messages, retries=0 if probe else _MAX_RETRIES)
+            return await self._ask(messages, repeat=not probe)
 
-    async def _ask(self, messages: Sequence[ChatMessage], *, retries: int) -> str:
+    async def _ask(self, messages: Sequence[ChatMessage], *, repeat: bool) -> str:
         try:
-            completion = await self._client.with_options(max_retries=retries).chat.completions.create(
-                model=self._config.llm_model_name,
-                messages=[_parameter(message) for message in messages],
-                max_tokens=self._config.max_tokens,
-                temperature=self._config.temperature,
-            )
-            text = completion.choices[0].message.content
+            text = (await self._completion(messages, repeat=repeat)).choices[0].message.content
         except openai.APIStatusError as error:
-            raise CallFailed(f"{self.name} answered {error.status_code}", _verdict(error.status_code)) from None
+            raise _answered(self.name, error) from None
         except _AWAY as error:
-            raise CallFailed(f"{self.name} failed: {type(error).__name__}", Verdict.AWAY) from None
+            cause = _cause(error)
+            raise CallFailed(f"{self.name} failed: {cause}", Verdict.AWAY, cause=cause) from None
         except Exception as error:  # noqa: BLE001 - what a foreign server sends fails in many ways; none leaves here
-            raise CallFailed(f"{self.name} failed: {type(error).__name__}", Verdict.PROMPT) from None
+            cause = type(error).__name__
+            raise CallFailed(f"{self.name} failed: {cause}", Verdict.PROMPT, cause=cause) from None
         if not isinstance(text, str) or not text.strip():
-            raise CallFailed(f"{self.name} answered without text", Verdict.PROMPT)
+            cause = "no text in the answer"
+            raise CallFailed(f"{self.name} answered without text", Verdict.PROMPT, cause=cause)
         return text
+
+    async def _completion(self, messages: Sequence[ChatMessage], *, repeat: bool) -> ChatCompletion:
+        """Repeated once for a connection that broke. An answer that is an error is not: callers have a back-off."""
+        try:
+            return await self._sent(messages)
+        except openai.APITimeoutError:
+            raise
+        except openai.APIConnectionError:
+            if not repeat:
+                raise
+        return await self._sent(messages)
+
+    async def _sent(self, messages: Sequence[ChatMessage]) -> ChatCompletion:
+        return await self._completions.create(
+            model=self._config.llm_model_name,
+            messages=[_parameter(message) for message in messages],
+            max_tokens=self._config.max_tokens,
+            temperature=self._config.temperature,
+        )
 
     async def aclose(self) -> None:
         await self._client.close()
@@ -79,6 +98,40 @@ def _verdict(status: int) -> Verdict:
     if status in _REFUSALS:
         return Verdict.REFUSED
     return Verdict.AWAY if status in _OVERLOADS or status >= _SERVER_ERRORS else Verdict.PROMPT
+
+
+def _answered(name: str, error: openai.APIStatusError) -> CallFailed:
+    status = error.status_code
+    return CallFailed(
+        f"{name} answered {status}",
+        _verdict(status),
+        status=status,
+        cause=responses.get(status, ""),
+        retry_after_seconds=_seconds(error.response.headers.get("retry-after", "")),
+    )
+
+
+def _seconds(retry_after: str) -> float:
+    """The header's seconds; 0 for a date or anything else."""
+    try:
+        seconds = float(retry_after)
+    except ValueError:
+        return 0.0
+    return max(seconds, 0.0) if isfinite(seconds) else 0.0
+
+
+def _cause(error: BaseException) -> str:
+    """Why there was no answer: "timeout", the system's own words ("Connection refused"), or the error's type."""
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, openai.APITimeoutError | TimeoutError):
+            return "timeout"
+        if isinstance(inner, OSError) and inner.errno:
+            return os.strerror(inner.errno) if inner.errno > 0 else type(inner).__name__
+        # Several addresses of one name failed, one after the other: the first says enough.
+        first = inner.exceptions[0] if isinstance(inner, BaseExceptionGroup) else None
+        inner = first or inner.__cause__ or inner.__context__
+    return type(error).__name__
 
 
 def _parameter(message: ChatMessage) -> ChatCompletionMessageParam:

@@ -9,7 +9,12 @@ from semrouter_memory.model.memories import ReconcileAction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionReport:
-    """How one extraction of a session ended: what is logged and counted."""
+    """How one extraction of a session ended: what is logged and counted.
+
+    Attributes:
+        status: of a model that answered with an error: the HTTP status.
+        cause: of a model that failed: why, in words without content.
+    """
 
     extractor: str
     turns: int
@@ -17,6 +22,8 @@ class ExtractionReport:
     actions: Mapping[str, int] = field(default_factory=dict)
     failure: str = ""
     dead_lettered: int = 0
+    status: int | None = None
+    cause: str = ""
 
     @property
     def stored(self) -> int:

@@ -9,7 +9,6 @@ Chinese is not segmented, so a keyword there is a run of characters between func
 stands in a text when it falls into parts of two or more characters that all do.
 """
 
-import asyncio
 import json
 import re
 import unicodedata
@@ -22,6 +21,7 @@ from semrouter_memory.codec.untrusted import one_line
 from semrouter_memory.lexical.words import CJK, STOP_WORDS, content_runs, content_words, words
 from semrouter_memory.model import ChatMessage, Memory
 from semrouter_memory.ports import ChatModel
+from semrouter_memory.recall.in_time import in_time
 from semrouter_memory.recall.refusals import refuses
 
 Extraction = Literal["local", "llm"]
@@ -76,12 +76,9 @@ class KeywordExtractor:
         if self._model is None or not query.strip():
             return local_keywords(query)
         prompt = (ChatMessage("system", _PROMPT), ChatMessage("user", _quoted(query)))
-        try:
-            async with asyncio.timeout_at(until):
-                answer = await self._model.complete(prompt)
-        except Exception:  # noqa: BLE001 - late or failed: the rules answer
-            return local_keywords(query)
-        listed = listed_keywords(answer)
+        # Late or failed: the rules answer.
+        answer = await in_time(self._model.complete(prompt), until)
+        listed = None if answer is None else listed_keywords(answer)
         return local_keywords(query) if listed is None else listed
 
 

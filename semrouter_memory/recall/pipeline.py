@@ -26,6 +26,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import Clock, ContextCompressor, Embedder, Observer, TurnLog, UsageNotes
 from semrouter_memory.recall.beside import CompressionBeside, joined, still_visible, without_items
 from semrouter_memory.recall.decide import decide
+from semrouter_memory.recall.in_time import in_time
 from semrouter_memory.recall.keyword_search import KeywordSearch
 from semrouter_memory.recall.loops import Choice, TurnChoices, TurnKey
 from semrouter_memory.recall.query import HISTORY_MESSAGES, is_vague
@@ -46,6 +47,8 @@ _CHAIN_PATIENCE = 6
 _CHAIN_ASSEMBLY = 1
 # Ranking takes a fraction of a millisecond. A state that is not at hand within this part of what is left is late.
 _STATE_SHARE = 0.5
+# After a rewrite, what is found already has at least this part of the deadline for what is left to do.
+_LAST_SHARE = 0.25
 # An active user's memories come again and again, and tokenising five of them costs as much as ranking all.
 _COUNTED_LINES = 4096
 # So many of the best are named in the result, whether they were injected or not.
@@ -215,28 +218,25 @@ class Recaller:
         threshold = request.options.threshold
         if rewriter is None or not rewriter.wants_after(request.query, best_relevance=plain.best, threshold=threshold):
             return plain
-        deadline.reschedule(None)
+        rewriting = rewriter.rewrite(request.query, request.history)
+        until = self._rewritten_by()
         return plain.joined(
-            await self._found_rewritten(
-                rewriter.rewrite(request.query, request.history),
-                request,
-                steps,
-                until=self._rewritten_by(),
-                likely_answer=True,
-            )
+            await self._found_rewritten(rewriting, request, steps, deadline, until=until, likely_answer=True)
         )
 
     async def _found_with(
         self, rewriter: QueryRewriter, request: RecallRequest, steps: Steps, deadline: asyncio.Timeout
     ) -> Found:
         """What is asked and what a model makes of it; the model is asked while the plain query is searched."""
-        until = self._rewritten_by()
+        loop, until = asyncio.get_running_loop(), self._rewritten_by()
+        begun = loop.time()
         rewriting = asyncio.create_task(rewriter.rewrite(request.query, request.history))
         try:
+            # The model's call begins now. What that costs, however long, is no part of the plain path's time.
+            await asyncio.sleep(0)
+            deadline.reschedule((deadline.when() or begun) + loop.time() - begun)
             plain = await self._searcher.search(request.query, request, steps, deadline)
-            # The plain path has kept its deadline; the rewrite has its own.
-            deadline.reschedule(None)
-            return plain.joined(await self._found_rewritten(rewriting, request, steps, until=until))
+            return plain.joined(await self._found_rewritten(rewriting, request, steps, deadline, until=until))
         finally:
             rewriting.cancel()
 
@@ -248,21 +248,23 @@ class Recaller:
         rewriting: Awaitable[str],
         request: RecallRequest,
         steps: Steps,
+        deadline: asyncio.Timeout,
         *,
         until: float,
         likely_answer: bool = False,
     ) -> Found:
-        try:
-            async with asyncio.timeout_at(until):
-                with steps.measure("rewrite"):
-                    query = await rewriting
-                if not query:
-                    return Found()
-                return await self._searcher.search(query, request, steps, likely_answer=likely_answer)
-        except TimeoutError:
-            return Found(rewrite_late=True)
-        except Exception:  # noqa: BLE001 - the plain result stands
-            return Found()
+        """What the rewrite finds; nothing when it is late or fails, so that the plain result stands."""
+        loop = asyncio.get_running_loop()
+        left = (deadline.when() or 0.0) - loop.time()
+        # The plain path has kept its deadline; the rewrite has its own.
+        deadline.reschedule(None)
+        with steps.measure("rewrite"):
+            query = await in_time(rewriting, until)
+        found = None
+        if query:
+            found = await in_time(self._searcher.search(query, request, steps, likely_answer=likely_answer), until)
+        deadline.reschedule(loop.time() + max(left, self._config.deadline_ms / 1000 * _LAST_SHARE))
+        return found or Found(rewrite_late=loop.time() >= until)
 
     # -- rank and render -----------------------------------------------------------------------------------------------
 

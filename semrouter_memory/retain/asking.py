@@ -6,6 +6,9 @@ over: each time another one, so that a session whose turns the model cannot bear
 
 A prompt that was not served is suspected, no more: an attempt is counted only when the model answered something else
 since the same session's last failure, so that an outage, however long and however many processes see it, costs none.
+
+A session that comes to its end meanwhile keeps its end until its turns are read. The rules write its episode once, and
+again when it goes on.
 """
 
 from collections import OrderedDict
@@ -15,9 +18,10 @@ from datetime import datetime, timedelta
 
 from semrouter_memory.model import Claim, PendingSession
 from semrouter_memory.retain.idling import Idling
-from semrouter_memory.retain.triggers import Pace, Rest, SessionKey, Trigger, due, end_of
+from semrouter_memory.retain.triggers import Pace, Rest, SessionKey, Trigger, due, end_of, wanted
 
 _MAX_SUSPECTS = 1_024
+_MAX_SUMMED_UP = 4_096
 _DOUBTFUL = 2
 """Failures in a row of one session after which it is asked first whether the model answers at all."""
 
@@ -46,6 +50,7 @@ class Asking:
         self._rest: Rest | None = None
         self._answers = 0
         self._suspects: OrderedDict[SessionKey, _Suspect] = OrderedDict()
+        self._summed_up: OrderedDict[SessionKey, int] = OrderedDict()
         self._probe: tuple[SessionKey, Trigger] | None = None
         self._probed: set[SessionKey] = set()
 
@@ -63,6 +68,8 @@ class Asking:
         for session in sessions:
             if trigger := due(session, now, self._pace, model_away=self.away):
                 key = SessionKey(session.scope, session.session_id)
+                if trigger is not Trigger.RULES and self.is_summed_up(key, session.unsummarised):
+                    continue
                 found.append(key)
                 if session.waiting and trigger is not Trigger.RULES and not self.away:
                     self._due[key] = trigger
@@ -73,6 +80,10 @@ class Asking:
     def _timed(self, session: PendingSession, now: datetime) -> PendingSession:
         key = SessionKey(session.scope, session.session_id)
         return replace(session, last_observed_at=self._idling.since(key, session.last_observed_at, now))
+
+    def wanted(self, sessions: Sequence[PendingSession], now: datetime) -> int:
+        """How many sessions have work, whether it can be done now or waits to be tried again."""
+        return sum(wanted(self._timed(session, now), now, self._pace) is not None for session in sessions)
 
     def _choose_probe(self, sessions: Sequence[PendingSession], now: datetime) -> bool:
         wanting: dict[SessionKey, Trigger] = {}
@@ -120,7 +131,20 @@ class Asking:
         since = self._idling.since(SessionKey(claim.scope, claim.session_id), last_observed_at, now)
         return end_of(ended=claim.ended, last_observed_at=since, now=now, pace=self._pace)
 
+    def is_summed_up(self, key: SessionKey, unsummarised: int) -> bool:
+        """Whether the session, with no turn more, was summed up while the model is away."""
+        return self._summed_up.get(key) == unsummarised
+
     # -- what came of it -----------------------------------------------------------------------------------------------
+
+    def summed_up(self, claim: Claim, key: SessionKey) -> None:
+        """The session's end: its episode is written. With turns that still wait for the model, it is due once more."""
+        if not claim.turns:
+            self._suspects.pop(key, None)
+            return
+        self._summed_up[key] = claim.unsummarised
+        while len(self._summed_up) > _MAX_SUMMED_UP:
+            self._summed_up.popitem(last=False)
 
     def went_away(self, now: datetime, pause: timedelta) -> None:
         self._rest = Rest.of(pause, now)
@@ -135,6 +159,7 @@ class Asking:
         self._answers += 1
         self._rest = self._probe = None
         self._probed.clear()
+        self._summed_up.clear()
         if key is not None:
             self._suspects.pop(key, None)
 

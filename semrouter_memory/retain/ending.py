@@ -3,12 +3,15 @@
 Strategy. A session that goes on after its end has one episode, made anew of all its turns, as long as these are kept and
 few enough to be told at once. After that only what was said since the last end is summed up, in an episode of its own, so
 that episodes do not overlap.
+
+A model that is away does not use the end up: the rules write the episode, and the end stands until the turns are read and
+the model has written it anew.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from semrouter_memory.errors import LockLostError, StoreUnavailableError, TurnLogError
+from semrouter_memory.errors import LockLostError, ModelAwayError, StoreUnavailableError, TurnLogError
 from semrouter_memory.model import Claim, LoggedTurn, TurnState
 from semrouter_memory.ports import MemoryReader, Observer, TurnLog
 from semrouter_memory.retain import episodes
@@ -43,17 +46,32 @@ class SessionEnd:
         self._ending = ending
         self._episodes = episodes
 
-    async def sum_up(self, claim: Claim) -> None:
-        """Write the session's episode if it is at its end, note that it is summed up, and give the claim back."""
+    async def sum_up(self, claim: Claim, *, ask_model: bool) -> bool:
+        """Write the session's episode if it is at its end, note that it is summed up, and give the claim back.
+
+        With turns in the claim the end stands: they still wait to be read.
+
+        Args:
+            ask_model: False: the rules write the episode.
+
+        Returns:
+            Whether the session was at its end, and nothing is left to try.
+
+        Raises:
+            ModelAwayError: the rules have written the episode, for now; the claim is held.
+        """
+        done = False
         turns = await self._turn_log.session_turns(claim, limit=_EPISODE_TURNS + 1)
         if trigger := self._ending(claim, turns):
             done = True
             if self._episodes is not None and turns:
                 self._observer.session_due(trigger)
-                done = await self._write(self._episodes, claim, await self._stretch(claim, turns))
-            if done:
+                stretch = await self._stretch(claim, turns)
+                done = await self._write(self._episodes, claim, stretch, ask_model=ask_model)
+            if done and not claim.turns:
                 await self._turn_log.mark_episode(claim, through=turns[-1].sequence if turns else 0)
         await self._turn_log.release(claim)
+        return done
 
     async def _stretch(self, claim: Claim, turns: Sequence[LoggedTurn]) -> Sequence[LoggedTurn]:
         """What one episode tells: all of the session, or what was said since its last end."""
@@ -65,14 +83,16 @@ class SessionEnd:
             return turns
         return new[-_EPISODE_TURNS:]
 
-    async def _write(self, writer: EpisodeWriter, claim: Claim, turns: Sequence[LoggedTurn]) -> bool:
+    async def _write(
+        self, writer: EpisodeWriter, claim: Claim, turns: Sequence[LoggedTurn], *, ask_model: bool
+    ) -> bool:
         """Whether there is nothing more to try; when turns were deleted meanwhile the others are summed up at once."""
         left = turns
         for _ in range(_TRIES):
             try:
-                if await writer.sum_up(replace(claim, turns=tuple(left)), left):
+                if await writer.sum_up(replace(claim, turns=tuple(left)), left, ask_model=ask_model):
                     return True
-            except (StoreUnavailableError, LockLostError, TurnLogError):
+            except (StoreUnavailableError, LockLostError, TurnLogError, ModelAwayError):
                 raise
             except Exception as error:  # noqa: BLE001 - an episode is derived: it is done without rather than tried for ever
                 self._observer.work_failed(error)

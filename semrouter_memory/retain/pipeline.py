@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 
 from semrouter_memory.config import RetainConfig
-from semrouter_memory.errors import TurnLogError
+from semrouter_memory.errors import CircuitOpenError, ModelAwayError, TurnLogError
 from semrouter_memory.model import Appended, Claim, LoggedTurn, Turn
 from semrouter_memory.ports import (
     ChatModel,
@@ -84,6 +84,7 @@ class Retainer:
         self._config = config
         self._wake = wake
         self._swept_at: datetime | None = None
+        self._retrying = 0
         self._accepting = Accepting(turn_log, observer, max_chars=config.max_turn_chars, wake=wake)
         self._topics = TopicWatch(embedder, similarity=config.drift_similarity)
         self._troubles = Troubles(
@@ -133,11 +134,18 @@ class Retainer:
         """Wake the sessions that are due, and drop what was kept long enough."""
         now = self._clock.now()
         await self._sweep(now)
-        if self._troubles.store_rests(now):
-            return
-        for key in self._asking.look(await self._turn_log.pending(), now):
-            if not self._troubles.rests(key, now):
-                self._wake(key)
+        sessions = await self._turn_log.pending()
+        waiting = self._asking.wanted(sessions, now)
+        keys = [] if self._troubles.store_rests(now) else self._asking.look(sessions, now)
+        free = [key for key in keys if not self._troubles.rests(key, now)]
+        self._retrying = max(waiting - len(free), 0)
+        for key in free:
+            self._wake(key)
+
+    @property
+    def retrying(self) -> int:
+        """How many sessions have work that waits to be tried again, by the last tick."""
+        return self._retrying
 
     async def _sweep(self, now: datetime) -> None:
         if self._swept_at is None or abs(now - self._swept_at) >= _SWEEP_EVERY:
@@ -224,10 +232,17 @@ class Retainer:
             batch = model.batch(claim, key)
             if await self._troubles.guard(claim, key, batch, model.run(claim, key, batch, known)):
                 self._go_on(claim, key, batch)
-        elif self._asking.away and claim.unsummarised and self._ending(claim, claim.turns):
+        elif self._ends_meanwhile(claim, key):
             await self._sum_up(claim, key)
         else:
             await self._turn_log.release(claim)
+
+    def _ends_meanwhile(self, claim: Claim, key: SessionKey) -> bool:
+        """Whether the session is at its end while the model is away, and was not summed up since."""
+        away = self._asking.away and claim.unsummarised > 0
+        return (
+            away and not self._asking.is_summed_up(key, claim.unsummarised) and bool(self._ending(claim, claim.turns))
+        )
 
     async def _trigger(self, claim: Claim, key: SessionKey) -> Trigger | None:
         """Why the model is asked now, None when it is not."""
@@ -250,7 +265,19 @@ class Retainer:
             self._wake(key)
 
     async def _sum_up(self, claim: Claim, key: SessionKey) -> None:
-        await self._troubles.guard(claim, key, (), self._end.sum_up(claim))
+        await self._troubles.guard(claim, key, (), self._summed_up(claim, key))
+
+    async def _summed_up(self, claim: Claim, key: SessionKey) -> None:
+        failures = self._asking.failures(key)
+        try:
+            done = await self._end.sum_up(claim, ask_model=not claim.turns and failures < self._config.max_attempts)
+        except ModelAwayError as error:
+            if not isinstance(error, CircuitOpenError):
+                self._asking.not_served(key)
+            await self._troubles.back_off(claim, error, failures=failures)
+        else:
+            if done:
+                self._asking.summed_up(claim, key)
 
 
 def _pace(config: RetainConfig, *, batch_size: int, model: bool) -> Pace:

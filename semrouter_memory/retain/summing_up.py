@@ -1,14 +1,15 @@
 """Writes the episodic memory of a session that has come to its end.
 
-Strategy. A model writes it where there is one; whatever it answers or fails with, the rule can. The memory's id follows
-from the session, so a second end, a crash in between or a continued session writes the same memory anew.
+Strategy. A model writes it where there is one; whatever it answers or fails with, the rule can. While the model is away the
+rule's episode stands, until the model can be asked again. The memory's id follows from the session, so a second end, a
+crash in between or a continued session writes the same memory anew.
 """
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from semrouter_memory.errors import ChatModelError
+from semrouter_memory.errors import ChatModelError, ModelAwayError
 from semrouter_memory.model import (
     Candidate,
     Claim,
@@ -53,7 +54,7 @@ class EpisodeWriter:
         self._observer = observer
         self._use_rules = use_rules
 
-    async def sum_up(self, claim: Claim, turns: Sequence[LoggedTurn]) -> bool:
+    async def sum_up(self, claim: Claim, turns: Sequence[LoggedTurn], *, ask_model: bool) -> bool:
         """Write the session's episode, if there is anything to tell.
 
         Args:
@@ -66,33 +67,44 @@ class EpisodeWriter:
         Raises:
             StoreUnavailableError: it can be written later.
             LockLostError: same.
+            ModelAwayError: the rule's episode is written; the model can write it later.
         """
         found = await asyncio.to_thread(rules.candidates, turns) if self._use_rules else ()
         statements = await self._at_the_end(found[-_MAX_STATEMENTS:])
-        candidate = await self._candidate(turns, statements)
+        candidate, away = await self._candidate(turns, statements, ask_model=ask_model)
         if candidate is None:
             self._observer.episode_finished("", turns=len(turns), written=False)
+            if away:
+                raise away
             return True
         written = await self._writer.replace(claim, candidate, memory_id=episodes.memory_id(claim, turns))
         self._observer.episode_finished(candidate.extractor, turns=len(turns), written=written)
+        if written and away:
+            raise away
         return written
 
-    async def _candidate(self, turns: Sequence[LoggedTurn], statements: Sequence[Candidate]) -> Candidate | None:
+    async def _candidate(
+        self, turns: Sequence[LoggedTurn], statements: Sequence[Candidate], *, ask_model: bool
+    ) -> tuple[Candidate | None, ModelAwayError | None]:
+        """The episode, None when there is nothing to tell; and why the model could not be asked."""
         if not _is_worth_it(turns, statements):
-            return None
-        if content := await self._by_model(turns):
+            return None, None
+        content, away = await self._by_model(turns) if ask_model else ("", None)
+        if content:
             model = self._model.name if self._model else ""
-            return episodes.as_candidate(content, turns, extractor=episode_llm.EXTRACTOR, model=model)
+            return episodes.as_candidate(content, turns, extractor=episode_llm.EXTRACTOR, model=model), None
         content = episodes.episode(turns, statements)
-        return episodes.as_candidate(content, turns, extractor=episodes.EXTRACTOR) if content else None
+        return episodes.as_candidate(content, turns, extractor=episodes.EXTRACTOR) if content else None, away
 
-    async def _by_model(self, turns: Sequence[LoggedTurn]) -> str:
+    async def _by_model(self, turns: Sequence[LoggedTurn]) -> tuple[str, ModelAwayError | None]:
         if self._model is None:
-            return ""
+            return "", None
         try:
-            return await self._model.episode(turns)
+            return await self._model.episode(turns), None
+        except ModelAwayError as error:
+            return "", error
         except ChatModelError:
-            return ""
+            return "", None
 
     async def _at_the_end(self, statements: Sequence[Candidate]) -> list[Candidate]:
         """The statements without those that a later one of the session repeats, corrects or takes back."""

@@ -77,16 +77,26 @@ def due(session: PendingSession, now: datetime, pace: Pace, *, model_away: bool 
     """
     if session.not_before is not None and now < session.not_before:
         return None
-    ending = end_of(ended=session.ended, last_observed_at=session.last_observed_at, now=now, pace=pace)
+    trigger = wanted(session, now, pace)
+    if model_away and session.waiting and trigger is not Trigger.RULES:
+        return _ending(session, now, pace) if session.unsummarised else None
+    return trigger
+
+
+def wanted(session: PendingSession, now: datetime, pace: Pace) -> Trigger | None:
+    """The trigger that would fire without a back-off and with a model that is there."""
+    ending = _ending(session, now, pace)
     if not session.waiting:
         return ending if session.unsummarised else None
     if not pace.model or (pace.rules and session.rules_pending):
         return Trigger.RULES
-    if model_away:
-        return ending if session.unsummarised else None
     if session.remember:
         return Trigger.REMEMBER
     return Trigger.BATCH if session.waiting >= pace.batch_size else ending
+
+
+def _ending(session: PendingSession, now: datetime, pace: Pace) -> Trigger | None:
+    return end_of(ended=session.ended, last_observed_at=session.last_observed_at, now=now, pace=pace)
 
 
 def end_of(*, ended: bool, last_observed_at: datetime, now: datetime, pace: Pace) -> Trigger | None:

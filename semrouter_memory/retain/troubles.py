@@ -14,9 +14,11 @@ from typing import TypeVar
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.errors import (
     ChatModelError,
+    CircuitOpenError,
     ExtractionParseError,
     LockLostError,
     MemoryServiceError,
+    ModelAwayError,
     StoreFullError,
     StoreUnavailableError,
     TurnLogError,
@@ -115,12 +117,31 @@ class Troubles:
         )
         self.report(claim, error, dead_lettered=dead)
 
+    async def back_off(self, claim: Claim, error: ModelAwayError, *, failures: int) -> None:
+        """Give back a claim whose episode the model did not serve, for the time of a back-off; its turns are read.
+
+        Args:
+            failures: before this one.
+        """
+        longest = timedelta(seconds=self._config.retry_max_seconds)
+        pause = min(max(self.pause(failures), timedelta(seconds=error.wait_seconds)), longest)
+        retry_at = self._clock.now() + pause
+        await self._turn_log.fail(claim, _failure(error), retry_at=retry_at, max_attempts=self._config.max_attempts)
+        if not isinstance(error, CircuitOpenError):
+            self.report(claim, error)
+
     def report(self, claim: Claim, error: Exception, *, dead_lettered: int = 0) -> None:
         """Tell the observer that a step with these turns failed."""
         extractor = "llm" if isinstance(error, ChatModelError | ExtractionParseError) else "rules"
+        model = error if isinstance(error, ChatModelError) else None
         self._observer.extraction_finished(
             ExtractionReport(
-                extractor=extractor, turns=len(claim.turns), failure=_failure(error), dead_lettered=dead_lettered
+                extractor=extractor,
+                turns=len(claim.turns),
+                failure=_failure(error),
+                dead_lettered=dead_lettered,
+                status=model.status if model else None,
+                cause=model.cause if model else "",
             )
         )
 

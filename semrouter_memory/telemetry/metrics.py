@@ -48,7 +48,9 @@ class Metrics:
         # -- after the answer
         self.turns = self._counter("turns", "Finished exchanges offered to the turn log.", "outcome")
         self.turns_dropped = self._counter("turns_dropped", "Finished exchanges not accepted.", "reason")
-        self.queue_depth = self._gauge("queue_depth", "Sessions that wait for extraction.")
+        self.queue_depth = self._gauge(
+            "queue_depth", "Sessions that wait for extraction, those that wait to be tried again included."
+        )
         self.working_set_bytes = self._gauge("working_set_bytes", "What the memories that are at hand take.")
         self.working_set_owners = self._gauge("working_set_owners", "Users whose memories are at hand.")
         self.queue_age_seconds = self._gauge("queue_oldest_seconds", "How long the oldest of them waits.")

@@ -124,6 +124,7 @@ class TelemetryObserver:
                 failure=report.failure,
                 turns=report.turns,
                 dead_lettered=report.dead_lettered,
+                **_model_failure(report),
             )
         elif report.stored:
             _log.info(
@@ -230,6 +231,12 @@ class TelemetryObserver:
         if report.failure:
             self.metrics.extraction_failures.labels(report.extractor, report.failure).inc()
         self.metrics.dead_letters.inc(report.dead_lettered)
+
+
+def _model_failure(report: ExtractionReport) -> dict[str, int | str]:
+    """Status and cause, as far as they are known."""
+    status: dict[str, int | str] = {} if report.status is None else {"status": report.status}
+    return status | ({"cause": report.cause} if report.cause else {})
 
 
 def _log_recall(result: RecallResult, total_ms: float) -> None:

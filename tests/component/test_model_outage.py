@@ -24,12 +24,14 @@ FEW_FAILURES: dict[str, Any] = {"batch_size": 2, "max_attempts": 4, "retry_secon
 class Outage:
     """A retainer whose model is reached over HTTP."""
 
-    def __init__(self, make_bench: MakeBench, server: StandInServer) -> None:
+    def __init__(
+        self, make_bench: MakeBench, server: StandInServer, *, port: int | None = None, timeout_seconds: float = 5
+    ) -> None:
         self.server = server
         self._time = SteppingClock()
         observer = TelemetryObserver(Metrics())
         circuits = Circuits(LIMITS, observer=observer, monotonic=self._seconds, jitter=lambda: 0.0)
-        settings = section(server.port)
+        settings = section(port or server.port, timeout_seconds)
         self.model = OpenAIChatModel(settings, circuit=circuits.circuit(settings.llm_endpoint.url))
         self.bench: Bench = make_bench(self.model, **FEW_FAILURES)
         self._time = self.bench.clock
@@ -44,6 +46,10 @@ class Outage:
 
     def _seconds(self) -> float:
         return self._time.now().timestamp()
+
+    def move(self, port: int) -> None:
+        """The model answers at this port from now on."""
+        self.model._client.base_url = f"http://127.0.0.1:{port}/v1"
 
     def heal(self) -> None:
         self.server.status = 200
@@ -79,6 +85,43 @@ async def test_a_day_without_the_model_gives_up_no_turn_and_keeps_the_rules_at_w
     await outage.run(hours=1)
     totals = await bench.totals()
     assert (totals.extracted, totals.waiting, totals.dead_lettered) == (24, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "status", "cause"),
+    [
+        ({"status": 500}, 500, "Internal Server Error"),
+        ({"status": 429, "retry_after": "12"}, 429, "Too Many Requests"),
+        ({"hang": True}, None, "timeout"),
+        ({"port": 9}, None, "Connection refused"),
+    ],
+)
+async def test_a_sessions_end_that_meets_a_failing_model_is_read_once_it_is_back(
+    make_bench: MakeBench, chat_server: StandInServer, trouble: dict[str, Any], status: int | None, cause: str
+) -> None:
+    """Within the back-off, not at the idle time; the warning names status and cause."""
+    outage = Outage(make_bench, chat_server, port=trouble.pop("port", chat_server.port), timeout_seconds=0.2)
+    chat_server.__dict__.update(trouble)
+    bench = outage.bench
+    bench.say("My budget for the trip is $900", ends=True)
+    await bench.work()
+    (failed,) = [report for report in bench.observer.reports if report.failure]
+    assert (failed.extractor, failed.status, failed.cause) == ("llm", status, cause)
+    await outage.run(hours=3 / 3600, step_seconds=1)
+    assert len(await bench.episodes()) == 1
+    assert bench.retainer.retrying == 1
+    chat_server.hang = False
+    outage.move(chat_server.port)
+    outage.heal()
+    asked = len(chat_server.requests)
+    pause = 12 if status == 429 else 5
+    await outage.run(hours=(pause - 4) / 3600, step_seconds=1)
+    assert len(chat_server.requests) == asked, "the pause is kept, the server's too"
+    await outage.run(hours=2 / 3600, step_seconds=1)
+    assert (await bench.totals()).waiting == 0
+    assert await bench.log.pending() == []
+    assert bench.retainer.retrying == 0
+    await outage.model.aclose()
 
 
 async def test_no_attempt_is_counted_while_the_model_is_away(outage: Outage, chat_server: StandInServer) -> None:

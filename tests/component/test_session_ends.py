@@ -6,7 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from semrouter_memory.errors import ChatModelError, CircuitOpenError, LockLostError, StoreUnavailableError
+from semrouter_memory.errors import (
+    ChatModelError,
+    CircuitOpenError,
+    LockLostError,
+    ModelAwayError,
+    StoreUnavailableError,
+)
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, Tombstone, ToolUse, TurnTotals
 from semrouter_memory.retain.pipeline import SessionKey
 from tests.retaining import ALICE, Bench, MakeBench, ScriptedModel
@@ -126,6 +132,85 @@ async def test_a_model_that_is_away_does_not_keep_the_episode_away(make_bench: M
         await bench.tick()
     assert "$10,000" in await only_episode(bench)
     assert (await bench.totals()).waiting == 0
+    assert await is_done_with(bench)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ModelAwayError("500"), ModelAwayError("429", wait_seconds=7), CircuitOpenError("away", wait_seconds=7)],
+)
+async def test_a_model_that_is_away_uses_up_no_end(make_bench: MakeBench, error: Exception) -> None:
+    """Neither of the session that meets the failure nor of one that ends meanwhile; the rules sum both up for now."""
+    model = ScriptedModel()
+    model.facts, model.episode = ["User's cousin runs a bakery in Ghent"], SUMMARY
+    model.error = error
+    bench = make_bench(model, retry_seconds=5, session_idle_seconds=300)
+    bench.say(BUDGET, session="first")
+    bench.say("would my cousin's bakery in Ghent be open?", session="first", ends=True)
+    await bench.work()
+    bench.say(BUDGET, session="second", ends=True)
+    for _ in range(3):
+        bench.clock.step(seconds=1)
+        await bench.tick()
+    assert {episode.metadata["extractor"] for episode in await bench.episodes()} == {"episode_rules"}
+    assert len(bench.observer.episodes) == 2, "each is summed up once"
+    assert bench.retainer.retrying == 2
+    model.error = None
+    for _ in range(15):
+        bench.clock.step(seconds=1)
+        await bench.tick()
+    assert "User's cousin runs a bakery in Ghent" in await bench.contents()
+    assert [episode.content for episode in await bench.episodes()] == [SUMMARY, SUMMARY]
+    assert (await bench.totals()).waiting == 0
+    assert await is_done_with(bench)
+    assert bench.retainer.retrying == 0
+
+
+async def test_an_episode_that_the_model_does_not_serve_is_tried_again_with_back_off(make_bench: MakeBench) -> None:
+    """The rule's episode stands until then."""
+    model = ScriptedModel()
+    model.episode = SUMMARY
+    bench = make_bench(model, retry_seconds=5)
+
+    async def fail_at_the_episode() -> None:
+        asked = model.prompts[-1].startswith("Session:")
+        model.error = ModelAwayError("500", status=500, cause="Internal Server Error") if asked else None
+
+    model.meanwhile = fail_at_the_episode
+    bench.say(BUDGET, ends=True)
+    await bench.work()
+    asked: list[int] = []
+    for _ in range(16):
+        bench.clock.step(seconds=1)
+        await bench.tick()
+        asked.append(sum(prompt.startswith("Session:") for prompt in model.prompts))
+    assert (asked[3], asked[4], asked[13], asked[14]) == (1, 2, 2, 3), "after 5 s, and after 10 s more"
+    (episode,) = await bench.episodes()
+    assert episode.metadata["extractor"] == "episode_rules"
+    assert bench.retainer.retrying == 1
+    (failed, *_) = [report for report in bench.observer.reports if report.failure]
+    assert (failed.extractor, failed.status, failed.cause) == ("llm", 500, "Internal Server Error")
+    model.meanwhile = model.error = None
+    bench.clock.step(seconds=20)
+    await bench.tick()
+    assert await only_episode(bench) == SUMMARY
+    assert await is_done_with(bench)
+
+
+async def test_an_episode_that_the_model_never_serves_is_the_rules(make_bench: MakeBench) -> None:
+    model = ScriptedModel()
+    bench = make_bench(model, max_attempts=3, retry_seconds=5)
+
+    async def fail_at_the_episode() -> None:
+        model.error = ModelAwayError("500") if model.prompts[-1].startswith("Session:") else None
+
+    model.meanwhile = fail_at_the_episode
+    bench.say(BUDGET, ends=True)
+    for _ in range(60):
+        bench.clock.step(seconds=1)
+        await bench.tick()
+    assert sum(prompt.startswith("Session:") for prompt in model.prompts) == 3
+    assert "$10,000" in await only_episode(bench)
     assert await is_done_with(bench)
 
 

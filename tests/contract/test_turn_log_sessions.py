@@ -129,13 +129,13 @@ class TestEpisodes:
     async def test_a_failed_episode_backs_off_and_kills_no_turn(
         self, turn_log: WholeTurnLog, clock: SteppedClock
     ) -> None:
-        session = await accept(turn_log, a_turn("a"))
+        session = await accept(turn_log, replace(a_turn("a"), ends_session=True))
         await finished(turn_log, session)
         claim = await claimed(turn_log, session)
         retry_at = clock.now() + LEASE
         assert await turn_log.fail(claim, "model_failed", retry_at=retry_at, max_attempts=1) == 0
         pending = await only_pending(turn_log)
-        assert (pending.unsummarised, pending.not_before) == (1, retry_at)
+        assert (pending.unsummarised, pending.ended, pending.not_before) == (1, True, retry_at)
         assert (await turn_log.totals()).extracted == 1
 
     async def test_sessions_with_waiting_turns_come_first(self, turn_log: WholeTurnLog) -> None:
@@ -165,6 +165,18 @@ class TestEpisodes:
 
 
 class TestAnnouncedEnd:
+    async def test_it_stands_until_an_episode_covers_it_whatever_becomes_of_its_turns(
+        self, turn_log: WholeTurnLog, clock: SteppedClock
+    ) -> None:
+        session = await accept(turn_log, replace(a_turn("a", session="s"), ends_session=True))
+        await turn_log.release(await claimed(turn_log, session))
+        assert (await only_pending(turn_log)).ended is True
+        await turn_log.fail(await claimed(turn_log, session), "model_failed", retry_at=clock.now(), max_attempts=9)
+        assert (await only_pending(turn_log)).ended is True
+        await finished(turn_log, session)
+        pending = await only_pending(turn_log)
+        assert (pending.waiting, pending.unsummarised, pending.ended) == (0, 1, True)
+
     async def test_with_a_turn(self, turn_log: WholeTurnLog) -> None:
         session = await accept(turn_log, a_turn("a", session="s"))
         assert (await only_pending(turn_log)).ended is False

@@ -1,6 +1,7 @@
 """The whole request phase over stand-ins for the outside world."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -41,6 +42,10 @@ REQUEST = RecallRequest(
 )
 
 
+def hold_the_loop(seconds: float) -> None:
+    time.sleep(seconds)
+
+
 @dataclass
 class World:
     """Everything outside of the pipeline, with switches to break it, and what was asked of it."""
@@ -50,7 +55,11 @@ class World:
     chain: dict[str, list[Message]] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
     delay: dict[str, float] = field(default_factory=dict)
-    error: dict[str, Exception] = field(default_factory=dict)
+    error: dict[str, BaseException] = field(default_factory=dict)
+    blocks: dict[str, float] = field(default_factory=dict)
+    """Seconds for which a step holds the event loop."""
+    stubborn: bool = False
+    """The model goes on when it is cancelled."""
     available: bool = True
     answer: str = ""
     now: datetime = NOW
@@ -91,16 +100,18 @@ class World:
         return self.chain.get(f"{scope.user_id} {previous_response_id}", [])[-limit:]
 
     async def tombstones(self, scope: Scope) -> Any:
-        if "tombstones" in self.error:
-            raise self.error["tombstones"]
+        await self._happens("tombstones")
         return SimpleNamespace(covers=lambda memory: memory.id in self.deleted)
 
     async def _happens(self, step: str) -> None:
+        hold_the_loop(self.blocks.get(step, 0))
         try:
             await asyncio.sleep(self.delay.get(step, 0))
         except asyncio.CancelledError:
             self.cancelled.append(step)
-            raise
+            if not self.stubborn:
+                raise
+            await asyncio.sleep(1)
         if step in self.error:
             raise self.error[step]
 
@@ -286,7 +297,7 @@ async def test_a_step_of_a_stored_chain_asks_the_chains_last_question(world: Wor
         ({"tombstones": TurnLogError("x")}, Reason.INTERNAL),
     ],
 )
-async def test_a_failure_is_a_reason_and_no_text(world: World, error: dict[str, Exception], reason: Reason) -> None:
+async def test_a_failure_is_a_reason_and_no_text(world: World, error: dict[str, BaseException], reason: Reason) -> None:
     world.error = error
     result = await world.recaller().recall(REQUEST)
 
@@ -445,23 +456,56 @@ async def test_the_rewrite_has_its_own_deadline(rewritten: World) -> None:
     assert len(result.hits) == 2
 
 
+@pytest.mark.parametrize("mode", ["vague", "always", "hyde"])
 @pytest.mark.parametrize(
     "trouble",
     [
         {"delay": {"rewrite": 30.0}},
+        {"delay": {"rewrite": 30.0}, "stubborn": True},
+        {"delay": {"rewrite": 0.01}, "error": {"rewrite": RuntimeError("x")}},
         {"error": {"rewrite": RuntimeError("x")}},
+        {"error": {"rewrite": asyncio.CancelledError()}},
+        {"error": {"rewrite": TimeoutError()}},
+        {"blocks": {"rewrite": 0.2}, "delay": {"embed": 0.01}, "answer": ""},
         {"answer": "The weather in Paris is lovely"},
+        {"answer": "What is my budget?\n" * 1_000},
+        {"answer": "\ud800"},
+        {"answer": None},
         {"answer": ""},
     ],
+    ids=str,
 )
-async def test_without_a_good_rewrite_in_time_the_plain_result_stands(
-    rewritten: World, trouble: dict[str, Any]
+async def test_whatever_the_rewrite_does_the_plain_result_stands(
+    rewritten: World, make_hit: MakeHit, trouble: dict[str, Any], mode: Mode
 ) -> None:
     rewritten.__dict__.update(trouble)
-    recall = rewritten.recaller("vague", rewrite_deadline_ms=20).recall(VAGUE)
-    result = await asyncio.wait_for(recall, 5)
+    if mode == "hyde":
+        rewritten.hits = {"How much": [make_hit("plain", 0.7)]}
+        request = replace(VAGUE, options=RecallOptions(limit=2, threshold=0.71))
+    else:
+        request = VAGUE
+    recall = rewritten.recaller(mode, deadline_ms=60, rewrite_deadline_ms=20).recall(request)
+    result = await asyncio.wait_for(recall, 0.9)
 
-    assert (result.reason, [hit.memory.content for hit in result.hits]) == (Reason.INJECTED, ["plain"])
+    assert [hit.memory.content for hit in result.ranking] == ["plain"]
+    assert result.reason is (Reason.BELOW_THRESHOLD if mode == "hyde" else Reason.INJECTED)
+    assert "rewrite" in result.steps_ms
+
+
+async def test_what_comes_after_a_rewrite_has_a_deadline(rewritten: World) -> None:
+    """The plain path's, of which a part is kept."""
+    rewritten.delay = {"rewrite": 0.02, "tombstones": 30}
+    recall = rewritten.recaller("vague", deadline_ms=40).recall(VAGUE)
+
+    assert (await asyncio.wait_for(recall, 5)).reason is Reason.TIMEOUT
+
+
+async def test_a_request_that_is_cancelled_during_the_rewrite_cancels_it(rewritten: World) -> None:
+    rewritten.delay = {"rewrite": 30}
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(rewritten.recaller("vague", rewrite_deadline_ms=9_000).recall(VAGUE), 0.1)
+    await asyncio.sleep(0)
+    assert rewritten.cancelled == ["rewrite"]
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,26 @@ def test_how_an_extraction_is_reported(
     assert failures == (1 if report.failure else None)
 
 
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (
+            replace(REPORT, failure="model_failed", status=500, cause="Internal Server Error"),
+            (500, "Internal Server Error"),
+        ),
+        (replace(REPORT, failure="model_failed", cause="timeout"), (None, "timeout")),
+        (replace(REPORT, failure="write_refused"), (None, None)),
+    ],
+)
+def test_the_warning_of_a_failed_model_names_status_and_cause(
+    observer: Observer, report: ExtractionReport, said: tuple[int | None, str | None]
+) -> None:
+    with capture_logs() as lines:
+        observer.extraction_finished(report)
+    (line,) = lines
+    assert (line.get("status"), line.get("cause")) == said
+
+
 def test_an_outage_is_logged_when_it_begins_and_when_it_ends(observer: Observer, metrics: Metrics) -> None:
     """At start too: the first state is a change."""
     with capture_logs() as lines:
