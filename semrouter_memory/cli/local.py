@@ -21,6 +21,25 @@ def _port(name: str, what: str) -> typer.models.OptionInfo:
     return option
 
 
+OperatorPort = Annotated[int | None, _port("OPERATOR_PORT", "The sidecar's operator port (metrics, turns)")]
+ApiPort = Annotated[int | None, _port("API_PORT", "The sidecar's users' API, which Envoy asks")]
+ExtProcPort = Annotated[int | None, _port("EXT_PROC_PORT", "The sidecar's gRPC port, which Envoy asks")]
+AdminPort = Annotated[int | None, _port("ADMIN_PORT", "Envoy's admin port")]
+LlmPort = Annotated[int | None, _port("LLM_PORT", "The stand-in LLM's port")]
+RunDirectory = Annotated[
+    Path,
+    typer.Option(envvar="RUN_DIR", help="Takes memories, logs, settings, the operator's token and `env`; it is kept."),
+]
+LlmBaseUrl = Annotated[
+    str,
+    typer.Option(
+        envvar="LLM_BASE_URL",
+        help="An OpenAI-compatible server: what comes before /chat/completions, like http://127.0.0.1:8000/v1."
+        " LLM_API_KEY in the environment is sent to it. Without a server, a stand-in answers from what it is told.",
+    ),
+]
+
+
 def register(group: typer.Typer) -> None:
     """Add the commands to a group."""
     group.command("demo")(_demo)
@@ -47,25 +66,13 @@ def _demo(
 def _run(
     model: Model = _DEFAULT_MODEL,
     port: EnvoyPort = 10000,
-    operator_port: Annotated[int | None, _port("OPERATOR_PORT", "The sidecar's operator port (metrics, turns)")] = None,
-    api_port: Annotated[int | None, _port("API_PORT", "The sidecar's users' API, which Envoy asks")] = None,
-    ext_proc_port: Annotated[int | None, _port("EXT_PROC_PORT", "The sidecar's gRPC port, which Envoy asks")] = None,
-    admin_port: Annotated[int | None, _port("ADMIN_PORT", "Envoy's admin port")] = None,
-    llm_port: Annotated[int | None, _port("LLM_PORT", "The stand-in LLM's port")] = None,
-    directory: Annotated[
-        Path,
-        typer.Option(
-            envvar="RUN_DIR", help="Takes memories, logs, settings, the operator's token and `env`; it is kept."
-        ),
-    ] = Path(".run"),
-    llm_base_url: Annotated[
-        str,
-        typer.Option(
-            envvar="LLM_BASE_URL",
-            help="An OpenAI-compatible server: what comes before /chat/completions, like http://127.0.0.1:8000/v1."
-            " LLM_API_KEY in the environment is sent to it. Without a server, a stand-in answers from what it is told.",
-        ),
-    ] = "",
+    operator_port: OperatorPort = None,
+    api_port: ApiPort = None,
+    ext_proc_port: ExtProcPort = None,
+    admin_port: AdminPort = None,
+    llm_port: LlmPort = None,
+    directory: RunDirectory = Path(".run"),
+    llm_base_url: LlmBaseUrl = "",
 ) -> None:
     """Start Envoy, the sidecar and a stand-in LLM, and stay up until Ctrl-C.
 

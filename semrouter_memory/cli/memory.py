@@ -18,12 +18,12 @@ from rich.table import Table
 from rich.text import Text
 
 from semrouter_memory.cli.importing import import_file
-from semrouter_memory.cli.operator import OPERATOR_API, PREPARED_SHELL, TOKEN_FILE_VARIABLE, URL_VARIABLE
+from semrouter_memory.cli.operator import OPERATOR_API, TOKEN_FILE_VARIABLE, URL_VARIABLE
 from semrouter_memory.cli.output import AsJson, print_json, print_table, shown
 from semrouter_memory.cli.reembed import register as register_reembed
 from semrouter_memory.config import secret
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.manage.client import MemoryClient, Target
+from semrouter_memory.manage.client import PREPARED_SHELL, MemoryClient, Target
 from semrouter_memory.model import Json, MemoryType
 
 _API = "http://127.0.0.1:8081"
@@ -86,7 +86,7 @@ def _connect(
 
 def _named(user: str | None) -> str:
     if not user:
-        raise InvalidRequestError(f"say whose memories: --user, or --api-key to be known by Envoy; {PREPARED_SHELL}")
+        raise InvalidRequestError(f"say whose memories: --user, or --api-key to be known by Envoy. {PREPARED_SHELL}")
     return user
 
 

@@ -11,13 +11,12 @@ import typer
 
 from semrouter_memory.config import ENV_PREFIX, secret
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.manage.client import OperatorClient, Target
+from semrouter_memory.manage.client import PREPARED_SHELL, OperatorClient, Target
 
 OPERATOR_API = "http://127.0.0.1:9090"
 TOKEN_VARIABLE = f"{ENV_PREFIX}MANAGEMENT__OPERATOR_TOKEN"
 URL_VARIABLE = "SEMROUTER_MEMORY_OPERATOR_URL"
 TOKEN_FILE_VARIABLE = "SEMROUTER_MEMORY_OPERATOR_TOKEN_FILE"  # noqa: S105 - a variable's name
-PREPARED_SHELL = "after `make run`, `. .run/env` sets what is needed"
 
 _TIMEOUT_SECONDS = 900.0
 """Rewriting and copying files takes as long as they are large."""
@@ -48,7 +47,7 @@ def operator_target(url: str, operator_token_file: Path | None) -> Target:
     token = secret(None, operator_token_file) or os.environ.get(TOKEN_VARIABLE)
     if not token:
         raise InvalidRequestError(
-            f"show the operator's token: --operator-token-file, or {TOKEN_VARIABLE}; {PREPARED_SHELL}"
+            f"show the operator's token: --operator-token-file, or {TOKEN_VARIABLE}. {PREPARED_SHELL}"
         )
     return Target(url=url, headers={"authorization": f"Bearer {token}"})
 

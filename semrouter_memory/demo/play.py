@@ -91,7 +91,9 @@ class Demo:
             await asyncio.sleep(_POLL_SECONDS)
             memories = await self._memories()
         for memory in memories:
-            self._console.print(f"  [green]{memory['type']:<10}[/] {escape(memory['content'])}", highlight=False)
+            self._console.print(
+                f"  [green]{memory['type']:<10}[/] {escape(memory['content'])}", highlight=False, soft_wrap=True
+            )
         seconds = time.monotonic() - started
         self._console.print(f"  [dim]stored {seconds:.1f} s after the last answer at the latest, without any LLM[/]")
         for question in ASKED:

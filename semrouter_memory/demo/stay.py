@@ -110,8 +110,8 @@ async def _start_and_wait(options: RunOptions, console: Console) -> None:
             llm, model = await _llm(options, ports.pop("llm_port"), exits, console, say)
             token = operator_token_file(options.directory, os.environ)
             settings = StackOptions(
-                directory=options.directory,
-                model_directory=options.model,
+                directory=options.directory.absolute(),
+                model_directory=options.model.absolute(),
                 llm=llm,
                 llm_key=options.llm_key if options.llm_base_url else "",
                 sidecar_config={"management": {"operator_token_file": str(token)}},

@@ -15,6 +15,7 @@ import orjson
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError, UnavailableError
 from semrouter_memory.model import Json
 
+PREPARED_SHELL = "After `make run`, `. .run/env` sets what is needed."
 _UNIX = "unix:"
 _PATH = "/v1/memory"
 _TURNS = "/v1/turns"
@@ -224,7 +225,9 @@ _NO_ROUTE = "there is no such route; is it the operator's port, and is managemen
 
 
 def _nobody(url: str) -> UnavailableError:
-    return UnavailableError(f"nobody answers at {url}: is the sidecar running, and is this its address?")
+    return UnavailableError(
+        f"nobody answers at {url}: is the sidecar running, and is this its address? {PREPARED_SHELL}"
+    )
 
 
 def _names_what_is_missing(error: Json) -> bool:

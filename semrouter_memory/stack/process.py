@@ -62,9 +62,13 @@ class Process:
         """
         try:
             async with asyncio.timeout(timeout_seconds):
-                while not await check():
+                while True:
+                    answered = await check()
+                    # Asked second: what answers may be another process, which has taken the port.
                     if not self.running:
                         raise ProcessError(f"{self.name} ended while starting:\n{self.tail()}")
+                    if answered:
+                        return
                     await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
             raise ProcessError(f"{self.name} was not ready after {timeout_seconds:.0f} s:\n{self.tail()}") from None

@@ -15,6 +15,7 @@ from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.stack import llm_probe
 from semrouter_memory.stack.llm_probe import LlmProbe, probe
 from semrouter_memory.stack.ports import LOOPBACK, beside, chosen_ports, free_port
+from semrouter_memory.stack.process import Process, ProcessError
 from semrouter_memory.stack.run_directory import LOCK, operator_token_file
 from tests.one_answer import answering
 
@@ -137,6 +138,19 @@ def test_the_operators_token_is_the_environments_or_the_last_runs(tmp_path: Path
     variable = "SEMROUTER_MEMORY__MANAGEMENT__OPERATOR_TOKEN"
     assert operator_token_file(tmp_path, {variable: "mine"}).read_text() == "mine"
     assert operator_token_file(tmp_path, {f"{variable}_FILE": "/etc/token"}) == Path("/etc/token")
+
+
+async def test_what_answers_in_the_place_of_a_part_that_ended_is_not_taken_for_it(tmp_path: Path) -> None:
+    """Two installations that start at once may both have found a port free."""
+
+    async def answers() -> bool:
+        return True
+
+    part = Process("the part", tmp_path / "log")
+    await part.start(["sh", "-c", "echo no port; exit 3"])
+    assert await part.ended() == "the part ended with status 3:\nno port"
+    with pytest.raises(ProcessError, match="the part ended while starting:\nno port"):
+        await part.ready(answers, timeout_seconds=5)
 
 
 # -- the LLM server ----------------------------------------------------------------------------------------------------
