@@ -49,12 +49,11 @@ def blank_ends_are_refused(case: Case) -> Iterator[Finding]:
             continue
         index, entry = setter
         config = config_of(entry)
-        known = config is not None and config.message is not None and not _is_opaque(config)
-        if known and config is not None and config.is_a("ApiKeyAuth"):
+        if config is not None and config.is_a("ApiKeyAuth"):
             continue  # its ids are in the file
         for route in case.api_routes(chain):
             if not any(_refuses_blank_ends(each, route, header) for each in chain.filters[index + 1 :]):
-                make = error if known else warning
+                make = warning if _is_opaque(config) else error
                 yield make(
                     "blank-ends-accepted",
                     entry.path,
@@ -119,7 +118,7 @@ def _is_opaque(config: At | None) -> bool:
 
 
 def _refuses_blank_ends(entry: At, route: Route, header: str) -> bool:
-    """Whether the filter answers 403 to such ids; one that does not tell what it does may."""
+    """Whether the filter answers 403 to such ids on that route."""
     override = route.configured(str(entry.value("name")))
     if entry.value("disabled") or switched_off(override):
         return False
@@ -131,7 +130,8 @@ def _refuses_blank_ends(entry: At, route: Route, header: str) -> bool:
     rules = config.get("rules") if config is not None else None
     if rules is None or rules.value("action").name != "DENY":
         return False
-    matchers = [matcher for policy in rules.entries("policies") if _is_for_all(policy) for matcher in _headers(policy)]
+    policies = [policy for policy in rules.entries("policies") if _is_for_all(policy)]
+    matchers = [matcher for policy in policies for matcher in _alternatives(policy.all("permissions"))]
     ours = [matcher for matcher in matchers if str(matcher.value("name")).lower() == header]
     return all(any(_takes(matcher, sample) for matcher in ours) for sample in _BLANK_ENDS)
 
@@ -141,12 +141,8 @@ def _is_for_all(policy: At) -> bool:
     return conditions is None and any(principal.value("any") for principal in policy.all("principals"))
 
 
-def _headers(policy: At) -> Iterator[At]:
-    """The header matchers of which each one is enough for the policy."""
-    yield from _alternatives(policy.all("permissions"))
-
-
 def _alternatives(permissions: Iterable[At]) -> Iterator[At]:
+    """The header matchers of which each one is enough."""
     for permission in permissions:
         matcher, either = permission.get("header"), permission.get("or_rules")
         if matcher is not None:

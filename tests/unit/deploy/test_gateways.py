@@ -190,6 +190,18 @@ class TestEnvoyGateway:
             "maxParallelRequests": shipped["max_requests"],
         }
 
+    def test_pings_as_the_shipped_chain_does(self, ext_proc: Json) -> None:
+        """In whole seconds, so it may take a little longer."""
+        (options,) = (
+            FILES.chain("envoy/single-filter.yaml")
+            .clusters["memory_sidecar"]["typed_extension_protocol_options"]
+            .values()
+        )
+        shipped = options["explicit_http_config"]["http2_protocol_options"]["connection_keepalive"]
+        ours = ext_proc["backendSettings"]["http2"]["connectionKeepalive"]
+        assert ours["timeout"] == shipped["timeout"]
+        assert seconds(ours["interval"]) - seconds(shipped["interval"]) == 0.5
+
     def test_the_filter_is_on_the_llm_route_alone(self) -> None:
         manifests = FILES.manifests("envoy-gateway.yaml")
         (target,) = manifests.the("EnvoyExtensionPolicy")["spec"]["targetRefs"]
