@@ -22,7 +22,7 @@ from .parts import PATIENT, children, killed_between_delete_and_insert
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(sized(180, 900))]
 
-KILLS = sized(3, 30)
+KILLS = sized(2, 30)
 EDITORS = [f"editor-{number}" for number in range(sized(4, 6))]
 ROWS = 10
 TALKERS = [f"talker-{number}" for number in range(sized(2, 6))]
