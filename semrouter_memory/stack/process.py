@@ -5,7 +5,7 @@ import os
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -81,8 +81,10 @@ class Process:
         return f"{self.name} {how}:\n{self.tail()}"
 
     def send(self, number: signal.Signals) -> None:
-        if self.running:
-            os.kill(self.pid, number)
+        # One that has just ended may still count as running here.
+        with suppress(ProcessLookupError):
+            if self.running:
+                os.kill(self.pid, number)
 
     async def stop(self, *, timeout_seconds: float = 20, kill: bool = False) -> int:
         """End it (SIGTERM, then SIGKILL after the timeout); returns its exit status."""

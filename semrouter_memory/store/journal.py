@@ -81,7 +81,6 @@ class WriteJournal:
         self._directory = directory
         self._target = hashlib.sha256("\0".join(target).encode()).hexdigest()
 
-    @property
     def is_empty(self) -> bool:
         with _speaking():
             return not self._paths()

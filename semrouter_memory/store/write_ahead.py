@@ -86,7 +86,7 @@ class WriteAhead:
         await self._forget(lambda row: row["owner"] == owner and (projects is None or row["project_id"] in projects))
 
     async def _forget(self, is_gone: Callable[[Row], bool]) -> None:
-        if not self._journal.is_empty:
+        if not self._journal.is_empty():
             await finished_in_thread(lambda: self._journal.forget(is_gone))
 
     def copy(self, directory: Path) -> None:
@@ -99,7 +99,7 @@ class WriteAhead:
         Raises:
             StoreUnavailableError: the connection does not serve.
         """
-        if self._journal.is_empty:
+        if self._journal.is_empty():
             return True
         async with self._gate.alone():
             writes = await finished_in_thread(self._journal.open_writes, discard=_close)

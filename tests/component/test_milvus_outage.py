@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
@@ -43,12 +44,13 @@ async def opened(
     config = MilvusConfig(
         address=f"127.0.0.1:{server.port}", dimension=DIMENSION, reconnect_seconds=0.3, timeout_ms=timeout_ms
     )
-    store = MilvusStore(config, data_dir=Path("/nowhere"), fingerprint="test", observer=observer.port())
-    await store.start()
-    try:
-        yield store
-    finally:
-        await store.close()
+    with tempfile.TemporaryDirectory() as directory:
+        store = MilvusStore(config, data_dir=Path(directory), fingerprint="test", observer=observer.port())
+        await store.start()
+        try:
+            yield store
+        finally:
+            await store.close()
 
 
 async def becomes(store: MilvusStore, *, available: bool, within: float) -> None:

@@ -26,6 +26,7 @@ from tests.envoy.client import CHAT, asking
 from tests.envoy.conftest import ALICE, Installation, eventually
 
 _MIB = 1 << 20
+_PAUSE_SECONDS = 0.005
 PATIENT = {"recall": {"deadline_ms": 2000}}
 
 
@@ -215,6 +216,31 @@ async def all_streams_ended(on: Installation, *, seconds: float = 15) -> float:
 
 def percentile(values: Sequence[float], part: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * part))]
+
+
+def killed_between_delete_and_insert(file: Path, kill: Callable[[], object], *, seconds: float = 10) -> None:
+    """Call `kill` when Milvus Lite has deleted a row to replace it; for a thread.
+
+    Lite deletes in one transaction and inserts in a second one, and SQLite's journal beside the file shows each of them.
+    The first one after a pause is the deletion. When there is no such moment, one comes that is as good as any.
+    """
+    journal = file.with_name(f"{file.name}-journal")
+    deadline = time.monotonic() + seconds
+
+    def until(there: bool) -> None:
+        while journal.exists() is not there and time.monotonic() < deadline:
+            pass
+
+    while time.monotonic() < deadline:
+        until(False)
+        idle = time.monotonic() + _PAUSE_SECONDS
+        while not journal.exists() and time.monotonic() < idle:
+            pass
+        if time.monotonic() >= idle:
+            until(True)
+            until(False)
+            break
+    kill()
 
 
 async def waited(seconds: float) -> None:

@@ -18,11 +18,11 @@ from tests.envoy.replicas import Pair, key_of, pair
 from tests.envoy.talk import PLACES, say
 
 from .conftest import Figures, sized
-from .parts import PATIENT, children
+from .parts import PATIENT, children, killed_between_delete_and_insert
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(sized(180, 900))]
 
-KILLS = sized(3, 30)
+KILLS = sized(2, 30)
 EDITORS = [f"editor-{number}" for number in range(sized(4, 6))]
 ROWS = 10
 TALKERS = [f"talker-{number}" for number in range(sized(2, 6))]
@@ -124,25 +124,32 @@ class Updates:
 
 
 async def test_the_store_is_killed_in_updates(on: Pair, figures: Figures) -> None:
-    async def kill() -> None:
+    def kill() -> None:
         (store,) = children(on.replicas[0].stack.sidecar.pid)
         os.kill(store, signal.SIGKILL)
 
-    await killed_in_updates(on, kill, figures)
+    async def again() -> None:
+        """The sidecar does that."""
+
+    await killed_in_updates(on, kill, again, figures)
 
 
 async def test_sidecar_and_store_are_killed_together_in_updates(on: Pair, figures: Figures) -> None:
     """As a container dies: all its processes at once."""
 
-    async def kill() -> None:
+    def kill() -> None:
         os.killpg(on.replicas[0].stack.sidecar.pid, signal.SIGKILL)
+
+    async def again() -> None:
         await on.kill(0)
         await on.start(0)
 
-    await killed_in_updates(on, kill, figures)
+    await killed_in_updates(on, kill, again, figures)
 
 
-async def killed_in_updates(on: Pair, kill: Callable[[], Awaitable[None]], figures: Figures) -> None:
+async def killed_in_updates(
+    on: Pair, kill: Callable[[], None], again: Callable[[], Awaitable[None]], figures: Figures
+) -> None:
     draw = random.Random(23)
     updates = Updates(on, draw)
     await updates.prepare()
@@ -151,8 +158,8 @@ async def killed_in_updates(on: Pair, kill: Callable[[], Awaitable[None]], figur
         for _ in range(KILLS):
             before = updates.edits
             await eventually(partial(_edited, updates, before), "no update succeeds", seconds=BACK_SECONDS)
-            await asyncio.sleep(draw.uniform(0.1, 0.5))
-            await kill()
+            await asyncio.to_thread(killed_between_delete_and_insert, on.directories[0] / "milvus.db", kill)
+            await again()
         updates.stopping.set()
     await eventually(partial(_answers, on), "the store did not come back", seconds=BACK_SECONDS)
     await on.settled()

@@ -191,3 +191,78 @@ async def test_closing_ends_the_attempts(link: Link[Wire], exchange: Exchange) -
     attempts = exchange.attempts
     await asyncio.sleep(0.01)
     assert exchange.attempts == attempts
+
+
+# -- what failed calls left half done ----------------------------------------------------------------------------------
+
+
+class Settling:
+    """Settles, or fails to, as it is told; keeps how often it was asked, and whether the link was up meanwhile."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[bool | StoreUnavailableError] = []
+        self.up: list[bool] = []
+        self.link: Link[Wire] | None = None
+
+    async def __call__(self, _wire: Wire) -> bool:
+        assert self.link is not None
+        self.up.append(self.link.is_up)
+        outcome = self.outcomes.pop(0) if self.outcomes else True
+        if isinstance(outcome, StoreUnavailableError):
+            raise outcome
+        return outcome
+
+
+@pytest.fixture
+async def settling(
+    exchange: Exchange, observer: StoreObserver, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Settling]:
+    monkeypatch.setattr(module, "UNSETTLED_SECONDS", 0.01)
+    settling = Settling()
+    settling.link = Link(exchange.connect, pause_seconds=0.001, observer=observer.port(), settle=settling)
+    yield settling
+    await settling.link.close()
+
+
+async def asked(settling: Settling, times: int) -> None:
+    async with asyncio.timeout(2):
+        while len(settling.up) < times:  # noqa: ASYNC110 - the link has no event to wait for
+            await asyncio.sleep(0.001)
+
+
+async def test_a_connection_is_given_out_when_all_is_settled(settling: Settling, exchange: Exchange) -> None:
+    """One on which that is impossible is closed, and another one is tried."""
+    settling.outcomes = [AWAY, True]
+    link = settling.link
+    assert link is not None
+    await link.start()
+    assert not link.is_up
+    await settled(link, up=True)
+    assert settling.up == [False, False]
+    assert [wire.closed for wire in exchange.wires] == [1, 0]
+
+
+async def test_after_a_doubt_it_is_settled_again(settling: Settling, exchange: Exchange) -> None:
+    """Callers go on meanwhile, for the connection answers; when it does not serve, it is replaced."""
+    link = settling.link
+    assert link is not None
+    await link.start()
+    link.doubt(link.connection())
+    await asked(settling, 2)
+    settling.outcomes = [AWAY]
+    link.doubt(link.connection())
+    await asked(settling, 4)
+    await settled(link, up=True)
+    assert settling.up[:4] == [False, True, True, False]
+    assert len(exchange.wires) == 2
+
+
+async def test_what_cannot_be_settled_yet_is_tried_later_and_keeps_nobody_waiting(settling: Settling) -> None:
+    settling.outcomes = [False, False, True]
+    link = settling.link
+    assert link is not None
+    await link.start()
+    assert link.is_up
+    await asked(settling, 3)
+    await asyncio.sleep(0.05)
+    assert settling.up == [False, True, True]
