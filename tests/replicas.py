@@ -38,8 +38,10 @@ class Installation:
     prefix: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @asynccontextmanager
-    async def replica(self, name: str = "one", *, started: bool = True) -> AsyncIterator[Replica]:
-        """A replica that ships by itself, or only when it is told to."""
+    async def replica(
+        self, name: str = "one", *, started: bool = True, clock: SteppedClock | None = None
+    ) -> AsyncIterator[Replica]:
+        """A replica that ships by itself, or only when it is told to; `clock`: its own, where it is not everybody's."""
         connection = RedisConnection(impatient(self.url))
         arrived: list[tuple[Scope, str]] = []
         errors: list[BaseException] = []
@@ -48,7 +50,7 @@ class Installation:
             spool,
             connection,
             prefix=self.prefix,
-            clock=self.clock,
+            clock=clock or self.clock,
             shipped=lambda scope, session_id: arrived.append((scope, session_id)),
             on_error=errors.append,
             max_turn_chars=1000,

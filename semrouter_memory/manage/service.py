@@ -214,7 +214,7 @@ class MemoryService:
             self._check_expiry(new.expires_at)
         async with self._locks.hold(scope) as hold:
             time = await self._turn_log.timestamp()
-            now = self._clock.now()
+            now = min(time, self._clock.now())
             memory = Memory(
                 id=self._new_id(),
                 scope=scope,
@@ -307,7 +307,7 @@ class MemoryService:
 
     async def _edited(self, memory: Memory, edit: MemoryEdit) -> Memory:
         time = await self._turn_log.timestamp()
-        now = self._clock.now()
+        now = min(time, self._clock.now())
         if edit.content is not None:
             memory = reworded(memory, edit.content)
         edited = replace(

@@ -124,7 +124,7 @@ class RedisTurnLog:
     async def start(self) -> None:
         """Begin to ship. Redis need not be there."""
         with suppress(RedisFailedError):
-            await self._parts()
+            self._times.pass_deletion(await (await self._parts()).ledger.latest_time())
         self._shipper.start()
 
     async def stop(self) -> None:

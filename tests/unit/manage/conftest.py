@@ -127,6 +127,13 @@ class Log:
     calls: list[str]
     buried: list[Tombstone] = field(default_factory=list)
     deleted_turns: list[str] = field(default_factory=list)
+    clock: SteppingClock = field(default_factory=SteppingClock)
+
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    async def timestamp(self) -> datetime:
+        return self.clock.now()
 
     async def bury(self, tombstone: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
         self.calls.append("bury")
@@ -214,7 +221,8 @@ class House:
 @pytest.fixture
 def house() -> House:
     calls: list[str] = []
-    store, log, state, locks = Store(calls), Log(calls), State(calls), Locks(calls)
+    clock = SteppingClock()
+    store, log, state, locks = Store(calls), Log(calls, clock=clock), State(calls), Locks(calls)
     changed: list[Scope] = []
     service = MemoryService(
         reader=store,
@@ -222,7 +230,7 @@ def house() -> House:
         embedder=HashedEmbedder(),
         turn_log=cast(TurnLog, log),
         locks=locks,
-        clock=SteppingClock(),
+        clock=clock,
         new_id=iter(f"mem_{number}" for number in range(1, 1000)).__next__,
         redact=lambda text: text.replace("hunter2", "[redacted]"),
         config=ManagementConfig(max_content_chars=100, max_metadata_bytes=256, max_import_lines=120),
