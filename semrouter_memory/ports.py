@@ -67,6 +67,15 @@ class Embedder(Protocol):
 
     def count_tokens(self, text: str) -> int: ...
 
+    @property
+    def max_passage_tokens(self) -> int:
+        """How many tokens of a passage the model reads. A longer one is cut: its vector says nothing of the rest."""
+        ...
+
+    def passage_tokens(self, text: str) -> int:
+        """Tokens of the whole text, to compare with `max_passage_tokens`."""
+        ...
+
 
 class MemoryReader(Protocol):
     """Reads within one owner. Raises `StoreUnavailableError`."""
@@ -531,6 +540,10 @@ class Observer(Protocol):
     def store_state_changed(self, *, available: bool, detail: str) -> None: ...
 
     def work_queued(self, *, depth: int, oldest_seconds: float) -> None: ...
+
+    def passages_truncated(self, count: int) -> None:
+        """So many texts were longer than the embedding model reads; their vectors say nothing of the rest."""
+        ...
 
     def working_set_measured(self, *, nbytes: int, owners: int) -> None:
         """What the memories that are at hand take, and of how many users they are."""

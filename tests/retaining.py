@@ -98,6 +98,8 @@ class Collecting:
 
     def work_queued(self, *, depth: int, oldest_seconds: float) -> None: ...
 
+    def passages_truncated(self, count: int) -> None: ...
+
     def working_set_measured(self, *, nbytes: int, owners: int) -> None: ...
 
     def session_due(self, trigger: str) -> None:
@@ -172,6 +174,7 @@ class Bench:
         config: RetainConfig,
         batch_size: int,
         states: SessionStateBuilder | None = None,
+        max_passage_tokens: int = 1_000_000,
     ) -> None:
         self.clock = SteppingClock()
         self.observer = Collecting()
@@ -181,7 +184,7 @@ class Bench:
         self.woken: list[SessionKey] = []
         ids = count()
         self.locks = InProcessOwnerLocks()
-        embedder = HashedEmbedder()
+        embedder = HashedEmbedder(max_passage_tokens=max_passage_tokens)
         self.retainer = Retainer(
             turn_log=self.log,
             reader=self.store,
@@ -264,10 +267,18 @@ async def make_bench(tmp_path: Path) -> AsyncIterator[MakeBench]:
         *,
         batch_size: int = 10,
         states: SessionStateBuilder | None = None,
+        max_passage_tokens: int = 1_000_000,
         **settings: object,
     ) -> Bench:
         config = RetainConfig.model_validate(settings)
-        bench = Bench(tmp_path, model=model, config=config, batch_size=batch_size, states=states)
+        bench = Bench(
+            tmp_path,
+            model=model,
+            config=config,
+            batch_size=batch_size,
+            states=states,
+            max_passage_tokens=max_passage_tokens,
+        )
         made.append(bench)
         return bench
 

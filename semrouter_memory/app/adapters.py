@@ -109,7 +109,9 @@ async def connect(
     Raises:
         ConfigurationError: a setting, file or schema that somebody must mend.
     """
-    embedder = await asyncio.to_thread(OnnxEmbedder.load, memory.embedding, memory.model_directory)
+    embedder = await asyncio.to_thread(
+        OnnxEmbedder.load, memory.embedding, memory.model_directory, truncated=observer.passages_truncated
+    )
     await asyncio.to_thread(_make_directory, memory.directory)
     clock = SystemClock()
     if memory.redis.url is None:

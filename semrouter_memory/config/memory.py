@@ -36,7 +36,9 @@ class EmbeddingConfig(Section):
     )
     query_prefix: str = Field("", description="put before queries, as the model was trained")
     passage_prefix: str = Field("", description="put before memories, as the model was trained")
-    max_tokens: int = Field(256, ge=8, description="longer texts are cut")
+    max_tokens: int = Field(
+        256, ge=8, description="what the model reads of a text; longer memories are refused, longer queries are cut"
+    )
     threads: int = Field(1, ge=1, description="inference threads; 1 is the fastest for short queries")
 
 

@@ -78,7 +78,9 @@ class ManagementConfig(Section):
     operator_listen: str | None = Field("127.0.0.1:9090", description="/healthz /readyz /metrics, operator's API")
     operator_token: SecretStr | None = Field(None, description="environment only; unset: nobody acts for others")
     operator_token_file: Path | None = Field(None, description="file that holds the token")
-    max_content_chars: int = Field(8_000, ge=16, description="bound on one memory's text")
+    max_content_chars: int = Field(
+        8_000, ge=16, description="bound on one memory's text; memory.embedding.max_tokens is another, in tokens"
+    )
     max_metadata_bytes: int = Field(8_192, ge=256, description="bound on what a caller attaches to one memory")
     max_body_bytes: int = Field(1024 * 1024, ge=1024, description="larger requests are refused with 413")
     max_import_bytes: int = Field(64 * 1024 * 1024, ge=1024, description="the same, of an import")

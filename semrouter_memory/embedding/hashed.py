@@ -19,8 +19,9 @@ _WORD_WEIGHT, _TRIGRAM_WEIGHT = 1.0, 0.5
 class HashedEmbedder:
     """Implements `ports.Embedder`; a token is a word."""
 
-    def __init__(self, dimension: int = 384) -> None:
+    def __init__(self, dimension: int = 384, *, max_passage_tokens: int = 1_000_000) -> None:
         self._dimension = dimension
+        self._max_passage_tokens = max_passage_tokens
 
     @property
     def dimension(self) -> int:
@@ -38,6 +39,13 @@ class HashedEmbedder:
 
     def count_tokens(self, text: str) -> int:
         return len(_WORD.findall(text))
+
+    @property
+    def max_passage_tokens(self) -> int:
+        return self._max_passage_tokens
+
+    def passage_tokens(self, text: str) -> int:
+        return self.count_tokens(text)
 
     def _embed(self, text: str) -> Vector:
         vector: Vector = np.zeros(self._dimension, dtype=np.float32)

@@ -40,23 +40,38 @@ _INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
 class OnnxEmbedder:
-    """Implements `ports.Embedder`. Safe to use from several threads and event loops at once."""
+    """Implements `ports.Embedder`. Safe to use from several threads and event loops at once.
 
-    def __init__(self, config: EmbeddingConfig, model: "_Model", tokens: "_Tokens", fingerprint: str) -> None:
+    Args:
+        truncated: told how many passages of a call were longer than the model reads.
+    """
+
+    def __init__(
+        self,
+        config: EmbeddingConfig,
+        model: "_Model",
+        tokens: "_Tokens",
+        fingerprint: str,
+        truncated: Callable[[int], object] | None = None,
+    ) -> None:
         self._config = config
         self._model = model
         self._tokens = tokens
         self._fingerprint = fingerprint
+        self._truncated = truncated
         self._query_thread = ThreadPoolExecutor(1, "embed-query")
         self._passage_thread = ThreadPoolExecutor(1, "embed-passage")
 
     @classmethod
-    def load(cls, config: EmbeddingConfig, directory: Path) -> Self:
+    def load(
+        cls, config: EmbeddingConfig, directory: Path, *, truncated: Callable[[int], object] | None = None
+    ) -> Self:
         """Read a model directory, and prove it with the longest text that the settings allow.
 
         Args:
             directory: holds model.onnx (or onnx/model.onnx) and tokenizer.json, and manifest.json unless they were put
                 there by hand.
+            truncated: told how many passages of a call were longer than the model reads.
 
         Raises:
             ModelFileError: files missing, damaged, or not what the settings say; the message says what to do.
@@ -67,11 +82,11 @@ class OnnxEmbedder:
         with _load_errors(directory, config):
             tokens = _Tokens(found.tokenizer, config.max_tokens)
             model = _Model(found.model, config)
-            vector = model.vector(tokens.ids("a " * config.max_tokens))
+            vector = model.vector(tokens.ids("a " * config.max_tokens)[0])
         if found.pooling and not model.pools:
             _check_pooling(config, found.pooling)
         _check_dimension(config, len(vector))
-        return cls(config, model, tokens, profile.fingerprint(config, found.origin))
+        return cls(config, model, tokens, profile.fingerprint(config, found.origin), truncated)
 
     @property
     def dimension(self) -> int:
@@ -87,29 +102,53 @@ class OnnxEmbedder:
 
     async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
         prefixed = [self._config.passage_prefix + text for text in texts]
-        return await _in_thread(self._passage_thread, lambda: [self._embed(text) for text in prefixed])
+        read = await _in_thread(self._passage_thread, lambda: [self._read(text) for text in prefixed])
+        if self._truncated is not None and (count := sum(cut for _, cut in read)):
+            self._truncated(count)
+        return [vector for vector, _ in read]
 
     def count_tokens(self, text: str) -> int:
         """Tokens of the whole text, without the special ones and without cutting."""
         with _embedding_errors():
             return self._tokens.count(text)
 
+    @property
+    def max_passage_tokens(self) -> int:
+        return self._tokens.most - self._tokens.count(self._config.passage_prefix)
+
+    def passage_tokens(self, text: str) -> int:
+        """Tokens of the whole text, as they are behind the prefix."""
+        prefix = self._config.passage_prefix
+        with _embedding_errors():
+            return self._tokens.count(prefix + text) - (self._tokens.count(prefix) if prefix else 0)
+
     def _embed(self, text: str) -> Vector:
-        return self._model.vector(self._tokens.ids(text))
+        return self._read(text)[0]
+
+    def _read(self, text: str) -> tuple[Vector, bool]:
+        """The text's vector, and whether its end was cut off."""
+        ids, cut = self._tokens.ids(text)
+        return self._model.vector(ids), cut
 
 
 class _Tokens:
-    """The tokenizer, once cutting (for the model) and once not (for counting): it is a setting of the whole object."""
+    """The tokenizer, once cutting (for the model) and once not (for counting): it is a setting of the whole object.
+
+    Attributes:
+        most: how many tokens of a text are read.
+    """
 
     def __init__(self, path: Path, max_tokens: int) -> None:
         self._cutting = _tokenizer(path)
         self._cutting.enable_truncation(max_tokens)
         self._counting = _tokenizer(path)
         self._counting.no_truncation()
+        self.most = max_tokens - self._counting.num_special_tokens_to_add(is_pair=False)
 
-    def ids(self, text: str) -> list[int]:
-        ids: list[int] = self._cutting.encode(_clean(text)).ids
-        return ids
+    def ids(self, text: str) -> tuple[list[int], bool]:
+        """The tokens that are read, and whether there are more."""
+        encoding = self._cutting.encode(_clean(text))
+        return encoding.ids, bool(encoding.overflowing)
 
     def count(self, text: str) -> int:
         return len(self._counting.encode(_clean(text), add_special_tokens=False).ids)

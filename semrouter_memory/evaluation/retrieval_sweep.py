@@ -59,3 +59,10 @@ class KeptVectors:
 
     def count_tokens(self, text: str) -> int:
         return self._embedder.count_tokens(text)
+
+    @property
+    def max_passage_tokens(self) -> int:
+        return self._embedder.max_passage_tokens
+
+    def passage_tokens(self, text: str) -> int:
+        return self._embedder.passage_tokens(text)

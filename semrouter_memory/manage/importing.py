@@ -7,7 +7,7 @@ and written under the owner's lock, as every change is; what cannot be written i
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from semrouter_memory.errors import InvalidRequestError, UnavailableError
@@ -25,7 +25,7 @@ _BATCH = 50
 _MAX_RETURNS = 64
 """How often a memory may have been deleted and imported again."""
 
-Admit = Callable[[portable.ImportLine], None]
+Admit = Callable[[portable.ImportLine], Awaitable[None]]
 """Raises `InvalidRequestError` for what may not be stored."""
 
 ScopeOf = Callable[[str], Scope]
@@ -133,7 +133,7 @@ class Importer:
                 continue
             report.lines += 1
             try:
-                waiting.append(_Numbered(number, self._read(line, scope_of, from_user)))
+                waiting.append(_Numbered(number, await self._read(line, scope_of, from_user)))
             except InvalidRequestError as error:
                 report.refuse(number, error)
             if len(waiting) >= _BATCH:
@@ -141,7 +141,7 @@ class Importer:
                 waiting = []
         await self._take(scope_of(""), waiting, report)
 
-    def _read(self, raw: bytes, scope_of: ScopeOf, from_user: str | None) -> Memory:
+    async def _read(self, raw: bytes, scope_of: ScopeOf, from_user: str | None) -> Memory:
         if len(raw) > portable.MAX_LINE_BYTES:
             raise InvalidRequestError(f"longer than {portable.MAX_LINE_BYTES} bytes")
         line = portable.parse(raw)
@@ -151,7 +151,7 @@ class Importer:
             raise InvalidRequestError(
                 "is another user; to take over that user's memories, say so with from_user", field="user_id"
             )
-        self._admit(line)
+        await self._admit(line)
         return portable.memory_from(line, scope, now=self._clock.now())
 
     async def _take(self, scope: Scope, batch: Sequence[_Numbered], report: ImportReport) -> None:

@@ -16,7 +16,8 @@ Content = Annotated[
     str,
     Field(
         min_length=1,
-        description="The statement, in the third person. Its length is bounded by `management.max_content_chars`.",
+        description="The statement, in the third person. Its length is bounded by `management.max_content_chars` and by"
+        " what the embedding model reads (`memory.embedding.max_tokens`); a longer one answers 400 with the limit.",
         examples=["User's budget for the Hawaii trip is $10,000"],
     ),
 ]

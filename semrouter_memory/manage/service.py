@@ -6,6 +6,7 @@ serialised with the background's (`OwnerLocks`). A deletion commits its tombston
 read shows the memory, however late the store catches up.
 """
 
+import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -208,7 +209,7 @@ class MemoryService:
         Raises:
             InvalidRequestError: it may not be stored; the message says why.
         """
-        content = self._admissible(new.content)
+        content = await self._admissible(new.content)
         self._check_metadata(new.metadata)
         if not isinstance(new.expires_at, Unchanged):
             self._check_expiry(new.expires_at)
@@ -241,7 +242,7 @@ class MemoryService:
             self._check_metadata(edit.metadata)
         if not isinstance(edit.expires_at, Unchanged):
             self._check_expiry(edit.expires_at)
-        content = None if edit.content is None else self._admissible(edit.content)
+        content = None if edit.content is None else await self._admissible(edit.content)
         async with self._locks.hold(scope) as hold:
             memory = await self._edited(await self.get(scope, memory_id), replace(edit, content=content))
             return await self._write(scope, memory, hold)
@@ -326,8 +327,17 @@ class MemoryService:
         self._check_metadata({key: value for key, value in merged.items() if key not in PROVENANCE})
         return merged
 
-    def _admissible(self, content: str) -> str:
-        return admissible_content(content, max_chars=self._config.max_content_chars, redact=self._redact)
+    async def _admissible(self, content: str) -> str:
+        content = admissible_content(content, max_chars=self._config.max_content_chars, redact=self._redact)
+        # In a thread: counting takes milliseconds for every thousand characters.
+        tokens = await asyncio.to_thread(self._embedder.passage_tokens, content)
+        if tokens > (most := self._embedder.max_passage_tokens):
+            raise InvalidRequestError(
+                f"content has {tokens} tokens, and the embedding model reads {most} (memory.embedding.max_tokens);"
+                " store it as several memories",
+                field="content",
+            )
+        return content
 
     def _expiry(self, new: NewMemory, now: datetime) -> datetime | None:
         if not isinstance(new.expires_at, Unchanged):
@@ -339,8 +349,8 @@ class MemoryService:
         if expires_at is not None and expires_at <= self._clock.now():
             raise InvalidRequestError("must lie in the future", field="expires_at")
 
-    def _admit(self, line: ImportLine) -> None:
-        self._admissible(line.content)
+    async def _admit(self, line: ImportLine) -> None:
+        await self._admissible(line.content)
         self._check_metadata({key: value for key, value in line.metadata.items() if key not in PROVENANCE})
         admissible_provenance(line.metadata)
 

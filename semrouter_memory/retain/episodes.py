@@ -11,6 +11,7 @@ from collections.abc import Container, Sequence
 
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType
 from semrouter_memory.retain import unfit
+from semrouter_memory.retain.passages import Fits
 from semrouter_memory.retain.rules.chinese import is_chinese
 from semrouter_memory.retain.runs import Run, run_of
 
@@ -50,11 +51,12 @@ def as_candidate(content: str, turns: Sequence[LoggedTurn], *, extractor: str, m
     )
 
 
-def episode(turns: Sequence[LoggedTurn], statements: Sequence[Candidate]) -> str:
+def episode(turns: Sequence[LoggedTurn], statements: Sequence[Candidate], fits: Fits) -> str:
     """What happened in the session, "" when there is nothing to tell.
 
     Args:
         statements: what was extracted from the turns and still held at the end, oldest first.
+        fits: statements are left out until it does, as long as there are several.
     """
     run = run_of(turns, statements)
     said = [each.content for each in statements if each.type is not MemoryType.REFLECTIVE or run is None]
@@ -63,7 +65,7 @@ def episode(turns: Sequence[LoggedTurn], statements: Sequence[Candidate]) -> str
         return ""
     texts = kept or [turn.user_text for turn in turns]
     write = _chinese if sum(map(is_chinese, texts)) * 2 > len(texts) else _english
-    return write(turns, run, kept[-_MAX_STATEMENTS:])
+    return write(turns, run, kept[-_MAX_STATEMENTS:], lambda text: len(text) <= MAX_CHARS and fits(text))
 
 
 def when(turns: Sequence[LoggedTurn]) -> tuple[str, str]:
@@ -74,18 +76,18 @@ def when(turns: Sequence[LoggedTurn]) -> tuple[str, str]:
 # -- English -----------------------------------------------------------------------------------------------------------
 
 
-def _english(turns: Sequence[LoggedTurn], run: Run | None, contents: Sequence[str]) -> str:
+def _english(turns: Sequence[LoggedTurn], run: Run | None, contents: Sequence[str], fits: Fits) -> str:
     first, last = when(turns)
     date = f"On {first}" if first == last else f"From {first} to {last}"
     if run is None:
-        return _joined(f"{date} the user", _said(contents, _small_words(turns)), room=MAX_CHARS)
+        return _joined(f"{date} the user", _said(contents, _small_words(turns)), fits)
     goal = f'asked: "{run.goal}"' if run.goal else "let the assistant use tools"
     told = f"{date} the user {_ended(goal)} Steps: {', '.join(run.steps)}."
     if run.outcome:
         told += f" Outcome: {_ended(run.outcome)}"
     if run.lessons:
         told += f" Lesson: {_ended('; '.join(run.lessons))}"
-    return _joined(f"{told} The user also", _said(contents, _small_words(turns)), room=MAX_CHARS) if contents else told
+    return _joined(f"{told} The user also", _said(contents, _small_words(turns)), fits) if contents else told
 
 
 def _said(contents: Sequence[str], small: Container[str]) -> list[str]:
@@ -104,16 +106,19 @@ def _said(contents: Sequence[str], small: Container[str]) -> list[str]:
     return clauses + [f"explained how to {goal}" for goal in how_tos]
 
 
-def _joined(start: str, clauses: Sequence[str], *, room: int) -> str:
-    """The start and as many clauses as there is room for, the last ones first to stay."""
+def _joined(start: str, clauses: Sequence[str], fits: Fits) -> str:
+    """The start and as many clauses as fit, the last ones first to stay."""
     kept = list(clauses)
-    while len(kept) > 1 and len(start) + sum(len(clause) + 6 for clause in kept) > room:
+    while len(kept) > 1 and not fits(_sentence(start, kept)):
         kept.pop(1)
-    if len(kept) == _PAIR:
-        return f"{start} {kept[0]} and {kept[1]}."
-    if len(kept) > _PAIR:
-        kept[-1] = f"and {kept[-1]}"
-    return f"{start} {'; '.join(kept)}."
+    return _sentence(start, kept)
+
+
+def _sentence(start: str, clauses: Sequence[str]) -> str:
+    if len(clauses) == _PAIR:
+        return f"{start} {clauses[0]} and {clauses[1]}."
+    *others, last = clauses
+    return f"{start} {'; '.join([*others, f'and {last}' if others else last])}."
 
 
 def _small_words(turns: Sequence[LoggedTurn]) -> frozenset[str]:
@@ -134,10 +139,17 @@ def _ended(sentence: str) -> str:
 # -- Chinese -----------------------------------------------------------------------------------------------------------
 
 
-def _chinese(turns: Sequence[LoggedTurn], run: Run | None, contents: Sequence[str]) -> str:
+def _chinese(turns: Sequence[LoggedTurn], run: Run | None, contents: Sequence[str], fits: Fits) -> str:
+    kept = [_USER_CHINESE.sub("", content).rstrip("。") for content in contents]
+    while len(kept) > 1 and not fits(_chinese_text(turns, run, kept)):
+        kept.pop(0)
+    return _chinese_text(turns, run, kept)
+
+
+def _chinese_text(turns: Sequence[LoggedTurn], run: Run | None, contents: Sequence[str]) -> str:
     first, last = when(turns)
     date = first if first == last else f"{first}至{last}"
-    facts = "；".join(_USER_CHINESE.sub("", content).rstrip("。") for content in _fitting(contents))
+    facts = "；".join(contents)
     if run is None:
         return f"{date}，用户提到：{facts}。"
     told = f"{date}，用户要求：“{run.goal}”。" if run.goal else f"{date}，用户让助手使用了工具。"
@@ -147,10 +159,3 @@ def _chinese(turns: Sequence[LoggedTurn], run: Run | None, contents: Sequence[st
     if run.lessons:
         told += f"教训：{'；'.join(run.lessons)}。"
     return f"{told}用户还提到：{facts}。" if facts else told
-
-
-def _fitting(contents: Sequence[str]) -> list[str]:
-    kept = list(contents)
-    while len(kept) > 1 and sum(map(len, kept)) > MAX_CHARS:
-        kept.pop(0)
-    return kept

@@ -24,6 +24,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import ChatModel, Embedder, Observer
 from semrouter_memory.retain import episode_llm, episodes, rules
 from semrouter_memory.retain.episode_llm import LlmEpisodes
+from semrouter_memory.retain.passages import beginning, fitted, reads_all
 from semrouter_memory.retain.reconciling.reconcile import reconcile
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 
@@ -50,6 +51,7 @@ class EpisodeWriter:
     ) -> None:
         self._writer = writer
         self._embedder = embedder
+        self._fits = reads_all(embedder)
         self._model = LlmEpisodes(chat_model) if chat_model else None
         self._observer = observer
         self._use_rules = use_rules
@@ -90,10 +92,10 @@ class EpisodeWriter:
         if not _is_worth_it(turns, statements):
             return None, None
         content, away = await self._by_model(turns) if ask_model else ("", None)
-        if content:
+        if content and self._fits(content):
             model = self._model.name if self._model else ""
             return episodes.as_candidate(content, turns, extractor=episode_llm.EXTRACTOR, model=model), None
-        content = episodes.episode(turns, statements)
+        content = fitted(episodes.episode(turns, statements, self._fits), self._fits)
         return episodes.as_candidate(content, turns, extractor=episodes.EXTRACTOR) if content else None, away
 
     async def _by_model(self, turns: Sequence[LoggedTurn]) -> tuple[str, ModelAwayError | None]:
@@ -108,7 +110,8 @@ class EpisodeWriter:
 
     async def _at_the_end(self, statements: Sequence[Candidate]) -> list[Candidate]:
         """The statements without those that a later one of the session repeats, corrects or takes back."""
-        vectors = await self._embedder.embed_passages([each.content for each in statements]) if statements else []
+        texts = [beginning(each.content, self._fits) for each in statements]
+        vectors = await self._embedder.embed_passages(texts) if texts else []
         kept: list[_Statement] = []
         for place, (candidate, vector) in enumerate(zip(statements, vectors, strict=True)):
             decision = reconcile(candidate, _neighbours(vector, kept))

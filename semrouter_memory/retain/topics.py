@@ -8,6 +8,7 @@ from semrouter_memory.errors import EmbeddingError
 from semrouter_memory.model import Claim, LoggedTurn, Vector
 from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.drift import WINDOW, last_change, says_something
+from semrouter_memory.retain.passages import beginning, reads_all
 
 _MAX_VECTORS = 2_048
 """Turns whose vectors are kept: 1.5 KB each."""
@@ -40,7 +41,10 @@ class TopicWatch:
     async def _embedded(self, turns: Sequence[LoggedTurn]) -> list[Vector]:
         new = [turn for turn in turns if turn.id not in self._vectors]
         if new:
-            vectors = await self._embedder.embed_passages([turn.user_text[:_MAX_CHARS] for turn in new])
+            fits = reads_all(self._embedder)
+            vectors = await self._embedder.embed_passages(
+                [beginning(turn.user_text[:_MAX_CHARS], fits) for turn in new]
+            )
             self._vectors.update((turn.id, vector) for turn, vector in zip(new, vectors, strict=True))
         for turn in turns:
             self._vectors.move_to_end(turn.id)

@@ -225,13 +225,24 @@ def _literal(value: str) -> str:
 
 
 def indexed_terms(content: str) -> str:
-    """What a content is found by when words are searched. What is too long for its column is cut between two terms."""
-    return _joined(terms(content))
+    """What a content is found by when words are searched: all of its terms, as often as they stand there.
+
+    Where these are too long for the column (Chinese takes four times its bytes), each term stands once, short ones first:
+    single characters cover every word, whatever is left out after them.
+    """
+    found = terms(content)
+    if sum(map(_term_bytes, found)) > MAX_VARCHAR_BYTES:
+        found = sorted(dict.fromkeys(found), key=len)
+    return _joined(found)
 
 
 def asked_terms(text: str) -> str:
     """A query in the same terms; "" when no word of it carries content."""
     return _joined(terms(text)[:_MAX_ASKED_TERMS])
+
+
+def _term_bytes(term: str) -> int:
+    return len(term.encode()) + 1
 
 
 def _joined(found: Sequence[str]) -> str:

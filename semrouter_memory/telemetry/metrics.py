@@ -68,6 +68,7 @@ class Metrics:
         self.compressions = self._counter("compressions", "Long conversations decided about, by outcome.", "reason")
         self.compressed_turns = self._counter("compressed_turns", "Turns that a state stood for.")
         self.compressed_tokens = self._counter("compressed_tokens", "Tokens that were not sent, estimated.")
+        self.passages_truncated = self._counter("passages_truncated", "Texts longer than the embedding model reads.")
         # -- upkeep
         self.upkeep_runs = self._counter("upkeep_runs", "Runs of upkeep, by outcome.", "outcome")
         self.upkeep_deleted = self._counter("upkeep_deleted", "Memories that upkeep deleted.", "reason", "type")

@@ -59,6 +59,7 @@ class TelemetryObserver:
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
         self._store_state: tuple[bool, str] | None = None
+        self._truncation_said = False
 
     @_never_raising
     def exchange_bypassed(self, reason: Reason) -> None:
@@ -185,6 +186,16 @@ class TelemetryObserver:
     def work_queued(self, *, depth: int, oldest_seconds: float) -> None:
         self.metrics.queue_depth.set(depth)
         self.metrics.queue_age_seconds.set(oldest_seconds)
+
+    @_never_raising
+    def passages_truncated(self, count: int) -> None:
+        self.metrics.passages_truncated.inc(count)
+        if not self._truncation_said:
+            self._truncation_said = True
+            _log.warning(
+                "Text longer than the embedding model reads: its end is found by words only; further ones are counted",
+                metric="passages_truncated",
+            )
 
     def working_set_measured(self, *, nbytes: int, owners: int) -> None:
         self.metrics.working_set_bytes.set(nbytes)

@@ -26,6 +26,7 @@ from semrouter_memory.ports import (
     StateStore,
     TurnLog,
 )
+from semrouter_memory.retain.passages import reads_all
 from semrouter_memory.upkeep.ledger import Ledger
 from semrouter_memory.upkeep.listing import listed
 from semrouter_memory.upkeep.related import MERGEABLE, Group, groups
@@ -65,6 +66,7 @@ class Consolidator:
         self._reader = reader
         self._writer = writer
         self._embedder = embedder
+        self._reads_all = reads_all(embedder)
         self._turn_log = turn_log
         self._state = state
         self._locks = locks
@@ -101,8 +103,8 @@ class Consolidator:
         return await summary(self._chat_model, group.memories) if self._chat_model else None
 
     async def _write(self, scope: Scope, group: Group, worded: str | None) -> bool:
-        merged = self._summary(group, worded)
-        if not _fits(merged.metadata):
+        merged = self._summary(group, worded if worded and self._reads_all(worded) else None)
+        if not _fits(merged.metadata) or not self._reads_all(merged.content):
             return False
         texts = [merged.content, *(memory.content for memory in group.memories)]
         vectors = await self._embedder.embed_passages(texts)

@@ -99,6 +99,26 @@ async def test_long_texts_are_cut_to_max_tokens(load: Load) -> None:
     assert await embedder.embed_query("red " * 5 + "green") == pytest.approx(unit(1, 45, 9))
 
 
+@pytest.mark.parametrize(("prefix", "words"), [("", 6), ("red ", 5), ("red red ", 4)])
+async def test_what_is_read_of_a_passage_is_told_to_the_token(load: Load, prefix: str, words: int) -> None:
+    """Two special tokens and the prefix take their part."""
+    embedder = load(max_tokens=8, passage_prefix=prefix)
+    assert embedder.max_passage_tokens == words
+    assert embedder.passage_tokens("red " * (words + 1)) == words + 1
+    whole, longer = await embedder.embed_passages(["red " * words, "red " * words + "green"])
+    assert np.array_equal(whole, longer)
+
+
+async def test_passages_that_are_cut_are_told_and_queries_are_not(directory: Path) -> None:
+    told: list[int] = []
+    embedder = OnnxEmbedder.load(CONFIG.model_copy(update={"max_tokens": 8}), directory, truncated=told.append)
+    await embedder.embed_query("red " * 100)
+    await embedder.embed_passages(["red " * 6])
+    assert told == []
+    await embedder.embed_passages(["red " * 7, "red", "red " * 100])
+    assert told == [2]
+
+
 async def test_a_special_token_in_a_text_is_text(load: Load) -> None:
     """Otherwise a user could end their own passage, or begin it anew."""
     assert await load().embed_query("[CLS] red") == pytest.approx(unit(1, 9, 0))

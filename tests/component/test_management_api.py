@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import json
 import logging
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -160,7 +161,7 @@ async def ports() -> AsyncIterator[list[Port]]:
 @pytest.fixture
 def house(ports: list[Port], tmp_path: Path) -> Iterator[House]:
     users, operators = ports
-    embedder = HashedEmbedder()
+    embedder = HashedEmbedder(max_passage_tokens=30)
     store = FailingStore(dimension=embedder.dimension)
     log = SqliteTurnLog(tmp_path / "turns.db", clock=SystemClock())
     config, identity = ManagementConfig(max_content_chars=200, max_body_bytes=4096), IdentityConfig()
@@ -504,6 +505,7 @@ async def test_requests_that_lead_nowhere(house: House, method: str, path: str, 
         (b'{"content": "x", "metadata": {"a": "\\ud800"}}', 400, "invalid_value", "metadata"),
         (b'{"content": "my card is 4111 1111 1111 1111"}', 400, "invalid_value", "content"),
         (b'{"content": "%s"}' % (b"x" * 201), 400, "invalid_value", "content"),
+        (b'{"content": "%s"}' % (b"x " * 31), 400, "invalid_value", "content"),
         (b'{"content": "%s"}' % (b"x" * 4096), 413, "request_too_large", None),
     ],
 )
@@ -513,6 +515,37 @@ async def test_bodies_that_are_not_stored(house: House, body: bytes, status: int
         error = error_of(answer)
         assert (answer.status_code, error["code"], error["param"]) == (status, code, param)
         assert (await alice.get("/v1/memory")).json()["data"] == []
+
+
+async def test_what_is_longer_than_the_embedding_model_reads_answers_400_with_the_limit(house: House) -> None:
+    """Stored, its end would be found by nobody. The same for each line of an import; what fits to a token is taken."""
+    fits, long = "x " * 29 + "end", "x " * 30 + "end"
+    async with house.user("alice") as alice:
+        memory = (await alice.post("/v1/memory", json={"content": fits})).json()
+        for answer in (
+            await alice.post("/v1/memory", json={"content": long}),
+            await alice.patch(f"/v1/memory/{memory['id']}", json={"content": long}),
+        ):
+            error = error_of(answer)
+            assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_value", "content")
+            assert "31 tokens" in error["message"]
+            assert "reads 30" in error["message"]
+            assert "end" not in error["message"]
+        lines = b"".join(json.dumps({"content": content}).encode() + b"\n" for content in (long, "short", long))
+        report = (await alice.post("/v1/memory/import", content=lines)).json()
+        assert (report["imported"], report["refused"]) == (1, 2)
+        assert [(error["line"], error["param"]) for error in report["errors"]] == [(1, "content"), (3, "content")]
+        assert "31 tokens" in report["errors"][0]["message"]
+        contents = {each["content"] for each in (await alice.get("/v1/memory")).json()["data"]}
+        assert contents == {fits, "short"}
+
+
+async def test_a_longer_memory_of_earlier_times_can_still_be_changed(house: House) -> None:
+    memory = await house.remember("alice", "one")
+    house.embedder._max_passage_tokens = 0
+    async with house.user("alice") as alice:
+        answer = await alice.patch(f"/v1/memory/{memory.id}", json={"importance": 0.9})
+        assert (answer.status_code, answer.json()["content"]) == (200, "one")
 
 
 async def test_an_update_must_change_something(house: House) -> None:

@@ -310,6 +310,20 @@ async def test_new_turns_are_read_by_the_rules_while_the_model_is_in_back_off(ma
     assert len(model.prompts) == 1
 
 
+async def test_what_is_written_is_never_longer_than_the_embedding_model_reads(make_bench: MakeBench) -> None:
+    """Whole sentences stay as far as they fit; a single one that does not is refused, and counted."""
+    said = "User plays the cello in the orchestra of the town hall every Tuesday and every other Friday evening"
+    model = ScriptedModel()
+    model.facts = ["User owns a cello", "User owns a cello from Mittenwald. " + said, said]
+    bench = make_bench(model, batch_size=1, max_passage_tokens=8, rules=False)
+    bench.say(f"I own a cello from Mittenwald. I own a cello. {said.replace('User plays', 'I play')}.")
+    await bench.work()
+    assert sorted(await bench.contents()) == ["User owns a cello from Mittenwald."]
+    (report,) = bench.observer.reports
+    assert report.actions["too_long"] == 1
+    assert (await bench.totals()).extracted == 1
+
+
 async def test_the_owner_is_not_locked_while_the_model_thinks(make_bench: MakeBench) -> None:
     model = ScriptedModel()
     bench = make_bench(model, batch_size=1)

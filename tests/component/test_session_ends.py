@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import (
     ChatModelError,
     CircuitOpenError,
@@ -212,6 +213,30 @@ async def test_an_episode_that_the_model_never_serves_is_the_rules(make_bench: M
     assert sum(prompt.startswith("Session:") for prompt in model.prompts) == 3
     assert "$10,000" in await only_episode(bench)
     assert await is_done_with(bench)
+
+
+@pytest.mark.parametrize("told_by", ["model", "rules"])
+async def test_an_episode_is_no_longer_than_the_embedding_model_reads(make_bench: MakeBench, told_by: str) -> None:
+    model = ScriptedModel()
+    model.episode = SUMMARY if told_by == "model" else "NONE"
+    bench = make_bench(model, max_passage_tokens=22)
+    bench.say("My sister is called Anna")
+    bench.say("I prefer window seats")
+    bench.say(BUDGET, ends=True)
+    await bench.work()
+    (episode,) = await bench.episodes()
+    assert episode.metadata["extractor"] == ("episode_llm" if told_by == "model" else "episode_rules")
+    assert 10 < HashedEmbedder().passage_tokens(episode.content) <= 22
+
+
+async def test_an_episode_of_the_models_that_is_too_long_is_the_rules(make_bench: MakeBench) -> None:
+    model = ScriptedModel()
+    model.episode = f"{SUMMARY} The user planned the trip to Hawaii with a budget of $10,000."
+    bench = make_bench(model, max_passage_tokens=22)
+    bench.say(BUDGET, ends=True)
+    await bench.work()
+    (episode,) = await bench.episodes()
+    assert episode.metadata["extractor"] == "episode_rules"
 
 
 async def test_small_talk_and_questions_make_no_episode(make_bench: MakeBench) -> None:

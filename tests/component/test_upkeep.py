@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from semrouter_memory.config import AgeingConfig, ManagementConfig
+from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import ChatModelError, InvalidRequestError, StoreUnavailableError, TurnLogError
 from semrouter_memory.manage.edits import MemoryEdit
 from semrouter_memory.manage.service import MemoryService
@@ -109,6 +110,7 @@ class House:
     locks: OwnerLocks
     clock: SteppingClock
     observer: UpkeepObserver
+    embedder: HashedEmbedder = EMBEDDER
 
     def __post_init__(self) -> None:
         self.usage = UsageCounter(state=self.state, turn_log=self.turn_log, clock=self.clock)
@@ -122,7 +124,7 @@ class House:
         consolidator = Consolidator(
             reader=self.store,
             writer=self.store,
-            embedder=EMBEDDER,
+            embedder=self.embedder,
             turn_log=self.turn_log,
             state=self.state,
             locks=self.locks,
@@ -618,6 +620,17 @@ async def test_related_memories_become_one_and_the_originals_history(house: Hous
     assert await house.state.usage(ALICE, [summary.id, "m0"]) == {summary.id: Usage(2, NOW)}
     (report,) = house.observer.reports
     assert (report.summaries, report.merged) == (1, 3)
+
+
+async def test_a_summary_that_the_embedding_model_does_not_read_to_its_end_is_not_written(house: House) -> None:
+    """Worded by the model it may be shorter."""
+    await keep_hawaii(house)
+    house.embedder = HashedEmbedder(max_passage_tokens=16)
+    await house.upkeep(consolidate="on", consolidate_at=3).sweep()
+    assert {memory.content for memory in await house.active()} == set(HAWAII)
+    model = ScriptedModel("User's Hawaii budget is $12,000 (before $10,000, then $2,000 added)")
+    await house.upkeep(model, consolidate="on", consolidate_at=3).sweep()
+    assert [memory.content for memory in await house.active()] == [model.answer]
 
 
 async def test_below_the_threshold_nothing_is_merged(house: House) -> None:

@@ -73,3 +73,9 @@ def test_tokens_of_any_text_are_counted(embedder: Embedder, text: str) -> None:
 def test_fingerprint_is_a_short_constant(embedder: Embedder) -> None:
     assert 0 < len(embedder.fingerprint) < 64
     assert embedder.fingerprint == embedder.fingerprint.strip()
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_tokens_of_a_passage_are_counted_to_its_end(embedder: Embedder, text: str) -> None:
+    assert embedder.max_passage_tokens > 0
+    assert embedder.passage_tokens(text) == embedder.count_tokens(text), "there is no prefix"

@@ -34,6 +34,7 @@ from semrouter_memory.ports import (
     Tombstones,
     TurnLog,
 )
+from semrouter_memory.retain.passages import fitted, reads_all
 from semrouter_memory.retain.reconciling.reconcile import NEAR_TYPES, arrives_late, grey, not_after, reconcile
 from semrouter_memory.retain.reconciling.rows import Rows, contradicted
 from semrouter_memory.retain.reconciling.verdict import Judge
@@ -54,7 +55,8 @@ class Written:
 
     Attributes:
         alive: the claim's turns that were not deleted since.
-        actions: how often each action was taken; `dropped` for candidates that may not be stored.
+        actions: how often each action was taken; `dropped` for candidates that may not be stored, `too_long` for those
+            that the embedding model does not read to the end.
         sources: turns that something is known from now.
     """
 
@@ -111,6 +113,7 @@ class ReconcilingWriter:
         self._reader = reader
         self._writer = writer
         self._embedder = embedder
+        self._fits = reads_all(embedder)
         self._locks = locks
         self._clock = clock
         self._rows = Rows(new_id=new_id, ttl_days=ttl_days or {})
@@ -132,12 +135,16 @@ class ReconcilingWriter:
             LockLostError: the owner's lock was lost; what was written until then is whole, and doing all of it again
                 changes nothing.
         """
+        proposed = len(candidates)
+        candidates = [each for each in [await self._fitted(each) for each in candidates] if each]
         vectors = await self._embedder.embed_passages([each.content for each in candidates]) if candidates else []
         opinions = [await self._opinion(claim.scope, *each) for each in zip(candidates, vectors, strict=True)]
         async with self._locks.hold(claim.scope) as hold:
             written = Written(await self._turn_log.surviving(claim))
             if not written.alive or not needed <= written.alive:
                 return None
+            if refused := proposed - len(candidates):
+                written.actions["too_long"] = refused
             tombstones = await self._turn_log.tombstones(claim.scope)
             for candidate, vector, opinion in zip(candidates, vectors, opinions, strict=True):
                 if not self._allowed(claim.scope, candidate, tombstones, written.alive):
@@ -178,6 +185,13 @@ class ReconcilingWriter:
                 return False
             await self._upsert(claim.scope, [EmbeddedMemory(memory, vector)], hold)
             return True
+
+    async def _fitted(self, candidate: Candidate) -> Candidate | None:
+        """The candidate with no more than the embedding model reads; None when its first sentence is longer."""
+        if self._fits(candidate.content):
+            return candidate
+        content = await asyncio.to_thread(fitted, candidate.content, self._fits)
+        return replace(candidate, content=content) if content else None
 
     # -- deciding ------------------------------------------------------------------------------------------------------
 

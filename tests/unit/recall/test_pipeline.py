@@ -86,6 +86,9 @@ class World:
     def count_tokens(self, text: str) -> int:
         return len(text.split())
 
+    passage_tokens = count_tokens
+    max_passage_tokens = 1_000
+
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
         await self._happens("rewrite")
         return self.answer

@@ -1,5 +1,6 @@
 """What a session's episode says, made by the rule and by a model."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -8,13 +9,19 @@ import pytest
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType, Scope, ToolUse
 from semrouter_memory.retain import rules
 from semrouter_memory.retain.episode_llm import checked, prompt
-from semrouter_memory.retain.episodes import MAX_CHARS, as_candidate, episode, memory_id
+from semrouter_memory.retain.episodes import MAX_CHARS, as_candidate, memory_id
+from semrouter_memory.retain.episodes import episode as fitting_episode
 from semrouter_memory.retain.runs import run_of
 
 from .conftest import NOW, MakeTurn
 
 CLAIM = Claim(scope=Scope("alice"), session_id="s1", token="t", turns=())
 BUDGET = "My budget for the Hawaii trip is $10,000"
+
+
+def episode(turns: Sequence[LoggedTurn], statements: Sequence[Candidate]) -> str:
+    """For a model that reads everything."""
+    return fitting_episode(turns, statements, lambda _: True)
 
 
 def told(*turns: LoggedTurn) -> str:
@@ -235,3 +242,12 @@ def test_a_common_word_at_the_beginning_of_a_statement_loses_its_capital(make_tu
     assert episode(turns, said) == (
         "On 2026-03-20 the user said that pepper makes the user sneeze and that Otto is their cook."
     )
+
+
+@pytest.mark.parametrize("content", ["User likes the garden of house {}", "用户喜欢{}号楼的花园"])
+def test_statements_are_left_out_until_the_model_reads_all_of_the_episode(make_turn: MakeTurn, content: str) -> None:
+    statements = [stated(content.format(number)) for number in range(10, 20)]
+    whole = episode([make_turn("x")], statements)
+    short = fitting_episode([make_turn("x")], statements, lambda text: len(text) <= len(whole) // 2)
+    assert len(short) <= len(whole) // 2
+    assert "19" in short

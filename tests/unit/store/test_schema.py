@@ -1,9 +1,11 @@
 """Questions in Milvus's language, and what stands in a row."""
 
+import random
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from semrouter_memory.lexical.terms import terms as all_terms
 from semrouter_memory.model import MemoryType, Reach, Scope
 from semrouter_memory.store import schema
 from semrouter_memory.store.schema import Selection
@@ -94,12 +96,23 @@ def test_words_are_searched_by_the_terms_of_the_lexical_room(content: str, expec
     assert schema.indexed_terms(content) == schema.asked_terms(content) == expected
 
 
-def test_terms_that_do_not_fit_the_column_are_cut_between_two() -> None:
-    whole = "预算。" * 20_000
-    terms = schema.indexed_terms(whole)
-    assert schema.MAX_VARCHAR_BYTES - 7 < len(terms.encode()) <= schema.MAX_VARCHAR_BYTES
-    assert set(terms.split(" ")) == {"预", "算", "预算"}
+def test_terms_that_do_not_fit_the_column_stand_there_once() -> None:
+    """So that the end of a long text is found, too: Chinese terms take four times the bytes of the text."""
+    filler = "".join(map(chr, range(0x4E00, 0x4E00 + 500))) * 16
+    for whole, end in ((f"{filler}，备用钥匙", ["钥匙", "备用"]), ("budget " * 20_000 + "walrus", ["walrus"])):
+        terms = schema.indexed_terms(whole)
+        assert len(terms.encode()) <= schema.MAX_VARCHAR_BYTES
+        assert set(end) <= set(terms.split(" "))
     assert schema.indexed_terms("x" * 65_536) == "x" * 64
+
+
+def test_where_even_these_do_not_fit_every_character_is_there() -> None:
+    """More different pairs of characters than the column holds: what a bound on a text in bytes allows at the utmost."""
+    drawn = random.Random(7)
+    characters = [chr(0x4E00 + drawn.randrange(5_000)) for _ in range(20_000)]
+    terms = schema.indexed_terms("".join(characters))
+    assert schema.MAX_VARCHAR_BYTES - 7 < len(terms.encode()) <= schema.MAX_VARCHAR_BYTES
+    assert {term for term in all_terms("".join(characters)) if len(term) == 1} <= set(terms.split(" "))
 
 
 def test_a_query_is_asked_by_a_bounded_number_of_terms() -> None:

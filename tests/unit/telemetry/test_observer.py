@@ -117,6 +117,14 @@ def test_turns_are_counted_by_outcome(observer: Observer, metrics: Metrics, outc
     assert value(metrics, "turns_total", outcome=outcome.value) == 1
 
 
+def test_texts_that_are_cut_are_counted_and_said_once(observer: Observer, metrics: Metrics) -> None:
+    with capture_logs() as lines:
+        observer.passages_truncated(2)
+        observer.passages_truncated(1)
+    assert [line["log_level"] for line in lines] == ["warning"]
+    assert value(metrics, "passages_truncated_total") == 3
+
+
 def test_dropped_turns_are_a_warning(observer: Observer, metrics: Metrics) -> None:
     with capture_logs() as lines:
         observer.turn_dropped("log_failed")

@@ -1,0 +1,39 @@
+"""What a memory may be as long as: what the embedding model reads of it. Nothing is stored whose end has no vector. Pure.
+
+Strategy. A text that is too long keeps its first sentences, as many as fit. A sentence is not cut: without its end it may
+say something else ("unless ..."). A single one that is too long is refused.
+"""
+
+import re
+from collections.abc import Callable
+
+from semrouter_memory.ports import Embedder
+
+Fits = Callable[[str], bool]
+"""Whether the model reads all of a text."""
+
+_END = re.compile(r"(?<=[.!?;])(?=\s)|(?<=[。！？；])|\n")
+_SEPARATORS = " \n;；"
+
+
+def reads_all(embedder: Embedder) -> Fits:
+    """Whether this model does. A long text takes milliseconds for every thousand characters."""
+    most = embedder.max_passage_tokens
+    # A token of plain ASCII has one character at least; one token may stand for the text's beginning.
+    return lambda text: (text.isascii() and len(text) < most) or embedder.passage_tokens(text) <= most
+
+
+def fitted(text: str, fits: Fits) -> str:
+    """The text, or as many of its first sentences as fit; "" when the first does not."""
+    if fits(text):
+        return text
+    ends = [found.start() for found in _END.finditer(text)]
+    beginnings = (text[:end].rstrip(_SEPARATORS) for end in reversed(ends))
+    return next((beginning for beginning in beginnings if beginning and fits(beginning)), "")
+
+
+def beginning(text: str, fits: Fits) -> str:
+    """A beginning that fits, to compare with and not to store."""
+    while text and not fits(text):
+        text = text[: len(text) // 2]
+    return text
