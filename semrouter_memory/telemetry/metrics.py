@@ -46,6 +46,7 @@ class Metrics:
         # -- after the answer
         self.turns = self._counter("turns", "Finished exchanges offered to the turn log.", "outcome")
         self.turns_dropped = self._counter("turns_dropped", "Finished exchanges not accepted.", "reason")
+        self.redactions = self._counter("redactions", "Secrets taken out of turns before they were logged.", "kind")
         self.queue_depth = self._gauge("queue_depth", "Sessions that wait for extraction.")
         self.working_set_bytes = self._gauge("working_set_bytes", "What the memories that are at hand take.")
         self.working_set_owners = self._gauge("working_set_owners", "Users whose memories are at hand.")

@@ -1,7 +1,7 @@
 """Turns what happened into metrics and log lines. Nothing here may fail: it is called on the request path."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec
 
 import structlog
@@ -104,6 +104,12 @@ class TelemetryObserver:
     def turn_appended(self, appended: Appended) -> None:
         self.metrics.turns.labels(appended.outcome.value).inc()
         _log.debug("Turn appended", outcome=appended.outcome.value, session=appended.session_id, turn=appended.turn_id)
+
+    @_never_raising
+    def secrets_redacted(self, kinds: Sequence[str]) -> None:
+        for kind in kinds:
+            self.metrics.redactions.labels(kind).inc()
+        _log.debug("Secrets redacted", kinds=list(kinds))
 
     @_never_raising
     def turn_dropped(self, reason: str) -> None:
