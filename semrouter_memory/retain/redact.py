@@ -11,6 +11,7 @@ from semrouter_memory.retain.secret_rules import RULES, Rule, SecretKind
 
 MARK = "[redacted]"
 """Stands where a secret was. A candidate that contains it is not stored."""
+_DIGIT = re.compile(r"\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,10 @@ class Redaction:
 def redact(text: str) -> Redaction:
     """The text with `[redacted]` in place of secrets."""
     kinds: list[SecretKind] = []
+    folded, has_digit = text.casefold(), _DIGIT.search(text) is not None
     for rule in RULES:
-        text = rule.pattern.sub(_Replace(rule, kinds), text)
+        if (has_digit or not rule.needs_digit) and (not rule.needs or any(each in folded for each in rule.needs)):
+            text = rule.pattern.sub(_Replace(rule, kinds), text)
     return Redaction(text, tuple(kinds))
 
 

@@ -25,7 +25,7 @@ _DESCRIPTIONS = words(
     " default deleted different difficult disabled dumb easier easy embarrassing empty encrypted entered essential exact exactly expired expiring false fine"
     " first forgotten free fresh funny generated generic gone good great hacked hard hashed hidden horrible identical important impossible incorrect"
     " initially insane insecure intact invalid kept key known lame lazy leaked locked lost mandatory manual masked master memorable minimum"
-    " missing mixed mandatory necessary needed new numeric obsolete obvious old older optional outdated outstanding perfect permanent personal plain plaintext"
+    " nice cute clever cool creative odd bizarre hilarious rubbish garbage awesome brilliant missing mixed necessary needed new numeric obsolete obvious old older optional outdated outstanding perfect permanent personal plain plaintext"
     " pointless poor postponed predictable present pretty printed private problem problematic protected public random rarely ready recent redacted"
     " refused rejected remote required reset restricted reused ridiculous right rotated sacred safe salted saved secret secure secured sensitive set shared short"
     " shorter shown silly similar simple sloppy slow solid special standard stale static sticky stolen stored strange stricter strict strong stronger stuck"
@@ -36,8 +36,14 @@ _DESCRIPTIONS = words(
 )
 _DESCRIBES = re.compile(r"[a-z]{3,}(?:ed|ing|able|ible|less|ously|ly|ful)|[a-z]{4,}(?:ous|ive)", re.IGNORECASE)
 """Endings of words that describe something."""
+_THINGS = words(
+    "beagle belly bible billy butterfly cable constable creed darling dragonfly duckling earring emily evening family firefly fly holly italy jelly"
+    " july kelly king lily marble molly monopoly morning polly pudding ring sally seed speed spring starling steed sterling string swing"
+    " table vegetable viking wedding weed wing"
+)
+"""They end as a description does and are none."""
 _MEASURE = re.compile(
-    r"\d+(?:[.,]\d+)?(?:%|[-\s]?(?:st|nd|rd|th|x|k|m|h|d|s|ms|mm|cm|km|g|kg|lb|lbs|gb|mb|kb|hz|bit|bits|byte|bytes|am|pm|min|mins|minutes?|hours?|hrs?|days?|weeks?|months?|years?"
+    r"\d{1,6}(?:[.,]\d+)?(?:%|[-\s]?(?:st|nd|rd|th|x|k|m|h|d|s|ms|mm|cm|km|g|kg|lb|lbs|gb|mb|kb|[kmg]?hz|[kmg]?bits?|[kmg]bps|byte|bytes|am|pm|min|mins|minutes?|hours?|hrs?|days?|weeks?|months?|years?"
     r"|char|chars|characters?|letters?|digits?|symbols?|words?|numbers?|factor|step|party|times|percent|pages?|steps?|people|items?)(?:-\w+)*)|[vV]\d+(?:\.\d+)*|\d{1,2}/7",
     re.IGNORECASE,
 )
@@ -55,12 +61,18 @@ _MIN_CODE_DIGITS = 3
 _MIN_KEY_DIGITS = 2
 _MIN_SECRET_DIGITS = 6
 _MIN_PASSWORD_CHARS = 5
+_MIN_LICENCE_DIGITS = 8
 
 
 def says_nothing(word: str) -> bool:
     """Whether it is a function word or describes a secret ("expired"), rather than being one."""
     bare = word.strip(_TRAILING + "(“‘").lower()
-    return not bare or bare in _FUNCTION_WORDS or bare in _DESCRIPTIONS or bool(_DESCRIBES.fullmatch(bare))
+    return (
+        not bare
+        or bare in _FUNCTION_WORDS
+        or bare in _DESCRIPTIONS
+        or (bare not in _THINGS and bool(_DESCRIBES.fullmatch(bare)))
+    )
 
 
 def is_function_word(word: str) -> bool:
@@ -130,6 +142,12 @@ def is_code(value: str) -> bool:
     if _MEASURE.fullmatch(bare) or _DATE.fullmatch(bare):
         return False
     return digits >= _MIN_CODE_DIGITS or (digits > 0 and len(bare) >= _MIN_CHANGES and bare.isascii())
+
+
+def is_licence_key(value: str) -> bool:
+    """Groups of letters and digits, or many digits: no year, no count."""
+    digits = sum(char.isdigit() for char in value)
+    return digits >= _MIN_LICENCE_DIGITS or (is_mixed_token(value) and len(value) >= _MIN_PASSWORD_CHARS)
 
 
 def is_key(body: str) -> bool:

@@ -3,8 +3,12 @@
 A pattern that backtracks holds its process for good, so the readers run in a process that is killed when it is late.
 """
 
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 from semrouter_memory.codec.base import strip_block
 from semrouter_memory.lexical.terms import terms
@@ -23,13 +27,15 @@ from semrouter_memory.retain.redact import redact
 CHARS = 16_000
 MOST_CPU_SECONDS = 0.6
 """Of one reader on one text, on a machine that is busy; 16,000 blanks took 1.2 s and more while one pattern was quadratic."""
+MOST_SECONDS = 170
+"""Of all together; a pattern that does not end is killed then."""
 NOW = datetime(2026, 3, 20, tzinfo=UTC)
 
 RUNS = (
     *" \t\n\r\u3000\u00a0.,;:!?-_=+*#~>|/'\"`()[]{}&@$%\\…？。，、：“”的a1A", "a ", "1 ", "- ", "\n ", "\n\t", " \n", "I ", "my ", "A ", "a.", "1-", "a@", "=a",
     "<a>", "and I ", "https://", "code ", "password ", "is ", "one ", "a:b@", "://", "\n> ", "a, ", "'s ", "密码", "-----BEGIN ", "user a pass ", "sk-", "eyJ",
 )  # fmt: skip
-FRAMES = ("{}", "I live in{}Rome", "my password is{}x1", "    {}", "remember:{}", "“{}", "User's{}")
+FRAMES = ("I live in{}Rome", "my password is{}x1", "    {}", "remember:{}", "“{}", "User's{}")
 
 
 def _question(text: str) -> object:
@@ -62,7 +68,32 @@ READERS: dict[str, Callable[[str], object]] = {
 }
 
 
-def texts() -> Iterator[str]:
-    for frame in FRAMES:
-        for run in RUNS:
-            yield frame.format(run * (CHARS // len(run)))
+def texts() -> list[str]:
+    """Every run alone, and in one of the frames."""
+    alone = [run * (CHARS // len(run)) for run in RUNS]
+    return alone + [FRAMES[number % len(FRAMES)].replace("{}", text) for number, text in enumerate(alone)]
+
+
+def measure() -> None:
+    """Read every text and tell, line by line, which reader is at work and the processor time it took."""
+    for text in texts():
+        for name, read in READERS.items():
+            sys.stdout.write(f"{name}\t{text[:24]!r}\t")
+            sys.stdout.flush()
+            began = time.process_time()
+            read(text)
+            sys.stdout.write(f"{time.process_time() - began:.3f}\n")
+
+
+def test_no_run_of_characters_takes_a_reader_long() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from tests.property.test_reading_time import measure; measure()"],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=MOST_SECONDS,
+        check=True,
+    )
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    assert len(lines) == len(texts()) * len(READERS)
+    assert [line for line in lines if float(line[-1]) > MOST_CPU_SECONDS] == []
