@@ -522,6 +522,10 @@ class Observer(Protocol):
 
     def turn_appended(self, appended: Appended) -> None: ...
 
+    def secrets_redacted(self, kinds: Sequence[str]) -> None:
+        """Secrets of these kinds were taken out of a turn before it was logged."""
+        ...
+
     def turn_dropped(self, reason: str, detail: str = "") -> None:
         """A finished exchange that could not be accepted (`log_full`, `log_failed`, `internal_error`) or read.
 

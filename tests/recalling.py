@@ -30,6 +30,7 @@ from semrouter_memory.model import (
     Turn,
 )
 from semrouter_memory.ports import Embedder
+from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.store.working_set import Store
 
@@ -112,7 +113,7 @@ class Recalling:
             locks=adapters.locks,
             clock=adapters.clock,
             new_id=adapters.new_id,
-            redact=str,
+            redact=Redaction,
             config=Config().management,
             records=adapters.turn_log,
             state=adapters.state,

@@ -66,6 +66,7 @@ class Collecting:
         self.reports: list[ExtractionReport] = []
         self.appended: list[Appended] = []
         self.dropped: list[str] = []
+        self.redacted: list[str] = []
         self.store_failures = 0
         self.bugs: list[BaseException] = []
         self.triggers: list[str] = []
@@ -73,6 +74,9 @@ class Collecting:
 
     def turn_appended(self, appended: Appended) -> None:
         self.appended.append(appended)
+
+    def secrets_redacted(self, kinds: Sequence[str]) -> None:
+        self.redacted.extend(kinds)
 
     def turn_dropped(self, reason: str, detail: str = "") -> None:
         self.dropped.append(reason)

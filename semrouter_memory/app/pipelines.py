@@ -18,7 +18,7 @@ from semrouter_memory.recall.searching import Searcher
 from semrouter_memory.retain.pipeline import Retainer, SessionKey
 from semrouter_memory.retain.reconciling.verdict import Judge
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
-from semrouter_memory.retain.redact import redact
+from semrouter_memory.retain.redact import without_secrets
 from semrouter_memory.upkeep.consolidate import Consolidator
 from semrouter_memory.upkeep.erase import Eraser
 from semrouter_memory.upkeep.schedule import Upkeep
@@ -165,7 +165,7 @@ def _states(config: CompressionConfig, adapters: Adapters, model: ChatModel | No
         chat_model=model,
         observer=adapters.observer,
         config=config,
-        redact=redact,
+        redact=without_secrets,
     )
 
 

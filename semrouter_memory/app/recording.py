@@ -4,7 +4,7 @@ from semrouter_memory import __version__
 from semrouter_memory.config import Config, secret
 from semrouter_memory.errors import ConfigurationError, RecordingError
 from semrouter_memory.replay.recordings import Recordings
-from semrouter_memory.retain.redact import redact
+from semrouter_memory.retain.redact import without_secrets
 
 
 async def start_recordings(config: Config) -> Recordings:
@@ -18,7 +18,7 @@ async def start_recordings(config: Config) -> Recordings:
         own,
         directory=config.memory.directory / "recordings",
         made_by=f"semrouter-memory {__version__}",
-        redact=redact,
+        redact=without_secrets,
         identity_headers=frozenset({identity.user_header, identity.session_header}),
         secret_headers=frozenset({config.server.secret_header}),
         pseudonym_key=secret(own.pseudonym_key, own.pseudonym_key_file),

@@ -23,7 +23,7 @@ from semrouter_memory.replay.records import End, Header, RecordedExchange
 from semrouter_memory.replay.rendering import Format, written
 from semrouter_memory.replay.stable import stable as stabilised
 from semrouter_memory.replay.tap import records_from, tap_files, tapped_exchanges
-from semrouter_memory.retain.redact import redact as redact_text
+from semrouter_memory.retain.redact import without_secrets
 
 _MB = 1024 * 1024
 _PSEUDONYM_VARIABLE = "SEMROUTER_MEMORY__RECORDING__PSEUDONYM_KEY"
@@ -225,7 +225,7 @@ def _settings(
 def _cleaning(headers: list[str] | None, user_header: str, *, pseudonymise: bool) -> CleaningSettings:
     key = os.environ.get(_PSEUDONYM_VARIABLE, "").encode() or os.urandom(32)
     return CleaningSettings(
-        redact=redact_text,
+        redact=without_secrets,
         headers=frozenset(name.lower() for name in headers or ()),
         identity_headers=frozenset({user_header, "x-session-id"}),
         pseudonym_key=key if pseudonymise else b"",

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import ASSERTED_AT, IMPORTED_AT, Json
+from semrouter_memory.retain.redact import Redaction
 
-Redact = Callable[[str], str]
-"""Replaces secrets in a text (keys, card numbers, passwords); returns it unchanged when there are none."""
+Redact = Callable[[str], Redaction]
+"""Finds the secrets in a text: keys, card numbers, passwords."""
 
 _IDS = frozenset({"turn_ids", "replaces", "contradicts", "consolidated_from"})
 _KINDS: Mapping[str, type] = {
@@ -75,10 +76,9 @@ def admissible_provenance(metadata: Mapping[str, Json]) -> None:
 def _refuse_text(text: str, redact: Redact, field: str) -> None:
     if "\x00" in text or not _encodable(text):
         raise InvalidRequestError(f"{field} holds characters that are no text (NUL or lone surrogates)", field=field)
-    if redact(text) != text:
-        raise InvalidRequestError(
-            f"{field} seems to hold a secret (key, password or card number); secrets are not stored", field=field
-        )
+    if kinds := redact(text).kinds:
+        named = " and ".join(dict.fromkeys(kind.in_words for kind in kinds))
+        raise InvalidRequestError(f"{field} seems to hold {named}; secrets are not stored", field=field)
 
 
 def _texts(value: Json, depth: int) -> Iterator[str]:

@@ -6,15 +6,16 @@ of one owner stay in the order in which they came.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from semrouter_memory.codec.base import strip_block
 from semrouter_memory.errors import TurnLogError, TurnLogFullError
 from semrouter_memory.model import Appended, AppendOutcome, Json, Turn
 from semrouter_memory.ports import Observer, TurnLog
 from semrouter_memory.retain import rules
-from semrouter_memory.retain.redact import redact
+from semrouter_memory.retain.redact import Redaction, redact
+from semrouter_memory.retain.secret_rules import SecretKind
 from semrouter_memory.retain.triggers import SessionKey
 
 _MARGIN_CHARS = 4096
@@ -25,6 +26,20 @@ _AT_ONCE_CHARS = 4_096
 """Of a turn that is cleaned where it is handed over: about 20 ms."""
 _MAX_LATER = 256
 """Turns that wait for the thread; more are cleaned where they are handed over, so that memory stays bounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanTurn:
+    """A turn as it may be written.
+
+    Attributes:
+        redacted: one kind for each secret that was taken out.
+        remember: whether it asks to remember something.
+    """
+
+    turn: Turn
+    redacted: Sequence[SecretKind]
+    remember: bool
 
 
 class Accepting:
@@ -60,7 +75,7 @@ class Accepting:
             task.add_done_callback(lambda done: self._accepted_later(owner, done))
             return None
         try:
-            return self._commit(*self._read(turn))
+            return self._commit(cleaned(turn, max_chars=self._max_chars))
         except Exception as error:  # noqa: BLE001 - the exchange that ends here must end well
             self._dropped(error)
             return None
@@ -73,10 +88,10 @@ class Accepting:
     async def _accept_later(self, turn: Turn, before: "asyncio.Task[None] | None") -> None:
         try:
             async with self._cleaning:
-                read = await asyncio.to_thread(self._read, turn)
+                clean = await asyncio.to_thread(cleaned, turn, max_chars=self._max_chars)
             if before is not None:
                 await asyncio.wait([before])
-            self._commit(*read)
+            self._commit(clean)
         except Exception as error:  # noqa: BLE001 - nobody waits for this turn; the observer is told
             self._dropped(error)
 
@@ -85,16 +100,13 @@ class Accepting:
         if self._later.get(owner) is task:
             del self._later[owner]
 
-    def _read(self, turn: Turn) -> tuple[Turn, bool]:
-        """The turn as it may be written, and whether it asks to remember something."""
-        clean = cleaned(turn, max_chars=self._max_chars)
-        return clean, any(map(rules.asks_to_remember, clean.user_texts))
-
-    def _commit(self, turn: Turn, remember: bool) -> Appended:  # noqa: FBT001 - what `_read` gives
-        appended = self._turn_log.append(turn, remember=remember)
+    def _commit(self, clean: CleanTurn) -> Appended:
+        appended = self._turn_log.append(clean.turn, remember=clean.remember)
         self._observer.turn_appended(appended)
+        if clean.redacted:
+            self._observer.secrets_redacted(clean.redacted)
         if appended.outcome is AppendOutcome.ACCEPTED and appended.session_id:
-            self._wake(SessionKey(turn.scope, appended.session_id))
+            self._wake(SessionKey(clean.turn.scope, appended.session_id))
         return appended
 
     def _dropped(self, error: Exception) -> None:
@@ -111,23 +123,29 @@ def _reason(error: Exception) -> str:
             return "internal_error"
 
 
-def cleaned(turn: Turn, *, max_chars: int) -> Turn:
+def cleaned(turn: Turn, *, max_chars: int) -> CleanTurn:
     """The turn without our injected block and without secrets, its texts cut to `max_chars` each."""
-    users = tuple(_clean(text, max_chars) for text in turn.user_texts)
+    users = [_clean(text, max_chars) for text in turn.user_texts]
     answer = _clean(turn.assistant_text, max_chars)
+    outcomes = [_clean(tool.outcome, max_chars) for tool in turn.tools]
     # Most texts of the items are the turn's own: what was clean there is not read again.
     clean = {
         text
         for text, left in zip((*turn.user_texts, turn.assistant_text), (*users, answer), strict=True)
-        if text == left
+        if text == left.text
     }
-    return replace(
+    new = replace(
         turn,
-        user_texts=users,
-        assistant_text=answer,
-        tools=tuple(replace(tool, outcome=_clean(tool.outcome, max_chars)) for tool in turn.tools),
+        user_texts=tuple(user.text for user in users),
+        assistant_text=answer.text,
+        tools=tuple(replace(tool, outcome=left.text) for tool, left in zip(turn.tools, outcomes, strict=True)),
         # Kept whole or not at all: a chain that is rebuilt must say what was said.
-        items=turn.items if all(text in clean or redact(text) == text for text in _texts(turn.items)) else None,
+        items=turn.items if all(text in clean or not redact(text).kinds for text in _texts(turn.items)) else None,
+    )
+    return CleanTurn(
+        new,
+        redacted=tuple(kind for left in (*users, answer, *outcomes) for kind in left.kinds),
+        remember=any(map(rules.asks_to_remember, new.user_texts)),
     )
 
 
@@ -154,5 +172,6 @@ def _texts(value: Json) -> Iterator[str]:
                 yield from _texts(item)
 
 
-def _clean(text: str, max_chars: int) -> str:
-    return redact(strip_block(text)[: max_chars + _MARGIN_CHARS])[:max_chars]
+def _clean(text: str, max_chars: int) -> Redaction:
+    left = redact(strip_block(text)[: max_chars + _MARGIN_CHARS])
+    return replace(left, text=left.text[:max_chars])

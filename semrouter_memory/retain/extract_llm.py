@@ -15,7 +15,7 @@ from semrouter_memory.model import Candidate, ChatMessage, Json, LoggedTurn, Mem
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.retain.gate import Gated, gate
 from semrouter_memory.retain.reconciling.words import tokens
-from semrouter_memory.retain.redact import is_redacted, redact
+from semrouter_memory.retain.redact import is_redacted, without_secrets
 
 EXTRACTOR = "llm"
 MAX_FACTS = 50
@@ -161,7 +161,7 @@ def _as_array(value: Json) -> list[Json] | None:
 def _fact(entry: Json) -> tuple[MemoryType, str] | None:
     if not isinstance(entry, dict) or not isinstance(entry.get("content"), str):
         return None
-    content = " ".join(redact(strip_block(entry["content"])).split())
+    content = " ".join(without_secrets(strip_block(entry["content"])).split())
     if not content or len(content) > MAX_CONTENT_CHARS or is_redacted(content):
         return None
     return _type(entry.get("type")), content

@@ -48,6 +48,7 @@ class Metrics:
         # -- after the answer
         self.turns = self._counter("turns", "Finished exchanges offered to the turn log.", "outcome")
         self.turns_dropped = self._counter("turns_dropped", "Finished exchanges not accepted.", "reason")
+        self.redactions = self._counter("redactions", "Secrets taken out of turns before they were logged.", "kind")
         self.queue_depth = self._gauge(
             "queue_depth", "Sessions that wait for extraction, those that wait to be tried again included."
         )

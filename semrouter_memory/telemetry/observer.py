@@ -110,6 +110,12 @@ class TelemetryObserver:
         _log.debug("Turn appended", outcome=appended.outcome.value, session=appended.session_id, turn=appended.turn_id)
 
     @_never_raising
+    def secrets_redacted(self, kinds: Sequence[str]) -> None:
+        for kind in kinds:
+            self.metrics.redactions.labels(kind).inc()
+        _log.debug("Secrets redacted", kinds=list(kinds))
+
+    @_never_raising
     def turn_dropped(self, reason: str, detail: str = "") -> None:
         self.metrics.turns_dropped.labels(reason).inc()
         _log.warning("Turn dropped", reason=reason, **({"detail": detail} if detail else {}))

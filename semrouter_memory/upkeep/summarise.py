@@ -9,7 +9,7 @@ from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.errors import ChatModelError
 from semrouter_memory.model import ChatMessage, Memory
 from semrouter_memory.ports import ChatModel
-from semrouter_memory.retain.redact import is_redacted, redact
+from semrouter_memory.retain.redact import is_redacted, without_secrets
 from semrouter_memory.upkeep.facts import adds_nothing, is_han, keeps_everything
 from semrouter_memory.upkeep.related import MAX_CONTENT_CHARS
 
@@ -50,7 +50,7 @@ async def summary(model: ChatModel, memories: Sequence[Memory]) -> str | None:
 def _will_do(content: str, texts: Sequence[str]) -> bool:
     return (
         0 < len(content) <= MAX_CONTENT_CHARS
-        and not is_redacted(redact(content))
+        and not is_redacted(without_secrets(content))
         and keeps_everything(content, texts)
         and adds_nothing(content, texts)
     )

@@ -47,7 +47,7 @@ from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.recall.searching import Searcher
 from semrouter_memory.retain import rules
 from semrouter_memory.retain.accepting import cleaned
-from semrouter_memory.retain.redact import redact
+from semrouter_memory.retain.redact import without_secrets
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.sessions.state import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
@@ -148,7 +148,7 @@ class Client:
             chat_model=None,
             observer=SILENT,
             config=CONFIG.compression,
-            redact=redact,
+            redact=without_secrets,
         )
         self._recaller = Recaller(
             embedder=embedder,
@@ -199,7 +199,7 @@ class Client:
     async def _remember(self, exchange: Exchange) -> None:
         turn = exchange.take_turn()
         assert turn is not None
-        appended = self.log.append(cleaned(turn, max_chars=1000), remember=False)
+        appended = self.log.append(cleaned(turn, max_chars=1000).turn, remember=False)
         if appended.outcome is not AppendOutcome.ACCEPTED:
             return
         claim = await self.log.claim(turn.scope, appended.session_id, lease=timedelta(minutes=1), context=20)

@@ -28,6 +28,7 @@ from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.manage.turn_routes import Office
 from semrouter_memory.model import Claim, Scope, SessionHints, Turn
+from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.sessions.locks import InProcessOwnerLocks
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.sessions.state import SqliteStateStore
@@ -107,7 +108,7 @@ async def living_in(directory: Path, sockets: Path) -> AsyncIterator[House]:
         locks=InProcessOwnerLocks(),
         clock=clock,
         new_id=lambda: f"mem_{uuid.uuid4().hex}",
-        redact=str,
+        redact=Redaction,
         config=config,
     )
     operator_api = create_operator_api(

@@ -18,6 +18,7 @@ from semrouter_memory.manage.http import create_user_api
 from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
+from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.sessions.locks import InProcessOwnerLocks
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.stack.llm import StandInLlm
@@ -45,7 +46,7 @@ async def sidecar(tmp_path: Path) -> AsyncIterator[Path]:
         locks=InProcessOwnerLocks(),
         clock=SystemClock(),
         new_id=lambda: f"mem_{uuid.uuid4().hex}",
-        redact=str,
+        redact=Redaction,
         config=config,
     )
     operator_api = create_operator_api(

@@ -28,6 +28,7 @@ from semrouter_memory.model import (
     Usage,
 )
 from semrouter_memory.ports import OwnerLocks
+from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.sessions.locks import InProcessOwnerLocks
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.sessions.state import SqliteStateStore
@@ -807,7 +808,7 @@ def service(house: House) -> MemoryService:
         locks=house.locks,
         clock=house.clock,
         new_id=lambda: "new",
-        redact=str,
+        redact=Redaction,
         config=ManagementConfig(),
     )
 

@@ -12,7 +12,7 @@ from semrouter_memory.model import Candidate, Hit, Memory, MemoryType, Reconcile
 from semrouter_memory.retain import rules
 from semrouter_memory.retain.extract_llm import parse
 from semrouter_memory.retain.reconciling.reconcile import reconcile
-from semrouter_memory.retain.redact import redact
+from semrouter_memory.retain.redact import without_secrets
 
 NOW = datetime(2026, 3, 20, tzinfo=UTC)
 PIECES = [
@@ -39,8 +39,8 @@ def test_a_wholly_quoted_text_says_nothing(text: str) -> None:
 
 @given(TEXT)
 def test_redacting_twice_changes_nothing_more(text: str) -> None:
-    once = redact(text)
-    assert redact(once) == once
+    once = without_secrets(text)
+    assert without_secrets(once) == once
 
 
 @given(TEXT)
@@ -96,7 +96,7 @@ def test_extracting_again_what_was_superseded_changes_nothing(known: str, new: s
 @pytest.mark.parametrize("text", ["I " * 8000, "my " * 8000, "<a>" * 5000, "\n" * 16000, '"' * 16000, "and I " * 3000])
 def test_hostile_texts_are_read_in_reasonable_time(text: str) -> None:
     rules.read(text)
-    redact(text)
+    without_secrets(text)
 
 
 SECRETS = st.sampled_from([
@@ -113,7 +113,7 @@ FRAMES = st.sampled_from([
 def test_no_candidate_holds_a_planted_secret(before: str, frame: str, secret: str, after: str) -> None:
     text = f"{before}\n{frame.format(secret)}\n{after}"
     value = secret.rpartition(" is ")[2].removeprefix("DB_PASS=")
-    for said in (text, redact(text)):
+    for said in (text, without_secrets(text)):
         assert not any(value in statement.content for statement in rules.read(said)[0])
 
 

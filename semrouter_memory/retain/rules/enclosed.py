@@ -49,7 +49,7 @@ _RULE = re.compile(
     r"^\s*+(?:(?P<sign>[-=_*#~+<>])(?P=sign){2,}.*|[-—–]{2,}.*|\W*+(?:BEGIN|START|END)(?:\s+(?:OF\s+)?[A-Z]\w*)+.*)$"
 )
 _RULING, _LEAST_RULING = "=*_#~—–-", 3
-_INDENTED = re.compile(r"^(?: {4,}|\t)\s*\S")
+_INDENTED = re.compile(r"^(?: {4,}+|\t)\s*+\S")
 _QUOTED = re.compile(r"^\s*>")
 _GOES_ON = re.compile(r"[^.!?:…。！？\s]\s*$")
 

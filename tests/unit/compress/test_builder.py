@@ -15,7 +15,7 @@ from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import ChatModelError, CircuitOpenError, TurnLogError
 from semrouter_memory.model import Candidate, ChatMessage, LoggedTurn, MemoryType, Message, Role
 from semrouter_memory.ports import ChatModel, Embedder, Observer, StateStore, TurnLog
-from semrouter_memory.retain.redact import redact
+from semrouter_memory.retain.redact import without_secrets
 from tests.unit.compress.conftest import ALICE, MakeTurns, World, claim_of, small_talk
 
 
@@ -27,7 +27,7 @@ def _builder(world: World, *, model: bool = False, **config: int) -> StateBuilde
         chat_model=cast("ChatModel", world) if model else None,
         observer=cast("Observer", world),
         config=CompressionConfig(**config),
-        redact=redact,
+        redact=without_secrets,
     )
 
 

@@ -25,6 +25,7 @@ from semrouter_memory.model import (
     Vector,
 )
 from semrouter_memory.ports import StateStore, Tombstones, TurnLog
+from semrouter_memory.retain.redact import redact
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -232,7 +233,7 @@ def house() -> House:
         locks=locks,
         clock=clock,
         new_id=iter(f"mem_{number}" for number in range(1, 1000)).__next__,
-        redact=lambda text: text.replace("hunter2", "[redacted]"),
+        redact=redact,
         config=ManagementConfig(max_content_chars=100, max_metadata_bytes=256, max_import_lines=120),
         state=cast(StateStore, state),
         written=changed.append,

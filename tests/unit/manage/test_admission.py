@@ -6,10 +6,12 @@ import pytest
 
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.admission import admissible_content, admissible_metadata
+from semrouter_memory.retain.redact import Redaction
+from semrouter_memory.retain.secret_rules import SecretKind
 
 
-def redact(text: str) -> str:
-    return text.replace("hunter2", "[redacted]")
+def redact(text: str) -> Redaction:
+    return Redaction(text, (SecretKind.PASSWORD,) if "hunter2" in text else ())
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -31,7 +33,7 @@ def test_content_is_stored_without_its_outer_white_space() -> None:
         ("x" * 21, "longer than 20"),
         ("a\x00b", "no text"),
         ("a\ud800b", "no text"),
-        ("pass is hunter2", "secret"),
+        ("pass is hunter2", "a password"),
     ],
 )
 def test_content_that_is_refused(content: str, complaint: str) -> None:
@@ -68,8 +70,8 @@ def test_metadata_that_is_admitted(metadata: dict[str, Any]) -> None:
         ({"a": 2**63}, "64 bits"),
         ({"a": "\ud800"}, "no text"),
         ({"\x00": 1}, "no text"),
-        ({"a": [{"b": "hunter2"}]}, "secret"),
-        ({"hunter2": 1}, "secret"),
+        ({"a": [{"b": "hunter2"}]}, "a password"),
+        ({"hunter2": 1}, "a password"),
     ],
 )
 def test_metadata_that_is_refused(metadata: dict[str, Any], complaint: str) -> None:

@@ -152,7 +152,7 @@ LATER = "2036-01-01T00:00:00Z"
         ({"content": "x", "id": "x" * 129}, "id"),
         ({"content": "x", "project_id": "bad"}, "project_id"),
         ({"content": "x", "session_id": "x" * 513}, "session_id"),
-        ({"content": "x", "metadata": {"k": "hunter2"}}, "metadata"),
+        ({"content": "x", "metadata": {"k": "my password is hunter2"}}, "metadata"),
         ({"content": "x", "metadata": {"k": "x" * 300}}, "metadata"),
         ({"content": "x", "metadata": {"turn_ids": ["x" * 20_000]}}, "metadata"),
         ({"content": "x", "metadata": {"turn_ids": [2**70]}}, "metadata.turn_ids"),

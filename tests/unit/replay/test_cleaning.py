@@ -10,14 +10,14 @@ from backports import zstd
 from semrouter_memory.replay.cleaning import CREDENTIAL_HEADERS, Cleaner, CleaningSettings
 from semrouter_memory.replay.lines import line_of
 from semrouter_memory.replay.records import Answer, Begin, End, Event, Record, SetHeader, Shown
-from semrouter_memory.retain.redact import redact
+from semrouter_memory.retain.redact import without_secrets
 
 CANARY = "sk-canary7Q2x9Lm4Vb8Kz1Tn6Rw3"
 WORDS = "Clementine lives in Reykjavik since 1987"
 
 
 def cleaned(*events: Event, **settings: Any) -> list[Event]:
-    cleaner = Cleaner(CleaningSettings(redact, identity_headers=frozenset({"x-authz-user-id"}), **settings))
+    cleaner = Cleaner(CleaningSettings(without_secrets, identity_headers=frozenset({"x-authz-user-id"}), **settings))
     return [record.event for record in cleaner.cleaned([Record(1, 0, event) for event in events])]
 
 

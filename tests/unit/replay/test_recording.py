@@ -18,10 +18,10 @@ from semrouter_memory.replay.recorder import Recording
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.replay.records import Answer, Begin, End, EndedBy, Record, RecordedExchange, Shown
 from semrouter_memory.replay.rendering import Rendering, rendered, written
-from semrouter_memory.retain.redact import redact
+from semrouter_memory.retain.redact import without_secrets
 
 NOW = datetime(2026, 3, 15, tzinfo=UTC)
-CLEANING = CleaningSettings(redact)
+CLEANING = CleaningSettings(without_secrets)
 
 
 class Taker:
@@ -228,7 +228,7 @@ async def test_a_recording_reads_back_as_it_was_seen(tmp_path: Path) -> None:
         RecordingConfig(enabled=True, format="protobuf"),
         directory=tmp_path / "made",
         made_by="test",
-        redact=redact,
+        redact=without_secrets,
         identity_headers=frozenset(),
         secret_headers=frozenset({"x-tenant-word"}),
         pseudonym_key=None,

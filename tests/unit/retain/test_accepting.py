@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.model import Scope, SessionHints, ToolUse, Turn
 from semrouter_memory.retain.accepting import cleaned
+from semrouter_memory.retain.secret_rules import SecretKind
 
 SECRET = "sk-abcdefghij1234567890"
 
@@ -23,22 +24,23 @@ def turn(user: str, assistant: str = "", outcome: str = "") -> Turn:
 
 def test_secrets_leave_every_text() -> None:
     clean = cleaned(turn(f"u {SECRET}", f"a {SECRET}", f"t {SECRET}"), max_chars=100)
-    assert (clean.user_texts, clean.assistant_text) == (("u [redacted]",), "a [redacted]")
-    assert clean.tools == (ToolUse("search", "t [redacted]"),)
+    assert (clean.turn.user_texts, clean.turn.assistant_text) == (("u [redacted]",), "a [redacted]")
+    assert clean.redacted == (SecretKind.API_KEY,) * 3
+    assert clean.turn.tools == (ToolUse("search", "t [redacted]"),)
 
 
 def test_our_own_block_is_not_remembered_again() -> None:
-    assert cleaned(turn(f"hi{BLOCK_OPEN}User likes tea{BLOCK_CLOSE}"), max_chars=100).user_texts == ("hi",)
+    assert cleaned(turn(f"hi{BLOCK_OPEN}User likes tea{BLOCK_CLOSE}"), max_chars=100).turn.user_texts == ("hi",)
 
 
 def test_texts_are_cut_and_a_secret_at_the_cut_leaves_no_half() -> None:
     clean = cleaned(turn("x " * 10 + SECRET), max_chars=30)
-    assert len(clean.user_texts[0]) <= 30
-    assert "sk-" not in clean.user_texts[0]
+    assert len(clean.turn.user_texts[0]) <= 30
+    assert "sk-" not in clean.turn.user_texts[0]
 
 
 def test_items_that_hold_a_secret_of_their_own_are_not_kept_even_where_the_texts_are_clean() -> None:
     said = turn("hello", "hi")
     repeated = ({"content": "hello"}, {"content": "hi"})
-    assert cleaned(replace(said, items=repeated), max_chars=100).items == repeated
-    assert cleaned(replace(said, items=(*repeated, {"output": SECRET})), max_chars=100).items is None
+    assert cleaned(replace(said, items=repeated), max_chars=100).turn.items == repeated
+    assert cleaned(replace(said, items=(*repeated, {"output": SECRET})), max_chars=100).turn.items is None

@@ -2,7 +2,8 @@
 
 import pytest
 
-from semrouter_memory.retain.redact import MARK, is_redacted, redact
+from semrouter_memory.retain.redact import MARK, is_redacted
+from semrouter_memory.retain.redact import without_secrets as redact
 
 SECRETS = [
     ("my key is sk-live-4eC39HqLyjWDarjtT1zdp7dc", "sk-live"),

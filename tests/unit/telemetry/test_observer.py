@@ -21,6 +21,7 @@ from semrouter_memory.model import (
     Scope,
 )
 from semrouter_memory.ports import Observer
+from semrouter_memory.retain.secret_rules import SecretKind
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 
@@ -130,6 +131,12 @@ def test_dropped_turns_are_a_warning(observer: Observer, metrics: Metrics) -> No
         observer.turn_dropped("log_failed")
     assert (lines[0]["log_level"], lines[0]["reason"]) == ("warning", "log_failed")
     assert value(metrics, "turns_dropped_total", reason="log_failed") == 1
+
+
+def test_redacted_secrets_are_counted_by_kind(observer: Observer, metrics: Metrics) -> None:
+    observer.secrets_redacted([SecretKind.PASSWORD, SecretKind.PASSWORD, SecretKind.API_KEY])
+    assert value(metrics, "redactions_total", kind="password") == 2
+    assert value(metrics, "redactions_total", kind="api_key") == 1
 
 
 @pytest.mark.parametrize(

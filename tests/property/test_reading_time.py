@@ -1,0 +1,99 @@
+"""What reads a user's message takes time in proportion to its length, whatever runs of characters are in it.
+
+A pattern that backtracks holds its process for good, so the readers run in a process that is killed when it is late.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from semrouter_memory.codec.base import strip_block
+from semrouter_memory.lexical.terms import terms
+from semrouter_memory.model import Message, Role, Signals
+from semrouter_memory.recall.decide import decide
+from semrouter_memory.recall.evidence import wording
+from semrouter_memory.recall.keywords import local_keywords
+from semrouter_memory.recall.query import search_query, search_text
+from semrouter_memory.recall.refusals import refuses
+from semrouter_memory.recall.times import period_of
+from semrouter_memory.recall.voice import in_memory_voice
+from semrouter_memory.retain import rules, unfit
+from semrouter_memory.retain.extract_llm import parse
+from semrouter_memory.retain.redact import redact
+
+CHARS = 16_000
+MOST_CPU_SECONDS = 0.6
+"""Of one reader on one text, on a machine that is busy; 16,000 blanks took 1.2 s and more while one pattern was quadratic."""
+MOST_SECONDS = 170
+"""Of all together; a pattern that does not end is killed then."""
+NOW = datetime(2026, 3, 20, tzinfo=UTC)
+
+RUNS = (
+    *" \t\n\r\u3000\u00a0.,;:!?-_=+*#~>|/'\"`()[]{}&@$%\\…？。，、：“”的a1A", "a ", "1 ", "- ", "\n ", "\n\t", " \n", "I ", "my ", "A ", "a.", "1-", "a@", "=a",
+    "<a>", "and I ", "https://", "code ", "password ", "is ", "one ", "a:b@", "://", "\n> ", "a, ", "'s ", "密码", "-----BEGIN ", "user a pass ", "sk-", "eyJ",
+)  # fmt: skip
+FRAMES = ("I live in{}Rome", "my password is{}x1", "    {}", "remember:{}", "“{}", "User's{}")
+
+
+def _question(text: str) -> object:
+    history = (Message(Role.USER, text), Message(Role.ASSISTANT, text))
+    query = search_text(text, history, max_chars=CHARS)
+    return search_query(text, history, max_chars=CHARS), wording(query, text, history)
+
+
+def _model_answer(text: str) -> object:
+    try:
+        return parse(text)
+    except Exception:  # noqa: BLE001 - only the time counts
+        return None
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "strip_block": strip_block,
+    "redact": redact,
+    "unfit": unfit.reason,
+    "asks_to_remember": rules.asks_to_remember,
+    "rules": rules.read,
+    "model_answer": _model_answer,
+    "decide": lambda text: decide(text, Signals()),
+    "question": _question,
+    "keywords": local_keywords,
+    "voice": in_memory_voice,
+    "terms": terms,
+    "period": lambda text: period_of(text, NOW),
+    "refuses": refuses,
+}
+
+
+def texts() -> list[str]:
+    """Every run alone, and in one of the frames."""
+    alone = [run * (CHARS // len(run)) for run in RUNS]
+    return alone + [FRAMES[number % len(FRAMES)].replace("{}", text) for number, text in enumerate(alone)]
+
+
+def measure() -> None:
+    """Read every text and tell, line by line, which reader is at work and the processor time it took."""
+    for text in texts():
+        for name, read in READERS.items():
+            sys.stdout.write(f"{name}\t{text[:24]!r}\t")
+            sys.stdout.flush()
+            began = time.process_time()
+            read(text)
+            sys.stdout.write(f"{time.process_time() - began:.3f}\n")
+
+
+def test_no_run_of_characters_takes_a_reader_long() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from tests.property.test_reading_time import measure; measure()"],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=MOST_SECONDS,
+        check=True,
+    )
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    assert len(lines) == len(texts()) * len(READERS)
+    assert [line for line in lines if float(line[-1]) > MOST_CPU_SECONDS] == []
