@@ -49,7 +49,7 @@ class EpisodeWriter:
     ) -> None:
         self._writer = writer
         self._embedder = embedder
-        self._model = LlmEpisodes(chat_model) if chat_model else None
+        self._model = LlmEpisodes(chat_model, observer) if chat_model else None
         self._observer = observer
         self._use_rules = use_rules
 
