@@ -535,6 +535,10 @@ class Observer(Protocol):
 
     def extraction_finished(self, report: ExtractionReport) -> None: ...
 
+    def candidates_refused(self, extractor: str, reasons: Mapping[str, int]) -> None:
+        """The grounding gate refused what a model extracted: reason -> how many."""
+        ...
+
     def work_failed(self, error: BaseException) -> None:
         """Background work ended in an error that is nobody's outage: a bug of ours."""
         ...

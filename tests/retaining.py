@@ -1,7 +1,7 @@
 """A retainer with its real turn log, locks, rules and writer, worked by hand; store and model can be made to fail."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -64,6 +64,7 @@ class Collecting:
 
     def __init__(self) -> None:
         self.reports: list[ExtractionReport] = []
+        self.refused: list[tuple[str, dict[str, int]]] = []
         self.appended: list[Appended] = []
         self.dropped: list[str] = []
         self.redacted: list[str] = []
@@ -96,6 +97,9 @@ class Collecting:
     def store_state_changed(self, *, available: bool, detail: str) -> None: ...
 
     def settings_unreadable(self, names: Sequence[str]) -> None: ...
+
+    def candidates_refused(self, extractor: str, reasons: Mapping[str, int]) -> None:
+        self.refused.append((extractor, dict(reasons)))
 
     def work_failed(self, error: BaseException) -> None:
         self.bugs.append(error)

@@ -127,18 +127,38 @@ def retainer(
     )
 
 
-def recaller(
-    config: MemoryConfig, adapters: Adapters, models: ExternalModels, usage: UsageNotes | None = None
-) -> Recaller:
-    rewrite = models.of_role("memory_rewrite")
-    recall = config.recall
-    searcher = Searcher(
+def searcher_of(config: RecallConfig, adapters: Adapters) -> Searcher:
+    return Searcher(
         embedder=adapters.embedder,
         reader=adapters.store,
         shelves=adapters.shelves,
         clock=adapters.clock,
-        config=recall,
+        config=config,
     )
+
+
+def api_searcher(searcher: Searcher, config: RecallConfig, adapters: Adapters) -> Searcher:
+    """The API's: recall's own, but for keywords, which measure nothing."""
+    if config.strategy != "keywords":
+        return searcher
+    return searcher_of(config.model_copy(update={"strategy": "hybrid"}), adapters)
+
+
+def recaller(
+    config: MemoryConfig,
+    adapters: Adapters,
+    models: ExternalModels,
+    usage: UsageNotes | None = None,
+    searched: Searcher | None = None,
+) -> Recaller:
+    """Recall.
+
+    Args:
+        searched: the searcher of these adapters, where others use it too.
+    """
+    rewrite = models.of_role("memory_rewrite")
+    recall = config.recall
+    searcher = searched or searcher_of(recall, adapters)
     return Recaller(
         embedder=adapters.embedder,
         searcher=searcher,

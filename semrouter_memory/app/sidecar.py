@@ -26,6 +26,7 @@ from semrouter_memory.exchange.exchange import ExchangeSettings
 from semrouter_memory.manage.operator import Exposition, Readiness
 from semrouter_memory.model import Scope
 from semrouter_memory.recall.pipeline import Recaller
+from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.pipeline import Retainer, SessionKey
 from semrouter_memory.store.working_set import WorkingSet
 from semrouter_memory.telemetry import logs
@@ -92,6 +93,7 @@ class App:
         recordings = await start_recordings(config)
         # Here for a start that fails later; below, for the end of a recording while the ports are still open.
         self._exit.push_async_callback(recordings.stop)
+        searcher = pipelines.searcher_of(memory.recall, adapters)
         await serve_management(
             config,
             adapters,
@@ -100,13 +102,30 @@ class App:
             readiness=lambda: Readiness(serving=bool(self.ext_proc_address), store_available=adapters.store.available),
             metrics=lambda: Exposition(*self._metrics.exposition()),
             recordings=recordings,
+            searcher=searcher,
             on_exit=self._exit,
         )
         # Before the ports close, so that whoever looks on is told the end; after the last exchange has ended.
         self._exit.push_async_callback(recordings.stop)
-        recaller = pipelines.recaller(memory, adapters, models, ageing.usage)
+        recaller = pipelines.recaller(memory, adapters, models, ageing.usage, searcher)
         await asyncio.gather(self._prepare(recaller), models.warm())
-        processor = Processor(
+        processor = self._processor(adapters, recaller, retainer, recordings, shared_secret)
+        # Last, so that it is the first to stop: no new streams come while the rest ends.
+        server = ExtProcServer(config.server, processor)
+        self.ext_proc_address = await server.start()
+        self._exit.push_async_callback(server.stop)
+        self._say_what_serves(adapters)
+
+    def _processor(
+        self,
+        adapters: Adapters,
+        recaller: Recaller,
+        retainer: Retainer,
+        recordings: Recordings,
+        shared_secret: str | None,
+    ) -> Processor:
+        config = self._config
+        return Processor(
             _exchange_settings(config),
             recaller=recaller,
             retainer=retainer,
@@ -115,14 +134,9 @@ class App:
             shared_secret=(config.server.secret_header, shared_secret) if shared_secret else None,
             other_metadata=(config.server.secret_header,),
             arrived=self._right_of_way.take,
-            tracing=spans,
+            tracing=self._spans,
             recorder=recordings.capture,
         )
-        # Last, so that it is the first to stop: no new streams come while the rest ends.
-        server = ExtProcServer(config.server, processor)
-        self.ext_proc_address = await server.start()
-        self._exit.push_async_callback(server.stop)
-        self._say_what_serves(adapters)
 
     def _start_tracing(self) -> "Spans | None":
         """First, so that what the other parts do until their end is exported."""

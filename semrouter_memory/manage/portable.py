@@ -59,12 +59,17 @@ class ImportLine(BaseModel):
     """Shown by the API beside the metadata that says it; not read."""
     contradicts: list[str] = Field(default_factory=list)
     """Same."""
+    access_count: int | None = None
+    """Shown by the API, of one installation's use; not read."""
+    last_accessed_at: UtcTime | None = None
+    """Same."""
 
 
 def export_line(memory: Memory) -> bytes:
-    """The memory as a line; when it was imported last says nothing to another installation."""
+    """The memory as a line; its use, and when it was imported last, say nothing to another installation."""
     metadata = {name: value for name, value in memory.metadata.items() if name not in {IMPORTED_AT, ASSERTED_AT}}
-    return MemoryJson.of(replace(memory, metadata=metadata)).model_dump_json().encode() + b"\n"
+    shown = MemoryJson.of(replace(memory, metadata=metadata))
+    return shown.model_dump_json(exclude={"access_count", "last_accessed_at"}).encode() + b"\n"
 
 
 def parse(line: bytes) -> ImportLine:

@@ -1,5 +1,6 @@
 """The routes under /v1/memory, the same for users and operators; who acts is the application's to say (`access`)."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Literal
 
@@ -30,7 +31,7 @@ from semrouter_memory.manage.schemas import (
     StoreRequest,
     UpdateRequest,
 )
-from semrouter_memory.model import MemoryType
+from semrouter_memory.model import Memory, MemoryType, Scope
 
 router = APIRouter(prefix=PREFIX, tags=["memory"])
 
@@ -56,21 +57,24 @@ async def list_memories(
     ] = None,
 ) -> MemoryList:
     """Active memories, newest first: neither superseded nor expired."""
+    scope = api.scope(user, project_id)
     page = await api.service.page(
-        api.scope(user, project_id),
+        scope,
         limit=limit,
         cursor=cursor,
         types=_types(types),
         reach=reach_of(project_id),
         history=include == "history",
     )
-    return MemoryList(data=[MemoryJson.of(memory) for memory in page.memories], next_cursor=page.cursor or None)
+    return MemoryList(data=await _shown(api, scope, page.memories), next_cursor=page.cursor or None)
 
 
 @router.post("", summary="Store a memory", status_code=HTTPStatus.CREATED, responses=errors(), dependencies=[only()])
 async def store_memory(user: User, api: Api, body: StoreRequest) -> MemoryJson:
     """Remember a statement. What looks like a secret (key, password, card number) is refused."""
-    return MemoryJson.of(await api.service.store(api.scope(user, body.project_id), body.new_memory()))
+    scope = api.scope(user, body.project_id)
+    (stored,) = await _shown(api, scope, [await api.service.store(scope, body.new_memory())])
+    return stored
 
 
 @router.delete(
@@ -94,22 +98,26 @@ async def forget_memories(
 
 @router.post("/search", summary="Search memories", responses=errors(), dependencies=[only()])
 async def search_memories(user: User, api: Api, body: SearchRequest) -> HitList:
-    """The active memories nearest to a query, best first."""
+    """The active memories most relevant to a query, best first."""
+    scope = api.scope(user, body.project_id)
     hits = await api.service.search(
-        api.scope(user, body.project_id),
+        scope,
         body.query,
         limit=body.limit,
         types=_types(body.types),
         reach=reach_of(body.project_id),
         threshold=body.threshold,
     )
-    return HitList(data=[HitJson.of_hit(hit) for hit in hits])
+    usage = await api.service.usage(scope, (hit.memory for hit in hits))
+    return HitList(data=[HitJson.of_hit(hit, usage) for hit in hits])
 
 
 @router.get("/{memory_id}", summary="Get a memory", responses=errors(HTTPStatus.NOT_FOUND), dependencies=[only()])
 async def get_memory(user: User, api: Api, memory_id: MemoryId) -> MemoryJson:
     """One memory of the user; one that a newer memory superseded, too."""
-    return MemoryJson.of(await api.service.get(api.scope(user, None), memory_id))
+    scope = api.scope(user, None)
+    (found,) = await _shown(api, scope, [await api.service.get(scope, memory_id)])
+    return found
 
 
 @router.get(
@@ -120,8 +128,8 @@ async def get_memory(user: User, api: Api, memory_id: MemoryId) -> MemoryJson:
 )
 async def memory_history(user: User, api: Api, memory_id: MemoryId) -> History:
     """All memories that replaced one another to which that one belongs, oldest first. Any of their ids will do."""
-    members = await api.service.history(api.scope(user, None), memory_id)
-    return History(data=[MemoryJson.of(memory) for memory in members])
+    scope = api.scope(user, None)
+    return History(data=await _shown(api, scope, await api.service.history(scope, memory_id)))
 
 
 @router.patch("/{memory_id}", summary="Change a memory", responses=errors(HTTPStatus.NOT_FOUND), dependencies=[only()])
@@ -130,7 +138,9 @@ async def update_memory(user: User, api: Api, memory_id: MemoryId, body: UpdateR
     if not body.model_fields_set:
         raise InvalidRequestError("nothing to change: send at least one field")
     api.scope(user, body.project_id)
-    return MemoryJson.of(await api.service.update(api.scope(user, None), memory_id, body.edit()))
+    scope = api.scope(user, None)
+    (changed,) = await _shown(api, scope, [await api.service.update(scope, memory_id, body.edit())])
+    return changed
 
 
 @router.delete("/{memory_id}", summary="Forget a memory", responses=errors(HTTPStatus.NOT_FOUND), dependencies=[only()])
@@ -138,6 +148,11 @@ async def forget_memory(user: User, api: Api, memory_id: MemoryId) -> Deleted:
     """Invisible to every read when the call returns; what it had replaced, and the turns all of it came from, go too."""
     await api.service.forget(api.scope(user, None), memory_id)
     return Deleted(id=memory_id)
+
+
+async def _shown(api: Api, scope: Scope, memories: Sequence[Memory]) -> list[MemoryJson]:
+    usage = await api.service.usage(scope, memories)
+    return [MemoryJson.of(memory, usage) for memory in memories]
 
 
 def _types(types: list[MemoryType] | None) -> frozenset[MemoryType] | None:

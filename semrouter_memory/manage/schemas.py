@@ -1,13 +1,13 @@
 """The JSON of the management API. What comes in is strict: an unknown field is an error, not a wish that is ignored."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from semrouter_memory.manage.edits import MemoryEdit, NewMemory, Unchanged
-from semrouter_memory.model import Hit, Json, Memory, MemoryType
+from semrouter_memory.model import Hit, Json, Memory, MemoryType, Usage
 
 MAX_PAGE = 200
 MAX_HITS = 100
@@ -54,6 +54,10 @@ Expiry = Annotated[
         examples=["2027-01-01T00:00:00Z"],
     ),
 ]
+
+
+UsageById: TypeAlias = Mapping[str, Usage] | None
+"""Usage of memories by id, without those never used; None: not known now."""
 
 
 class _Request(BaseModel):
@@ -123,7 +127,7 @@ class SearchRequest(_Request):
     ] = None
     threshold: Annotated[
         float | None,
-        Field(ge=-1, le=1, strict=True, description="Least relevance; without it the nearest, however far."),
+        Field(ge=-1, le=1, strict=True, description="Least relevance; without it the most relevant, however little."),
     ] = None
 
 
@@ -149,22 +153,30 @@ class MemoryJson(BaseModel):
     importance: float
     flagged: bool = Field(description="It contradicts other memories, and nobody could decide; all are kept.")
     contradicts: list[str] = Field(description="The ids of those.")
+    access_count: int | None = Field(
+        description="How often it was put into a request, as written every `memory.ageing.usage_seconds`; null while that"
+        " cannot be read."
+    )
+    last_accessed_at: datetime | None = Field(description="When last; null when never, or while it cannot be read.")
     metadata: dict[str, Any]
 
     @classmethod
-    def of(cls, memory: Memory) -> Self:
-        return cls(**_fields(memory))
+    def of(cls, memory: Memory, usage: UsageById = None) -> Self:
+        return cls(**_fields(memory, usage))
 
 
 class HitJson(MemoryJson):
     """A memory that a search found."""
 
     similarity: float = Field(description="Cosine of query and memory, -1 to 1.")
-    relevance: float = Field(description="What `threshold` is compared with.")
+    relevance: float = Field(
+        description="The calibrated probability that it helps, as recall weighs it, 0 to 1; `threshold` is compared with"
+        " it. With `memory.recall.strategy: semantic` it is the cosine."
+    )
 
     @classmethod
-    def of_hit(cls, hit: Hit) -> Self:
-        return cls(**_fields(hit.memory), similarity=hit.similarity, relevance=hit.relevance)
+    def of_hit(cls, hit: Hit, usage: UsageById) -> Self:
+        return cls(**_fields(hit.memory, usage), similarity=hit.similarity, relevance=hit.relevance)
 
 
 class MemoryList(BaseModel):
@@ -246,7 +258,8 @@ class ErrorJson(BaseModel):
     error: ErrorDetail
 
 
-def _fields(memory: Memory) -> dict[str, Any]:
+def _fields(memory: Memory, usage: UsageById) -> dict[str, Any]:
+    used = usage.get(memory.id) if usage is not None else None
     return {
         "id": memory.id,
         "type": memory.type,
@@ -265,6 +278,8 @@ def _fields(memory: Memory) -> dict[str, Any]:
         "importance": memory.importance,
         "flagged": memory.metadata.get("flagged") is True,
         "contradicts": _ids(memory.metadata.get("contradicts")),
+        "access_count": used.access_count if used else None if usage is None else 0,
+        "last_accessed_at": used.last_accessed_at if used else None,
         "metadata": dict(memory.metadata),
     }
 

@@ -7,13 +7,14 @@ read shows the memory, however late the store catches up.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
 from types import MappingProxyType
 
-from semrouter_memory.config import ManagementConfig
-from semrouter_memory.errors import InvalidRequestError, NotFoundError
+from semrouter_memory.config import ManagementConfig, RecallConfig
+from semrouter_memory.errors import InvalidRequestError, NotFoundError, StateStoreError
 from semrouter_memory.manage.admission import (
     PROVENANCE,
     Redact,
@@ -26,7 +27,18 @@ from semrouter_memory.manage.edits import MemoryEdit, NewMemory, Unchanged, rewo
 from semrouter_memory.manage.forgetting import Forgetter, Written
 from semrouter_memory.manage.importing import Importer, ImportReport, ScopeOf
 from semrouter_memory.manage.portable import ImportLine
-from semrouter_memory.model import EmbeddedMemory, Hit, Json, Memory, MemoryType, Page, PendingSession, Reach, Scope
+from semrouter_memory.model import (
+    EmbeddedMemory,
+    Hit,
+    Json,
+    Memory,
+    MemoryType,
+    Page,
+    PendingSession,
+    Reach,
+    Scope,
+    Usage,
+)
 from semrouter_memory.ports import (
     Clock,
     Embedder,
@@ -39,6 +51,7 @@ from semrouter_memory.ports import (
     TurnLog,
     TurnRecords,
 )
+from semrouter_memory.recall.searching import Searcher
 
 SOURCE = "api"
 """`Memory.source` of what was stored here."""
@@ -61,6 +74,7 @@ class MemoryService:
         state: what is kept of the owner's sessions and of memories' use; a deletion takes it along.
         written: is told of an owner whose memories changed.
         ttl_days: how long memories of a type live that a caller gives no end; types left out do not expire.
+        searcher: weighs what a search finds, as recall does; None: one of its own, with the defaults.
 
     Every method raises `StoreUnavailableError` and `TurnLogError`, those that embed `EmbeddingError`, and those that
     change something `LockLostError`, when that part is away.
@@ -82,12 +96,12 @@ class MemoryService:
         state: StateStore | None = None,
         written: Written = _nobody,
         ttl_days: Mapping[MemoryType, float] = MappingProxyType({}),
+        searcher: Searcher | None = None,
     ) -> None:
-        self._reader, self._writer = reader, writer
-        self._embedder = embedder
-        self._turn_log, self._locks = turn_log, locks
-        self._clock, self._new_id = clock, new_id
-        self._redact, self._config, self._written = redact, config, written
+        self._reader, self._writer, self._embedder = reader, writer, embedder
+        self._turn_log, self._locks, self._state, self._clock = turn_log, locks, state, clock
+        self._new_id, self._redact, self._config, self._written = new_id, redact, config, written
+        self._searcher = searcher or _searcher(reader, embedder, clock)
         self._lifetimes = {kind: timedelta(days=days) for kind, days in ttl_days.items()}
         self._forgetter = Forgetter(
             reader=reader,
@@ -183,7 +197,7 @@ class MemoryService:
         reach: Reach = Reach.ALL,
         threshold: float | None = None,
     ) -> list[Hit]:
-        """The memories nearest to a query, best first; with a threshold only those at least as relevant.
+        """The most relevant memories for a query, best first; with a threshold only those at least as relevant.
 
         Raises:
             InvalidRequestError: the query is blank or too long.
@@ -194,14 +208,21 @@ class MemoryService:
             raise InvalidRequestError(
                 f"query is longer than {self._config.max_content_chars} characters", field="query"
             )
-        vector = await self._embedder.embed_query(query)
-        hits = await self._reader.search(
-            scope, vector, limit=limit, now=self._clock.now(), types=types, reach=reach, fresh=True
-        )
+        hits = await self._searcher.search_fresh(scope, query, limit=limit, types=types, reach=reach)
         deleted = await self._turn_log.tombstones(scope)
-        return [
+        found = (
             hit for hit in hits if not deleted.covers(hit.memory) and (threshold is None or hit.relevance >= threshold)
-        ]
+        )
+        return list(islice(found, limit))
+
+    async def usage(self, scope: Scope, memories: Iterable[Memory]) -> Mapping[str, Usage] | None:
+        """How often these memories were put into requests, by id; without those that never were. None: not known now."""
+        if self._state is None:
+            return None
+        try:
+            return await self._state.usage(scope, [memory.id for memory in memories])
+        except StateStoreError:
+            return None
 
     async def store(self, scope: Scope, new: NewMemory) -> Memory:
         """Remember a statement in the scope's project.
@@ -356,6 +377,10 @@ class MemoryService:
 
     def _check_metadata(self, metadata: Mapping[str, Json]) -> None:
         admissible_metadata(metadata, max_bytes=self._config.max_metadata_bytes, redact=self._redact)
+
+
+def _searcher(reader: MemoryReader, embedder: Embedder, clock: Clock) -> Searcher:
+    return Searcher(embedder=embedder, reader=reader, shelves=None, clock=clock, config=RecallConfig())
 
 
 def _askable(memory_id: str) -> bool:

@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import StoreUnavailableError
-from semrouter_memory.model import Hit, Memory, Reach, RecallRequest, Vector
+from semrouter_memory.model import (
+    Hit,
+    Memory,
+    MemoryType,
+    Message,
+    Reach,
+    RecallOptions,
+    RecallRequest,
+    Scope,
+    Vector,
+)
 from semrouter_memory.ports import Clock, Embedder, MemoryReader, MemoryShelf, Shelves
 from semrouter_memory.recall import anchors, relevance
 from semrouter_memory.recall.anchors import Anchors, Intent
@@ -134,11 +144,8 @@ class Searcher:
             EmbeddingError: the model does not answer.
             StoreUnavailableError: the memories are not at hand, and the store is away.
         """
-        hybrid = self._config.strategy == "hybrid"
         with steps.measure("query"):
-            bound = self._config.max_query_chars
-            words = search_query(query, request.history, max_chars=bound)
-            text = search_text(query, request.history, max_chars=bound) if hybrid else in_memory_voice(words)
+            words, text = self._texts(query, request.history)
         with steps.measure("search"):
             shelf = await self._shelf_unless_all_is_away(request)
         said = request.query if likely_answer else query
@@ -149,16 +156,50 @@ class Searcher:
         )
         if shelf is None:
             with steps.measure("search"):
-                shelf = await self._asked_of_the_store(vector, words if hybrid else "", request)
+                shelf = await self._asked_of_the_store(vector, words, request)
         with steps.measure("score"):
-            looked = looked or self._looked_at(shelf, words, said, request)
-            if not len(looked.positions):
-                return Found(empty=True)
-            if looked.asked is None or looked.columns is None:
-                return _nearest(shelf, looked.positions, vector, request)
-            evidence = looked.columns.compared(shelf, vector)
-            asked = looked.asked.meant(vector, intent)
-            return _weighed(shelf, evidence, asked, await self._anchors(), shown=_shown(request))
+            return await self._scored(
+                shelf, looked or self._looked_at(shelf, words, said, request), vector, intent, _shown(request)
+            )
+
+    async def search_fresh(
+        self, scope: Scope, query: str, *, limit: int, types: frozenset[MemoryType] | None, reach: Reach
+    ) -> Sequence[Hit]:
+        """The store's best memories for a query, every acknowledged write among them, with the relevance recall gives.
+
+        Args:
+            limit: up to which the order is that of the relevance; more may come, for what the caller leaves out.
+
+        Raises:
+            EmbeddingError: the model does not answer.
+            StoreUnavailableError: the store is away.
+        """
+        options = RecallOptions(limit=limit, threshold=-1.0, types=types)
+        request = RecallRequest(scope=scope, query=query, options=options)
+        words, text = self._texts(query, ())
+        vector, intent = await self._embedded(text, query, None)
+        shelf = await self._asked_of_the_store(vector, words, request, reach=reach, fresh=True)
+        scored = await self._scored(
+            shelf, self._looked_at(shelf, words, query, request), vector, intent, _shown(request)
+        )
+        return scored.hits
+
+    def _texts(self, query: str, history: Sequence[Message]) -> tuple[str, str]:
+        """What is searched for by words, and by meaning."""
+        bound = self._config.max_query_chars
+        words = search_query(query, history, max_chars=bound)
+        if self._config.strategy == "hybrid":
+            return words, search_text(query, history, max_chars=bound)
+        return words, in_memory_voice(words)
+
+    async def _scored(self, shelf: MemoryShelf, looked: _LookedAt, vector: Vector, intent: Intent, shown: int) -> Found:
+        if not len(looked.positions):
+            return Found(empty=True)
+        if looked.asked is None or looked.columns is None:
+            return _nearest(shelf, looked.positions, vector, shown=shown)
+        evidence = looked.columns.compared(shelf, vector)
+        asked = looked.asked.meant(vector, intent)
+        return _weighed(shelf, evidence, asked, await self._anchors(), shown=shown)
 
     async def _at_once(
         self,
@@ -248,14 +289,18 @@ class Searcher:
             raise StoreUnavailableError("the store is known to be away")
         return shelf
 
-    async def _asked_of_the_store(self, vector: Vector, words: str, request: RecallRequest) -> MemoryShelf:
+    async def _asked_of_the_store(
+        self, vector: Vector, words: str, request: RecallRequest, *, reach: Reach = Reach.RECALL, fresh: bool = False
+    ) -> MemoryShelf:
         hits = await self._reader.search(
             request.scope,
             vector,
             limit=_shown(request) * _STORE_FACTOR,
             now=self._clock.now(),
             types=request.options.types,
-            text=words,
+            reach=reach,
+            fresh=fresh,
+            text=words if self._config.strategy == "hybrid" else "",
         )
         return found(hits)
 
@@ -278,10 +323,10 @@ def _seen(embedding: "asyncio.Task[tuple[Vector, Intent]]") -> None:
         embedding.exception()
 
 
-def _nearest(shelf: MemoryShelf, positions: NDArray[np.intp], vector: Vector, request: RecallRequest) -> Found:
+def _nearest(shelf: MemoryShelf, positions: NDArray[np.intp], vector: Vector, *, shown: int) -> Found:
     """By the cosine alone."""
     similarities = shelf.similarities(vector)[positions]
-    best = _first(similarities, _shown(request))
+    best = _first(similarities, shown)
     return Found(_hits(shelf, positions[best], similarities[best], similarities[best]))
 
 

@@ -5,12 +5,12 @@ what the user said themselves (`gate`) and, of an agent's run, what the rules wo
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.model import ChatMessage, LoggedTurn
-from semrouter_memory.ports import ChatModel
-from semrouter_memory.retain import unfit
+from semrouter_memory.ports import ChatModel, Observer
 from semrouter_memory.retain.episodes import MAX_CHARS, as_candidate, when
 from semrouter_memory.retain.gate import gate
 from semrouter_memory.retain.runs import run_of
@@ -55,8 +55,9 @@ _STRANGE = re.compile(
 class LlmEpisodes:
     """Episodes by a chat model with the role `memory_extraction`."""
 
-    def __init__(self, model: ChatModel) -> None:
+    def __init__(self, model: ChatModel, observer: Observer) -> None:
         self._model = model
+        self._observer = observer
 
     @property
     def name(self) -> str:
@@ -68,7 +69,11 @@ class LlmEpisodes:
         Raises:
             ChatModelError: the model failed.
         """
-        return checked(await self._model.complete(prompt(turns)), turns)
+        refused = Counter[str]()
+        text = checked(await self._model.complete(prompt(turns)), turns, refused)
+        if refused:
+            self._observer.candidates_refused(EXTRACTOR, refused)
+        return text
 
 
 def prompt(turns: Sequence[LoggedTurn]) -> list[ChatMessage]:
@@ -87,8 +92,8 @@ def prompt(turns: Sequence[LoggedTurn]) -> list[ChatMessage]:
     return [ChatMessage("system", instructions), ChatMessage("user", "Session:\n" + "\n".join(reversed(lines)))]
 
 
-def checked(answer: str, turns: Sequence[LoggedTurn]) -> str:
-    """The answer as an episode, "" when it is none."""
+def checked(answer: str, turns: Sequence[LoggedTurn], refused: Counter[str]) -> str:
+    """The answer as an episode, "" when it is none; `refused` counts why the gate refused it."""
     text = _FENCE.sub("", strip_reasoning(strip_block(answer)).strip()).strip("\"'“” \n")
     text = " ".join(text.split())
     first, last = when(turns)
@@ -97,7 +102,7 @@ def checked(answer: str, turns: Sequence[LoggedTurn]) -> str:
     dated = _DATED.match(text)
     if dated is None or not first <= (dated.group(1) or dated.group(2)) <= last:
         return ""
-    return text if _fits(text) and _was_said(text, turns) else ""
+    return text if _fits(text) and _was_said(text, turns, refused) else ""
 
 
 def _line(turn: LoggedTurn) -> str:
@@ -115,11 +120,12 @@ def _fits(text: str) -> bool:
         and len(_SENTENCE_END.findall(text)) <= _MAX_SENTENCES
         and bool(_ABOUT_USER.search(text))
         and not _STRANGE.search(text)
-        and not unfit.reason(text)
     )
 
 
-def _was_said(text: str, turns: Sequence[LoggedTurn]) -> bool:
+def _was_said(text: str, turns: Sequence[LoggedTurn], refused: Counter[str]) -> bool:
     run = run_of(turns, ())
     told = () if run is None else (run.goal, run.outcome, *run.steps, *run.lessons, _TOLD_OF_RUNS)
-    return bool(gate([as_candidate(text, turns, extractor=EXTRACTOR)], turns, also=told).candidates)
+    gated = gate([as_candidate(text, turns, extractor=EXTRACTOR)], turns, also=told)
+    refused.update(gated.turned_away)
+    return bool(gated.candidates)

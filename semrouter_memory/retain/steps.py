@@ -16,7 +16,7 @@ from semrouter_memory.model import Candidate, ChatMessage, Claim, ExtractionRepo
 from semrouter_memory.ports import ChatModel, Clock, Observer, SessionStateBuilder, TurnLog
 from semrouter_memory.retain import rules
 from semrouter_memory.retain.asking import Asking
-from semrouter_memory.retain.extract_llm import LlmExtractor, batch_of
+from semrouter_memory.retain.extract_llm import EXTRACTOR, LlmExtractor, batch_of
 from semrouter_memory.retain.gate import Gated
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
 from semrouter_memory.retain.triggers import SessionKey, Trigger
@@ -173,8 +173,7 @@ class ModelStep:
             return False
         if self._states is not None:
             await self._states.turns_read(claim, batch, gated.candidates)
-        written.actions.update({f"gate_{why}": count for why, count in gated.turned_away.items()})
-        _report(self._observer, "llm", len(batch), gated.candidates, written)
+        _report(self._observer, EXTRACTOR, len(batch), gated.candidates, written)
         sources = known | written.sources | await found_in(claim, [turn for turn in batch if turn.rules_done])
         await self._turn_log.finish(claim, {turn.id: turn.id in sources for turn in batch})
         return True
@@ -193,6 +192,8 @@ class ModelStep:
             await self._troubles.fail(claim, error)
             return None
         self._asking.answered(key)
+        if gated.turned_away:
+            self._observer.candidates_refused(EXTRACTOR, gated.turned_away)
         return gated
 
     async def _knock(self) -> None:

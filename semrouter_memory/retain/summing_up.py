@@ -52,7 +52,7 @@ class EpisodeWriter:
         self._writer = writer
         self._embedder = embedder
         self._fits = reads_all(embedder)
-        self._model = LlmEpisodes(chat_model) if chat_model else None
+        self._model = LlmEpisodes(chat_model, observer) if chat_model else None
         self._observer = observer
         self._use_rules = use_rules
 

@@ -59,6 +59,9 @@ class Metrics:
         self.extraction_failures = self._counter("extraction_failures", "Failed extractions.", "extractor", "failure")
         self.extracted_turns = self._counter("extracted_turns", "Turns that were read for facts.", "extractor")
         self.candidates = self._counter("extraction_candidates", "Facts that extractors proposed.", "extractor")
+        self.refused_candidates = self._counter(
+            "refused_candidates", "Facts of models that the grounding gate refused.", "extractor", "reason"
+        )
         self.actions = self._counter("reconcile_actions", "What became of proposed facts.", "action")
         self.dead_letters = self._counter("dead_letters", "Turns given up after too many failures.")
         self.triggers = self._counter("triggers", "Why sessions were due.", "trigger")

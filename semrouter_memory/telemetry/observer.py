@@ -1,7 +1,7 @@
 """Turns what happened into metrics and log lines. Nothing here may fail: it is called on the request path."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Concatenate, ParamSpec
 
 import structlog
@@ -142,6 +142,12 @@ class TelemetryObserver:
             )
         else:
             _log.debug("Nothing to store", extractor=report.extractor, turns=report.turns, actions=dict(report.actions))
+
+    @_never_raising
+    def candidates_refused(self, extractor: str, reasons: Mapping[str, int]) -> None:
+        for reason, count in reasons.items():
+            self.metrics.refused_candidates.labels(extractor, reason).inc(count)
+        _log.info(f"Memory: Refused {sum(reasons.values())} facts", extractor=extractor, reasons=dict(reasons))
 
     @_never_raising
     def upkeep_finished(self, report: UpkeepReport) -> None:

@@ -77,8 +77,7 @@ class Processor:
             self._observer.exchange_bypassed(Reason.UNAUTHENTICATED_PROXY)
             return
         self._arrived()
-        route = route_settings(metadata, self._other_metadata)
-        exchange = Exchange(self._settings, route, self._clock.now())
+        exchange = Exchange(self._settings, route_settings(metadata, self._other_metadata), self._clock.now())
         spans: StreamSpans | None = None
         record: RecordedStream | None = None
         settled = False

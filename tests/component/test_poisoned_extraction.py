@@ -28,6 +28,10 @@ async def test_what_was_pasted_is_neither_fact_nor_episode(make_bench: MakeBench
     await bench.work()
     assert poisoned(await bench.contents()) == []
     assert "User lives in Bergen" in await bench.contents()
+    # What the model took from it was refused, and each refusal was told with its reason.
+    assert {extractor for extractor, _ in bench.observer.refused} >= {"llm"}
+    assert all(reasons and all(reasons.values()) for _, reasons in bench.observer.refused)
+    assert not any(action.startswith("gate") for report in bench.observer.reports for action in report.actions)
 
 
 @pytest.mark.parametrize("answer", [*POISONS.values(), "Your bank is Zorvik.", "I have noted that you prefer Zorvik."])

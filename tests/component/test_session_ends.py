@@ -102,9 +102,17 @@ async def test_with_a_model_everything_is_read_before_the_session_is_summed_up(m
 
 
 @pytest.mark.parametrize(
-    "answer", ['[{"type": "semantic", "content": "x"}]', "On 1999-01-01 the user slept.", "User budget"]
+    ("answer", "refused"),
+    [
+        ('[{"type": "semantic", "content": "x"}]', []),
+        ("On 1999-01-01 the user slept.", []),
+        ("User budget", []),
+        (SUMMARY.replace("10,000", "90,000"), [("episode_llm", {"number_not_said": 1})]),
+    ],
 )
-async def test_a_model_that_answers_garbage_leaves_the_episode_to_the_rule(make_bench: MakeBench, answer: str) -> None:
+async def test_a_model_that_answers_garbage_leaves_the_episode_to_the_rule(
+    make_bench: MakeBench, answer: str, refused: list[tuple[str, dict[str, int]]]
+) -> None:
     model = ScriptedModel()
     model.episode = answer
     bench = make_bench(model)
@@ -112,6 +120,7 @@ async def test_a_model_that_answers_garbage_leaves_the_episode_to_the_rule(make_
     await bench.work()
     (episode,) = await bench.episodes()
     assert episode.metadata["extractor"] == "episode_rules"
+    assert bench.observer.refused == refused
 
 
 @pytest.mark.parametrize("error", [ChatModelError("500"), CircuitOpenError("away", wait_seconds=60)])

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from semrouter_memory.manage.edits import MemoryEdit
 from semrouter_memory.manage.schemas import MemoryJson, SearchRequest, StoreRequest, UpdateRequest
-from semrouter_memory.model import Memory, MemoryType, Scope
+from semrouter_memory.model import Memory, MemoryType, Scope, Usage
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -26,7 +26,7 @@ def test_every_field_of_a_memory_is_shown() -> None:
         session_id="ses_1",
         metadata={"turn_ids": ["t1"]},
     )
-    assert MemoryJson.of(memory).model_dump(mode="json") == {
+    assert MemoryJson.of(memory, {"m1": Usage(7, NOW), "m2": Usage(1, NOW)}).model_dump(mode="json") == {
         "id": "m1",
         "type": "episodic",
         "content": "User went to Hawaii",
@@ -44,8 +44,13 @@ def test_every_field_of_a_memory_is_shown() -> None:
         "importance": 0.5,
         "flagged": False,
         "contradicts": [],
+        "access_count": 7,
+        "last_accessed_at": "2026-03-01T12:00:00Z",
         "metadata": {"turn_ids": ["t1"]},
     }
+    never, unknown = MemoryJson.of(memory, {}), MemoryJson.of(memory)
+    assert (never.access_count, never.last_accessed_at) == (0, None)
+    assert (unknown.access_count, unknown.last_accessed_at) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -183,8 +183,12 @@ async def test_forgetting_everything_without_the_store_hides_everything(house: H
 
 async def test_a_search_can_be_cut_at_a_relevance(house: House) -> None:
     house.put("m1")
-    assert len(await house.service.search(ALICE, "peanuts", limit=5, threshold=0.9)) == 1
-    assert await house.service.search(ALICE, "peanuts", limit=5, threshold=0.91) == []
+    (hit,) = await house.service.search(ALICE, "peanuts", limit=5)
+    assert hit.similarity == pytest.approx(0.9)
+    assert 0 < hit.relevance < 1
+    assert hit.relevance != hit.similarity
+    assert len(await house.service.search(ALICE, "peanuts", limit=5, threshold=hit.relevance)) == 1
+    assert await house.service.search(ALICE, "peanuts", limit=5, threshold=hit.relevance + 0.001) == []
 
 
 @pytest.mark.parametrize("query", ["", "  ", "x" * 101])

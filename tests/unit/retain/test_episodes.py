@@ -1,5 +1,6 @@
 """What a session's episode says, made by the rule and by a model."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -216,13 +217,14 @@ class TestModel:
         ],
     )
     def test_only_what_looks_like_an_episode_is_one(self, turns: list[LoggedTurn], answer: str, expected: str) -> None:
-        assert checked(answer, turns) == expected
+        assert checked(answer, turns, Counter()) == expected
 
     def test_a_run_may_tell_tools_and_outcome_but_no_new_number(self, make_turn: MakeTurn) -> None:
         turn = replace(make_turn("Deploy it", assistant_text="Deployed 1.4 to Staging."), tools=(ToolUse("docker"),))
         answer = "On 2026-03-20 the user had docker deploy version 1.4 to Staging."
-        assert checked(answer, [turn]) == answer
-        assert checked(answer.replace("1.4", "1.5"), [turn]) == ""
+        assert checked(answer, [turn], refused := Counter()) == answer
+        assert checked(answer.replace("1.4", "1.5"), [turn], refused) == ""
+        assert refused == {"number_not_said": 1}
 
     def test_the_prompt_is_bounded_and_keeps_the_end(self, make_turn: MakeTurn) -> None:
         turns = [

@@ -112,6 +112,20 @@ def test_a_route_setting_without_effect_is_a_warning(observer: Observer, metrics
     assert value(metrics, "unreadable_settings_total", setting="x-memory-limit") == 1
 
 
+def test_what_the_gate_refuses_is_counted_and_told_without_content(observer: Observer, metrics: Metrics) -> None:
+    with capture_logs() as lines:
+        observer.candidates_refused("llm", {"name_not_said": 2, "number_not_said": 1})
+    assert lines == [
+        {
+            "log_level": "info",
+            "event": "Memory: Refused 3 facts",
+            "extractor": "llm",
+            "reasons": {"name_not_said": 2, "number_not_said": 1},
+        }
+    ]
+    assert value(metrics, "refused_candidates_total", extractor="llm", reason="name_not_said") == 2
+
+
 @pytest.mark.parametrize("outcome", list(AppendOutcome))
 def test_turns_are_counted_by_outcome(observer: Observer, metrics: Metrics, outcome: AppendOutcome) -> None:
     observer.turn_appended(Appended(outcome, "ses_1", "turn_1"))
