@@ -119,6 +119,9 @@ class Buried:
     def forbids(self, scope: Scope, content: str, observed_at: datetime) -> bool:
         raise NotImplementedError
 
+    def erases(self, observed_at: datetime) -> bool:
+        raise NotImplementedError
+
 
 @dataclass
 class Log:
@@ -127,11 +130,16 @@ class Log:
     calls: list[str]
     buried: list[Tombstone] = field(default_factory=list)
     deleted_turns: list[str] = field(default_factory=list)
+    erased: list[tuple[Scope, datetime]] = field(default_factory=list)
 
     async def bury(self, tombstone: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
         self.calls.append("bury")
         self.buried.append(tombstone)
         self.deleted_turns += turn_ids
+
+    async def erase_answers(self, scope: Scope, *, since: datetime) -> None:
+        self.calls.append("erase_answers")
+        self.erased.append((scope, since))
 
     def content_hash(self, content: str) -> str:
         return f"hash of {len(content)}"
