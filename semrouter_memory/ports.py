@@ -329,7 +329,10 @@ class TurnLog(Protocol):
     async def mark_rules_done(self, claim: Claim, turn_ids: Sequence[str]) -> None: ...
 
     async def finish(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
-        """End turns (id -> whether something was stored: extracted, else empty) and give the claim back."""
+        """End turns (id -> whether something was stored: extracted, else empty) and give the claim back.
+
+        The text of a turn that had begun when a single memory of the user was deleted is erased: it may tell of it.
+        """
         ...
 
     async def fail(self, claim: Claim, error: str, *, retry_at: datetime, max_attempts: int) -> int:
@@ -344,6 +347,14 @@ class TurnLog(Protocol):
         """Commit a tombstone and delete the turns it covers: the named ones, or for a scope deletion all of them.
 
         Its time is moved up to that of what was accepted last: the deletion covers all that came before it.
+        """
+        ...
+
+    async def erase_answers(self, scope: Scope, *, since: datetime) -> None:
+        """Erase what was answered in this user's finished turns since then, in whatever project; the turns stay.
+
+        A log that cannot change a turn's text erases all of it. What a turn that is not finished says is erased by
+        `finish`, if a memory of the user was deleted since the turn began.
         """
         ...
 
@@ -404,6 +415,10 @@ class Tombstones(Protocol):
 
     def forbids(self, scope: Scope, content: str, observed_at: datetime) -> bool:
         """Whether writing this statement now would bring back something that was deleted after it was said."""
+        ...
+
+    def erases(self, observed_at: datetime) -> bool:
+        """Whether a turn that began then and is not finished may tell of a memory that was deleted since."""
         ...
 
 

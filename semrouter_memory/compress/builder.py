@@ -84,8 +84,10 @@ class StateBuilder:
 
     async def _fold(self, claim: Claim, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]) -> None:
         held = await self._hold(claim)
+        # A conversation with such a turn goes up whole from there on.
+        lasting = [turn for turn in turns if not held.deletions.erases(turn.observed_at)]
         try:
-            await self._fold_held(claim, held, turns, candidates)
+            await self._fold_held(claim, held, lasting, candidates)
         finally:
             await self._store.drop(claim.scope, [held.key])
 

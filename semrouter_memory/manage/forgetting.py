@@ -189,6 +189,9 @@ class Forgetter:
         turn_ids = list(dict.fromkeys((*turns, *told.turn_ids)))
         if turn_ids:
             await self._turn_log.bury(self._tombstone(memories[0]), turn_ids=turn_ids)
+        # An answer may tell a memory in any words, whether it was given one or read it in the conversation.
+        learned = min(min(memory.observed_at, memory.created_at) for memory in memories)
+        await self._turn_log.erase_answers(scope, since=learned)
         if self._state is not None:
             await self._state.drop_usage(scope, [memory.id for memory in memories])
         await self._drop_states(scope, projects)

@@ -83,11 +83,19 @@ class SessionEnd:
             return turns
         return new[-_EPISODE_TURNS:]
 
+    async def _lasting(self, claim: Claim, turns: Sequence[LoggedTurn]) -> Sequence[LoggedTurn]:
+        """Without turns whose text is erased, or is as soon as they are finished."""
+        deletions = await self._turn_log.tombstones(claim.scope)
+        waiting = TurnState.WAITING
+        return [turn for turn in turns if turn.state is not waiting or not deletions.erases(turn.observed_at)]
+
     async def _write(
         self, writer: EpisodeWriter, claim: Claim, turns: Sequence[LoggedTurn], *, ask_model: bool
     ) -> bool:
         """Whether there is nothing more to try; when turns were deleted meanwhile the others are summed up at once."""
-        left = turns
+        left = await self._lasting(claim, turns)
+        if not left:
+            return True
         for _ in range(_TRIES):
             try:
                 if await writer.sum_up(replace(claim, turns=tuple(left)), left, ask_model=ask_model):

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from semrouter_memory.model import Claim, LoggedTurn, PendingSession, Scope, TurnState, TurnTotals
 from semrouter_memory.ports import NewId
 from semrouter_memory.sessions.columns import micros, moment, pack, storable, unpack
+from semrouter_memory.sessions.contents import Contents
 from semrouter_memory.sessions.digests import Digests
 from semrouter_memory.sessions.ends import OPEN_COUNTS, SESSION_COLUMNS, Ends, current_session, pending_session
 from semrouter_memory.sessions.leases import LONGEST_BACK_OFF, USUAL_LEASE, back_off, claimed, latest_end
@@ -49,6 +50,7 @@ class Claims:
         longest_back_off: timedelta = LONGEST_BACK_OFF,
     ) -> None:
         self._connection = connection
+        self._contents = Contents(connection)
         self._turns = TurnReader(connection, digests)
         self._ends = Ends(connection, digests)
         self._new_id = new_id
@@ -228,6 +230,7 @@ class Claims:
                    WHERE sequence = ? AND session = ? AND state = 'waiting'""",
                 (state, micros(now), turn.sequence, session),
             ).rowcount
+        self._contents.erase_finished(session, [turn.sequence for turn in claim.turns if turn.id in outcomes])
         self._connection.execute(
             "UPDATE counters SET extracted = extracted + ?, empty = empty + ?",
             (ended[TurnState.EXTRACTED], ended[TurnState.EMPTY]),

@@ -40,6 +40,7 @@ _INSERT = tuple(
     for table in (0, 1)
 )
 _COLUMNS = "turn, tools, user_texts, assistant_text, transcripts, items"
+_ERASE_BATCH = 200
 _MOVE_BATCH = 32
 """Turns that one transaction of a compaction carries over, so that appends never wait long for it."""
 
@@ -101,6 +102,38 @@ class Contents:
             self._connection.execute(
                 f"UPDATE {table} SET transcripts = ? WHERE turn = ?",  # noqa: S608 - a constant
                 (transcripts, sequence),
+            )
+
+    # -- erasing -------------------------------------------------------------------------------------------------------
+
+    def erase_answers(self, user_id: bytes, since: int) -> bool:
+        """Erase the answers of one batch of a user's finished turns; the user's own words stay.
+
+        Returns:
+            Whether there may be more.
+        """
+        nothing = dump_tools(())
+        erased = 0
+        for table in ("contents_0", "contents_1"):
+            erased += self._connection.execute(
+                f"""UPDATE {table} SET assistant_text = '', tools = ?, items = NULL WHERE turn IN (
+                        SELECT said.turn FROM sessions JOIN turns ON turns.session = sessions.key
+                        JOIN {table} AS said ON said.turn = turns.sequence
+                        WHERE sessions.user_id = ? AND turns.observed_at >= ? AND turns.state IN ('extracted', 'empty')
+                        AND (said.assistant_text <> '' OR said.tools <> ? OR said.items IS NOT NULL) LIMIT ?)""",  # noqa: S608 - a constant
+                (nothing, user_id, since, nothing, _ERASE_BATCH),
+            ).rowcount
+        return erased >= _ERASE_BATCH
+
+    def erase_finished(self, session: int, sequences: Sequence[int]) -> None:
+        """Erase the texts of these turns, as far as they had begun when a memory of their user was deleted."""
+        for table in ("contents_0", "contents_1"):
+            self._connection.executemany(
+                f"""UPDATE {table} SET user_texts = ?, assistant_text = '', tools = ?, items = NULL WHERE turn = ?
+                    AND EXISTS (SELECT 1 FROM turns, sessions JOIN tombstones ON tombstones.user_id = sessions.user_id
+                        WHERE turns.sequence = {table}.turn AND sessions.key = ? AND tombstones.memory_id IS NOT NULL
+                        AND tombstones.at >= turns.observed_at)""",  # noqa: S608 - a constant
+                [(dump_texts(()), dump_tools(()), sequence, session) for sequence in sequences],
             )
 
     # -- compaction ----------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from semrouter_memory.ports import Clock, NewId
 from semrouter_memory.sessions import records
 from semrouter_memory.sessions.append import Appending
 from semrouter_memory.sessions.claims import Claimed, Claims
-from semrouter_memory.sessions.columns import MAX_SESSION_ID_CHARS, micros, moment, storable
+from semrouter_memory.sessions.columns import MAX_SESSION_ID_CHARS, micros, moment, pack, storable
 from semrouter_memory.sessions.connections import copy_file
 from semrouter_memory.sessions.contents import Contents
 from semrouter_memory.sessions.database import BATCH_COMMITS, BATCH_LOG_PAGES, Database, failing_as_turn_log_error
@@ -220,6 +220,12 @@ class SqliteTurnLog:
         except asyncio.CancelledError:
             self._submit(self._clear_buried)
             raise
+        await self._erase()
+
+    async def erase_answers(self, scope: Scope, *, since: datetime) -> None:
+        erasing = partial(self._contents.erase_answers, pack(scope.user_id), micros(since))
+        while await self._batch("erase_answers", erasing):
+            pass
         await self._erase()
 
     async def sweep(self, *, finished_before: datetime) -> int:

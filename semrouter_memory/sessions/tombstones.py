@@ -20,6 +20,7 @@ class OwnerTombstones:
         everything: when all of the owner's memories were deleted last; None for never.
         projects: project -> when all of it was deleted last.
         contents: (project, content hash) -> when that statement was deleted last.
+        last_memory: when a single memory was deleted last; None for never.
     """
 
     content_hash: Callable[[str], str]
@@ -27,6 +28,7 @@ class OwnerTombstones:
     projects: Mapping[str, int] = field(default_factory=dict)
     memory_ids: frozenset[str] = frozenset()
     contents: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    last_memory: int | None = None
 
     def covers(self, memory: Memory) -> bool:
         return memory.id in self.memory_ids or self._scope_deleted_since(memory.scope, micros(memory.asserted_at))
@@ -39,6 +41,9 @@ class OwnerTombstones:
             return False
         deleted = self.contents.get((scope.project_id, self.content_hash(content)))
         return deleted is not None and said <= deleted
+
+    def erases(self, observed_at: datetime) -> bool:
+        return self.last_memory is not None and micros(observed_at) <= self.last_memory
 
     def _scope_deleted_since(self, scope: Scope, said: int) -> bool:
         moments = (self.everything, self.projects.get(scope.project_id))
@@ -78,6 +83,7 @@ class TombstoneReader:
         projects: dict[str, int] = {}
         memory_ids: set[str] = set()
         contents: dict[tuple[str, str], int] = {}
+        last_memory: int | None = None
         rows = self._connection.execute(
             # In the order of time, so that the last one of a kind stays.
             "SELECT project_id, memory_id, content_hash, reach, at FROM tombstones WHERE user_id = ? ORDER BY at",
@@ -88,6 +94,7 @@ class TombstoneReader:
             project = unpack(packed_project)
             if memory_id is not None:
                 memory_ids.add(unpack(memory_id))
+                last_memory = at
                 if content_hash:
                     contents[project, content_hash] = at
             elif reach == Reach.EXACT:
@@ -100,4 +107,5 @@ class TombstoneReader:
             projects=projects,
             memory_ids=frozenset(memory_ids),
             contents=contents,
+            last_memory=last_memory,
         )

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,12 @@ from tests.contract.turn_logs import (
     outcome,
     texts_waiting,
 )
+
+
+def files_with(directory: Path, text: str) -> list[str]:
+    found = (path for path in directory.rglob("*") if path.is_file())
+    return [path.name for path in found if text.encode() in path.read_bytes()]
+
 
 HOSTILE = [
     pytest.param("'; DROP TABLE turns; --", id="sql"),
@@ -696,6 +703,48 @@ class TestSweep:
             await turn_log.finish(claim, {turn.id: False for turn in claim.turns})
         clock.step(1)
         assert await turn_log.sweep(finished_before=clock.now()) == 450
+
+    async def test_answers_since_a_moment_are_erased(self, turn_log: WholeTurnLog, clock: SteppedClock) -> None:
+        """Of finished turns, in all of the user's projects; what waits, what is older and what others say stays."""
+        work = Scope("alice", "work")
+        for number, scope in enumerate((ALICE, ALICE, work, BOB)):
+            told = a_turn(f"text {number}", answer=f"answer {number}", scope=scope, at=clock.step(1), session="s")
+            session = await accept(turn_log, replace(told, items=({"said": f"item {number}"},)))
+            claim = await claimed(turn_log, session, scope)
+            await turn_log.finish(claim, {turn.id: False for turn in claim.turns})
+        await accept(turn_log, a_turn("waits", answer="answer 4", at=clock.step(1), session="s"))
+        for _ in range(2):
+            await turn_log.erase_answers(ALICE, since=START + timedelta(seconds=2))
+        shown = await turn_log.list_turns(scope=None, states=None, limit=50)
+        assert sorted(turn.assistant_text for turn in shown if turn.assistant_text) == [
+            "answer 0",
+            "answer 3",
+            "answer 4",
+        ]
+        assert {str(turn.items) for turn in shown if turn.items} == {"({'said': 'item 0'},)", "({'said': 'item 3'},)"}
+        await assert_balanced(turn_log)
+
+    @pytest.mark.parametrize("appended", ["before", "after"])
+    async def test_the_text_of_a_turn_under_way_during_a_deletion_goes_when_it_is_finished(
+        self, turn_log: WholeTurnLog, clock: SteppedClock, tmp_path: Path, appended: str
+    ) -> None:
+        """It is accepted, extracted and counted all the same; the text of one that began later stays."""
+        under_way = a_turn("Qaanaaq, 10,031", answer="Qaanaaq: ten thousand", session="s", response="r1")
+        deletion = Tombstone(scope=ALICE, at=clock.step(1), memory_id="m", content_hash="x")
+        if appended == "after":
+            await turn_log.bury(deletion)
+        session = await accept(turn_log, under_way)
+        await turn_log.bury(deletion)
+        await accept(turn_log, a_turn("later", answer="stays", at=clock.step(1), session="s", before="r1"))
+        claim = await claimed(turn_log, session)
+        assert [turn.user_text for turn in claim.turns] == ["Qaanaaq, 10,031", "later"]
+        await turn_log.finish(claim, {turn.id: True for turn in claim.turns})
+        shown = await turn_log.list_turns(scope=ALICE, states=None, limit=50)
+        assert {turn.user_text + turn.assistant_text for turn in shown} - {""} == {"laterstays"}
+        await turn_log.compact()
+        assert files_with(tmp_path, "Qaanaaq") == []
+        assert (await turn_log.totals()).extracted == 2
+        await assert_balanced(turn_log)
 
     async def test_a_tombstone_outlives_every_sweep(self, turn_log: WholeTurnLog, clock: SteppedClock) -> None:
         """A store that was away at the deletion may show the row again at any later time."""

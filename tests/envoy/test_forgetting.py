@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from .client import behaving
 from .conftest import ALICE, BOB, Installation, eventually, installed
 from .operator import ENVIRONMENT, command, files_with, listed, of_type, operator, talk, totals
 
@@ -106,6 +107,31 @@ async def test_by_its_id_a_memory_leaves_everything_that_told_it(empty: Installa
     assert CITY not in await context_of(empty, "What's my budget for the trip?")
     assert await empty.memories() == ["User lives in Bergen"]
     await nothing_of(empty, CITY, "10,031", "15,047")
+
+
+async def test_by_its_id_a_memory_leaves_answers_in_other_words_and_turns_under_way(empty: Installation) -> None:
+    """Before the deletion and during it, whatever words the answers take; what the turn says besides is learned."""
+    await talk(empty, f"My budget for the {CITY} trip is $10,031")
+    await empty.remembers("10,031")
+    others = ("ten thousand and thirty-one", "a myriad plus 31")
+    await talk(empty, ASKED, last=behaving({"text": f"It is {others[0]} dollars."}))
+    (memory,) = await listed(empty)
+    how = behaving({"text": f"You can spend {others[1]}, as we say.", "delay_ms": 3_000})
+    said = f"I live in Bergen. My budget for the {CITY} trip is $10,031. Is it enough?"
+    under_way = asyncio.create_task(talk(empty, said, last=how))
+    await asyncio.sleep(0.5)
+    async with empty.http() as http:
+        assert (await http.delete(f"/v1/memory/{memory['id']}")).status_code == 200
+    assert not under_way.done(), "the turn ended before the deletion"
+    await under_way
+    await empty.remembers("Bergen")
+    assert await empty.memories() == ["User lives in Bergen"]
+
+    async def none_waits() -> bool:
+        return (await totals(empty))["waiting"] == 0
+
+    await eventually(none_waits, "a turn was not extracted")
+    await nothing_of(empty, CITY, "10,031", *others)
 
 
 async def forget_the_user(on: Installation) -> None:

@@ -184,6 +184,10 @@ class Claims:
         async def work(changes: Changes, session: SessionRow) -> None:
             rows = await self._ledger.waiting(session.id)
             self._write(changes, session.given_back(not_before=None), rows, [ended(row) for row in rows])
+            deleted = (await self._deleted.current(self._ledger.owner(session.scope))).last_memory
+            for row in rows:
+                if row.sequence in named and deleted is not None and row.observed_at <= deleted:
+                    self._ledger.erase_content(changes, row)
 
         await self._holding(claim, work, None)
 

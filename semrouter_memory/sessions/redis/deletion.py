@@ -62,6 +62,21 @@ class Deletion:
             await self._clear(owner)
         return stored
 
+    async def erase_answers(self, scope: Scope, since: datetime) -> None:
+        """Erase the texts of the user's finished turns since then."""
+        owner = self._ledger.owner(scope)
+        sequences = await self._ledger.sequences("ZRANGE", self._keys.owner_turns(owner), 0, -1)
+        for start in range(0, len(sequences), _BATCH):
+            await self._erase_batch(owner, sequences[start : start + _BATCH], micros(since))
+
+    async def _erase_batch(self, owner: str, sequences: Sequence[int], since: int) -> None:
+        async def work(changes: Changes) -> None:
+            for row in (await self._ledger.turns(sequences)).values():
+                if row.observed_at >= since and row.accepted and not row.open:
+                    self._ledger.erase_content(changes, row)
+
+        await self._transactions.on_owner(owner, work)
+
     async def clear_buried(self) -> None:
         """Go on with deletions that were not brought to their end."""
         for owner in await self._connection.execute("SMEMBERS", self._keys.burying):

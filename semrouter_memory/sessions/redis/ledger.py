@@ -150,10 +150,14 @@ class Ledger:
         changes.add("ZADD", key, learned, sequence)
         changes.add("PEXPIRE", key, self._keep_ms)
 
+    def erase_content(self, changes: Changes, row: TurnRow) -> None:
+        """The texts of a turn. A stream's entry cannot be changed, so all of them."""
+        changes.add("XDEL", self.keys.session_content(row.session_id), f"{row.sequence}-0")
+
     def remove_turn(self, changes: Changes, row: TurnRow) -> None:
         """Everything that leads to the turn, and the turn; its session's counters are the caller's."""
         changes.add("DEL", self.keys.turn(row.sequence))
-        changes.add("XDEL", self.keys.session_content(row.session_id), f"{row.sequence}-0")
+        self.erase_content(changes, row)
         for trace in row.traces:
             changes.add("ZREM", self.keys.trace(trace), row.sequence)
         for index in (

@@ -253,6 +253,10 @@ class RedisTurnLog:
                 self._shipper.wake()
         await self._spool.erase()
 
+    async def erase_answers(self, scope: Scope, *, since: datetime) -> None:
+        async with self._using("erase_answers") as parts:
+            await parts.deletion.erase_answers(scope, since)
+
     async def sweep(self, *, finished_before: datetime) -> int:
         async with self._using("sweep") as parts:
             return await parts.deletion.sweep(finished_before)

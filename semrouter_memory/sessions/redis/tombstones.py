@@ -113,14 +113,14 @@ def write(changes: Changes, key: str, tombstone: Tombstone, known: Mapping[bytes
 
 def _parsed(fields: Mapping[bytes, bytes], content_hash: Callable[[str], str]) -> OwnerTombstones:
     projects: dict[str, int] = {}
-    memory_ids: set[str] = set()
+    memory_ids: dict[str, int] = {}
     contents: dict[tuple[str, str], int] = {}
     for name, value in fields.items():
         kind, rest = name[:2], name[2:]
         if kind == _PROJECT:
             projects[unpack(rest)] = int(value)
         elif kind == _MEMORY:
-            memory_ids.add(unpack(rest))
+            memory_ids[unpack(rest)] = int(value)
         elif kind == _CONTENT:
             hashed, _, project = rest.partition(b":")
             contents[unpack(project), hashed.decode()] = int(value)
@@ -131,4 +131,5 @@ def _parsed(fields: Mapping[bytes, bytes], content_hash: Callable[[str], str]) -
         projects=projects,
         memory_ids=frozenset(memory_ids),
         contents=contents,
+        last_memory=max(memory_ids.values(), default=None),
     )

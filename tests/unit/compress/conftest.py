@@ -21,6 +21,7 @@ from semrouter_memory.model import (
 )
 
 NOW = datetime(2026, 3, 15, 12, tzinfo=UTC)
+BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 ALICE = Scope("alice")
 Said = Sequence[tuple[str, str]]
 
@@ -30,9 +31,13 @@ class Forbidden:
     """What was deleted."""
 
     statements: frozenset[str]
+    erased_before: datetime
 
     def forbids(self, scope: Scope, content: str, observed_at: datetime) -> bool:
         return content in self.statements
+
+    def erases(self, observed_at: datetime) -> bool:
+        return observed_at < self.erased_before
 
 
 @dataclass
@@ -43,6 +48,7 @@ class World:
     chains: dict[str, StoredChain] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
     forbidden: set[str] = field(default_factory=set)
+    erased_before: datetime = BEFORE_ALL
     broken: set[str] = field(default_factory=set)
     answer: str | Exception = ""
     asked: list[Sequence[ChatMessage]] = field(default_factory=list)
@@ -72,7 +78,7 @@ class World:
         return frozenset(turn.id for turn in claim.turns) - self.deleted
 
     async def tombstones(self, scope: Scope) -> Any:
-        return Forbidden(frozenset(self.forbidden))
+        return Forbidden(frozenset(self.forbidden), self.erased_before)
 
     # Embedder
     def count_tokens(self, text: str) -> int:

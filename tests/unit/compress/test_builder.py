@@ -65,6 +65,16 @@ async def test_each_turn_gives_a_state_of_all_turns_before_it(
     assert not world.events
 
 
+async def test_a_turn_whose_text_is_to_be_erased_is_in_no_state(world: World, make_turns: MakeTurns) -> None:
+    """Nor is any turn after it: without it, their conversation is another."""
+    turns = make_turns(small_talk(3))
+    world.erased_before = turns[2].observed_at
+    await _read(_builder(world), [turns[0]])
+    await _read(_builder(world), turns[1:])
+
+    assert [_state_after(world, turn) for turn in turns] == [None, None, None]
+
+
 async def test_turns_that_are_read_together_are_folded_one_by_one(world: World, make_turns: MakeTurns) -> None:
     turns = make_turns(small_talk(3))
     await _read(_builder(world), turns[::-1])

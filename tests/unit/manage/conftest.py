@@ -120,6 +120,9 @@ class Buried:
     def forbids(self, scope: Scope, content: str, observed_at: datetime) -> bool:
         raise NotImplementedError
 
+    def erases(self, observed_at: datetime) -> bool:
+        raise NotImplementedError
+
 
 @dataclass
 class Log:
@@ -128,6 +131,7 @@ class Log:
     calls: list[str]
     buried: list[Tombstone] = field(default_factory=list)
     deleted_turns: list[str] = field(default_factory=list)
+    erased: list[tuple[Scope, datetime]] = field(default_factory=list)
     clock: SteppingClock = field(default_factory=SteppingClock)
 
     def now(self) -> datetime:
@@ -140,6 +144,10 @@ class Log:
         self.calls.append("bury")
         self.buried.append(tombstone)
         self.deleted_turns += turn_ids
+
+    async def erase_answers(self, scope: Scope, *, since: datetime) -> None:
+        self.calls.append("erase_answers")
+        self.erased.append((scope, since))
 
     def content_hash(self, content: str) -> str:
         return f"hash of {len(content)}"

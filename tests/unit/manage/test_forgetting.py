@@ -48,6 +48,14 @@ async def test_the_history_of_a_memory_goes_with_it(house: House) -> None:
     assert house.changed == [ALICE]
 
 
+async def test_answers_given_since_the_oldest_was_learned_are_erased(house: House) -> None:
+    """After the tombstone: a turn that is finished in between erases its own."""
+    oldest = put_chain(house, "m1", "m2")[0]
+    await house.service.forget(ALICE, "m2")
+    assert house.log.erased == [(ALICE, min(oldest.observed_at, oldest.created_at))]
+    assert house.calls.index("bury") < house.calls.index("erase_answers")
+
+
 async def test_all_that_a_summary_replaced_goes_with_it(house: House) -> None:
     for number in range(3):
         house.put(f"m{number}", superseded_by="summary", superseded_at=house.put("summary").observed_at)

@@ -108,6 +108,7 @@ async def test_the_tombstone_is_committed_before_the_row_is_deleted(house: House
         "page",
         "forget_state",
         "bury",
+        "erase_answers",
         "drop_usage",
         "forget_state",
         "delete",
