@@ -254,7 +254,12 @@ async def connect(target: Target, lite: LiteServer | None) -> MilvusConnection:
     """
     connection = await _connect(target, lite)
     if lite is not None:
-        if await connection.hides_rows():
+        try:
+            hidden = await connection.hides_rows()
+        except BaseException:
+            await connection.close()
+            raise
+        if hidden:
             await connection.close()
             connection = await _connect(target, lite, reveal=True)
         connection.watch_clock()

@@ -48,15 +48,16 @@ class LiteClock:
         """
         await self._reach_last_write()
         wall, monotonic = self._wall(), self._monotonic()
+        stepped = False
         try:
             yield
         finally:
-            passed = self._monotonic() - monotonic
-            now = self._wall()
+            passed, now = self._monotonic() - monotonic, self._wall()
+            stepped = now - wall < passed - passed // _SLEW - _TOLERANCE_NS
             if writes:
                 # The latest that Milvus Lite can have seen, failed calls included.
-                self._last_write = max(self._last_write, now, wall + passed)
-        if now - wall < passed - passed // _SLEW - _TOLERANCE_NS:
+                self._last_write = max(self._last_write, wall + passed if stepped else now)
+        if stepped:
             raise ClockSetBackError
 
     async def _reach_last_write(self) -> None:
