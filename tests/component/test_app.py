@@ -53,6 +53,11 @@ async def test_serves_and_stops(tmp_path: Path, model_directory: Path) -> None:
         user = {"x-authz-user-id": "alice"}
         listed = await http.get(f"http://{values['management']['listen']}/v1/memory", headers=user)
         assert listed.json()["data"] == []
+        long = {"content": "The spare key is under the ceramic frog. " * 190}
+        refused = await http.post(f"http://{values['management']['listen']}/v1/memory", headers=user, json=long)
+        assert refused.status_code == 400
+        assert "tokens, and the embedding model reads 254" in refused.json()["error"]["message"]
+        assert "semrouter_memory_passages_truncated_total 0.0" in (await http.get(f"{operator}/metrics")).text
     async with httpx.AsyncClient() as http:
         with pytest.raises(httpx.ConnectError):
             await http.get(f"{operator}/healthz")
