@@ -143,3 +143,19 @@ def compression(
     from semrouter_memory.evaluation.compression_report import LENGTHS, evaluate  # noqa: PLC0415
 
     asyncio.run(evaluate(files or [], turns or LENGTHS, config=load(config), model=model, json_out=json_out))
+
+
+@eval_app.command()
+def redaction(
+    files: Files,
+    show: Annotated[bool, typer.Option("--show", help="Also print each changed text, its secrets taken out.")] = False,  # noqa: FBT002 - a flag
+    json_out: JsonOut = None,
+) -> None:
+    """How many texts redaction changes, by kind of secret.
+
+    A line: a JSON object; every text in a member "content", "text", "user" or "assistant", at any depth, is read, so that
+    the files of the other evaluations can be given.
+    """
+    from semrouter_memory.evaluation.redaction import evaluate  # noqa: PLC0415 - the rules take a moment to compile
+
+    evaluate(files, show=show, json_out=json_out)

@@ -103,7 +103,7 @@ class Accepting:
     def _commit(self, clean: CleanTurn) -> Appended:
         appended = self._turn_log.append(clean.turn, remember=clean.remember)
         self._observer.turn_appended(appended)
-        if clean.redacted:
+        if clean.redacted and appended.outcome is not AppendOutcome.DUPLICATE:
             self._observer.secrets_redacted(clean.redacted)
         if appended.outcome is AppendOutcome.ACCEPTED and appended.session_id:
             self._wake(SessionKey(clean.turn.scope, appended.session_id))

@@ -218,6 +218,17 @@ def error_of(response: httpx.Response) -> dict[str, Any]:
     return error
 
 
+async def test_a_secret_is_refused_by_its_kind_and_everyday_words_are_stored(house: House) -> None:
+    async with house.user("alice") as alice:
+        for content in ("User is allergic to spinach", "User's passport expires in May", "User's passion is Chopin"):
+            assert (await alice.post("/v1/memory", json={"content": content})).status_code == 201
+        for content, kind in (("User's password is hunter2", "a password"), ("my pin: 4711", "a PIN")):
+            refused = await alice.post("/v1/memory", json={"content": content})
+            assert refused.status_code == 400
+            assert error_of(refused)["param"] == "content"
+            assert f"content seems to hold {kind};" in error_of(refused)["message"]
+
+
 # -- what users do -----------------------------------------------------------------------------------------------------
 
 

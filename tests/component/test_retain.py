@@ -98,9 +98,18 @@ async def test_secrets_reach_neither_the_log_nor_the_memories(make_bench: MakeBe
     bench.say("My api key is sk-abcdefghij1234567890. I live in Bonn.", answer="sk-zyxwvutsrq0987654321")
     await bench.work()
     assert await bench.contents() == ["User lives in Bonn"]
+    assert bench.observer.redacted == ["api_key", "api_key"]
     written = _bytes_of(tmp_path)
     assert b"sk-abc" not in written
     assert b"sk-zyx" not in written
+
+
+async def test_words_that_begin_as_secrets_do_are_remembered(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.say("I am allergic to pineapple.")
+    await bench.work()
+    assert await bench.contents() == ["User is allergic to pineapple"]
+    assert bench.observer.redacted == []
 
 
 async def test_a_log_that_cannot_be_written_drops_the_turn_and_says_so(make_bench: MakeBench) -> None:

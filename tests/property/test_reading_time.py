@@ -22,20 +22,20 @@ from semrouter_memory.recall.times import period_of
 from semrouter_memory.recall.voice import in_memory_voice
 from semrouter_memory.retain import rules, unfit
 from semrouter_memory.retain.extract_llm import parse
-from semrouter_memory.retain.redact import redact
 
 CHARS = 16_000
 MOST_CPU_SECONDS = 0.6
 """Of one reader on one text, on a machine that is busy; 16,000 blanks took 1.2 s and more while one pattern was quadratic."""
-MOST_SECONDS = 170
+MOST_SECONDS = 120
 """Of all together; a pattern that does not end is killed then."""
 NOW = datetime(2026, 3, 20, tzinfo=UTC)
 
 RUNS = (
-    *" \t\n\r\u3000\u00a0.,;:!?-_=+*#~>|/'\"`()[]{}&@$%\\…？。，、：“”的a1A", "a ", "1 ", "- ", "\n ", "\n\t", " \n", "I ", "my ", "A ", "a.", "1-", "a@", "=a",
-    "<a>", "and I ", "https://", "code ", "password ", "is ", "one ", "a:b@", "://", "\n> ", "a, ", "'s ", "密码", "-----BEGIN ", "user a pass ", "sk-", "eyJ",
+    " ", "\t", "\n", "\r", "\u3000", "\u00a0", *".,:;!?-_=+*#~>|/'\"`([{@$%…？。，：“的aA1",
+    "a ", "1 ", "\n ", "\n\t", "I ", "my ", "a.", "1-", "a@", "=a", "<a>", "<b", "and I ", "https://", "code ", "password ", "is ", "one ", "a:b@",
+    "\n> ", "'s ", "密码", "-----BEGIN ", "user a pass ", "sk-", "eyJ",
 )  # fmt: skip
-FRAMES = ("I live in{}Rome", "my password is{}x1", "    {}", "remember:{}", "“{}", "User's{}")
+FRAMES = ("{}", "I live in{}Rome", "{}", "my password is{}x1", "    {}", "remember:{}", "{}", "“{}", "User's{}")
 
 
 def _question(text: str) -> object:
@@ -53,8 +53,7 @@ def _model_answer(text: str) -> object:
 
 READERS: dict[str, Callable[[str], object]] = {
     "strip_block": strip_block,
-    "redact": redact,
-    "unfit": unfit.reason,
+    "unfit, redaction included": unfit.reason,
     "asks_to_remember": rules.asks_to_remember,
     "rules": rules.read,
     "model_answer": _model_answer,
@@ -69,9 +68,8 @@ READERS: dict[str, Callable[[str], object]] = {
 
 
 def texts() -> list[str]:
-    """Every run alone, and in one of the frames."""
-    alone = [run * (CHARS // len(run)) for run in RUNS]
-    return alone + [FRAMES[number % len(FRAMES)].replace("{}", text) for number, text in enumerate(alone)]
+    """Every run, every other one in a frame."""
+    return [FRAMES[number % len(FRAMES)].replace("{}", run * (CHARS // len(run))) for number, run in enumerate(RUNS)]
 
 
 def measure() -> None:

@@ -5,7 +5,7 @@ follows, because a text that was cut short on its way must not come free by that
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 TAKEN_OUT = "\ufffc"
 """Stands on a line of its own where something was taken out."""
@@ -34,6 +34,7 @@ _ENVIRONMENT = re.compile(r"\\begin\{(\w+\*?)\}.*?(?:\\end\{\1\}|\Z)", re.DOTALL
 _TAG = re.compile(
     r"<!--.*?(?:-->|\Z)|(?<!\w)<(?P<close>/?)(?P<name>[A-Za-z][\w:-]{0,40})(?P<rest>[^<>\n]{0,300})>", re.DOTALL
 )
+_CLOSING = re.compile(r"</([A-Za-z][\w:-]{0,40})")
 _TOKEN = re.compile(r"<\|[^<>|\n]{0,80}\|>|<</?\w{2,20}>>|\[/?INST\]|<\|[^\n]{0,20}$", re.IGNORECASE | re.MULTILINE)
 """What chat templates mark turns with: whatever stands behind the first one is no message of ours."""
 _KNOWN_TAGS = re.compile(
@@ -75,11 +76,12 @@ def _without_tagged(text: str) -> str:
     """Without elements; of a page with tags that do not match, without all from its first tag on."""
     kept, open_tags, position = list[str](), list[str](), 0
     started = 0
+    closed = frozenset(name.lower() for name in _CLOSING.findall(text))
     for tag in _TAG.finditer(text):
         name = (tag.group("name") or "").lower()
         if not name:
             continue  # A comment: `own_words` knows our own marks in it.
-        if not _marks(name, tag, text):
+        if not _marks(name, tag, closed):
             continue
         if _ALONE.fullmatch(name) or (tag.group("close") and name not in open_tags):
             # A page in pieces: its end is where its last tag stands.
@@ -103,10 +105,10 @@ def _behind_page(text: str, start: int) -> str:
     return text[last.end() :] if ends else ""
 
 
-def _marks(name: str, tag: re.Match[str], text: str) -> bool:
+def _marks(name: str, tag: re.Match[str], closed: Container[str]) -> bool:
     """Whether it is a tag that encloses: `git checkout <branch>` is none."""
     known = _KNOWN_TAGS.fullmatch(name) or _ALONE.fullmatch(name)
-    return bool(known or tag.group("close") or f"</{name}" in text.lower())
+    return bool(known or tag.group("close") or name in closed)
 
 
 def _outside(lines: Sequence[str]) -> Iterator[str]:
