@@ -99,6 +99,10 @@ class TurnLogFullError(TurnLogError):
     """The turn log's disk has no room."""
 
 
+class TurnLogDamagedError(TurnLogError):
+    """The turn log's file is damaged: it takes no turns until somebody puts a sound one in its place."""
+
+
 # Whoever measures must act: a file of cases is not what the command reads.
 class CaseFileError(MemoryServiceError):
     """A file of evaluation cases cannot be read, or a line of it does not fit; the message names file and line."""

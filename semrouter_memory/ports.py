@@ -254,6 +254,14 @@ class TurnLog(Protocol):
     `append` is synchronous and quick (a local commit); the rest may take a while.
     """
 
+    @property
+    def damage(self) -> str:
+        """What failed first because a local file is damaged, without content; "" as long as nothing did.
+
+        Such a log takes no turns until somebody puts a sound file in its place.
+        """
+        ...
+
     def append(self, turn: Turn, *, remember: bool) -> Appended:
         """Commit a turn, idempotently. The commit is what "accepted" means.
 

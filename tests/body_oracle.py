@@ -4,10 +4,12 @@ It knows nothing of how bodies are edited. Both are read by the standard library
 in their order and duplicates kept, and compared value by value.
 """
 
+import codecs
 import json
 import sys
 from typing import Any
 
+BOM = codecs.BOM_UTF8
 OUR_FIELDS = ("memory_config", "memory_context")
 _DEPTH = 1024
 """What the product's parser accepts."""
@@ -27,6 +29,7 @@ def assert_undamaged(original: bytes, sent: bytes, block: str) -> None:
     """`sent` is `original`, or the same JSON without our fields and with the block inserted once at most."""
     if sent == original:
         return
+    assert original.startswith(BOM) == sent.startswith(BOM), "a byte order mark stays"
     before, after = _read(original), _read(sent)
     assert isinstance(before, _Object), "what is no object is not changed"
     assert isinstance(after, _Object)
@@ -52,7 +55,11 @@ def _read(raw: bytes) -> Any:
     sys.setrecursionlimit(limit + 4 * _DEPTH)
     try:
         return json.loads(
-            raw.decode(), object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number, parse_constant=_Number
+            raw.removeprefix(BOM).decode("utf-8", "surrogatepass"),
+            object_pairs_hook=_Object,
+            parse_int=_Number,
+            parse_float=_Number,
+            parse_constant=_Number,
         )
     finally:
         sys.setrecursionlimit(limit)

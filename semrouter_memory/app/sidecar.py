@@ -28,7 +28,6 @@ from semrouter_memory.model import Scope
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.pipeline import Retainer, SessionKey
-from semrouter_memory.store.working_set import WorkingSet
 from semrouter_memory.telemetry import logs
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
@@ -60,6 +59,7 @@ class App:
         self._right_of_way = RightOfWay()
         self._pool: WorkerPool[SessionKey] | None = None
         self._log_is_away = False
+        self._log_is_damaged = False
         self.ext_proc_address = ""
 
     async def start(self) -> None:
@@ -99,7 +99,7 @@ class App:
             adapters,
             upkeep=ageing.upkeep,
             shared_secret=shared_secret,
-            readiness=lambda: Readiness(serving=bool(self.ext_proc_address), store_available=adapters.store.available),
+            readiness=lambda: self._readiness(adapters),
             metrics=lambda: Exposition(*self._metrics.exposition()),
             recordings=recordings,
             searcher=searcher,
@@ -136,6 +136,13 @@ class App:
             arrived=self._right_of_way.take,
             tracing=self._spans,
             recorder=recordings.capture,
+        )
+
+    def _readiness(self, adapters: Adapters) -> Readiness:
+        return Readiness(
+            serving=bool(self.ext_proc_address),
+            store_available=adapters.store.available,
+            turn_log_damaged=bool(adapters.turn_log.damage),
         )
 
     def _start_tracing(self) -> "Spans | None":
@@ -186,7 +193,7 @@ class App:
         self._exit.push_async_callback(pool.drain, self._config.server.drain_seconds)
         # Long turns that are still cleaned are written before the log closes.
         self._exit.push_async_callback(retainer.settle)
-        ticker = asyncio.create_task(self._tick(retainer, pool, adapters.shelves), name="triggers")
+        ticker = asyncio.create_task(self._tick(retainer, pool, adapters), name="triggers")
         self._exit.callback(ticker.cancel)
         return retainer
 
@@ -194,8 +201,9 @@ class App:
         with self._spans.work(key.session_id) if self._spans else nullcontext():
             await retainer.process(key)
 
-    async def _tick(self, retainer: Retainer, pool: "WorkerPool[SessionKey]", working_set: WorkingSet | None) -> None:
+    async def _tick(self, retainer: Retainer, pool: "WorkerPool[SessionKey]", adapters: Adapters) -> None:
         """Look at the triggers again and again; also what continues after a restart."""
+        working_set = adapters.shelves
         while True:
             try:
                 await retainer.tick()
@@ -203,6 +211,7 @@ class App:
                 self._failed(error)
             else:
                 self._log_answers()
+            self._say_damage(adapters.turn_log.damage)
             self._observer.work_queued(depth=pool.depth + retainer.retrying, oldest_seconds=pool.oldest_seconds)
             if working_set is not None:
                 self._observer.working_set_measured(nbytes=working_set.nbytes, owners=working_set.owners)
@@ -215,6 +224,16 @@ class App:
         elif not self._log_is_away:
             self._log_is_away = True
             _log.error("Turn log unavailable, turns wait", exc_info=error)
+
+    def _say_damage(self, damage: str) -> None:
+        """Once; what fails because of it is counted."""
+        if damage and not self._log_is_damaged:
+            self._log_is_damaged = True
+            _log.error(
+                "Turn log damaged, turns are dropped: restore the file from a backup, or move it away, and restart",
+                directory=str(self._config.memory.directory),
+                damage=damage,
+            )
 
     def _log_answers(self) -> None:
         if self._log_is_away:

@@ -35,12 +35,19 @@ class Readiness:
     """What /readyz reports.
 
     Attributes:
-        serving: the model is loaded and Envoy's port listens; this alone decides. A store that is away does not: requests pass without memory meanwhile, and
-            taking the sidecar out of service would bring nothing back.
+        serving: the model is loaded and Envoy's port listens.
+        store_available: does not decide: requests pass without memory meanwhile, and taking the sidecar out of service
+            would bring nothing back.
+        turn_log_damaged: the turn log takes no turns until somebody acts, so it is not ready.
     """
 
     serving: bool
     store_available: bool
+    turn_log_damaged: bool = False
+
+    @property
+    def ready(self) -> bool:
+        return self.serving and not self.turn_log_damaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +101,16 @@ def _add_health(app: FastAPI, readiness: Callable[[], Readiness], metrics: Calla
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
-    @app.get("/readyz", summary="The model is loaded", responses={503: {"description": "Not yet"}})
+    @app.get("/readyz", summary="The model is loaded, and turns are taken", responses={503: {"description": "Not so"}})
     async def readyz() -> JSONResponse:
         state = readiness()
-        status = HTTPStatus.OK if state.serving else HTTPStatus.SERVICE_UNAVAILABLE
+        status = HTTPStatus.OK if state.ready else HTTPStatus.SERVICE_UNAVAILABLE
         return JSONResponse(
             {
-                "status": "ready" if state.serving else "not ready",
+                "status": "ready" if state.ready else "not ready",
                 "model": "loaded" if state.serving else "loading",
                 "store": "available" if state.store_available else "unavailable",
+                "turn_log": "damaged" if state.turn_log_damaged else "available",
             },
             status,
         )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from semrouter_memory.codec.base import strip_block
-from semrouter_memory.errors import TurnLogError, TurnLogFullError
+from semrouter_memory.errors import TurnLogDamagedError, TurnLogError, TurnLogFullError
 from semrouter_memory.model import Appended, AppendOutcome, Json, Turn
 from semrouter_memory.ports import Observer, TurnLog
 from semrouter_memory.retain import rules
@@ -117,6 +117,8 @@ def _reason(error: Exception) -> str:
     match error:
         case TurnLogFullError():
             return "log_full"
+        case TurnLogDamagedError():
+            return "log_damaged"
         case TurnLogError():
             return "log_failed"
         case _:

@@ -24,8 +24,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from semrouter_memory.errors import TurnLogError, TurnLogFullError
+from semrouter_memory.errors import TurnLogError
 from semrouter_memory.sessions.connections import FileIdentity, connect, create_private, opening, primary_code
+from semrouter_memory.sessions.damage import Failures, require_sound
 from semrouter_memory.sessions.schema import migrate
 
 CHECKPOINT_COMMITS = 256
@@ -61,6 +62,7 @@ class Database:
 
     Attributes:
         digest_key: the file's secret; digests made with it mean nothing elsewhere.
+        failures: what failed because of the file.
 
     Raises:
         ConfigurationError: the file cannot be created, read or written, is damaged, or is newer than this program.
@@ -73,6 +75,7 @@ class Database:
         self._local_patience = LOCAL_PATIENCE_SECONDS
         self._connections: list[sqlite3.Connection] = []
         self._presence = -1
+        self.failures = Failures("turn log", path)
         try:
             with opening("turn log", path):
                 self._open(path)
@@ -85,6 +88,7 @@ class Database:
         self._identity = FileIdentity(path)
         alone = self._note_presence(path)
         self.background = self._connect(path)
+        require_sound(self.background)
         self.digest_key = self._bring_up_to_date(alone=alone)
         self.local = self._connect(path)
         self.reading = self._connect(path)
@@ -135,7 +139,7 @@ class Database:
         began = False
         self.require_file()
         try:
-            with failing_as_turn_log_error(operation), self._transaction(self.local, self._local_patience):
+            with self.failures.of(operation), self._transaction(self.local, self._local_patience):
                 began = True
                 self._local_patience = LOCAL_PATIENCE_SECONDS
                 yield
@@ -152,7 +156,7 @@ class Database:
             commits: what it counts for towards the next checkpoint.
         """
         with (
-            failing_as_turn_log_error(operation),
+            self.failures.of(operation),
             self._transaction(self.background, _BACKGROUND_PATIENCE_SECONDS),
         ):
             yield
@@ -201,7 +205,7 @@ class Database:
         """
         if self._commits:
             self._commits = 0
-            with failing_as_turn_log_error("checkpoint"):
+            with self.failures.of("checkpoint"):
                 if self._checkpoint() >= long_log_pages:
                     # It begins anew only when all of it is synced, which under steady traffic is never the case. What
                     # came since is little, so nobody waits long.
@@ -223,7 +227,7 @@ class Database:
         """
         self._commits = 1
         self.checkpoint()
-        with failing_as_turn_log_error("erase"), self._lock:
+        with self.failures.of("erase"), self._lock:
             self.background.execute(f"PRAGMA busy_timeout = {_ERASE_BUSY_MS}").close()
             try:
                 ((busy, *_),) = self.background.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -237,16 +241,6 @@ class Database:
         if self._presence >= 0:
             os.close(self._presence)
             self._presence = -1
-
-
-@contextmanager
-def failing_as_turn_log_error(operation: str) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        kind = TurnLogFullError if primary_code(error) == sqlite3.SQLITE_FULL else TurnLogError
-        # SQLite's messages name tables and conditions, never values.
-        raise kind(f"turn log: {operation} failed: {error}") from error
 
 
 def _is_busy(error: BaseException) -> bool:

@@ -33,7 +33,7 @@ from semrouter_memory.sessions.claims import Claimed, Claims
 from semrouter_memory.sessions.columns import MAX_SESSION_ID_CHARS, micros, moment, pack, storable
 from semrouter_memory.sessions.connections import copy_file
 from semrouter_memory.sessions.contents import Contents
-from semrouter_memory.sessions.database import BATCH_COMMITS, BATCH_LOG_PAGES, Database, failing_as_turn_log_error
+from semrouter_memory.sessions.database import BATCH_COMMITS, BATCH_LOG_PAGES, Database
 from semrouter_memory.sessions.deletion import SWEEP_BATCH, Deletion, latest_time
 from semrouter_memory.sessions.digests import Digests
 from semrouter_memory.sessions.ends import Ends
@@ -101,7 +101,7 @@ class SqliteTurnLog:
         self._records = Records(reading, digests)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="turn-log")
         self._reading_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="turn-log-reads")
-        with failing_as_turn_log_error("latest time"):
+        with self._database.failures.of("latest time"):
             self._times.pass_deletion(self._claims.latest_time())
         # What a killed process left of a deletion.
         self._submit(self._clear_buried)
@@ -118,6 +118,10 @@ class SqliteTurnLog:
         await self._writing("timestamp", partial(latest_time, self._database.background, micros(time)))
         return time
 
+    @property
+    def damage(self) -> str:
+        return self._database.failures.damage
+
     # -- where it is called --------------------------------------------------------------------------------------------
 
     def append(self, turn: Turn, *, remember: bool) -> Appended:
@@ -129,12 +133,12 @@ class SqliteTurnLog:
         return appended
 
     async def tombstones(self, scope: Scope) -> OwnerTombstones:
-        with failing_as_turn_log_error("tombstones"):
+        with self._database.failures.of("tombstones"):
             return self._tombstones.of(scope)
 
     async def history(self, scope: Scope, previous_response_id: str, *, limit: int) -> list[Message]:
         # At once: a request waits for it. A few rows, by key.
-        with failing_as_turn_log_error("history"):
+        with self._database.failures.of("history"):
             return self._history.messages(scope, previous_response_id, limit=limit)
 
     # -- in the thread that reads --------------------------------------------------------------------------------------
@@ -262,7 +266,7 @@ class SqliteTurnLog:
 
     async def backup(self, directory: Path) -> None:
         def copy() -> None:
-            with failing_as_turn_log_error("backup"):
+            with self._database.failures.of("backup"):
                 copy_file(self._database.path, directory)
 
         try:
@@ -286,15 +290,19 @@ class SqliteTurnLog:
         return await asyncio.wrap_future(self._submit(partial(self._write_batch, operation, work)))
 
     async def _reading(self, operation: str, work: Callable[[], _T]) -> _T:
-        return await asyncio.wrap_future(self._submit(partial(_read, operation, work)))
+        return await asyncio.wrap_future(self._submit(partial(self._read, operation, work)))
 
     def _write(self, operation: str, work: Callable[[], _T]) -> _T:
         with self._database.writing(operation):
             return work()
 
+    def _read(self, operation: str, work: Callable[[], _T]) -> _T:
+        with self._database.failures.of(operation):
+            return work()
+
     def _claim(self, claiming: Callable[[], Claimed | None], context: int) -> Claim | None:
         taken = self._write("claim", claiming)
-        return None if taken is None else _read("claim", partial(self._claims.whole, taken, context=context))
+        return None if taken is None else self._read("claim", partial(self._claims.whole, taken, context=context))
 
     def _write_batch(self, operation: str, work: Callable[[], _T]) -> _T:
         with self._database.writing(operation, commits=BATCH_COMMITS):
@@ -305,7 +313,7 @@ class SqliteTurnLog:
 
     async def _looking(self, operation: str, work: Callable[[], _T]) -> _T:
         try:
-            future = self._reading_thread.submit(partial(_read, operation, work))
+            future = self._reading_thread.submit(partial(self._read, operation, work))
         except RuntimeError:
             raise TurnLogError(_CLOSED) from None
         return await asyncio.wrap_future(future)
@@ -330,8 +338,3 @@ class SqliteTurnLog:
             claim = future.result()
             if claim is not None:
                 self._submit(partial(self._write, "release", partial(self._claims.release, claim)))
-
-
-def _read(operation: str, work: Callable[[], _T]) -> _T:
-    with failing_as_turn_log_error(operation):
-        return work()

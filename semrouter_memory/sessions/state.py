@@ -21,6 +21,7 @@ from semrouter_memory.model import Reach, Scope, Usage
 from semrouter_memory.ports import Clock
 from semrouter_memory.sessions.columns import micros, moment, pack
 from semrouter_memory.sessions.connections import connect, copy_file, create_private, opening, schema_version
+from semrouter_memory.sessions.damage import require_sound
 
 _T = TypeVar("_T")
 
@@ -64,6 +65,7 @@ class SqliteStateStore:
             create_private(path)
             self._connection = connect(path, busy_seconds=_BUSY_SECONDS)
             try:
+                require_sound(self._connection)
                 self._set_up()
                 self._reading = connect(path, busy_seconds=_BUSY_SECONDS)
             except BaseException:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
 import pytest_asyncio
 
@@ -37,6 +38,7 @@ DISK = 12 << 20
 _MOUNTED = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
 _LOG_APART = ["bash", "-c", 'exec "$@" > >(cat) 2>&1', "bash"]
 """The log is written by another process, which is not limited."""
+_PAGE = 4096
 SAID_WHILE_FULL = sized(8, 60)
 DROPPED = "semrouter_memory_turns_dropped_total"
 
@@ -225,6 +227,51 @@ async def _counted(on: Installation, name: str, count: int) -> bool:
     return await on.metric(name) == count
 
 
+async def test_the_turn_log_is_damaged_while_it_is_in_use(
+    tmp_path: Path, model_directory: Path, figures: Figures
+) -> None:
+    """Requests pass. The turns that it cannot take are counted, the damage is named, and the sidecar is not ready."""
+    config = {"memory": {**PATIENT, "retain": {"tick_seconds": 0.2}}}
+    async with installed(tmp_path, model_directory, sidecar_config=config) as on:
+        await tell(on, told(PLACES[0]))
+        await on.remembers(PLACES[0])
+        # Nothing of the file is in the next process's memory yet.
+        await on.stack.sidecar.stop()
+        await on.stack.start_sidecar()
+        path = tmp_path / "data" / "turns.db"
+        with path.open("r+b") as file:
+            file.seek(_PAGE)
+            file.write(b"\xa5" * (path.stat().st_size - _PAGE))
+        count = sized(6, 60)
+        for number in range(count // 2):
+            await tell(on, told(PLACES[1 + number % 20]), APIS[number % 2])
+            await tell(on, told(PLACES[1 + number % 20]), APIS[number % 2], stream=True)
+        damaged = f'{DROPPED}{{reason="log_damaged"}}'
+        await eventually(partial(_counted, on, damaged, count), "not all turns were counted as dropped")
+        state = await _readiness(on)
+        assert (state.status_code, state.json()["status"]) == (503, "not ready")
+        assert (state.json()["model"], state.json()["turn_log"]) == ("loaded", "damaged")
+
+        async def said() -> bool:
+            return logged(on, "error", "Turn log damaged, turns are dropped") == 1
+
+        await eventually(said, "the damage was not said")
+        assert not any(place in on.stack.sidecar.log.read_text() for place in PLACES)
+        await on.stack.sidecar.stop()
+        for file_name in ("turns.db", "turns.db-wal", "turns.db-shm"):
+            (tmp_path / "data" / file_name).unlink(missing_ok=True)
+        await on.stack.start_sidecar()
+        assert (await _readiness(on)).status_code == 200
+        await tell(on, told(PLACES[30]))
+        await on.remembers(PLACES[30])
+        figures(requests=count + 2, failed=0, dropped=count)
+
+
+async def _readiness(on: Installation) -> httpx.Response:
+    async with httpx.AsyncClient(base_url=on.stack.operator_url) as http:
+        return await http.get("/readyz")
+
+
 # -- damaged files at the start ----------------------------------------------------------------------------------------
 
 Damage = Callable[[Path], object]
@@ -239,8 +286,23 @@ def overwritten(path: Path) -> None:
     path.write_bytes(b"not what it was " * 4096)
 
 
+def overwritten_in_its_middle(path: Path) -> None:
+    """Pages that opening the file does not read."""
+    with path.open("r+b") as file:
+        file.seek(-3 * _PAGE, os.SEEK_END)
+        file.write(b"\xa5" * 2 * _PAGE)
+
+
 @pytest.mark.parametrize(
-    ("name", "damage"), [("turns.db", cut), ("turns.db", overwritten), ("state.db", overwritten), ("model.onnx", cut)]
+    ("name", "damage"),
+    [
+        ("turns.db", cut),
+        ("turns.db", overwritten),
+        ("turns.db", overwritten_in_its_middle),
+        ("state.db", overwritten),
+        ("state.db", overwritten_in_its_middle),
+        ("model.onnx", cut),
+    ],
 )
 async def test_a_damaged_file_keeps_the_sidecar_from_starting_and_says_so(
     tmp_path: Path, model_directory: Path, name: str, damage: Damage

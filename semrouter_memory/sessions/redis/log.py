@@ -132,6 +132,10 @@ class RedisTurnLog:
         await self._shipper.stop(_LAST_SHIP_SECONDS)
         self._spool.close()
 
+    @property
+    def damage(self) -> str:
+        return self._spool.failures.damage
+
     # -- accepting -----------------------------------------------------------------------------------------------------
 
     def now(self) -> datetime:

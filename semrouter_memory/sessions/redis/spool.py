@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from semrouter_memory.errors import TurnLogError, TurnLogFullError
+from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import Reach, Scope, Tombstone
 from semrouter_memory.sessions.columns import micros, pack, unpack
 from semrouter_memory.sessions.connections import (
@@ -30,9 +30,9 @@ from semrouter_memory.sessions.connections import (
     copy_file,
     create_private,
     opening,
-    primary_code,
     schema_version,
 )
+from semrouter_memory.sessions.damage import Failures, require_sound
 
 T = TypeVar("T")
 
@@ -78,12 +78,16 @@ class Parcel:
 class Spool:
     """An open spool file, readable by its owner only.
 
+    Attributes:
+        failures: what failed because of the file.
+
     Raises:
         ConfigurationError: the file cannot be used; the message names it and says why.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.failures = Failures("turn spool", path)
         self.run = uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self._commits = 0
@@ -92,6 +96,7 @@ class Spool:
             create_private(path)
             self._identity = FileIdentity(path)
             self._background = connect(path, busy_seconds=_BACKGROUND_BUSY_SECONDS)
+            require_sound(self._background)
             self._set_up()
             self._local = connect(path, busy_seconds=_LOCAL_BUSY_SECONDS)
         for connection in (self._background, self._local):
@@ -113,7 +118,7 @@ class Spool:
         if self._identity.is_gone:
             raise TurnLogError(f"turn spool: {self._path} is gone; put it back, or restart to begin with an empty one")
         ids = (pack(scope.user_id), pack(scope.project_id), pack(scope.agent_id))
-        with _failing("append"), self._writing(self._local):
+        with self.failures.of("append"), self._writing(self._local):
             self._local.execute(
                 """INSERT INTO turns (run, number, complete, observed_at, user_id, project_id, agent_id, payload)
                    VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
@@ -124,7 +129,7 @@ class Spool:
 
     def digest_key(self) -> bytes | None:
         """The shared key, as it was known last."""
-        with _failing("digest key"):
+        with self.failures.of("digest key"):
             row = self._local.execute("SELECT value FROM settings WHERE name = ?", (_DIGEST_KEY,)).fetchone()
         return bytes(row[0]) if row else None
 
@@ -265,7 +270,7 @@ class Spool:
 
     async def _run(self, operation: str, work: Callable[[], T]) -> T:
         def failing() -> T:
-            with _failing(operation):
+            with self.failures.of(operation):
                 return work()
 
         return await asyncio.wrap_future(self._submit(failing))
@@ -296,13 +301,3 @@ class Spool:
                     connection.rollback()
                 raise
             self._commits += 1
-
-
-@contextmanager
-def _failing(operation: str) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        kind = TurnLogFullError if primary_code(error) == sqlite3.SQLITE_FULL else TurnLogError
-        # SQLite's messages name tables and conditions, never values.
-        raise kind(f"turn spool: {operation} failed: {error}") from error
