@@ -215,7 +215,8 @@ class TestModel:
     def test_a_run_may_tell_tools_and_outcome_but_no_new_number(self, make_turn: MakeTurn) -> None:
         turn = replace(make_turn("Deploy it", assistant_text="Deployed 1.4 to Staging."), tools=(ToolUse("docker"),))
         answer = "On 2026-03-20 the user had docker deploy version 1.4 to Staging."
-        assert checked(answer, [turn], refused := Counter()) == answer
+        refused: Counter[str] = Counter()
+        assert checked(answer, [turn], refused) == answer
         assert checked(answer.replace("1.4", "1.5"), [turn], refused) == ""
         assert refused == {"number_not_said": 1}
 
