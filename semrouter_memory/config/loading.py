@@ -61,21 +61,6 @@ class Config(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _addresses_differ(self) -> "Config":
-        listens = {
-            "server.listen": self.server.listen,
-            "management.listen": self.management.listen,
-            "management.operator_listen": self.management.operator_listen,
-        }
-        seen: dict[str, str] = {}
-        for name, listen in listens.items():
-            if listen in seen and not listen.endswith(":0"):
-                raise ValueError(f"{seen[listen]} and {name} are both {listen}; each needs an address of its own")
-            if listen is not None:
-                seen[listen] = name
-        return self
-
-    @model_validator(mode="after")
     def _a_model_that_is_away_costs_no_turn(self) -> "Config":
         retain = self.memory.retain
         asked = any(model.model_role == "memory_extraction" for model in self.external_models)
