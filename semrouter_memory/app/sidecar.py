@@ -15,7 +15,7 @@ import structlog
 import uvloop
 
 from semrouter_memory import __version__
-from semrouter_memory.app import pipelines
+from semrouter_memory.app import pipelines, preflight
 from semrouter_memory.app.adapters import Adapters, connect
 from semrouter_memory.app.management import serve_management
 from semrouter_memory.app.models import ExternalModels
@@ -33,7 +33,7 @@ from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 from semrouter_memory.telemetry.tracing import start_tracing
 from semrouter_memory.transport.processor import Processor
-from semrouter_memory.transport.server import ExtProcServer, require_local_or_secret
+from semrouter_memory.transport.server import ExtProcServer
 from semrouter_memory.upkeep.schedule import Upkeep
 from semrouter_memory.workers import RightOfWay, WorkerPool
 
@@ -80,7 +80,8 @@ class App:
 
     async def _start(self) -> None:
         config, memory = self._config, self._config.memory
-        shared_secret = _required_secret(config)
+        preflight.check(config)
+        shared_secret = secret(config.server.shared_secret, config.server.shared_secret_file)
         spans = self._start_tracing()
         adapters = await connect(memory, observer=self._observer, arrived=self._arrived, on_exit=self._exit)
         traced = spans.model if spans else None
@@ -247,13 +248,6 @@ def _exchange_settings(config: Config) -> ExchangeSettings:
         max_body_bytes=config.server.max_body_bytes,
         max_answer_bytes=config.server.max_answer_bytes,
     )
-
-
-def _required_secret(config: Config) -> str | None:
-    shared_secret = secret(config.server.shared_secret, config.server.shared_secret_file)
-    for setting, listen in (("server", config.server.listen), ("management", config.management.listen)):
-        require_local_or_secret(f"{setting}.listen", listen, shared_secret, header=config.server.secret_header)
-    return shared_secret
 
 
 def run(config: Config) -> None:

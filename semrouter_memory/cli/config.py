@@ -15,9 +15,26 @@ config_app = typer.Typer(help="The configuration file.", no_args_is_help=True)
 
 
 @config_app.command()
-def check(file: Annotated[Path, typer.Argument(help="The YAML file.")]) -> None:
-    """Load a file with the environment on top of it and say whether it fits; exit status 2 when it does not."""
-    load(file)
+def check(
+    file: Annotated[Path, typer.Argument(help="The YAML file.")],
+    *,
+    elsewhere: Annotated[
+        bool, typer.Option("--elsewhere", help="The service runs on another machine: check the file alone.")
+    ] = False,
+) -> None:
+    """Say whether the service would start with a file and the environment on top of it; exit status 2 when not.
+
+    Files, directories and the embedding model are looked at on this machine.
+    Nothing is connected to; `doctor` does that.
+    """
+    from semrouter_memory.app import preflight  # noqa: PLC0415 - the server's libraries take a second to load
+
+    config = load(file)
+    if elsewhere:
+        preflight.check_file(config)
+    else:
+        preflight.check(config)
+        preflight.check_parts(config)
     typer.echo(f"{file} fits")
 
 

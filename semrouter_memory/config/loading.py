@@ -49,6 +49,18 @@ class Config(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _models_that_are_asked_are_there(self) -> "Config":
+        recall = self.memory.recall
+        asking = [f"keyword_extraction: {recall.keyword_extraction}"] if recall.keyword_extraction == "llm" else []
+        asking += [f"rewrite: {recall.rewrite}"] if recall.rewrite in ("always", "hyde") else []
+        if asking and all(model.model_role != "memory_rewrite" for model in self.external_models):
+            raise ValueError(
+                f"memory.recall.{asking[0]} asks a model with the role memory_rewrite, and external_models has none;"
+                " add one, or leave the setting out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _a_model_that_is_away_costs_no_turn(self) -> "Config":
         retain = self.memory.retain
         asked = any(model.model_role == "memory_extraction" for model in self.external_models)

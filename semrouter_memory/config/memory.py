@@ -5,14 +5,14 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from semrouter_memory.config.section import HeaderName, Percent, Section
+from semrouter_memory.config.section import HeaderName, HostAndPort, Percent, Section
 from semrouter_memory.model import MemoryType, Position
 
 
 class MilvusConfig(Section):
     """Where memories live. `uri` wins over `address`; with neither, Milvus Lite in the data directory."""
 
-    address: str | None = Field(None, description="host:port of a Milvus server")
+    address: HostAndPort | None = Field(None, description="host:port of a Milvus server")
     uri: str | None = Field(None, description="a file (Milvus Lite), http(s)://host:port, or unix:path")
     collection: str = Field("agentic_memory", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="made on first use")
     dimension: int = Field(384, ge=1, le=32768, description="must be the embedding's")

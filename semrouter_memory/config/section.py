@@ -1,5 +1,6 @@
 """What all sections have in common, and where secrets are read from."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,30 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from semrouter_memory.errors import ConfigurationError
 
+
+def _host_and_port(value: str) -> str:
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > _MAX_PORT or "/" in value or (":" in host and host[0] != "["):
+        raise ValueError(f"{value!r} is not host:port; an IPv6 host stands in brackets")
+    return value
+
+
+def _listen_address(value: str) -> str:
+    if not value.startswith(_UNIX):
+        return _host_and_port(value)
+    path = value.removeprefix(_UNIX)
+    if not path or len(os.fsencode(path)) > _MAX_SOCKET_BYTES:
+        raise ValueError(f"{value!r}: the path of a Unix socket has 1 to {_MAX_SOCKET_BYTES} bytes")
+    return value
+
+
+_UNIX = "unix:"
+_MAX_PORT = 65535
+_MAX_SOCKET_BYTES = 107
+
+HostAndPort = Annotated[str, AfterValidator(_host_and_port)]
+ListenAddress = Annotated[str, AfterValidator(_listen_address)]
+"""host:port (0: any free port) or unix:path."""
 HeaderName = Annotated[str, AfterValidator(str.lower), Field(min_length=1)]
 Percent = Annotated[float, Field(ge=-1.0, le=1.0)]
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, model_validator
 
-from semrouter_memory.config.section import HeaderName, Section, secret
+from semrouter_memory.config.section import HeaderName, ListenAddress, Section, secret
 from semrouter_memory.errors import ConfigurationError
 
 
@@ -60,7 +60,7 @@ class ExternalModel(Section):
 class ServerConfig(Section):
     """The ext_proc server."""
 
-    listen: str = Field("127.0.0.1:50051", description="host:port, or unix:path")
+    listen: ListenAddress = Field("127.0.0.1:50051", description="host:port, or unix:path")
     max_message_bytes: int = Field(72 * 1024 * 1024, ge=1024, description="above Envoy's body limit of 64 MiB")
     max_body_bytes: int = Field(64 * 1024 * 1024, ge=1024, description="larger bodies pass without memory")
     max_answer_bytes: int = Field(8 * 1024 * 1024, ge=1024, description="longer answers are not remembered")
@@ -74,8 +74,10 @@ class ServerConfig(Section):
 class ManagementConfig(Section):
     """The HTTP ports: the users' API behind Envoy, and the operator's."""
 
-    listen: str = Field("127.0.0.1:8081", description="host:port or unix:path; Envoy routes /v1/memory here")
-    operator_listen: str | None = Field("127.0.0.1:9090", description="/healthz /readyz /metrics, operator's API")
+    listen: ListenAddress = Field("127.0.0.1:8081", description="host:port or unix:path; Envoy routes /v1/memory here")
+    operator_listen: ListenAddress | None = Field(
+        "127.0.0.1:9090", description="/healthz /readyz /metrics, operator's API"
+    )
     operator_token: SecretStr | None = Field(None, description="environment only; unset: nobody acts for others")
     operator_token_file: Path | None = Field(None, description="file that holds the token")
     max_content_chars: int = Field(

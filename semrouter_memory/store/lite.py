@@ -17,6 +17,9 @@ from typing import Any
 from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
 from semrouter_memory.store import lite_file
 
+NOT_INSTALLED = (
+    "Milvus Lite is not installed: pip install 'semrouter-memory[lite]', or set memory.milvus.uri to a server"
+)
 _LINGER_SECONDS = 3.0
 """The process of one who was killed notices that, and ends, within about a second."""
 
@@ -158,6 +161,4 @@ def _processes() -> Any:
             warnings.simplefilter("ignore")
             return importlib.import_module("milvus_lite.server_manager").server_manager_instance
     except ImportError:
-        raise ConfigurationError(
-            "Milvus Lite is not installed: pip install 'semrouter-memory[lite]', or set memory.milvus.uri to a server"
-        ) from None
+        raise ConfigurationError(NOT_INSTALLED) from None

@@ -42,9 +42,7 @@ class Metrics:
         self.injected_tokens = self._counter("injected_tokens", "Size of the injected text in embedding tokens.")
         self.bypassed = self._counter("exchanges_bypassed", "Exchanges that passed without memory.", "reason")
         self.failed = self._counter("exchanges_failed", "Exchanges that passed because we failed.", "error")
-        self.unreadable_settings = self._counter(
-            "unreadable_settings", "Settings of requests and routes that cannot be read.", "setting"
-        )
+        self.unreadable_settings = self._counter("unreadable_settings", "Settings that cannot be read.", "setting")
         # -- after the answer
         self.turns = self._counter("turns", "Finished exchanges offered to the turn log.", "outcome")
         self.turns_dropped = self._counter("turns_dropped", "Finished exchanges not accepted.", "reason")
@@ -60,7 +58,7 @@ class Metrics:
         self.extracted_turns = self._counter("extracted_turns", "Turns that were read for facts.", "extractor")
         self.candidates = self._counter("extraction_candidates", "Facts that extractors proposed.", "extractor")
         self.refused_candidates = self._counter(
-            "refused_candidates", "Facts of models that the grounding gate refused.", "extractor", "reason"
+            "refused_candidates", "Facts refused by the gate.", "extractor", "reason"
         )
         self.actions = self._counter("reconcile_actions", "What became of proposed facts.", "action")
         self.dead_letters = self._counter("dead_letters", "Turns given up after too many failures.")

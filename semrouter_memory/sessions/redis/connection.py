@@ -48,7 +48,7 @@ class RedisConnection:
     """
 
     def __init__(self, config: RedisConfig) -> None:
-        url = _checked(config.url or "")
+        url = checked(config.url or "")
         self._timeout = config.timeout_ms / 1000
         self._first_pause = config.retry_seconds
         pool: ConnectionPool = ConnectionPool.from_url(
@@ -211,7 +211,8 @@ class RedisConnection:
             self._judged.set()
 
 
-def _checked(url: str) -> str:
+def checked(url: str) -> str:
+    """The URL. Raises: ConfigurationError: it names no Redis, or holds a password."""
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES or not (parts.path if parts.scheme == "unix" else parts.hostname):
         raise ConfigurationError(

@@ -1,0 +1,150 @@
+"""What can be known to be wrong before anything is started: `serve` and `config check` ask the same questions.
+
+Strategy: every mistake is collected and named by its setting, so that one run shows them all. Nothing is connected to,
+bound or written: the service may be running.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+from semrouter_memory.config import Config, secret
+from semrouter_memory.embedding.onnx import OnnxEmbedder
+from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.sessions.redis.connection import checked
+from semrouter_memory.store.lite import NOT_INSTALLED
+from semrouter_memory.store.location import LiteFile, locate
+from semrouter_memory.telemetry.tracing import start_tracing
+from semrouter_memory.transport.server import require_local_or_secret
+
+_UNIX = "unix:"
+
+
+def check(config: Config) -> None:
+    """Refuse a configuration that cannot be served on this machine.
+
+    Raises:
+        ConfigurationError: the message names every setting that is at fault, and the fix.
+    """
+    _raise([*_found(_questions(config)), *_found(_machine_questions(config))])
+
+
+def check_file(config: Config) -> None:
+    """Same as `check`, of what the file alone tells: for a service that runs on another machine."""
+    _raise(_found(_questions(config)))
+
+
+def check_parts(config: Config) -> None:
+    """Same, of the parts that a start loads anyway: the embedding model and tracing; takes a second."""
+    memory, tracing = config.memory, config.telemetry.tracing
+    _raise(
+        _found(
+            [
+                partial(OnnxEmbedder.load, memory.embedding, memory.model_directory),
+                *([lambda: asyncio.run(_trace_once(config))] if tracing.enabled else []),
+            ]
+        )
+    )
+
+
+async def _trace_once(config: Config) -> None:
+    if (tracer := start_tracing(config.telemetry.tracing)) is not None:
+        await tracer.stop(0)
+
+
+Question = Callable[[], object]
+
+
+def _questions(config: Config) -> Iterator[Question]:
+    """Each raises `ConfigurationError` when the file is at fault."""
+    memory, server = config.memory, config.server
+    # A file that cannot be read is said by the machine's questions.
+    guarded = server.shared_secret is not None or server.shared_secret_file is not None
+    for name, listen in (("server.listen", server.listen), ("management.listen", config.management.listen)):
+        yield partial(require_local_or_secret, name, listen, "set" if guarded else None, header=server.secret_header)
+    yield partial(locate, memory.milvus, memory.directory)
+    if memory.redis.url is not None:
+        yield partial(checked, memory.redis.url)
+
+
+def _machine_questions(config: Config) -> Iterator[Question]:
+    memory, server, management = config.memory, config.server, config.management
+    secrets = {
+        "server.shared_secret_file": (server.shared_secret, server.shared_secret_file),
+        "management.operator_token_file": (management.operator_token, management.operator_token_file),
+        "memory.milvus.token_file": (memory.milvus.token, memory.milvus.token_file),
+        "memory.redis.password_file": (memory.redis.password, memory.redis.password_file),
+        "recording.pseudonym_key_file": (config.recording.pseudonym_key, config.recording.pseudonym_key_file),
+        "telemetry.tracing.headers_file": (
+            None,
+            config.telemetry.tracing.headers_file if config.telemetry.tracing.enabled else None,
+        ),
+    }
+    for name, (value, file) in secrets.items():
+        yield _named(name, partial(secret, value, file))
+    for number, model in enumerate(config.external_models):
+        yield _named(f"external_models.{number}", partial(getattr, model, "api_key"))
+    for name, directory in _directories(config):
+        yield partial(_require_directory, name, directory)
+    if memory.milvus.uri is None and memory.milvus.address is None:
+        yield _require_lite
+
+
+def _directories(config: Config) -> Iterator[tuple[str, Path]]:
+    """The directories that are made and written to, by setting."""
+    memory, recording = config.memory, config.recording
+    yield "memory.data_dir", memory.directory
+    try:
+        place = locate(memory.milvus, memory.directory)
+    except ConfigurationError:
+        place = None  # another question says so
+    if isinstance(place, LiteFile) and memory.milvus.uri is not None:
+        yield "memory.milvus.uri", place.path.parent
+    if recording.enabled and recording.directory is not None:
+        yield "recording.directory", recording.directory.expanduser()
+    if config.server.listen.startswith(_UNIX):
+        yield "server.listen", Path(config.server.listen.removeprefix(_UNIX)).parent
+
+
+def _named(setting: str, question: Question) -> Question:
+    def asked() -> None:
+        try:
+            question()
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{setting}: {error}") from None
+
+    return asked
+
+
+def _require_directory(setting: str, directory: Path) -> None:
+    """It is there and can be written to, or it can be made."""
+    nearest = next(path for path in (directory, *directory.absolute().parents) if os.path.lexists(path))
+    if not nearest.is_dir():
+        raise ConfigurationError(f"{setting}: cannot make {directory}: Not a directory")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise ConfigurationError(f"{setting}: cannot write to {nearest}: Permission denied; name another directory")
+
+
+def _require_lite() -> None:
+    if find_spec("milvus_lite") is None:
+        raise ConfigurationError(NOT_INSTALLED)
+
+
+def _found(questions: "Iterator[Question] | list[Question]") -> list[str]:
+    mistakes: list[str] = []
+    for question in questions:
+        try:
+            question()
+        except ConfigurationError as error:
+            mistakes.append(str(error))
+    return list(dict.fromkeys(mistakes))
+
+
+def _raise(mistakes: list[str]) -> None:
+    if len(mistakes) == 1:
+        raise ConfigurationError(mistakes[0])
+    if mistakes:
+        raise ConfigurationError("\n  ".join(("the configuration does not fit:", *mistakes)))
