@@ -15,7 +15,7 @@ from semrouter_memory.model import Appended, AppendOutcome, Json, Turn
 from semrouter_memory.ports import Observer, TurnLog
 from semrouter_memory.retain import rules
 from semrouter_memory.retain.redact import Redaction, redact
-from semrouter_memory.retain.secret_rules import SecretKind
+from semrouter_memory.retain.secret_forms import SecretKind
 from semrouter_memory.retain.triggers import SessionKey
 
 _MARGIN_CHARS = 4096

@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from semrouter_memory.retain.secret_rules import RULES, Rule, SecretKind
+from semrouter_memory.retain.secret_forms import Rule, SecretKind
+from semrouter_memory.retain.secret_rules import RULES
 
 MARK = "[redacted]"
 """Stands where a secret was. A candidate that contains it is not stored."""
