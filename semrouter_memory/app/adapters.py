@@ -118,15 +118,7 @@ async def connect(
         sessions = _in_files(memory, clock, on_exit)
     else:
         sessions = await _in_redis(memory, clock, observer, arrived, on_exit)
-    store = MilvusStore(
-        memory.milvus,
-        data_dir=memory.directory,
-        fingerprint=embedder.fingerprint,
-        observer=observer,
-        tombstones=sessions.turn_log.tombstones,
-    )
-    await store.start()
-    on_exit.push_async_callback(store.close)
+    store = await _store(memory, embedder, observer, sessions, on_exit)
     working_set = working_set_of(memory, store, sessions, embedder=embedder, clock=clock, on_error=observer.work_failed)
     on_exit.push_async_callback(working_set.close)
     return Adapters(
@@ -140,6 +132,21 @@ async def connect(
         observer=observer,
         new_id=new_memory_id,
     )
+
+
+async def _store(
+    memory: MemoryConfig, embedder: Embedder, observer: Observer, sessions: Sessions, on_exit: AsyncExitStack
+) -> MilvusStore:
+    store = MilvusStore(
+        memory.milvus,
+        data_dir=memory.directory,
+        fingerprint=embedder.fingerprint,
+        observer=observer,
+        tombstones=sessions.turn_log.tombstones,
+    )
+    await store.start()
+    on_exit.push_async_callback(store.close)
+    return store
 
 
 def _make_directory(directory: Path) -> None:

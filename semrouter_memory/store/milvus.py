@@ -135,7 +135,7 @@ class MilvusStore:
         text: str = "",
     ) -> list[Hit]:
         """Same as the port's. While Milvus Lite's file is compacted or copied, words are not searched."""
-        if limit < 1 or _nothing(types):
+        if limit < 1 or types == frozenset():
             return []
         selection = Selection(scope=scope, reach=reach, active_at=now, types=types)
         # Searching words reads Lite's file, which is locked then.
@@ -171,7 +171,7 @@ class MilvusStore:
         That is 60 ms for 20,000 memories on Lite; a server takes 200 ms for a time tick, twice.
         """
         after = listing.decode_cursor(cursor) if cursor else None
-        if limit < 1 or _nothing(types):
+        if limit < 1 or types == frozenset():
             return Page((), "")
         selection = Selection(
             scope=scope,
@@ -180,12 +180,13 @@ class MilvusStore:
             types=types,
             created_until=after.created_at if after else None,
         )
-        waiting = (place for row in await self._read_all(selection) if _follows(place := listing.place_of(row), after))
+        places = map(listing.place_of, await self._read_all(selection))
+        waiting = (place for place in places if after is None or place < after)
         if oldest_first:
             return Page(await self._at(scope, heapq.nsmallest(limit, waiting)), "")
-        places = heapq.nlargest(limit + 1, waiting)
-        further = listing.encode_cursor(places[limit - 1]) if len(places) > limit else ""
-        return Page(await self._at(scope, places[:limit]), further)
+        found = heapq.nlargest(limit + 1, waiting)
+        further = listing.encode_cursor(found[limit - 1]) if len(found) > limit else ""
+        return Page(await self._at(scope, found[:limit]), further)
 
     async def predecessors(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
         found: list[Row] = []
@@ -242,9 +243,8 @@ class MilvusStore:
         found: dict[str, Memory] = {}
         for batch in _batches(places, _KEYS_BATCH):
             selection = Selection(scope=scope, reach=Reach.ALL, ids=[place.memory_id for place in batch])
-            for row in await self._query(selection, schema.READ_COLUMNS):
-                memory = schema.memory_from(scope, row)
-                found[memory.id] = memory
+            rows = await self._query(selection, schema.READ_COLUMNS)
+            found |= {memory.id: memory for memory in (schema.memory_from(scope, row) for row in rows)}
         return tuple(found[place.memory_id] for place in places if place.memory_id in found)
 
     # -- MemoryWriter --------------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class MilvusStore:
         try:
             self._require_room(len(rows))
             async with self._writes.among_others(), self._ahead.noted(rows):
-                await self._ask("upsert", partial(MilvusConnection.upsert, rows=rows))
+                await self._ask("upsert", partial(MilvusConnection.upsert, rows=rows), writes=True)
                 self._require_written(connection)
         except StoreFullError as error:
             self._observer.store_failed("upsert", error)
@@ -420,14 +420,6 @@ class MilvusStore:
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _nothing(types: frozenset[MemoryType] | None) -> bool:
-    return types is not None and not types
-
-
-def _follows(place: Place, after: Place | None) -> bool:
-    return after is None or place < after
 
 
 def _batches(values: Sequence[ResultT], size: int) -> Iterator[Sequence[ResultT]]:

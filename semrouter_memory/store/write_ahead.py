@@ -111,7 +111,7 @@ class WriteAhead:
     async def _completed(self, connection: MilvusConnection, write: OpenWrite) -> bool:
         try:
             rows = await self._not_deleted(write.rows)
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(self._seconds), connection.trusted("repeat", writes=True):
                 await self._repeat(connection, rows)
             await finished_in_thread(write.remove)
         except TimeoutError:

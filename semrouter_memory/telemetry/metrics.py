@@ -34,7 +34,11 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        # -- request phase
+        self._define_request_phase()
+        self._define_background()
+        self._define_service()
+
+    def _define_request_phase(self) -> None:
         self.recalls = self._counter("recalls", "Requests that recall decided about, by outcome.", "reason")
         self.recall_seconds = self._histogram("recall_seconds", "Duration of recall as a whole.")
         self.recall_step_seconds = self._histogram("recall_step_seconds", "Duration of a step of recall.", "step")
@@ -43,7 +47,11 @@ class Metrics:
         self.bypassed = self._counter("exchanges_bypassed", "Exchanges that passed without memory.", "reason")
         self.failed = self._counter("exchanges_failed", "Exchanges that passed because we failed.", "error")
         self.unreadable_settings = self._counter("unreadable_settings", "Settings that cannot be read.", "setting")
-        # -- after the answer
+        self.compressions = self._counter("compressions", "Long conversations decided about, by outcome.", "reason")
+        self.compressed_turns = self._counter("compressed_turns", "Turns that a state stood for.")
+        self.compressed_tokens = self._counter("compressed_tokens", "Tokens that were not sent, estimated.")
+
+    def _define_background(self) -> None:
         self.turns = self._counter("turns", "Finished exchanges offered to the turn log.", "outcome")
         self.turns_dropped = self._counter("turns_dropped", "Finished exchanges not accepted.", "reason")
         self.redactions = self._counter("redactions", "Secrets taken out of turns before they were logged.", "kind")
@@ -66,19 +74,14 @@ class Metrics:
         self.episodes = self._counter("episodes", "Sessions summed up at their end.", "extractor", "outcome")
         self.model_available = self._gauge("model_available", "0 while a model's circuit is open.", "endpoint")
         self.work_failures = self._counter("work_failures", "Background work that ended in a bug.", "error")
-        # -- context compression
-        self.compressions = self._counter("compressions", "Long conversations decided about, by outcome.", "reason")
-        self.compressed_turns = self._counter("compressed_turns", "Turns that a state stood for.")
-        self.compressed_tokens = self._counter("compressed_tokens", "Tokens that were not sent, estimated.")
         self.passages_truncated = self._counter("passages_truncated", "Texts longer than the embedding model reads.")
-        # -- upkeep
         self.upkeep_runs = self._counter("upkeep_runs", "Runs of upkeep, by outcome.", "outcome")
         self.upkeep_deleted = self._counter("upkeep_deleted", "Memories that upkeep deleted.", "reason", "type")
         self.upkeep_merged = self._counter("upkeep_merged", "Memories merged into summaries.")
-        # -- the store
+
+    def _define_service(self) -> None:
         self.store_errors = self._counter("store_errors", "Failed calls of the store.", "operation")
         self.store_available = self._gauge("store_available", "1 while the store answers.")
-        # -- ourselves
         self.observer_errors = self._counter("observer_errors", "Events that could not be recorded.", "error")
         self._gauge("build_info", "Always 1; the version is the label.", "version").labels(__version__).set(1)
 

@@ -19,6 +19,7 @@ from semrouter_memory.model import (
     Hit,
     MemoryType,
     Message,
+    Reach,
     Reason,
     RecallOptions,
     RecallRequest,
@@ -171,7 +172,9 @@ async def test_the_store_is_asked_for_more_than_is_wanted(world: World) -> None:
     options = RecallOptions(limit=2, threshold=0.6, types=frozenset({MemoryType.SEMANTIC}))
     await world.recaller().recall(replace(REQUEST, options=options))
 
-    assert world.searches == [{"scope": ALICE, "limit": 60, "now": NOW, "types": options.types, "text": ""}]
+    (search,) = world.searches
+    wanted = {"scope": ALICE, "limit": 60, "now": NOW, "types": options.types, "text": "", "reach": Reach.RECALL}
+    assert search == wanted | {"fresh": False}
 
 
 async def test_nothing_above_the_threshold_is_no_text(world: World) -> None:
