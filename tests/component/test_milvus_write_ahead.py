@@ -121,7 +121,9 @@ async def test_lite_killed_between_delete_and_insert_loses_no_row(tmp_path: Path
             await asyncio.sleep(0.02)
 
     def kill() -> None:
-        (process,) = children(os.getpid())
+        file = os.fsencode(tmp_path / "milvus.db")
+        commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children(os.getpid())}
+        (process,) = (pid for pid, command in commands.items() if file in command)
         os.kill(process, signal.SIGKILL)
 
     async with opened(tmp_path) as store:

@@ -172,7 +172,7 @@ async def test_what_is_compacted_is_said_to_the_operator(empty: Installation) ->
 
 
 async def test_an_export_brings_everything_back(empty: Installation, tmp_path: Path) -> None:
-    """Identical but for the note that it was imported; history and expiry included."""
+    """Identical but for its use and the note that it was imported; history and expiry included."""
     await talk(empty, f"My budget for the {CITY} trip is $10,031", "我住在上海", last={"x-session-end": "true"})
     await has_episode(empty, CITY)
     await talk(empty, f"My budget for the {CITY} trip is now $15,047")
@@ -192,7 +192,8 @@ async def test_an_export_brings_everything_back(empty: Installation, tmp_path: P
     file.write_text(exported.out)
     imported = await command(empty, "memory", "import", str(file), "--api-key", ALICE)
     assert (imported.status, imported.out.strip()) == (0, "5 imported, 0 skipped, 0 refused")
-    assert [_without_the_note(each) for each in await listed(empty, include="history")] == before
+    after = [_without_the_note(each) for each in await listed(empty, include="history")]
+    assert after == [each | {"access_count": 0, "last_accessed_at": None} for each in before]
     assert "15,047" in await context_of(empty, ASKED)
     again = await command(empty, "memory", "import", "-", "--api-key", ALICE, stdin=exported.out)
     assert again.out.strip() == "0 imported, 5 skipped, 0 refused"

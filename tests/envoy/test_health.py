@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
     ("path", "says"),
     [
         ("/healthz", {"status": "ok"}),
-        ("/readyz", {"status": "ready", "model": "loaded", "store": "available"}),
+        ("/readyz", {"status": "ready", "model": "loaded", "store": "available", "turn_log": "available"}),
     ],
 )
 async def test_health_over_http(shared: Installation, path: str, says: dict[str, Any]) -> None:

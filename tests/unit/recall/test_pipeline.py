@@ -315,10 +315,12 @@ async def test_a_failure_is_a_reason_and_no_text(world: World, error: dict[str, 
 @pytest.mark.parametrize("step", ["embed", "search"])
 async def test_a_slow_step_ends_at_the_deadline(world: World, step: str) -> None:
     world.delay = {step: 30}
+    started = time.monotonic()
     result = await asyncio.wait_for(world.recaller(deadline_ms=20).recall(REQUEST), 5)
 
     assert (result.reason, result.text) == (Reason.TIMEOUT, "")
-    assert result.steps_ms[step] >= 19
+    assert time.monotonic() - started >= 0.019
+    assert step in result.steps_ms
     assert world.cancelled == [step]
 
 
