@@ -79,6 +79,7 @@ class Shipper:
         self._try_again_at = 0.0
         self._try_again_pause = _FIRST_PAUSE_SECONDS
         self._task: asyncio.Task[None] | None = None
+        self._stopping = False
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="turn-shipper")
@@ -111,6 +112,8 @@ class Shipper:
                 if all(self._is_set_aside(parcel) for parcel in parcels):
                     break
                 appended += await self._ship_batch(parcels)
+                # Here too: traffic that comes as fast as it is shipped never lets this loop end.
+                await self._remove_due()
         return appended
 
     def _is_set_aside(self, parcel: Parcel) -> bool:
@@ -132,6 +135,9 @@ class Shipper:
 
     async def stop(self, seconds: float) -> None:
         """End the loop, then ship what can be shipped within that time."""
+        # A cancellation that comes with the end of a call to Redis may be lost in it: the loop ends by itself then.
+        self._stopping = True
+        self._spooled.set()
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -196,29 +202,32 @@ class Shipper:
         self._shipped_beside = self._connection.disturbances
 
     async def _remove_arrived(self) -> None:
-        """Delete what was kept for long enough, if Redis has it still."""
         async with self._one_at_a_time:
-            due: list[_Arrived] = []
-            while self._kept and self._kept[0].kept_until <= asyncio.get_running_loop().time():
-                due.append(self._kept.popleft())
-            if not due:
-                return
-            try:
-                known = await self._connection.execute_all(("GET", self._keys.spool(each.run)) for each in due)
-            except RedisFailedError:
-                self._send_again()
-                raise
-            if all(int(number or 0) >= each.number for each, number in zip(due, known, strict=True)):
-                await self._spool.remove(due[-1].key)
-            else:
-                self._send_again()
-                self._spooled.set()
+            await self._remove_due()
+
+    async def _remove_due(self) -> None:
+        """Delete what was kept for long enough, if Redis has it still."""
+        due: list[_Arrived] = []
+        while self._kept and self._kept[0].kept_until <= asyncio.get_running_loop().time():
+            due.append(self._kept.popleft())
+        if not due:
+            return
+        try:
+            known = await self._connection.execute_all(("GET", self._keys.spool(each.run)) for each in due)
+        except RedisFailedError:
+            self._send_again()
+            raise
+        if all(int(number or 0) >= each.number for each, number in zip(due, known, strict=True)):
+            await self._spool.remove(due[-1].key)
+        else:
+            self._send_again()
+            self._spooled.set()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         pause = _FIRST_PAUSE_SECONDS
-        while True:
+        while not self._stopping:
             await self._wait_for_work()
             await self._connection.wait()
             self._spooled.clear()
