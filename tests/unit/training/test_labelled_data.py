@@ -1,0 +1,50 @@
+"""The labelled data is what its README says."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+TRAINING = Path(__file__).parents[3] / "training"
+README = (TRAINING / "README.md").read_text(encoding="utf-8")
+RELATIONS = {"same", "refines", "replaces", "contradicts", "unrelated"}
+
+
+def lines(name: str) -> list[Any]:
+    return [json.loads(line) for line in (TRAINING / name).read_text(encoding="utf-8").splitlines()]
+
+
+def labels() -> set[str]:
+    tables = [line.split("|")[1] for line in README.splitlines() if line.startswith("| `")]
+    return {label for cell in tables for label in re.findall(r"`(\w+)`", cell)}
+
+
+def test_every_label_of_a_sentence_is_explained() -> None:
+    used = {
+        label
+        for person in lines("sentences.jsonl")
+        for message in person["messages"]
+        for text, label in message["sentences"]
+        if text.strip()
+    }
+    assert used == labels()
+
+
+def test_what_a_request_wants_is_a_memory_of_that_person() -> None:
+    for person in lines("requests.jsonl"):
+        known = {memory["id"] for memory in person["memories"]}
+        for request in person["requests"]:
+            assert known.issuperset([*request["wants"], *request.get("fine", ())]), request["text"]
+            assert (request["kind"] in {"negative", "general"}) is not bool(request["wants"]), request["text"]
+
+
+def test_pairs_are_in_the_order_of_time_and_have_a_known_relation() -> None:
+    pairs = [pair for person in lines("pairs.jsonl") for pair in person["pairs"]]
+    assert {pair["relation"] for pair in pairs} == RELATIONS
+    assert all(pair["old_at"] <= pair["new_at"] for pair in pairs)
+
+
+def test_the_three_files_tell_of_the_same_people() -> None:
+    people = [[person["person"] for person in lines(f"{name}.jsonl")] for name in ("sentences", "requests", "pairs")]
+    assert people[0] == people[1] == people[2]
+    assert len(set(people[0])) == len(people[0])
