@@ -69,7 +69,7 @@ class WriteJournal:
     """Open writes in a directory. All methods block for a sync at most; they are for a thread.
 
     Args:
-        directory: made with the first write.
+        directory: made with the first write, in a directory that exists.
         target: names the collection and what its vectors mean; writes for another one are left to it.
 
     Raises:
@@ -141,7 +141,7 @@ class WriteJournal:
 
     def _create(self, sequence: int, target: str, rows: Sequence[Row]) -> OpenWrite:
         with suppress(FileExistsError):
-            self._directory.mkdir(mode=0o700, parents=True)
+            self._directory.mkdir(mode=0o700)
         data = _encoded(target, rows)
         while True:
             path = self._directory / f"{sequence:0{_SEQUENCE_DIGITS}d}-{secrets.token_hex(8)}"
