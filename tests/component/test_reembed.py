@@ -105,6 +105,7 @@ class Place:
     async def opened(self, file: Path) -> AsyncIterator[MilvusStore]:
         """The store, as the sidecar with that configuration opens it."""
         config = load(file)
+        config.memory.directory.mkdir(exist_ok=True)
         store = MilvusStore(
             config.memory.milvus,
             data_dir=config.memory.directory,
