@@ -1,0 +1,1 @@
+"""Decisions about language that are fitted on labelled data: logistic models over named features. Pure."""

@@ -1,0 +1,84 @@
+"""Fits a logistic model and measures it on people left out."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sklearn.feature_extraction import DictVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GroupKFold
+
+from semrouter_memory import learned
+
+WEIGHTS = Path(learned.__file__).parent
+TRAINING = Path(__file__).parent
+_FOLDS = 10
+_DIGITS = 3
+"""Of a weight: the last digits of a solver's result depend on the machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One labelled case; a fit is measured on people it has not seen."""
+
+    features: Mapping[str, float]
+    label: str
+    person: str
+
+
+def read(name: str) -> list[dict]:
+    """The people in one of the labelled files."""
+    return [json.loads(line) for line in (TRAINING / name).read_text().splitlines()]
+
+
+def fit(examples: Sequence[Example], *, strength: float, fewest: int = 1) -> dict:
+    """The model as it is stored.
+
+    Args:
+        strength: inverse of the L2 penalty.
+        fewest: cases in which a feature must occur to get a weight.
+    """
+    vectorizer, solver = _fitted(examples, strength, fewest)
+    names = [str(name) for name in vectorizer.get_feature_names_out()]
+    models = [
+        {"bias": round(float(bias), _DIGITS), "weights": _weights(names, row)}
+        for row, bias in zip(solver.coef_, solver.intercept_, strict=True)
+    ]
+    # Of two classes ("no", "yes") the second's log-odds say all.
+    return models[0] if len(models) == 1 else {"classes": dict(zip(map(str, solver.classes_), models, strict=True))}
+
+
+def _weights(names: Sequence[str], row: Sequence[float]) -> dict[str, float]:
+    rounded = {name: round(float(weight), _DIGITS) for name, weight in zip(names, row, strict=True)}
+    return {name: weight for name, weight in rounded.items() if weight}
+
+
+def left_out(examples: Sequence[Example], *, strength: float, fewest: int = 1) -> list[dict[str, float]]:
+    """For each example the probabilities by class, of a model that was fitted without its person."""
+    found: list[dict[str, float]] = [{}] * len(examples)
+    people = [each.person for each in examples]
+    for known, unseen in GroupKFold(_FOLDS).split(examples, groups=people):
+        vectorizer, solver = _fitted([examples[each] for each in known], strength, fewest)
+        rows = solver.predict_proba(vectorizer.transform([examples[each].features for each in unseen]))
+        for each, row in zip(unseen, rows, strict=True):
+            found[each] = dict(zip(map(str, solver.classes_), map(float, row), strict=True))
+    return found
+
+
+def _fitted(
+    examples: Sequence[Example], strength: float, fewest: int
+) -> tuple[DictVectorizer, LogisticRegression]:
+    vectorizer = DictVectorizer()
+    table = vectorizer.fit_transform([each.features for each in examples])
+    vectorizer.restrict(np.asarray((table != 0).sum(axis=0)).ravel() >= fewest)
+    table = vectorizer.transform([each.features for each in examples])
+    solver = LogisticRegression(C=strength, max_iter=5_000, tol=1e-8)
+    solver.fit(table, [each.label for each in examples])
+    return vectorizer, solver
+
+
+def write(name: str, model: Mapping[str, object]) -> None:
+    """Store a model where the product reads it, in a form in which a change can be read."""
+    (WEIGHTS / f"{name}.json").write_text(json.dumps(model, ensure_ascii=False, indent=0, sort_keys=True) + "\n")
