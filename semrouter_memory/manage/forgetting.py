@@ -20,6 +20,7 @@ from semrouter_memory.errors import (
     StoreUnavailableError,
     UnavailableError,
 )
+from semrouter_memory.lexical.voice import embedded_text
 from semrouter_memory.manage.chains import generations
 from semrouter_memory.manage.retelling import Told, told
 from semrouter_memory.manage.unmerging import Unmerged, source_turns, unmerged
@@ -165,7 +166,7 @@ class Forgetter:
         """What was merged with it stands for itself again."""
         memories = merged.restored(now=self._clock.now())
         if memories:
-            vectors = await self._embedder.embed_passages([memory.content for memory in memories])
+            vectors = await self._embedder.embed_passages([embedded_text(memory) for memory in memories])
             await hold.confirm()
             rows = [EmbeddedMemory(memory, vector) for memory, vector in zip(memories, vectors, strict=True)]
             await self._writer.upsert(scope, rows)

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from semrouter_memory.errors import InvalidRequestError, UnavailableError
+from semrouter_memory.lexical.voice import embedded_text
 from semrouter_memory.manage import portable
 from semrouter_memory.manage.forgetting import Written
 from semrouter_memory.model import IMPORTED_AT, EmbeddedMemory, Memory, Scope
@@ -161,7 +162,9 @@ class Importer:
         try:
             async with self._locks.hold(scope) as hold:
                 fresh = await self._fresh(scope, batch, report)
-                vectors = await self._embedder.embed_passages([memory.content for memory in fresh]) if fresh else []
+                vectors = (
+                    await self._embedder.embed_passages([embedded_text(memory) for memory in fresh]) if fresh else []
+                )
                 rows = [EmbeddedMemory(memory, vector) for memory, vector in zip(fresh, vectors, strict=True)]
                 if rows:
                     await hold.confirm()

@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from semrouter_memory.config import ManagementConfig, RecallConfig
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, StateStoreError
+from semrouter_memory.lexical.voice import embedded_text
 from semrouter_memory.manage.admission import (
     PROVENANCE,
     Redact,
@@ -321,7 +322,7 @@ class MemoryService:
         return pending
 
     async def _write(self, scope: Scope, memory: Memory, hold: OwnerHold) -> Memory:
-        vectors = await self._embedder.embed_passages([memory.content])
+        vectors = await self._embedder.embed_passages([embedded_text(memory)])
         await hold.confirm()
         await self._writer.upsert(scope, [EmbeddedMemory(memory, vectors[0])])
         self._written(scope)

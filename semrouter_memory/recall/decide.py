@@ -8,8 +8,8 @@ case is skipped, and whatever looks personal overrides the fact signal, which is
 import re
 import unicodedata
 
+from semrouter_memory.lexical.voice import is_personal
 from semrouter_memory.model import Decision, Reason, Signals
-from semrouter_memory.recall.voice import is_personal
 
 MAX_GREETING_CHARS = 20
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semrouter_memory.lexical.terms import terms
+from semrouter_memory.lexical.voice import is_personal
 from semrouter_memory.lexical.words import CJK
 from semrouter_memory.model import Message, Role, Vector
 from semrouter_memory.ports import MemoryShelf
@@ -21,7 +22,6 @@ from semrouter_memory.recall.anchors import Intent
 from semrouter_memory.recall.periods import Period
 from semrouter_memory.recall.query import is_vague
 from semrouter_memory.recall.standing import Need, need_of
-from semrouter_memory.recall.voice import is_personal
 
 Floats = NDArray[np.float32]
 

@@ -59,4 +59,4 @@ def found(hits: Iterable[Hit]) -> FoundMemories:
     """The shelf of these hits, each memory once."""
     once = {hit.memory.id: hit for hit in hits}
     ordered = sorted(once.values(), key=lambda hit: (hit.memory.created_at, hit.memory.id))
-    return FoundMemories(ordered, index.build([hit.memory.content[:_INDEXED_CHARS] for hit in ordered]))
+    return FoundMemories(ordered, index.build([hit.memory.searched[:_INDEXED_CHARS] for hit in ordered]))

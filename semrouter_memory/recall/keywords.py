@@ -117,7 +117,7 @@ def matching(memories: Iterable[Memory], keywords: Sequence[str], *, limit: int)
 
 
 def _holds_all(memory: Memory, keywords: Sequence[str]) -> bool:
-    text = folded(memory.content) if keywords else ""
+    text = folded(memory.searched) if keywords else ""
     return all(_occurs(keyword, text) for keyword in keywords)
 
 

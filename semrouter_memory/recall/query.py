@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
+from semrouter_memory.lexical.voice import is_personal
 from semrouter_memory.lexical.words import CJK, content_words
 from semrouter_memory.model import Message, Role
-from semrouter_memory.recall.voice import is_personal
 
 HISTORY_MESSAGES = 3
 MAX_SHORT_CHARS = 20

@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.codec.untrusted import one_line, without_markers
-from semrouter_memory.model import Hit
+from semrouter_memory.model import Hit, Memory
 
 Style = Literal["markdown", "xml"]
 
@@ -48,9 +48,26 @@ def line(hit: Hit, style: Style) -> str:
     """One memory as one line of the block."""
     memory = hit.memory
     if style == "markdown":
-        return _item(memory.content)
+        return f"- {_said(memory)}{_quoted(memory.content)}" if memory.form == "quote" else _item(memory.content)
     text = without_markers(escape(one_line(memory.content)))
-    return f"<memory id={_attribute(memory.id)} category={_attribute(memory.type)}>{text}</memory>"
+    said = f" said={_attribute(_day(memory))}" if memory.form == "quote" else ""
+    about = f" about={_attribute(memory.context)}" if memory.context else ""
+    return f"<memory id={_attribute(memory.id)} category={_attribute(memory.type)}{said}{about}>{text}</memory>"
+
+
+def _said(memory: Memory) -> str:
+    about = f" (asked or told before: {_quoted(memory.context)})" if memory.context else ""
+    return f"{_day(memory)}, the user said{about}: "
+
+
+def _day(memory: Memory) -> str:
+    """The day on which it was said; with the day of the week, "next Friday" can be told."""
+    return f"{memory.observed_at:%a %-d %B %Y}"
+
+
+@lru_cache(4_096)
+def _quoted(content: str) -> str:
+    return '"' + without_markers(one_line(content)).replace('"', "'") + '"'
 
 
 @lru_cache(4_096)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.lexical.voice import in_memory_voice
 from semrouter_memory.model import (
     Hit,
     Memory,
@@ -35,7 +36,6 @@ from semrouter_memory.recall.rank import best_first
 from semrouter_memory.recall.standing import offered
 from semrouter_memory.recall.steps import Steps
 from semrouter_memory.recall.times import period_of
-from semrouter_memory.recall.voice import in_memory_voice
 
 # More than asked for, so that memories which are visible, said twice or deleted do not starve the result.
 _FETCH_FACTOR = 2

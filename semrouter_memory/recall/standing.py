@@ -13,6 +13,7 @@ from operator import or_
 import numpy as np
 from numpy.typing import NDArray
 
+from semrouter_memory.lexical.voice import embedded_text
 from semrouter_memory.model import Memory, MemoryType
 from semrouter_memory.recall import standing_words
 
@@ -90,7 +91,7 @@ _REQUEST_CHARS = 500
 
 def standing_of(memory: Memory) -> Standing:
     """What classes of standing memory a statement belongs to."""
-    content = memory.content[:_STATEMENT_CHARS].lower()
+    content = embedded_text(memory)[:_STATEMENT_CHARS].lower()
     is_question = memory.type is MemoryType.EPISODIC and memory.content.rstrip().endswith(("?", "？"))
     asked = Standing.QUESTION if is_question else Standing.NONE
     return reduce(or_, (kind for kind, pattern in _MEMORY if pattern.search(content)), asked)

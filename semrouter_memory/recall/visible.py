@@ -8,8 +8,8 @@ budget is $10,000" in the conversation is the memory "User's budget is $10,000".
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+from semrouter_memory.lexical.voice import in_memory_voice
 from semrouter_memory.lexical.words import words
-from semrouter_memory.recall.voice import in_memory_voice
 
 MAX_SCANNED_CHARS = 4_000_000
 _MAX_OCCURRENCES = 32

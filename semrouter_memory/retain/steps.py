@@ -14,7 +14,7 @@ from semrouter_memory.config import RetainConfig
 from semrouter_memory.errors import ChatModelError, CircuitOpenError, ExtractionParseError, ModelAwayError
 from semrouter_memory.model import Candidate, ChatMessage, Claim, ExtractionReport, LoggedTurn, TurnState
 from semrouter_memory.ports import ChatModel, Clock, Observer, SessionStateBuilder, TurnLog
-from semrouter_memory.retain import rules
+from semrouter_memory.retain import quotes
 from semrouter_memory.retain.asking import Asking
 from semrouter_memory.retain.extract_llm import EXTRACTOR, LlmExtractor, batch_of
 from semrouter_memory.retain.gate import Gated
@@ -114,9 +114,9 @@ async def found_in(claim: Claim, turns: Sequence[LoggedTurn]) -> set[str]:
 async def _found(turns: Sequence[LoggedTurn], before: Sequence[LoggedTurn]) -> tuple[Candidate, ...]:
     scene = _alive(before)[-_SCENE_TURNS:]
     if sum(len(turn.user_text) for turn in (*scene, *turns)) <= _AT_ONCE_CHARS:
-        return rules.candidates(turns, scene)
+        return quotes.candidates(turns, scene)
     # In a thread: a long conversation takes a quarter of a second, which recall does not have.
-    return await asyncio.to_thread(rules.candidates, turns, scene)
+    return await asyncio.to_thread(quotes.candidates, turns, scene)
 
 
 def _alive(turns: Sequence[LoggedTurn]) -> list[LoggedTurn]:

@@ -159,7 +159,7 @@ class Shelf:
             user_id=self.user_id,
             project_ids=project_ids,
             projects=projects,
-            index=self.index.changed(moved, [row.memory.content for row in added], positions),
+            index=self.index.changed(moved, [row.memory.searched for row in added], positions),
             rows=b"".join(rows),
             row_ends=_ends(rows),
             **{name: column(name) for name in _PLAIN_COLUMNS},
@@ -218,7 +218,7 @@ def filled(user_id: str, rows: Sequence[EmbeddedMemory], *, mark: Mark = unmarke
         projects=column((codes[memory.scope.project_id] for memory in memories), np.uint32),
         factors=factors,
         vectors=vectors,
-        index=index.build([memory.content for memory in memories]),
+        index=index.build([memory.searched for memory in memories]),
         rows=b"".join(encoded),
         row_ends=_ends(encoded),
     )

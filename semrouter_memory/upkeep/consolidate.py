@@ -14,6 +14,7 @@ import orjson
 
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.errors import StateStoreError
+from semrouter_memory.lexical.voice import embedded_text
 from semrouter_memory.model import ASSERTED_AT, EmbeddedMemory, Json, Memory, Scope
 from semrouter_memory.ports import (
     ChatModel,
@@ -88,7 +89,7 @@ class Consolidator:
         memories = [memory for memory in memories if memory.type in MERGEABLE]
         vectors = []
         for start in range(0, len(memories), _BATCH):
-            batch = [memory.content for memory in memories[start : start + _BATCH]]
+            batch = [embedded_text(memory) for memory in memories[start : start + _BATCH]]
             vectors += await self._embedder.embed_passages(batch)
         # In a thread: comparing two thousand statements takes seconds, which requests do not have.
         found = await asyncio.to_thread(groups, memories, vectors)

@@ -18,6 +18,7 @@ from itertools import groupby
 from typing import Protocol, TypeAlias
 
 from semrouter_memory.errors import EmbeddingError
+from semrouter_memory.lexical.voice import embedded_text
 from semrouter_memory.model import EmbeddedMemory, Memory, Scope
 from semrouter_memory.ports import Embedder, MemoryReader, MemoryWriter, TurnLog
 
@@ -212,7 +213,7 @@ class Reembedder:
     async def _embedded(self, memories: Sequence[Memory]) -> list[EmbeddedMemory]:
         """The memories with their vectors; without those that the model cannot embed."""
         try:
-            vectors = await self._embedder.embed_passages([memory.content for memory in memories])
+            vectors = await self._embedder.embed_passages([embedded_text(memory) for memory in memories])
         except EmbeddingError:
             if len(memories) == 1:
                 return []

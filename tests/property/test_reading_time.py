@@ -12,6 +12,7 @@ from pathlib import Path
 
 from semrouter_memory.codec.base import strip_block
 from semrouter_memory.lexical.terms import terms
+from semrouter_memory.lexical.voice import in_memory_voice
 from semrouter_memory.model import Message, Role, Signals
 from semrouter_memory.recall.decide import decide
 from semrouter_memory.recall.evidence import wording
@@ -19,7 +20,6 @@ from semrouter_memory.recall.keywords import local_keywords
 from semrouter_memory.recall.query import search_query, search_text
 from semrouter_memory.recall.refusals import refuses
 from semrouter_memory.recall.times import period_of
-from semrouter_memory.recall.voice import in_memory_voice
 from semrouter_memory.retain import rules, unfit
 from semrouter_memory.retain.extract_llm import parse
 

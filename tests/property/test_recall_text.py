@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN, strip_block
+from semrouter_memory.lexical.voice import in_memory_voice
 from semrouter_memory.model import Hit, Memory, MemoryType, Message, RecallOptions, Role, Scope, Signals
 from semrouter_memory.recall.decide import decide
 from semrouter_memory.recall.query import search_query
 from semrouter_memory.recall.rank import Budget, choose
 from semrouter_memory.recall.render import Style, frame, line, render
-from semrouter_memory.recall.voice import in_memory_voice
 
 NOW = datetime(2026, 3, 20, tzinfo=UTC)
 _HOSTILE = (

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from semrouter_memory.lexical.voice import embedded_text
 from semrouter_memory.model import (
     SESSION_SOURCE,
     Candidate,
@@ -137,7 +138,9 @@ class ReconcilingWriter:
         """
         proposed = len(candidates)
         candidates = [each for each in [await self._fitted(each) for each in candidates] if each]
-        vectors = await self._embedder.embed_passages([each.content for each in candidates]) if candidates else []
+        vectors = (
+            await self._embedder.embed_passages([embedded_text(each) for each in candidates]) if candidates else []
+        )
         opinions = [await self._opinion(claim.scope, *each) for each in zip(candidates, vectors, strict=True)]
         async with self._locks.hold(claim.scope) as hold:
             written = Written(await self._turn_log.surviving(claim))
@@ -166,7 +169,7 @@ class ReconcilingWriter:
         Raises:
             LockLostError: the owner's lock was lost.
         """
-        (vector,) = await self._embedder.embed_passages([candidate.content])
+        (vector,) = await self._embedder.embed_passages([embedded_text(candidate)])
         async with self._locks.hold(claim.scope) as hold:
             # Not `surviving`: a session that is summed up has turns that wait no more.
             kept = await self._turn_log.session_turns(claim, limit=len(candidate.turn_ids) + _NEWER_TURNS)
@@ -265,7 +268,7 @@ class ReconcilingWriter:
                     memory = self._rows.superseded(memory, decision.successor, now=now)
             changed = [*changed, memory]
         vectors = await self._embedder.embed_passages(
-            [each.content for each in changed if each.content != candidate.content]
+            [embedded_text(each) for each in changed if not _says(each, candidate)]
         )
         rows = _paired(changed, candidate, vector, vectors)
         if rows:
@@ -293,11 +296,13 @@ def _agreed(decision: Reconciled, near: _Near, opinion: _Opinion | None) -> Reco
     return opinion.decision if all(memory in known for memory in opinion.asked) else decision
 
 
+def _says(memory: Memory, candidate: Candidate) -> bool:
+    return (memory.content, memory.form, memory.context) == (candidate.content, candidate.form, candidate.context)
+
+
 def _paired(
     memories: Sequence[Memory], candidate: Candidate, vector: Vector, others: Sequence[Vector]
 ) -> list[EmbeddedMemory]:
     """Each memory with its vector; those that say what the candidate says have the candidate's."""
     rest = iter(others)
-    return [
-        EmbeddedMemory(memory, vector if memory.content == candidate.content else next(rest)) for memory in memories
-    ]
+    return [EmbeddedMemory(memory, vector if _says(memory, candidate) else next(rest)) for memory in memories]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from semrouter_memory.model import Candidate, LoggedTurn, MemoryType
-from semrouter_memory.retain import unfit
+from semrouter_memory.retain import remember, unfit
 from semrouter_memory.retain.rules import (
     answers,
     antecedents,
@@ -19,7 +19,6 @@ from semrouter_memory.retain.rules import (
     fragments,
     howto,
     mentions,
-    remember,
 )
 from semrouter_memory.retain.rules import lexicon as lex
 from semrouter_memory.retain.rules.asides import Aside

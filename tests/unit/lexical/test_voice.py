@@ -2,7 +2,7 @@
 
 import pytest
 
-from semrouter_memory.recall.voice import in_memory_voice, is_personal
+from semrouter_memory.lexical.voice import in_memory_voice, is_personal
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ subjects; saying it the same way raises the cosine by 0.1 to 0.3. What this chan
 import re
 from functools import lru_cache
 
+from semrouter_memory.model import Candidate, Memory
+
 _Sub = tuple[re.Pattern[str], str]
 
 
@@ -60,6 +62,11 @@ def in_memory_voice(query: str) -> str:
     query = _US.sub("user", query)
     query = _PRONOUN_I.sub(_speaker, query)
     return _CHINESE.sub("用户", query)
+
+
+def embedded_text(memory: Memory | Candidate) -> str:
+    """What of a memory the model embeds: a statement as it is, a quote with its context, in the voice of statements."""
+    return in_memory_voice(memory.searched) if memory.form == "quote" else memory.content
 
 
 def is_personal(query: str) -> bool:

@@ -1,0 +1,1 @@
+"""What is known of English and Chinese text, whatever it is needed for. Pure."""

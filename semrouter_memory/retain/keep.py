@@ -1,0 +1,109 @@
+"""Whether a sentence of a user's message is worth keeping: a learned decision over its words and where they stand. Pure.
+
+Strategy: single words and pairs of words decide most ("i live", "could you"); where the sentence stands, what the message
+is about otherwise and whether the assistant has just asked something decide the rest. The model's weights come from
+labelled messages (`training/`). Measured on people left out, words alone do better than the sentence's vector alone (area
+under the curve 0.91 against 0.82), and both together no better than more data makes words; so nothing is embedded that is
+not stored.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from semrouter_memory.learned.logistic import Features, Logistic
+
+_TOKEN = re.compile(r"[^\W\d_\u3400-\u9fff]+(?:'[^\W\d_\u3400-\u9fff]+)?|[\u3400-\u9fff]|\d+|[?!:.,;\"？！：。，；]|\n")
+_FULL_WIDTH = str.maketrans("’‘？！：。，；“”", "''?!:.,;\"\"")
+_QUESTION = ("?", "？")
+_MESSAGE_TOKENS = 150
+_FIRST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence, and what stands around it.
+
+    Attributes:
+        text: as typed.
+        before: the sentence before it in the message, "" for the first.
+        message: the whole message.
+        asked: the assistant's message before, "" for none.
+        place: its number in the message, from 0.
+        count: of how many.
+    """
+
+    text: str
+    before: str
+    message: str
+    asked: str
+    place: int
+    count: int
+
+
+def in_message(pieces: Sequence[str], message: str, asked: str) -> list[Sentence]:
+    """The sentences of a message, with what stands around each.
+
+    Args:
+        pieces: the sentences as typed.
+        message: with what was cut out of it.
+        asked: what the assistant said before.
+    """
+    before = ["", *pieces]
+    return [
+        Sentence(piece, before[place], message, asked, place, len(pieces)) for place, piece in enumerate(pieces)
+    ]
+
+
+def keep(sentences: Sequence[Sentence]) -> list[float]:
+    """For each sentence the probability that it is worth keeping."""
+    model = keep_model()
+    return [model.probability(features(sentence)) for sentence in sentences]
+
+
+@cache
+def keep_model() -> Logistic:
+    return Logistic.load("keep")
+
+
+def features(sentence: Sentence) -> Features:
+    """What the decision is made from: words and pairs of words of the sentence, the words around it, and its shape."""
+    tokens = _tokens(sentence.text)
+    found = dict.fromkeys(_of_sentence(tokens), 1.0)
+    found |= dict.fromkeys((f"before {token}" for token in _tokens(sentence.before)[-_MESSAGE_TOKENS:]), _AROUND)
+    found |= dict.fromkeys((f"message {token}" for token in _tokens(sentence.message)[:_MESSAGE_TOKENS]), _AROUND)
+    asked = sentence.asked.rstrip()
+    if asked:
+        found |= dict.fromkeys((f"asked {token}" for token in _tokens(asked[-200:])[-12:]), _AROUND)
+    return found | {
+        "#words": math.log1p(len(tokens)),
+        "#message": math.log1p(len(sentence.message)) / 2,
+        "#answers": float(asked.endswith(_QUESTION)),
+        "#answered": float(bool(asked)),
+        "#first": float(sentence.place == 0),
+        "#last": float(sentence.place == sentence.count - 1),
+        "#alone": float(sentence.count == 1),
+        "#capital": float(sentence.text[:1].isupper()),
+        "#number": float(any(map(str.isdigit, sentence.text))),
+        "#lines": float("\n" in sentence.text.strip()),
+        "#name": float(bool(re.search(r"(?<=[a-z,] )[A-Z][a-z]+", sentence.text))),
+    }
+
+
+_AROUND = 0.4
+"""The worth of a word around the sentence, beside one in it."""
+
+
+def _of_sentence(tokens: Sequence[str]) -> Iterator[str]:
+    framed = ["^", *tokens, "$"]
+    yield from tokens
+    yield from (f"{one} {other}" for one, other in zip(framed, framed[1:], strict=False))
+    yield from (f"first {token}" for token in tokens[:_FIRST])
+
+
+def _tokens(text: str) -> list[str]:
+    """Lower-cased words, single Chinese characters and marks; every number is one token."""
+    found = _TOKEN.findall(text.translate(_FULL_WIDTH).lower().strip())
+    return ["0" if token.isdigit() else token for token in found]
