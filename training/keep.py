@@ -9,10 +9,10 @@ _FEWEST = 4
 CUT = 0.5
 
 
-def examples() -> list[Example]:
+def examples(*, held_out: bool = False) -> list[Example]:
     """Every labelled sentence."""
     found = []
-    for person in read("sentences.jsonl"):
+    for person in read("sentences.jsonl", held_out=held_out):
         for message in person["messages"]:
             pieces = [piece for piece, _ in message["sentences"]]
             sentences = in_message(pieces, "".join(pieces), message["before"])
