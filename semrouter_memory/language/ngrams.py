@@ -1,5 +1,6 @@
 """A text as words and pairs of neighbouring words: what the learned decisions read. Pure."""
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -18,5 +19,5 @@ def ngrams(found: Sequence[str]) -> Iterator[str]:
     """Each token, each pair of neighbours with the text's ends, and the first tokens as such."""
     framed = ["^", *found, "$"]
     yield from found
-    yield from (f"{one} {other}" for one, other in zip(framed, framed[1:], strict=False))
+    yield from (f"{one} {other}" for one, other in itertools.pairwise(framed))
     yield from (f"first {token}" for token in found[:_FIRST])
