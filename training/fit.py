@@ -1,11 +1,14 @@
 """Fits the learned decisions: `make fit`."""
 
-from training import keep
+from training import keep, relevance
 from training.fitting import write
 
 
 def main() -> None:
     write("keep", keep.model())
+    wants, relevant = relevance.models()
+    write("wants", wants)
+    write("relevance", relevant)
 
 
 if __name__ == "__main__":

@@ -37,8 +37,12 @@ class Logistic:
         return cls(found["bias"], found["weights"], found["cut"])
 
     def log_odds(self, features: Features) -> float:
+        return self.bias + self.added(features)
+
+    def added(self, features: Features) -> float:
+        """What these features add to the log-odds."""
         weights = self.weights
-        return self.bias + sum(weights[name] * value for name, value in features.items() if name in weights)
+        return sum(weights[name] * value for name, value in features.items() if name in weights)
 
     def probability(self, features: Features) -> float:
         return 1 / (1 + math.exp(-self.log_odds(features)))

@@ -18,6 +18,7 @@ from semrouter_memory.lexical.voice import is_personal
 from semrouter_memory.lexical.words import CJK
 from semrouter_memory.model import Message, Role, Vector
 from semrouter_memory.ports import MemoryShelf
+from semrouter_memory.recall import wants
 from semrouter_memory.recall.anchors import Intent
 from semrouter_memory.recall.periods import Period
 from semrouter_memory.recall.query import is_vague
@@ -53,6 +54,7 @@ class Wording:
         need: what the request needs, by its words.
         impersonal: it has the form of a question of general knowledge, and no first person.
         chinese: it has Chinese characters, of which the default model knows few.
+        wants: log-odds, by its words, that it wants anything that is known of the user.
     """
 
     terms: tuple[str, ...]
@@ -61,6 +63,7 @@ class Wording:
     personal: bool
     impersonal: bool
     chinese: bool
+    wants: float
 
     def meant(self, vector: Vector, intent: Intent) -> "Question":
         """With what the model makes of it.
@@ -69,6 +72,7 @@ class Wording:
             vector: of what is searched for.
             intent: of the request.
         """
+        intent_features = wants.intent_of(intent, personal=self.personal, impersonal=self.impersonal)
         return Question(
             terms=self.terms,
             answered=self.answered,
@@ -76,6 +80,7 @@ class Wording:
             personal=self.personal,
             impersonal=self.impersonal,
             chinese=self.chinese,
+            wants=self.wants + wants.model().added(intent_features),
             vector=vector,
             intent=intent,
         )
@@ -162,6 +167,7 @@ def wording(text: str, request: str, history: Sequence[Message]) -> Wording:
         # "How much?" goes on with what was talked about.
         impersonal=not personal and bool(_GENERAL_FORM.match(request)) and not (history and is_vague(request)),
         chinese=bool(CJK.search(request)),
+        wants=wants.model().log_odds(wants.words_of(request, history)),
     )
 
 

@@ -24,6 +24,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from semrouter_memory.learned.logistic import Logistic
 from semrouter_memory.recall.anchors import Anchors
 from semrouter_memory.recall.evidence import Evidence, Floats, Question
 from semrouter_memory.recall.standing import Need, Standing
@@ -49,7 +50,7 @@ _NEEDED: tuple[tuple[Need, Standing, float], ...] = (
 
 _QUESTION_MARK = np.uint16(Standing.QUESTION)
 _SMALLEST_SPREAD = 0.03
-_BEST_CUT = -0.88
+_FITTED = Logistic.load("relevance")
 _CUT_RELEVANCE = 0.6
 
 
@@ -91,24 +92,48 @@ def relevances(
 
     Args:
         found: the scores of all memories that there are to choose from.
-        needs: what of them is `needed`. What a request needs does not compete with itself: two diets both count, and
-            each is measured against the best of what was asked for.
+        needs: what of them is `needed`.
+    """
+    columns = features(found, question, anchors, needs=needs)
+    logits = np.full(len(found), _FITTED.bias, dtype=np.float32)
+    for name, column in columns.items():
+        logits += np.float32(_FITTED.weights.get(name, 0.0)) * column
+    shift = _odds(_CUT_RELEVANCE) - _odds(_FITTED.cut)
+    return np.asarray(1 / (1 + np.exp(-(logits[chosen] + shift))), dtype=np.float32)
+
+
+def features(
+    found: Floats, question: Question, anchors: Anchors, *, needs: Floats | None = None
+) -> dict[str, Floats | float]:
+    """What relevance is made of, for each memory.
+
+    What a request needs does not compete with itself: two diets both count, and each is measured against the best of what
+    was asked for.
     """
     if not len(found):
-        return found
+        return {}
     cosine = _CHINESE_COSINE if question.chinese else 1.0
     backdrop = cosine * (anchors.backdrop @ question.vector)
     mean, spread = _distribution(found, backdrop)
-    best = _best(found, backdrop)
-    behind = found - best
+    behind = found - float(found.max())
     if needs is not None and needs.any():
-        asked_for = np.minimum(found - _best(found - needs, backdrop), 0)
+        asked_for = np.minimum(found - float((found - needs).max()), 0)
         behind = np.where(needs > 0, np.maximum(behind, asked_for), behind)
-    found, behind = found[chosen], behind[chosen]
-    outstanding = (found - mean) / (spread + _SMALLEST_SPREAD)
-    logits = 2.64 * found + 1.05 * outstanding + 3.62 * behind + _prior(question)
-    shift = math.log(_CUT_RELEVANCE / (1 - _CUT_RELEVANCE)) - _BEST_CUT
-    return np.asarray(1 / (1 + np.exp(-(logits + shift))), dtype=np.float32)
+    return {
+        "score": found,
+        "outstanding": (found - mean) / (spread + _SMALLEST_SPREAD),
+        "behind": behind,
+        "behind anything": np.minimum(found - float(backdrop.max()), 0),
+        "wants": question.wants,
+        "wants for sure": max(question.wants, 0.0),
+        "wants x score": question.wants * found,
+        "chinese": float(question.chinese),
+        "memories": math.log1p(len(found)),
+    }
+
+
+def _odds(probability: float) -> float:
+    return math.log(probability / (1 - probability))
 
 
 def _distribution(found: Floats, backdrop: Floats) -> tuple[float, float]:
@@ -117,23 +142,3 @@ def _distribution(found: Floats, backdrop: Floats) -> tuple[float, float]:
     mean = (float(found.sum()) + float(backdrop.sum())) / count
     off, off_backdrop = found - np.float32(mean), backdrop - np.float32(mean)
     return mean, math.sqrt((float(off @ off) + float(off_backdrop @ off_backdrop)) / count)
-
-
-def _best(found: Floats, backdrop: Floats) -> float:
-    """The best score there is, be it of a statement about nobody: then none of the memories is meant."""
-    return float(max(found.max(), backdrop.max()))
-
-
-def _prior(question: Question) -> float:
-    """How much the question looks like one that needs memories."""
-    intent = question.intent
-    return (
-        -4.73
-        - 4.47 * intent.general
-        - 1.55 * intent.chat
-        + 1.54 * intent.asking
-        + 3.46 * intent.request
-        + 0.43 * question.personal
-        - 1.39 * question.impersonal
-        - 0.47 * question.chinese
-    )

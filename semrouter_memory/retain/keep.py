@@ -9,17 +9,19 @@ not stored.
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from semrouter_memory.language.ngrams import ngrams, tokens
 from semrouter_memory.learned.logistic import Features, Logistic
 
-_TOKEN = re.compile(r"[^\W\d_\u3400-\u9fff]+(?:'[^\W\d_\u3400-\u9fff]+)?|[\u3400-\u9fff]|\d+|[?!:.,;\"？！：。，；]|\n")
-_FULL_WIDTH = str.maketrans("’‘？！：。，；“”", "''?!:.,;\"\"")
 _QUESTION = ("?", "？")
+_FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|im|ive|my|mine|me|we|we're|we've|our|us)\b|[我咱]", re.IGNORECASE)
+_NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 _MESSAGE_TOKENS = 150
-_FIRST = 3
+_AROUND = 0.4
+"""The worth of a word around the sentence, beside one in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,7 @@ def in_message(pieces: Sequence[str], message: str, asked: str) -> list[Sentence
         asked: what the assistant said before.
     """
     before = ["", *pieces]
-    return [
-        Sentence(piece, before[place], message, asked, place, len(pieces)) for place, piece in enumerate(pieces)
-    ]
+    return [Sentence(piece, before[place], message, asked, place, len(pieces)) for place, piece in enumerate(pieces)]
 
 
 def keep(sentences: Sequence[Sentence]) -> list[float]:
@@ -70,15 +70,20 @@ def keep_model() -> Logistic:
 
 def features(sentence: Sentence) -> Features:
     """What the decision is made from: words and pairs of words of the sentence, the words around it, and its shape."""
-    tokens = _tokens(sentence.text)
-    found = dict.fromkeys(_of_sentence(tokens), 1.0)
-    found |= dict.fromkeys((f"before {token}" for token in _tokens(sentence.before)[-_MESSAGE_TOKENS:]), _AROUND)
-    found |= dict.fromkeys((f"message {token}" for token in _tokens(sentence.message)[:_MESSAGE_TOKENS]), _AROUND)
+    words = tokens(sentence.text)
+    found = dict.fromkeys(ngrams(words), 1.0)
+    found |= dict.fromkeys((f"before {token}" for token in tokens(sentence.before)[-_MESSAGE_TOKENS:]), _AROUND)
+    found |= dict.fromkeys((f"message {token}" for token in tokens(sentence.message)[:_MESSAGE_TOKENS]), _AROUND)
     asked = sentence.asked.rstrip()
+    question = sentence.text.rstrip(" \n\"'”’)").endswith(_QUESTION)
+    personal = bool(_FIRST_PERSON.search(sentence.text.replace("’", "'")))
     if asked:
-        found |= dict.fromkeys((f"asked {token}" for token in _tokens(asked[-200:])[-12:]), _AROUND)
+        found |= dict.fromkeys((f"asked {token}" for token in tokens(asked[-200:])[-12:]), _AROUND)
     return found | {
-        "#words": math.log1p(len(tokens)),
+        "#question": float(question),
+        "#question without person": float(question and not personal),
+        "#impersonal": float(not question and not personal),
+        "#words": math.log1p(len(words)),
         "#message": math.log1p(len(sentence.message)) / 2,
         "#answers": float(asked.endswith(_QUESTION)),
         "#answered": float(bool(asked)),
@@ -88,22 +93,5 @@ def features(sentence: Sentence) -> Features:
         "#capital": float(sentence.text[:1].isupper()),
         "#number": float(any(map(str.isdigit, sentence.text))),
         "#lines": float("\n" in sentence.text.strip()),
-        "#name": float(bool(re.search(r"(?<=[a-z,] )[A-Z][a-z]+", sentence.text))),
+        "#name": float(bool(_NAME.search(sentence.text))),
     }
-
-
-_AROUND = 0.4
-"""The worth of a word around the sentence, beside one in it."""
-
-
-def _of_sentence(tokens: Sequence[str]) -> Iterator[str]:
-    framed = ["^", *tokens, "$"]
-    yield from tokens
-    yield from (f"{one} {other}" for one, other in zip(framed, framed[1:], strict=False))
-    yield from (f"first {token}" for token in tokens[:_FIRST])
-
-
-def _tokens(text: str) -> list[str]:
-    """Lower-cased words, single Chinese characters and marks; every number is one token."""
-    found = _TOKEN.findall(text.translate(_FULL_WIDTH).lower().strip())
-    return ["0" if token.isdigit() else token for token in found]

@@ -1,0 +1,23 @@
+"""A text as words and pairs of neighbouring words: what the learned decisions read. Pure."""
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+
+_TOKEN = re.compile(r"[^\W\d_\u3400-\u9fff]+(?:'[^\W\d_\u3400-\u9fff]+)?|[\u3400-\u9fff]|\d+|[?!:.,;\"]|\n")
+_FULL_WIDTH = str.maketrans("’‘？！：。，；“”", "''?!:.,;\"\"")
+_FIRST = 3
+
+
+def tokens(text: str) -> list[str]:
+    """Lower-cased words, single Chinese characters and marks; every number is one token."""
+    found = _TOKEN.findall(text.translate(_FULL_WIDTH).lower().strip())
+    return ["0" if token.isdigit() else token for token in found]
+
+
+def ngrams(found: Sequence[str]) -> Iterator[str]:
+    """Each token, each pair of neighbours with the text's ends, and the first tokens as such."""
+    framed = ["^", *found, "$"]
+    yield from found
+    yield from (f"{one} {other}" for one, other in itertools.pairwise(framed))
+    yield from (f"first {token}" for token in found[:_FIRST])
