@@ -8,7 +8,7 @@ KEPT = frozenset(
 )
 _STRENGTH = 0.5
 _FEWEST = 3
-CUT = 0.5
+CUT = 0.45
 
 
 def examples(*, held_out: bool = False) -> list[Example]:
