@@ -12,7 +12,7 @@ from semrouter_memory.retain.rules.own_words import own_words
 
 _ROLE_PLAY = re.compile(
     r"\b(?:role-?\s?play\w*|in character|pretend|act as|let(?:'s|s| us) (?:play|practi[sc]e|rehearse|simulate|pretend)|mock interview"
-    r"|play the (?:role|part)|text adventure|dungeon master|you(?:'re| are) now (?:an? |the |my )?[a-z])"
+    r"|play the (?:role|part)|text adventure|dungeon master|you(?:'re| are) (?:now (?:an? |the |my )?[a-z]|(?-i:[A-ZÀ-Þ])[\w'-]+\s?[.,!]))"
     r"|(?:^|\n)\s*\*(?!\*)[a-z][^*\n]{3,80}\*|扮演|假装|我们来玩|你现在是|从现在起你是|你来当",
     re.IGNORECASE,
 )

@@ -53,7 +53,7 @@ def test_a_models_answer_is_parsed_or_refused(text: str) -> None:
 
 
 def candidate(content: str, at: datetime) -> Candidate:
-    return Candidate(type=MemoryType.SEMANTIC, content=content, observed_at=at, extractor="rules")
+    return Candidate(type=MemoryType.SEMANTIC, content=content, observed_at=at, extractor="quotes")
 
 
 def hit(content: str, at: datetime, similarity: float) -> Hit:
