@@ -13,6 +13,8 @@ REDIS := .cache/redis
 PYTEST_ARGS ?=
 # Most tests wait for servers. Each worker starts its own Milvus and Redis; a file's tests stay together.
 TEST_WORKERS ?= 2
+# Compiled modules are kept where the environment says otherwise, too: tests start the service a hundred times.
+unexport PYTHONDONTWRITEBYTECODE
 # What the benchmark measures: make bench BENCH_ARGS=--quick, or BENCH_ARGS='--only growth --lite 1000'.
 BENCH_ARGS ?=
 FUZZ_SECONDS ?= 60
