@@ -75,7 +75,7 @@ $(REDIS)/redis-server:
 	@chmod +x $@.new && $@.new --version && mv $@.new $@
 
 test: setup model redis ## all test suites, with the real Envoy, the real Milvus and the real Redis
-	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 faults: setup model redis ## the fault suite in full (about a quarter of an hour); `make test` runs a reduced round of each fault
 	@SEMROUTER_MEMORY_FAULTS=full $(BIN)/python -m pytest -s tests/faults $(PYTEST_ARGS)
