@@ -1,10 +1,9 @@
 """The decision *relevant?*: which memories a request wants, if any."""
 
 import asyncio
-import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from semrouter_memory.recall.evidence import Evidence, Question, gathered, wordi
 from semrouter_memory.recall.query import search_query, search_text
 from semrouter_memory.recall.times import period_of
 from semrouter_memory.recall import relevance, wants
-from training.fitting import Example, fit, left_out, read
+from training.fitting import Example, fit, read
 
 MODEL = Path(os.environ.get("SEMROUTER_MEMORY_MODEL", Path(__file__).parents[1] / ".cache" / "model"))
 _SCOPE = Scope("training")
@@ -47,51 +46,40 @@ class Case:
     vectors: np.ndarray
 
 
-_STRENGTH = 0.1
+_STRENGTH = 0.2
 _FEWEST = 4
-CUT = 0.2
+WANTS_CUT = 0.5
+CUT = 0.15
 
 
 def models() -> tuple[dict, dict]:
-    """The weights of *wants?* and of *relevant?*.
-
-    The second sees what the first says of people it was not fitted on, as it will in use.
-    """
+    """The weights of *wants?*, and of *relevant?* among the memories of requests that want something."""
     known, backdrop = cases()
-    asked = [_asked(case) for case in known]
-    unseen = left_out(asked, strength=_STRENGTH, fewest=_FEWEST)
     rows = [
         Example(row, "yes" if wanted else "no", case.person)
-        for case, odds in zip(known, unseen, strict=True)
-        for row, wanted, counted in zip(rows_of(case, backdrop, _log_odds(odds["yes"])), case.wanted, case.counted, strict=True)
+        for case in known
+        if case.wanted.any()
+        for row, wanted, counted in zip(rows_of(case, backdrop), case.wanted, case.counted, strict=True)
         if counted
     ]
-    return fit(asked, strength=_STRENGTH, fewest=_FEWEST) | {"cut": 0.5}, fit(rows, strength=100.0) | {"cut": CUT}
+    asked = fit([_asked(case) for case in known], strength=_STRENGTH, fewest=_FEWEST)
+    return asked | {"cut": WANTS_CUT}, fit(rows, strength=100.0) | {"cut": CUT}
 
 
 def _asked(case: Case) -> Example:
     question = case.question
     words = wants.words_of(case.text, case.history)
-    intent = wants.intent_of(question.intent, personal=question.personal, impersonal=question.impersonal)
-    return Example({**words, **intent}, "yes" if case.wanted.any() else "no", case.person)
+    meaning = wants.meaning_of(question.vector, question.intent, personal=question.personal, impersonal=question.impersonal)
+    return Example({**words, **meaning}, "yes" if case.wanted.any() else "no", case.person)
 
 
-def rows_of(case: Case, backdrop: Anchors, odds: float) -> list[dict[str, float]]:
-    """What relevance is made of, a row a memory.
-
-    Args:
-        odds: log-odds that the request wants anything.
-    """
-    question = replace(case.question, wants=odds)
-    needs = relevance.needed(case.evidence, question)
-    found = relevance.scores(case.evidence, question, needs)
-    columns = relevance.features(found, question, backdrop, needs=needs)
+def rows_of(case: Case, backdrop: Anchors) -> list[dict[str, float]]:
+    """What relevance is made of, a row a memory."""
+    needs = relevance.needed(case.evidence, case.question)
+    found = relevance.scores(case.evidence, case.question, needs)
+    columns = relevance.features(found, case.question, backdrop, needs=needs)
     table = {name: np.broadcast_to(column, found.shape) for name, column in columns.items()}
     return [{name: float(column[row]) for name, column in table.items()} for row in range(len(found))]
-
-
-def _log_odds(probability: float) -> float:
-    return math.log(probability / (1 - probability))
 
 
 def cases(*, held_out: bool = False) -> tuple[list[Case], Anchors]:
