@@ -1,9 +1,10 @@
 """The decision *relevant?*: which memories a request wants, if any."""
 
 import asyncio
+import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from semrouter_memory.recall.evidence import Evidence, Question, gathered, wordi
 from semrouter_memory.recall.query import search_query, search_text
 from semrouter_memory.recall.times import period_of
 from semrouter_memory.recall import relevance, wants
-from training.fitting import Example, fit, read
+from training.fitting import Example, fit, left_out, read
 
 MODEL = Path(os.environ.get("SEMROUTER_MEMORY_MODEL", Path(__file__).parents[1] / ".cache" / "model"))
 _SCOPE = Scope("training")
@@ -48,22 +49,28 @@ class Case:
 
 _STRENGTH = 0.2
 _FEWEST = 4
-WANTS_CUT = 0.5
-CUT = 0.15
+WANTS_CUT = 0.55
+CUT = 0.3
 
 
 def models() -> tuple[dict, dict]:
-    """The weights of *wants?*, and of *relevant?* among the memories of requests that want something."""
+    """The weights of *wants?* and of *relevant?*.
+
+    The second sees what the first says of people it was not fitted on, as it will in use.
+    """
     known, backdrop = cases()
+    asked = [_asked(case) for case in known]
+    unseen = left_out(asked, strength=_STRENGTH, fewest=_FEWEST)
     rows = [
         Example(row, "yes" if wanted else "no", case.person)
-        for case in known
-        if case.wanted.any()
-        for row, wanted, counted in zip(rows_of(case, backdrop), case.wanted, case.counted, strict=True)
+        for case, odds in zip(known, unseen, strict=True)
+        for row, wanted, counted in zip(
+            rows_of(case, backdrop, _log_odds(odds["yes"])), case.wanted, case.counted, strict=True
+        )
         if counted
     ]
-    asked = fit([_asked(case) for case in known], strength=_STRENGTH, fewest=_FEWEST)
-    return asked | {"cut": WANTS_CUT}, fit(rows, strength=100.0) | {"cut": CUT}
+    wanting = fit(asked, strength=_STRENGTH, fewest=_FEWEST)
+    return wanting | {"cut": WANTS_CUT}, fit(rows, strength=100.0) | {"cut": CUT}
 
 
 def _asked(case: Case) -> Example:
@@ -73,13 +80,22 @@ def _asked(case: Case) -> Example:
     return Example({**words, **meaning}, "yes" if case.wanted.any() else "no", case.person)
 
 
-def rows_of(case: Case, backdrop: Anchors) -> list[dict[str, float]]:
-    """What relevance is made of, a row a memory."""
-    needs = relevance.needed(case.evidence, case.question)
-    found = relevance.scores(case.evidence, case.question, needs)
-    columns = relevance.features(found, case.question, backdrop, needs=needs)
+def rows_of(case: Case, backdrop: Anchors, odds: float) -> list[dict[str, float]]:
+    """What relevance is made of, a row a memory.
+
+    Args:
+        odds: log-odds that the request wants anything.
+    """
+    question = replace(case.question, wants=odds)
+    needs = relevance.needed(case.evidence, question)
+    found = relevance.scores(case.evidence, question, needs)
+    columns = relevance.features(found, question, backdrop, needs=needs)
     table = {name: np.broadcast_to(column, found.shape) for name, column in columns.items()}
     return [{name: float(column[row]) for name, column in table.items()} for row in range(len(found))]
+
+
+def _log_odds(probability: float) -> float:
+    return math.log(probability / (1 - probability))
 
 
 def cases(*, held_out: bool = False) -> tuple[list[Case], Anchors]:

@@ -53,6 +53,9 @@ _QUESTION_MARK = np.uint16(Standing.QUESTION)
 _SMALLEST_SPREAD = 0.03
 _RELEVANT = Logistic.load("relevance")
 _CUT_RELEVANCE = 0.6
+_FEW = 16
+_GENEROUS = 1.5
+"""Of few memories one line too many costs little, and silence costs what memory is there for."""
 _ORDER = 0.02
 """Memories that are all limited by the request keep their order."""
 _SURE = 2.0
@@ -99,7 +102,8 @@ def relevances(
         found: the scores of all memories that there are to choose from.
         needs: what of them is `needed`.
     """
-    logits = np.full(len(found), _RELEVANT.bias - _odds(_RELEVANT.cut), dtype=np.float32)
+    generous = _GENEROUS * max(0.0, 1 - len(found) / _FEW)
+    logits = np.full(len(found), _RELEVANT.bias - _odds(_RELEVANT.cut) + generous, dtype=np.float32)
     for name, column in features(found, question, anchors, needs=needs).items():
         logits += np.float32(_RELEVANT.weights.get(name, 0.0)) * column
     # The request must want something, and that must be it: the weaker of the two decides.
@@ -130,6 +134,9 @@ def features(
         "outstanding": (found - mean) / (spread + _SMALLEST_SPREAD),
         "behind": behind,
         "behind anything": np.minimum(found - float(backdrop.max()), 0),
+        "wants": question.wants,
+        "wants for sure": max(question.wants, 0.0),
+        "wants x score": question.wants * found,
         "chinese": float(question.chinese),
         "memories": math.log1p(len(found)),
     }
