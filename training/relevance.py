@@ -50,7 +50,7 @@ class Case:
 _STRENGTH = 0.2
 _FEWEST = 4
 WANTS_CUT = 0.55
-CUT = 0.3
+CUT = 0.28
 
 
 def models() -> tuple[dict, dict]:
