@@ -22,6 +22,8 @@ _MAX_CONTEXT_CHARS = 160
 _SHORT_WORDS = 8
 """A quote with fewer words may not tell what it is about."""
 _MIN_CHARS = 3
+_BESIDE = 0.25
+"""A sentence of this probability is kept beside one that is kept for itself."""
 _REFERS = re.compile(
     r"^\W*(?:no|yes|actually|scratch|scrap|instead|make|now|sorry|wait|ok|and|also|but)\b|\b(?:it|its|it's|that|them|those|there|one|this|he|she|they|him|her)\b"
     r"|^[不改还也]|[它他她那这]",
@@ -57,9 +59,16 @@ def quoted(message: str, asked: str = "") -> list[str]:
         asked: what the assistant said before.
     """
     pieces = [piece for piece in sentences(own_words(message)) if not unfit.reason(piece)]
-    judged = zip(pieces, keep(in_message(pieces, message, asked)), strict=True)
-    kept = [piece for piece, probability in judged if probability >= keep_model().cut or remember.wish(piece)]
+    probabilities = keep(in_message(pieces, message, asked))
+    if not any(map(_told, pieces, probabilities)):
+        return []
+    # One sentence explains another: beside what is worth keeping, what may be stays as well.
+    kept = [piece for piece, probability in zip(pieces, probabilities, strict=True) if probability >= _BESIDE or _told(piece, probability)]
     return [passage for passage in _passages(kept) if len(passage) >= _MIN_CHARS]
+
+
+def _told(piece: str, probability: float) -> bool:
+    return probability >= keep_model().cut or bool(remember.wish(piece))
 
 
 def _passages(pieces: Sequence[str]) -> Iterator[str]:
