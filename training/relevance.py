@@ -139,7 +139,9 @@ async def _remembered(embedder: OnnxEmbedder, person: Mapping[str, Any]) -> list
     return [_Remembered(*each) for each in zip(memories, vectors, strict=True)]
 
 
-async def _asking(embedder: OnnxEmbedder, known: Anchors, request: Mapping[str, Any]) -> tuple[Question, tuple[Message, ...]]:
+async def _asking(
+    embedder: OnnxEmbedder, known: Anchors, request: Mapping[str, Any]
+) -> tuple[Question, tuple[Message, ...]]:
     said, history = request["text"], tuple(Message(Role(role), text) for role, text in request["history"])
     bound = RecallConfig().max_query_chars
     vector = await embedder.embed_query(search_text(said, history, max_chars=bound))

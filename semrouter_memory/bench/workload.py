@@ -144,7 +144,7 @@ def memory_of(scope: Scope, number: int, statement: tuple[MemoryType, str], *, n
         created_at=said_at,
         updated_at=said_at,
         session_id=f"session-{number // 10:08d}",
-        metadata={"extractor": "rules", "model": "m", "turn_ids": [f"turn-{number:024x}"]},
+        metadata={"extractor": "quotes", "model": "m", "turn_ids": [f"turn-{number:024x}"]},
     )
 
 

@@ -127,7 +127,10 @@ class WorkingSetConfig(Section):
 class RetainConfig(Section):
     """After the answer."""
 
-    rules: bool = Field(default=True, description="extract first-person statements at once, without a model")
+    quotes: bool = Field(
+        default=True,
+        description="keep at once, without a model, what users tell, in their own words; former name: rules",
+    )
     context_turns: int = Field(5, ge=0, description="earlier turns given to the model as context")
     session_idle_seconds: float = Field(300, gt=0, description="a session is at its end when idle for so long")
     turn_retention_days: float = Field(7, gt=0, description="how long the text of finished turns is kept")
@@ -148,6 +151,13 @@ class RetainConfig(Section):
     )
     breaker_seconds: float = Field(30, gt=0, description="first pause of a model that is left alone; doubled")
     breaker_max_seconds: float = Field(300, gt=0, description="longest pause of a model that is left alone")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _former_names(cls, values: object) -> object:
+        if isinstance(values, dict) and "rules" in values and "quotes" not in values:
+            return {("quotes" if name == "rules" else name): value for name, value in values.items()}
+        return values
 
 
 class RedisConfig(Section):

@@ -23,7 +23,7 @@ class TurnJson(BaseModel):
     state: TurnState
     attempts: int = Field(description="Failed extractions so far.")
     error: str = Field(description="A short word for the last failure; never content.")
-    rules_done: bool = Field(description="The rules have read it; a model may not have, yet.")
+    rules_done: bool = Field(description="It was read for quotes; a model may not have read it yet.")
     model: str = Field(description="What answered, as the answer says.")
     chars: int = Field(description="Length of its texts.")
 

@@ -75,7 +75,7 @@ class LoggedTurn:
     Attributes:
         id: the log's own id.
         sequence: grows with every accepted turn; the order within a session.
-        rules_done: the rule extractor has seen it.
+        rules_done: it was read for quotes.
         attempts: failed extractions so far.
         error: a short word for the last failure; never content.
         transcript_hashes: as in `Turn`, those of repetitions included.
@@ -125,7 +125,7 @@ class PendingSession:
         waiting: turns not finished yet.
         unsummarised: accepted turns since the session's last episode.
         ended: its end was announced (by the client or through the API) and is not summed up yet.
-        rules_pending: of these, turns that the rule extractor has not seen.
+        rules_pending: of these, turns that were not read for quotes.
         remember: one of the waiting turns asks explicitly to remember something.
         last_observed_at: the newest turn's time; the session is idle since then.
         not_before: no attempt before this time (back-off after a failure).

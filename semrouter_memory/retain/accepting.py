@@ -13,8 +13,8 @@ from semrouter_memory.codec.base import strip_block
 from semrouter_memory.errors import TurnLogDamagedError, TurnLogError, TurnLogFullError
 from semrouter_memory.model import Appended, AppendOutcome, Json, Turn
 from semrouter_memory.ports import Observer, TurnLog
-from semrouter_memory.retain import rules
 from semrouter_memory.retain.redact import Redaction, redact
+from semrouter_memory.retain.remember import asks_to_remember
 from semrouter_memory.retain.secret_forms import SecretKind
 from semrouter_memory.retain.triggers import SessionKey
 
@@ -147,7 +147,7 @@ def cleaned(turn: Turn, *, max_chars: int) -> CleanTurn:
     return CleanTurn(
         new,
         redacted=tuple(kind for left in (*users, answer, *outcomes) for kind in left.kinds),
-        remember=any(map(rules.asks_to_remember, new.user_texts)),
+        remember=any(map(asks_to_remember, new.user_texts)),
     )
 
 

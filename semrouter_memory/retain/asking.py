@@ -7,8 +7,8 @@ over: each time another one, so that a session whose turns the model cannot bear
 A prompt that was not served is suspected, no more: an attempt is counted only when the model answered something else
 since the same session's last failure, so that an outage, however long and however many processes see it, costs none.
 
-A session that comes to its end meanwhile keeps its end until its turns are read. The rules write its episode once, and
-again when it goes on.
+A session that comes to its end meanwhile keeps its end until its turns are read. What can be told without a model
+is written once, and again when it goes on.
 """
 
 from collections import OrderedDict
@@ -68,10 +68,10 @@ class Asking:
         for session in sessions:
             if trigger := due(session, now, self._pace, model_away=self.away):
                 key = SessionKey(session.scope, session.session_id)
-                if trigger is not Trigger.RULES and self.is_summed_up(key, session.unsummarised):
+                if trigger is not Trigger.QUOTES and self.is_summed_up(key, session.unsummarised):
                     continue
                 found.append(key)
-                if session.waiting and trigger is not Trigger.RULES and not self.away:
+                if session.waiting and trigger is not Trigger.QUOTES and not self.away:
                     self._due[key] = trigger
         if self._rest is not None and not self._rest.holds(now) and self._choose_probe(sessions, now):
             self._rest = Rest.of(self._probe_pause, now)
@@ -89,7 +89,7 @@ class Asking:
         wanting: dict[SessionKey, Trigger] = {}
         for session in sessions:
             trigger = due(session, now, self._pace)
-            if session.waiting and trigger is not None and trigger is not Trigger.RULES:
+            if session.waiting and trigger is not None and trigger is not Trigger.QUOTES:
                 wanting[SessionKey(session.scope, session.session_id)] = trigger
         if not wanting:
             return False

@@ -4,8 +4,8 @@ Strategy. A session that goes on after its end has one episode, made anew of all
 few enough to be told at once. After that only what was said since the last end is summed up, in an episode of its own, so
 that episodes do not overlap.
 
-A model that is away does not use the end up: the rules write the episode, and the end stands until the turns are read and
-the model has written it anew.
+A model that is away does not use the end up: what can be told without it is written, and the end stands until the turns
+are read and the model has written it anew.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,13 +52,13 @@ class SessionEnd:
         With turns in the claim the end stands: they still wait to be read.
 
         Args:
-            ask_model: False: the rules write the episode.
+            ask_model: False: the episode is written without it.
 
         Returns:
             Whether the session was at its end, and nothing is left to try.
 
         Raises:
-            ModelAwayError: the rules have written the episode, for now; the claim is held.
+            ModelAwayError: the episode is written without the model, for now; the claim is held.
         """
         done = False
         turns = await self._turn_log.session_turns(claim, limit=_EPISODE_TURNS + 1)

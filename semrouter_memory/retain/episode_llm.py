@@ -1,7 +1,8 @@
 """Asks a chat model to sum a session up in one or two dated sentences.
 
 What it answers is a stranger's text: it is bounded, must speak of the user and of the right day, and is held against
-what the user said themselves (`gate`) and, of an agent's run, what the rules would tell of it (`runs`). What is not like that is no episode, and the rule makes one instead.
+what the user said themselves (`gate`) and, of an agent's run, its goal, steps and outcome (`runs`). Any other answer
+makes no episode; an agent's run is then told without a model.
 """
 
 import re
@@ -124,7 +125,7 @@ def _fits(text: str) -> bool:
 
 
 def _was_said(text: str, turns: Sequence[LoggedTurn], refused: Counter[str]) -> bool:
-    run = run_of(turns, ())
+    run = run_of(turns)
     told = () if run is None else (run.goal, run.outcome, *run.steps, *run.lessons, _TOLD_OF_RUNS)
     gated = gate([as_candidate(text, turns, extractor=EXTRACTOR)], turns, also=told)
     refused.update(gated.turned_away)

@@ -1,33 +1,22 @@
-"""What a session's episodic memory says when no model writes it. Pure.
+"""The episodic memory of an agent's run, where no model writes one. Pure.
 
-Strategy. It is made of what was *extracted* from the session's turns, and of an agent's run, never of raw pasted text or
-of the assistant's knowledge; a session that gave neither makes none. Its id follows from the session and its first kept
-turn, so that making it again rewrites the same memory.
+Strategy. What users say is kept as quotes, so a conversation without tools makes no episode here: it could only repeat
+them. A run's goal, steps, outcome and lessons stand in no quote. The memory's id follows from the session and its first
+kept turn, so that making it again rewrites the same memory.
 """
 
 import hashlib
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType
-from semrouter_memory.retain import unfit
-from semrouter_memory.retain.passages import Fits
-from semrouter_memory.retain.rules.chinese import is_chinese
+from semrouter_memory.retain.passages import fitted
 from semrouter_memory.retain.runs import Run, run_of
 
-EXTRACTOR = "episode_rules"
+EXTRACTOR = "episode_runs"
 MAX_CHARS = 900
 """Of a whole episode."""
-_MAX_STATEMENTS = 10
-_MAX_STATEMENT_CHARS = 240
-_PAIR = 2
-
-_USERS = re.compile(r"^User's\b|\bthe user's\b")
-_USER = re.compile(r"^User\b")
-_USER_CHINESE = re.compile(r"^用户(?!的)")
-_WORD = re.compile(r"[^\W\d_]+")
-_ARTICLES = frozenset({"The", "A", "An", "There", "It", "This", "That", "In", "On"})
-_HOW_TO = re.compile(r"^To (?P<goal>[^:：]{2,160})[:：]")
+_HAN = re.compile(r"[\u4e00-\u9fff]")
 
 
 def memory_id(claim: Claim, turns: Sequence[LoggedTurn]) -> str:
@@ -51,21 +40,15 @@ def as_candidate(content: str, turns: Sequence[LoggedTurn], *, extractor: str, m
     )
 
 
-def episode(turns: Sequence[LoggedTurn], statements: Sequence[Candidate], fits: Fits) -> str:
-    """What happened in the session, "" when there is nothing to tell.
-
-    Args:
-        statements: what was extracted from the turns and still held at the end, oldest first.
-        fits: statements are left out until it does, as long as there are several.
-    """
-    run = run_of(turns, statements)
-    said = [each.content for each in statements if each.type is not MemoryType.REFLECTIVE or run is None]
-    kept = [content for content in said if len(content) <= _MAX_STATEMENT_CHARS and not unfit.reason(content)]
-    if not kept and run is None:
+def episode(turns: Sequence[LoggedTurn]) -> str:
+    """What an agent did in the session, "" when no tool was used."""
+    run = run_of(turns)
+    if run is None:
         return ""
-    texts = kept or [turn.user_text for turn in turns]
-    write = _chinese if sum(map(is_chinese, texts)) * 2 > len(texts) else _english
-    return write(turns, run, kept[-_MAX_STATEMENTS:], lambda text: len(text) <= MAX_CHARS and fits(text))
+    texts = [turn.user_text for turn in turns]
+    chinese = sum(bool(_HAN.search(text)) for text in texts) * 2 > len(texts)
+    told = _chinese(turns, run) if chinese else _english(turns, run)
+    return fitted(told, lambda text: len(text) <= MAX_CHARS)
 
 
 def when(turns: Sequence[LoggedTurn]) -> tuple[str, str]:
@@ -73,89 +56,29 @@ def when(turns: Sequence[LoggedTurn]) -> tuple[str, str]:
     return f"{turns[0].observed_at:%Y-%m-%d}", f"{turns[-1].observed_at:%Y-%m-%d}"
 
 
-# -- English -----------------------------------------------------------------------------------------------------------
-
-
-def _english(turns: Sequence[LoggedTurn], run: Run | None, contents: Sequence[str], fits: Fits) -> str:
+def _english(turns: Sequence[LoggedTurn], run: Run) -> str:
     first, last = when(turns)
     date = f"On {first}" if first == last else f"From {first} to {last}"
-    if run is None:
-        return _joined(f"{date} the user", _said(contents, _small_words(turns)), fits)
     goal = f'asked: "{run.goal}"' if run.goal else "let the assistant use tools"
     told = f"{date} the user {_ended(goal)} Steps: {', '.join(run.steps)}."
     if run.outcome:
         told += f" Outcome: {_ended(run.outcome)}"
     if run.lessons:
         told += f" Lesson: {_ended('; '.join(run.lessons))}"
-    return _joined(f"{told} The user also", _said(contents, _small_words(turns)), fits) if contents else told
-
-
-def _said(contents: Sequence[str], small: Container[str]) -> list[str]:
-    """What the user did, as clauses that follow upon "the user".
-
-    Args:
-        small: words that the user writes without a capital, so that they are no names.
-    """
-    how_tos = [found.group("goal") for content in contents if (found := _HOW_TO.match(content))]
-    facts = [content for content in contents if not _HOW_TO.match(content)]
-    clauses = [
-        f"that {_lowered(_USER.sub('the user', _USERS.sub('their', content)), small).rstrip('.')}" for content in facts
-    ]
-    if clauses:
-        clauses[0] = f"said {clauses[0]}"
-    return clauses + [f"explained how to {goal}" for goal in how_tos]
-
-
-def _joined(start: str, clauses: Sequence[str], fits: Fits) -> str:
-    """The start and as many clauses as fit, the last ones first to stay."""
-    kept = list(clauses)
-    while len(kept) > 1 and not fits(_sentence(start, kept)):
-        kept.pop(1)
-    return _sentence(start, kept)
-
-
-def _sentence(start: str, clauses: Sequence[str]) -> str:
-    if len(clauses) == _PAIR:
-        return f"{start} {clauses[0]} and {clauses[1]}."
-    *others, last = clauses
-    return f"{start} {'; '.join([*others, f'and {last}' if others else last])}."
-
-
-def _small_words(turns: Sequence[LoggedTurn]) -> frozenset[str]:
-    return frozenset(word for turn in turns for word in _WORD.findall(turn.user_text) if word.islower())
-
-
-def _lowered(content: str, small: Container[str]) -> str:
-    """A sentence's beginning, inside another sentence: common words lose their capital, names keep it."""
-    first, _, rest = content.partition(" ")
-    common = first in _ARTICLES or first.lower() in small
-    return f"{first.lower()} {rest}" if common else content
+    return told
 
 
 def _ended(sentence: str) -> str:
     return sentence if sentence.endswith((".", "!", "?", '."', '!"', '?"')) else f"{sentence}."
 
 
-# -- Chinese -----------------------------------------------------------------------------------------------------------
-
-
-def _chinese(turns: Sequence[LoggedTurn], run: Run | None, contents: Sequence[str], fits: Fits) -> str:
-    kept = [_USER_CHINESE.sub("", content).rstrip("。") for content in contents]
-    while len(kept) > 1 and not fits(_chinese_text(turns, run, kept)):
-        kept.pop(0)
-    return _chinese_text(turns, run, kept)
-
-
-def _chinese_text(turns: Sequence[LoggedTurn], run: Run | None, contents: Sequence[str]) -> str:
+def _chinese(turns: Sequence[LoggedTurn], run: Run) -> str:
     first, last = when(turns)
     date = first if first == last else f"{first}至{last}"
-    facts = "；".join(contents)
-    if run is None:
-        return f"{date}，用户提到：{facts}。"
     told = f"{date}，用户要求：“{run.goal}”。" if run.goal else f"{date}，用户让助手使用了工具。"
     told += f"步骤：{'、'.join(run.steps)}。"
     if run.outcome:
         told += f"结果：{run.outcome.rstrip('。')}。"
     if run.lessons:
         told += f"教训：{'；'.join(run.lessons)}。"
-    return f"{told}用户还提到：{facts}。" if facts else told
+    return told

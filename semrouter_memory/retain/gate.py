@@ -2,7 +2,7 @@
 
 Strategy. A model that reads a conversation also reads what was pasted into it, what tools returned and what the assistant
 said, and may take any of it for a fact, or obey an order in it. So a model's candidate is held against the user's own
-words in the batch and its context (`rules.spoken`): every number and name in it must occur there, and most of its other
+words in the batch and its context (`spoken`): every number and name in it must occur there, and most of its other
 words. What the assistant suggested passes once the user has taken it up in words of their own. In doubt nothing passes:
 what is lost is said again, what is planted stays.
 """
@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from semrouter_memory.model import Candidate, LoggedTurn
-from semrouter_memory.retain import rules, unfit
+from semrouter_memory.retain import unfit
+from semrouter_memory.retain.spoken import spoken
 from semrouter_memory.retain.wordlist import words
 
 NUMBER = "number_not_said"
@@ -74,7 +75,7 @@ def gate(
         context: turns before them that it saw.
         also: what may be repeated although the user did not say it.
     """
-    said = _Said("\n".join((*rules.spoken(turns, context), *also)), [turn.observed_at for turn in (*context, *turns)])
+    said = _Said("\n".join((*spoken((*context, *turns)), *also)), [turn.observed_at for turn in (*context, *turns)])
     passed: list[Candidate] = []
     turned_away: Counter[str] = Counter()
     for candidate in candidates:

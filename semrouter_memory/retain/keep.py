@@ -17,6 +17,7 @@ from semrouter_memory.language.ngrams import ngrams, tokens
 from semrouter_memory.learned.logistic import Features, Logistic
 
 _QUESTION = ("?", "？")
+_FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|im|ive|my|mine|me|we|we're|we've|our|us)\b|[我咱]", re.IGNORECASE)
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 _MESSAGE_TOKENS = 150
 _AROUND = 0.4
@@ -53,9 +54,7 @@ def in_message(pieces: Sequence[str], message: str, asked: str) -> list[Sentence
         asked: what the assistant said before.
     """
     before = ["", *pieces]
-    return [
-        Sentence(piece, before[place], message, asked, place, len(pieces)) for place, piece in enumerate(pieces)
-    ]
+    return [Sentence(piece, before[place], message, asked, place, len(pieces)) for place, piece in enumerate(pieces)]
 
 
 def keep(sentences: Sequence[Sentence]) -> list[float]:
@@ -76,9 +75,14 @@ def features(sentence: Sentence) -> Features:
     found |= dict.fromkeys((f"before {token}" for token in tokens(sentence.before)[-_MESSAGE_TOKENS:]), _AROUND)
     found |= dict.fromkeys((f"message {token}" for token in tokens(sentence.message)[:_MESSAGE_TOKENS]), _AROUND)
     asked = sentence.asked.rstrip()
+    question = sentence.text.rstrip(" \n\"'”’)").endswith(_QUESTION)
+    personal = bool(_FIRST_PERSON.search(sentence.text.replace("’", "'")))
     if asked:
         found |= dict.fromkeys((f"asked {token}" for token in tokens(asked[-200:])[-12:]), _AROUND)
     return found | {
+        "#question": float(question),
+        "#question without person": float(question and not personal),
+        "#impersonal": float(not question and not personal),
         "#words": math.log1p(len(words)),
         "#message": math.log1p(len(sentence.message)) / 2,
         "#answers": float(asked.endswith(_QUESTION)),

@@ -2,7 +2,7 @@
 
 Strategy. `accept` commits the turn to the turn log and returns; from then on the log is the truth, and a crash at any
 point loses nothing, because work is repeated until the log says that it is finished, and duplicates nothing, because
-reconciling the same statement again skips it. The rules run at once; a model is asked when a trigger fires, outside the
+reconciling the same memory again skips it. Quotes are taken at once; a model is asked when a trigger fires, outside the
 owner's lock. A claim is renewed while its step takes. When all of a session is read and the session is at its end, it is
 summed up. What becomes of a step that fails is in `troubles`.
 """
@@ -26,13 +26,13 @@ from semrouter_memory.ports import (
     SessionStateBuilder,
     TurnLog,
 )
-from semrouter_memory.retain import rules
 from semrouter_memory.retain.accepting import Accepting
 from semrouter_memory.retain.asking import Asking
 from semrouter_memory.retain.ending import SessionEnd
 from semrouter_memory.retain.idling import Idling
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
-from semrouter_memory.retain.steps import ModelStep, RulesStep, StepParts, found_in, rules_part, scene_turns, unread
+from semrouter_memory.retain.remember import asks_to_remember
+from semrouter_memory.retain.steps import ModelStep, QuoteStep, StepParts, found_in, quoted_part, scene_turns, unread
 from semrouter_memory.retain.summing_up import EpisodeWriter
 from semrouter_memory.retain.topics import TopicWatch
 from semrouter_memory.retain.triggers import Pace, SessionKey, Trigger
@@ -94,10 +94,10 @@ class Retainer:
         probe_pause = timedelta(seconds=config.breaker_seconds)
         self._asking = Asking(self._pace, probe_pause=probe_pause, idling=Idling(monotonic))
         parts = StepParts(turn_log, writer, observer, states)
-        self._rules = RulesStep(parts, last=chat_model is None)
+        self._quotes = QuoteStep(parts, last=chat_model is None)
         self._model = self._model_step(chat_model, parts) if chat_model else None
         episodes = EpisodeWriter(
-            writer=writer, embedder=embedder, chat_model=chat_model, observer=observer, use_rules=config.rules
+            writer=writer, embedder=embedder, chat_model=chat_model, observer=observer, keep_quotes=config.quotes
         )
         self._end = SessionEnd(
             turn_log=turn_log,
@@ -197,12 +197,12 @@ class Retainer:
         if not claim.turns:
             await self._sum_up(claim, key)
             return
-        new = unread(claim) if self._config.rules else []
-        part = rules_part(new) if new else []
+        new = unread(claim) if self._config.quotes else []
+        part = quoted_part(new) if new else []
         if self._is_backing_off(claim, new):
             await self._turn_log.release(claim)
             return
-        known = await self._troubles.guard(claim, key, part, self._rules.run(claim, part)) if part else set[str]()
+        known = await self._troubles.guard(claim, key, part, self._quotes.run(claim, part)) if part else set[str]()
         if known is None:
             await self._turn_log.release(claim)
         elif self._model is None:
@@ -221,7 +221,7 @@ class Retainer:
 
     async def _finish(self, claim: Claim, key: SessionKey, turns: Sequence[LoggedTurn], known: set[str]) -> None:
         """End what was read where there is no model."""
-        before = [turn for turn in turns if turn.rules_done] if self._config.rules else []
+        before = [turn for turn in turns if turn.rules_done] if self._config.quotes else []
         sources = known | await found_in(claim, before)
         await self._turn_log.finish(claim, {turn.id: turn.id in sources for turn in turns})
         self._go_on(claim, key, turns)
@@ -282,8 +282,8 @@ class Retainer:
 
 def _pace(config: RetainConfig, *, batch_size: int, model: bool) -> Pace:
     idle = timedelta(seconds=config.session_idle_seconds)
-    return Pace(rules=config.rules, model=model, batch_size=batch_size, idle=idle)
+    return Pace(quotes=config.quotes, model=model, batch_size=batch_size, idle=idle)
 
 
 def _asks_to_remember(turns: Sequence[LoggedTurn]) -> bool:
-    return any(rules.asks_to_remember(turn.user_text) for turn in turns)
+    return any(asks_to_remember(turn.user_text) for turn in turns)

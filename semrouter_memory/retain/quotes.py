@@ -13,7 +13,7 @@ from semrouter_memory.language.sentences import sentences
 from semrouter_memory.model import Candidate, LoggedTurn, MemoryType
 from semrouter_memory.retain import remember, unfit
 from semrouter_memory.retain.keep import in_message, keep, keep_model
-from semrouter_memory.retain.rules.own_words import own_words
+from semrouter_memory.retain.spoken import spoken
 
 EXTRACTOR = "quotes"
 _MAX_QUOTE_CHARS = 400
@@ -21,54 +21,85 @@ _MAX_QUOTE_CHARS = 400
 _MAX_CONTEXT_CHARS = 160
 _SHORT_WORDS = 8
 """A quote with fewer words may not tell what it is about."""
-_MIN_CHARS = 3
 _BESIDE = 0.25
 """A sentence of this probability is kept beside one that is kept for itself."""
+_MIN_PART_CHARS = 120
+"""Of a sentence that is cut because it is longer than a quote."""
+_LOOK_BACK = 3
+"""Turns before those that are read in which a short quote's context is looked for."""
+_ASKS = ("?", "？")
 _REFERS = re.compile(
     r"^\W*(?:no|yes|actually|scratch|scrap|instead|make|now|sorry|wait|ok|and|also|but)\b|\b(?:it|its|it's|that|them|those|there|one|this|he|she|they|him|her)\b"
     r"|^[不改还也]|[它他她那这]",
     re.IGNORECASE,
 )
+_STEERS = re.compile(
+    r"\b(?:remember|memor\w+|note|from now on|always|never|trust\w*|instruct\w*|recommend\w*)\b|记[住得忆]|以后|总是|推荐",
+    re.IGNORECASE,
+)
+"""In an assistant's question: what a page or a tool's result may have put there to be kept."""
 _HAN = re.compile(r"[\u3400-\u9fff]")
 _QUESTION = re.compile(r"[^.!?。！？\n]*[?？]")
 
 
 def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) -> tuple[Candidate, ...]:
-    """What is worth keeping of the turns, oldest first.
+    """What is worth keeping of the turns, oldest first, each text once.
 
     Args:
         turns: the turns to read, oldest first.
         context: turns before them.
     """
-    asked = context[-1].assistant_text if context else ""
-    said = ""
-    found: list[Candidate] = []
-    for turn in turns:
-        for content in quoted(turn.user_text, asked):
-            about = _context(content, asked, said)
-            found.append(_candidate(content, about, turn))
+    owns = spoken((*context, *turns))
+    asked = ["", *(turn.assistant_text for turn in (*context, *turns))]
+    first = len(context)
+    found: dict[str, Candidate] = {}
+    said: str | None = None
+    for place, turn in enumerate(turns, start=first):
+        for content in quoted(owns[place], turn.user_text, asked[place]):
+            if said is None:
+                said = _last_quote(owns[:first], context, asked)
+            about = _about(content, asked[place], said)
+            found.setdefault(content.casefold(), _candidate(content, about, turn))
             said = content
-        asked = turn.assistant_text
-    return tuple(found)
+    return tuple(found.values())
 
 
-def quoted(message: str, asked: str = "") -> list[str]:
-    """The parts of a message that are worth keeping, as typed.
+def quoted(own: str, message: str, asked: str = "") -> list[str]:
+    """The parts of a user's own text that are worth keeping, as typed.
 
     Args:
+        message: the whole message, with what was cut out of it.
         asked: what the assistant said before.
     """
-    pieces = [piece for piece in sentences(own_words(message)) if not unfit.reason(piece)]
-    probabilities = keep(in_message(pieces, message, asked))
-    if not any(map(_told, pieces, probabilities)):
-        return []
-    # One sentence explains another: beside what is worth keeping, what may be stays as well.
-    kept = [piece for piece, probability in zip(pieces, probabilities, strict=True) if probability >= _BESIDE or _told(piece, probability)]
-    return [passage for passage in _passages(kept) if len(passage) >= _MIN_CHARS]
+    pieces = [piece for whole in sentences(own) for piece in _readable(whole)]
+    wished, probabilities = remember.wished(pieces), keep(in_message(pieces, message, asked))
+    # One sentence explains another: beside one that is worth keeping, what may be stays as well.
+    telling = any(wished) or max(probabilities, default=0.0) >= keep_model().cut
+    judged = zip(pieces, probabilities, wished, strict=True) if telling else ()
+    kept = [
+        piece for piece, probability, wish in judged if (wish or probability >= _BESIDE) and not unfit.reason(piece)
+    ]
+    return [each for each in _passages(kept) if any(map(str.isalnum, each)) and not unfit.reason(each)]
 
 
-def _told(piece: str, probability: float) -> bool:
-    return probability >= keep_model().cut or bool(remember.wish(piece))
+def _last_quote(owns: Sequence[str], context: Sequence[LoggedTurn], asked: Sequence[str]) -> str:
+    """The last quote of the turns just before, "" when they gave none."""
+    for place in reversed(range(max(len(context) - _LOOK_BACK, 0), len(context))):
+        if found := quoted(owns[place], context[place].user_text, asked[place]):
+            return found[-1]
+    return ""
+
+
+def _readable(sentence: str) -> Iterator[str]:
+    """The sentence; one that goes on without an end, in parts of a quote's length."""
+    while len(sentence) > _MAX_QUOTE_CHARS:
+        end = max(sentence.rfind(mark, _MIN_PART_CHARS, _MAX_QUOTE_CHARS) for mark in ("\n", "; ", ", ", "，", "；"))
+        end = end if end > 0 else sentence.rfind(" ", _MIN_PART_CHARS, _MAX_QUOTE_CHARS)
+        end = end + 1 if end > 0 else _MAX_QUOTE_CHARS
+        yield sentence[:end]
+        sentence = sentence[end:]
+    if sentence.strip():
+        yield sentence
 
 
 def _passages(pieces: Sequence[str]) -> Iterator[str]:
@@ -83,14 +114,16 @@ def _passages(pieces: Sequence[str]) -> Iterator[str]:
         yield " ".join(passage.split())
 
 
-def _context(content: str, asked: str, said: str) -> str:
+def _about(content: str, asked: str, said: str) -> str:
     """What a short quote is about, "" when it tells that itself."""
     if len(content.split()) + len(_HAN.findall(content)) // 2 > _SHORT_WORDS:
         return ""
-    questions = _QUESTION.findall(asked.rstrip()[-2 * _MAX_CONTEXT_CHARS :]) if asked.rstrip().endswith(("?", "？")) else []
+    questions = _QUESTION.findall(asked.rstrip()[-2 * _MAX_CONTEXT_CHARS :]) if asked.rstrip().endswith(_ASKS) else []
     if questions:
-        return " ".join(questions[-1].split())[-_MAX_CONTEXT_CHARS:]
-    return said[:_MAX_CONTEXT_CHARS] if said and _REFERS.search(content) else ""
+        about = " ".join(questions[-1].split())[-_MAX_CONTEXT_CHARS:]
+    else:
+        about = said[:_MAX_CONTEXT_CHARS] if _REFERS.search(content) else ""
+    return "" if _STEERS.search(about) or unfit.reason(about) else about
 
 
 def _candidate(content: str, about: str, turn: LoggedTurn) -> Candidate:

@@ -1,6 +1,10 @@
-"""Explicit wishes to remember something."""
+"""Explicit wishes to remember something. Pure."""
 
 import re
+from collections.abc import Sequence
+
+from semrouter_memory.language.sentences import sentences
+from semrouter_memory.retain.rules.own_words import own_words
 
 _ASKS = re.compile(
     r"^(?:(?:ok|okay|oh|also|and|so|hey|hi|btw|yes|no|thanks|great)[\s,.!]+)*(?:please\s+|pls\s+|plz\s+|can you\s+|could you\s+|you (?:should|must|can)\s+|i(?:'d like| want| need) you to\s+)*"
@@ -18,20 +22,40 @@ _ASKS_POLITELY = re.compile(
 _FOR_REFERENCE = re.compile(
     r"^(?:for (?:future reference|the record|next time|your memory))\s*[,:]\s*(?P<what>\S.*)$", re.IGNORECASE
 )
-
-
+_ANNOUNCES = re.compile(
+    r"^(?:please\s+|pls\s+)?(?:remember|keep in mind|bear in mind|make a note|take note|note|don't forget|do not forget|save|memori[sz]e|store)"
+    r"(?: (?:this|these|the following|it|that|please|for (?:later|next time|the future)|(?:some|a few|these) (?:things|facts)(?: about (?:me|us))?))*\s*[:：]\s*$"
+    r"|^(?:for (?:future reference|the record|next time|your memory))\s*:\s*$|^(?:请|麻烦)?(?:记住|记得|记一下|记下来?|别忘了?)(?:这些?|以下|下面)?[^，。]{0,4}[：:]\s*$",
+    re.IGNORECASE,
+)
 _WORDS = re.compile(r"remember|mind|note|forget|save|memor|store|reference|record|next time|记|忘", re.IGNORECASE)
 """One of these is in every such wish."""
 
 
-def may_ask(text: str) -> bool:
-    """Whether it is worth looking closer; most texts are none."""
-    return bool(_WORDS.search(text))
+def asks_to_remember(message: str) -> bool:
+    """Whether the user, in their own words, asks to have something remembered."""
+    return bool(_WORDS.search(message)) and any(wished(sentences(own_words(message))))
+
+
+def wished(pieces: Sequence[str]) -> list[bool]:
+    """Which sentences of a message the user asks to have remembered.
+
+    Those that ask it, and all that follow an announcement ("remember this:"), until a line is left empty.
+    """
+    found: list[bool] = []
+    announced = False
+    for piece in pieces:
+        asks = bool(wish(piece)) or bool(_ANNOUNCES.match(piece.strip()))
+        found.append(asks or announced)
+        announced = (announced or bool(_ANNOUNCES.match(piece.strip()))) and "\n\n" not in piece
+    return found
 
 
 def wish(sentence: str) -> str:
     """What the user asks to have remembered, "" when they ask no such thing."""
-    if sentence.rstrip().endswith(("?", "？")) and not _ASKS_POLITELY.match(sentence.strip()):
+    if not _WORDS.search(sentence) or (
+        sentence.rstrip().endswith(("?", "？")) and not _ASKS_POLITELY.match(sentence.strip())
+    ):
         return ""
     for pattern in (_ASKS, _ASKS_CHINESE, _FOR_REFERENCE):
         if found := pattern.match(sentence.strip()):

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
-from semrouter_memory.model import Candidate, LoggedTurn, MemoryType, ToolUse
-from semrouter_memory.retain import rules, unfit
+from semrouter_memory.model import LoggedTurn, ToolUse
+from semrouter_memory.retain import unfit
+from semrouter_memory.retain.spoken import spoken
 
 _MAX_SENTENCE_CHARS = 200
 _MAX_NAME_CHARS = 64
@@ -64,7 +65,7 @@ class Run:
     lessons: tuple[str, ...]
 
 
-def run_of(turns: Sequence[LoggedTurn], statements: Sequence[Candidate]) -> Run | None:
+def run_of(turns: Sequence[LoggedTurn]) -> Run | None:
     """The session's run, None when no tool was used."""
     places = [place for place, turn in enumerate(turns) if turn.tools]
     if not places:
@@ -74,7 +75,7 @@ def run_of(turns: Sequence[LoggedTurn], statements: Sequence[Candidate]) -> Run 
         goal=_goal(turns[: places[0] + 1]),
         steps=_steps(tools),
         outcome=_outcome(turns[places[-1]].assistant_text),
-        lessons=(*_verdicts(turns[places[0] + 1 :], statements), *_failures(tools))[:_MAX_LESSONS],
+        lessons=(*_verdicts(turns[places[0] + 1 :]), *_failures(tools))[:_MAX_LESSONS],
     )
 
 
@@ -84,7 +85,7 @@ def _goal(turns: Sequence[LoggedTurn]) -> str:
     A request that hands something over ("Summarise this: ...") is none of what they say as themselves; then its first
     sentence, up to the colon, is the user's.
     """
-    for turn, own in zip(turns, rules.spoken(turns), strict=True):
+    for turn, own in zip(turns, spoken(turns), strict=True):
         text = strip_block(turn.user_text)[:_READ_CHARS]
         line = next((line for line in text.split("\n") if line.strip()), "")
         line = "" if _OF_ONESELF.match(line) else line
@@ -116,15 +117,10 @@ def _sentences(text: str) -> Iterator[str]:
             yield sentence
 
 
-def _verdicts(turns: Sequence[LoggedTurn], statements: Sequence[Candidate]) -> Iterator[str]:
-    """What the user said about the result: lessons that were extracted, else a sentence of their own that judges."""
-    later = {turn.id for turn in turns}
-    extracted = [each for each in statements if each.type is MemoryType.REFLECTIVE]
-    yield from (each.content for each in extracted)
-    told = {turn_id for each in extracted for turn_id in each.turn_ids} & later
-    for turn, own in zip(turns, rules.spoken(turns), strict=True):
-        if turn.id not in told:
-            yield from (f'"{sentence}"' for sentence in _sentences(own) if _judges(sentence))
+def _verdicts(turns: Sequence[LoggedTurn]) -> Iterator[str]:
+    """What the user said about the result: the sentences of their own that judge it."""
+    for own in spoken(turns):
+        yield from (f'"{sentence}"' for sentence in _sentences(own) if _judges(sentence))
 
 
 def _judges(sentence: str) -> bool:

@@ -1,6 +1,6 @@
-"""The two ways to read a claimed session's turns: by rules, and by a model.
+"""The two ways to read a claimed session's turns: for quotes, and by a model.
 
-Strategy. The rules read only what they have not seen, with a few turns before it for the scene. A model reads the first
+Strategy. Quotes are taken from turns that were not read yet, with a few turns before them as context. A model reads the first
 turns that wait, outside the owner's lock. After a failure both read fewer turns at a time, so that one that cannot be
 borne is found, and alone given up.
 """
@@ -23,11 +23,11 @@ from semrouter_memory.retain.triggers import SessionKey, Trigger
 from semrouter_memory.retain.troubles import Troubles
 
 _SCENE_TURNS = 20
-"""Earlier turns that the rules look at for whom "she" means and whether a role-play is on."""
+"""Earlier turns that tell what a short quote is about, and whether a role-play is on."""
 _AT_ONCE_CHARS = 120
 """Of what users said, read where the step runs: two milliseconds at most, about what a thread costs a recall beside it."""
-_RULES_TURNS = 100
-"""Turns that the rules read at a time; an eighth of it after each failure."""
+_QUOTED_TURNS = 100
+"""Turns that are read for quotes at a time; an eighth of it after each failure."""
 _KNOCK = (ChatMessage("user", "Answer with [] and nothing else."),)
 """Next to nothing, which any model that is there can answer."""
 
@@ -47,8 +47,8 @@ class StepParts:
     states: SessionStateBuilder | None
 
 
-class RulesStep:
-    """Reads turns by rules.
+class QuoteStep:
+    """Takes quotes from turns.
 
     Args:
         last: no model reads them afterwards, so the caller finishes them at once.
@@ -62,7 +62,7 @@ class RulesStep:
         self._last = last
 
     async def run(self, claim: Claim, part: Sequence[LoggedTurn]) -> set[str] | None:
-        """Store what the rules find in these turns of the claim.
+        """Store the quotes of these turns of the claim.
 
         Returns:
             The turns that something was found in; None when the claim is lost.
@@ -71,7 +71,7 @@ class RulesStep:
         first, last = (claim.turns.index(turn) for turn in (part[0], part[-1]))
         found = await _found(claim.turns[first : last + 1], (*claim.context, *claim.turns[:first]))
         candidates = [candidate for candidate in found if candidate.turn_ids[0] in new]
-        self._observer.session_due(Trigger.RULES)
+        self._observer.session_due(Trigger.QUOTES)
         written = await self._written(claim, candidates, new)
         if written is None:
             return None
@@ -79,11 +79,11 @@ class RulesStep:
             await self._states.turns_read(claim, part, candidates)
         if not self._last:
             await self._turn_log.mark_rules_done(claim, [turn.id for turn in part if turn.id in written.alive])
-        _report(self._observer, "rules", len(part), candidates, written)
+        _report(self._observer, quotes.EXTRACTOR, len(part), candidates, written)
         return written.sources
 
     async def _written(self, claim: Claim, candidates: Sequence[Candidate], new: set[str]) -> Written | None:
-        """Of most turns nothing is to be written, and nobody need be kept from anything meanwhile."""
+        """Many turns have no quote; then the owner's lock is not taken."""
         if candidates:
             return await self._writer.write(claim, candidates)
         if self._last:
@@ -94,17 +94,17 @@ class RulesStep:
 
 
 def unread(claim: Claim) -> list[LoggedTurn]:
-    """The turns that the rules have not seen."""
+    """The turns that were not read for quotes."""
     return [turn for turn in claim.turns if not turn.rules_done]
 
 
-def rules_part(turns: Sequence[LoggedTurn]) -> Sequence[LoggedTurn]:
+def quoted_part(turns: Sequence[LoggedTurn]) -> Sequence[LoggedTurn]:
     """Of the unread turns those that are read at once."""
-    return turns[: max(1, _RULES_TURNS >> 3 * max(turn.attempts for turn in turns))]
+    return turns[: max(1, _QUOTED_TURNS >> 3 * max(turn.attempts for turn in turns))]
 
 
 async def found_in(claim: Claim, turns: Sequence[LoggedTurn]) -> set[str]:
-    """The turns, in a row in the claim and read before, that the rules find something in."""
+    """The turns, in a row in the claim and read before, that have a quote."""
     if not turns:
         return set()
     before = claim.turns[: claim.turns.index(turns[0])]
@@ -159,7 +159,7 @@ class ModelStep:
         """Ask the model about these turns of the claim, store what it finds, and finish them.
 
         Args:
-            known: turns that the rules found something in, just now.
+            known: turns that quotes were taken from, just now.
 
         Returns:
             False when nothing was finished; the claim is given back in any case.

@@ -1,6 +1,6 @@
 """When a session is due. Pure.
 
-The rules run as soon as there is something that they have not seen. A model is asked when one of its triggers fires;
+Quotes are taken as soon as there is a turn that was not read for them. A model is asked when one of its triggers fires;
 after a failure it waits for the back-off to end, and while the model is away nothing is due for it. A session's end is
 summed up when it was announced, or when the session has been idle for long enough.
 """
@@ -41,8 +41,8 @@ class Rest:
 class Trigger(StrEnum):
     """Why a session is due."""
 
-    RULES = "rules"
-    """Turns that the rule extractor has not seen; or, without a model, turns that are only to be ended."""
+    QUOTES = "quotes"
+    """Turns that were not read for quotes; or, without a model, turns that are only to be ended."""
     BATCH = "batch"
     REMEMBER = "remember"
     DRIFT = "drift"
@@ -57,13 +57,13 @@ class Pace:
     """The settings that triggers look at.
 
     Attributes:
-        rules: the rule extractor is on.
+        quotes: quotes are kept.
         model: a model is configured.
         batch_size: the model is asked every so many turns.
         idle: a session is at its end when nothing was said for so long.
     """
 
-    rules: bool
+    quotes: bool
     model: bool
     batch_size: int
     idle: timedelta
@@ -78,7 +78,7 @@ def due(session: PendingSession, now: datetime, pace: Pace, *, model_away: bool 
     if session.not_before is not None and now < session.not_before:
         return None
     trigger = wanted(session, now, pace)
-    if model_away and session.waiting and trigger is not Trigger.RULES:
+    if model_away and session.waiting and trigger is not Trigger.QUOTES:
         return _ending(session, now, pace) if session.unsummarised else None
     return trigger
 
@@ -88,8 +88,8 @@ def wanted(session: PendingSession, now: datetime, pace: Pace) -> Trigger | None
     ending = _ending(session, now, pace)
     if not session.waiting:
         return ending if session.unsummarised else None
-    if not pace.model or (pace.rules and session.rules_pending):
-        return Trigger.RULES
+    if not pace.model or (pace.quotes and session.rules_pending):
+        return Trigger.QUOTES
     if session.remember:
         return Trigger.REMEMBER
     return Trigger.BATCH if session.waiting >= pace.batch_size else ending

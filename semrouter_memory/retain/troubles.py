@@ -25,6 +25,7 @@ from semrouter_memory.errors import (
 )
 from semrouter_memory.model import Claim, ExtractionReport, LoggedTurn
 from semrouter_memory.ports import Clock, MemoryReader, Observer, TurnLog
+from semrouter_memory.retain import quotes
 from semrouter_memory.retain.triggers import Rest, SessionKey, backoff
 
 _T = TypeVar("_T")
@@ -132,7 +133,7 @@ class Troubles:
 
     def report(self, claim: Claim, error: Exception, *, dead_lettered: int = 0) -> None:
         """Tell the observer that a step with these turns failed."""
-        extractor = "llm" if isinstance(error, ChatModelError | ExtractionParseError) else "rules"
+        extractor = "llm" if isinstance(error, ChatModelError | ExtractionParseError) else quotes.EXTRACTOR
         model = error if isinstance(error, ChatModelError) else None
         self._observer.extraction_finished(
             ExtractionReport(

@@ -33,7 +33,7 @@ class Origins:
             self._sessions.popitem(last=False)
 
     def unread(self, session_id: str, extractor: str) -> list[SpanContext]:
-        """Those of the session that this extractor was not given yet: rules and model read a turn at different times."""
+        """Those of the session that this extractor was not given yet: quotes and model read a turn at different times."""
         found = [origin for origin in self._sessions.get(session_id, ()) if extractor not in origin.read_by]
         for origin in found:
             origin.read_by.add(extractor)

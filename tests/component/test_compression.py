@@ -45,7 +45,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import Observer
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.recall.searching import Searcher
-from semrouter_memory.retain import rules
+from semrouter_memory.retain import quotes
 from semrouter_memory.retain.accepting import cleaned
 from semrouter_memory.retain.redact import without_secrets
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
@@ -204,7 +204,7 @@ class Client:
             return
         claim = await self.log.claim(turn.scope, appended.session_id, lease=timedelta(minutes=1), context=20)
         assert claim is not None
-        await self._builder.turns_read(claim, claim.turns, rules.candidates(claim.turns))
+        await self._builder.turns_read(claim, claim.turns, quotes.candidates(claim.turns))
         await self.log.finish(claim, {each.id: True for each in claim.turns})
 
     def close(self) -> None:

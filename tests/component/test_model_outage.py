@@ -1,4 +1,4 @@
-"""Turns while the extraction model is away for long: the real client, circuit, turn log and rules, on a stepped clock."""
+"""Turns while the extraction model is away for long: the real client, circuit, turn log and quotes, on a stepped clock."""
 
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -68,7 +68,7 @@ async def outage(make_bench: MakeBench, chat_server: StandInServer) -> AsyncIter
     await made.model.aclose()
 
 
-async def test_a_day_without_the_model_gives_up_no_turn_and_keeps_the_rules_at_work(outage: Outage) -> None:
+async def test_a_day_without_the_model_gives_up_no_turn_and_keeps_quotes_coming(outage: Outage) -> None:
     outage.server.status = 503
     bench = outage.bench
     for hour in range(24):
@@ -77,7 +77,7 @@ async def test_a_day_without_the_model_gives_up_no_turn_and_keeps_the_rules_at_w
         await outage.run(hours=1)
     totals = await bench.totals()
     assert (totals.accepted, totals.waiting, totals.dead_lettered) == (24, 24, 0)
-    assert sum(report.stored for report in bench.observer.reports if report.extractor == "rules") == 24
+    assert sum(report.stored for report in bench.observer.reports if report.extractor == "quotes") == 24
     assert await bench.episodes(), "sessions are summed up by the rule meanwhile"
     assert len(outage.server.requests) < 320, "one probe in five minutes"
     assert outage.claims.total() < 500, "sessions are not taken in vain"

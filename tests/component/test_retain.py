@@ -27,7 +27,7 @@ from semrouter_memory.model import (
     Turn,
     TurnTotals,
 )
-from semrouter_memory.retain import rules
+from semrouter_memory.retain import quotes
 from tests.retaining import ALICE, START, MakeBench, ScriptedModel
 
 SECRET = "sk-abcdefghij1234567890"
@@ -42,7 +42,7 @@ async def test_a_statement_is_remembered_at_once_without_a_model(make_bench: Mak
     appended = bench.say("My budget for the Hawaii trip is $10,000")
     await bench.work()
     (memory,) = await bench.memories()
-    assert memory.content == "User's budget for the Hawaii trip is $10,000"
+    assert memory.content == "My budget for the Hawaii trip is $10,000"
     assert appended is not None
     assert memory.metadata["turn_ids"] == [appended.turn_id]
     assert memory.observed_at == START + timedelta(seconds=1)
@@ -65,7 +65,7 @@ async def test_a_newer_value_supersedes_and_the_old_one_stays_as_history(make_be
     (old,) = await bench.memories()
     bench.say("I moved to Munich", session="s2")
     await bench.work()
-    assert await bench.contents() == ["User moved to Munich"]
+    assert await bench.contents() == ["I moved to Munich"]
     history = await bench.store.get(ALICE, old.id)
     assert history is not None
     assert history.superseded_at == bench.clock.now()
@@ -79,7 +79,7 @@ async def test_a_late_extracted_older_statement_does_not_supersede(make_bench: M
     bench.say("I live in Munich", session="late")
     await bench.work()
     await bench.retainer.process(early)
-    assert await bench.contents() == ["User lives in Munich"]
+    assert await bench.contents() == ["I live in Munich"]
 
 
 async def test_saying_it_again_adds_a_source_not_a_memory(make_bench: MakeBench) -> None:
@@ -97,7 +97,7 @@ async def test_secrets_reach_neither_the_log_nor_the_memories(make_bench: MakeBe
     bench = make_bench()
     bench.say("My api key is sk-abcdefghij1234567890. I live in Bonn.", answer="sk-zyxwvutsrq0987654321")
     await bench.work()
-    assert await bench.contents() == ["User lives in Bonn"]
+    assert await bench.contents() == ["I live in Bonn."]
     assert bench.observer.redacted == ["api_key", "api_key"]
     written = _bytes_of(tmp_path)
     assert b"sk-abc" not in written
@@ -108,7 +108,7 @@ async def test_words_that_begin_as_secrets_do_are_remembered(make_bench: MakeBen
     bench = make_bench()
     bench.say("I am allergic to pineapple.")
     await bench.work()
-    assert await bench.contents() == ["User is allergic to pineapple"]
+    assert await bench.contents() == ["I am allergic to pineapple."]
     assert bench.observer.redacted == []
 
 
@@ -145,7 +145,7 @@ async def test_without_a_store_turns_wait_and_no_attempt_is_counted(make_bench: 
     assert await bench.contents() == []  # the pause is not over
     bench.clock.step(seconds=5)
     await bench.tick()
-    assert await bench.contents() == ["User lives in Bonn"]
+    assert await bench.contents() == ["I live in Bonn"]
     assert (await bench.totals()).extracted == 1
 
 
@@ -158,19 +158,20 @@ async def test_a_store_known_to_be_away_is_left_alone(make_bench: MakeBench) -> 
     assert bench.observer.store_failures == 0
     bench.store.away = False
     await bench.tick()
-    assert await bench.contents() == ["User lives in Bonn"]
+    assert await bench.contents() == ["I live in Bonn"]
 
 
 async def test_a_crash_after_the_write_loses_no_turn_and_duplicates_no_memory(make_bench: MakeBench) -> None:
     bench = make_bench()
-    bench.say("I live in Munich. I have two cats.")
+    bench.say("I live in Munich")
+    bench.say("My budget for the Hawaii trip is $10,000")
     bench.store.fail_after_write = asyncio.CancelledError()
     with pytest.raises(asyncio.CancelledError):
         await bench.work()
-    assert (await bench.totals()).waiting == 1
+    assert (await bench.totals()).waiting == 2
     await bench.tick()
-    assert await bench.contents() == ["User has two cats", "User lives in Munich"]
-    assert await bench.totals() == TurnTotals(accepted=1, extracted=1)
+    assert await bench.contents() == ["I live in Munich", "My budget for the Hawaii trip is $10,000"]
+    assert await bench.totals() == TurnTotals(accepted=2, extracted=2)
 
 
 async def test_an_error_of_our_own_is_tried_again_and_given_up_in_the_end(make_bench: MakeBench) -> None:
@@ -227,7 +228,7 @@ async def test_rules_do_not_wait_for_the_model(make_bench: MakeBench) -> None:
     bench = make_bench(model)
     bench.say("I live in Bonn")
     await bench.work()
-    assert await bench.contents() == ["User lives in Bonn"]
+    assert await bench.contents() == ["I live in Bonn"]
     assert (model.prompts, (await bench.totals()).waiting) == ([], 1)
 
 
@@ -237,7 +238,7 @@ async def test_a_turn_whose_wake_was_lost_is_found_by_the_tick_without_asking_th
     bench.say("I live in Bonn")
     bench.woken.clear()
     await bench.tick()
-    assert (await bench.contents(), model.prompts) == (["User lives in Bonn"], [])
+    assert (await bench.contents(), model.prompts) == (["I live in Bonn"], [])
 
 
 async def test_a_session_that_falls_idle_is_read_by_the_model(make_bench: MakeBench) -> None:
@@ -262,14 +263,16 @@ async def test_an_explicit_wish_asks_the_model_at_once(make_bench: MakeBench) ->
     assert len(model.prompts) == 1
 
 
-async def test_what_rules_and_model_both_find_is_stored_once(make_bench: MakeBench) -> None:
+async def test_what_is_said_and_found_again_is_stored_once(make_bench: MakeBench) -> None:
+    """The quote, and the model's statement of it."""
     model = ScriptedModel()
     model.facts = ["The user has a budget of $10K for the Hawaii vacation"]
     bench = make_bench(model, batch_size=1)
-    bench.say("My budget for the Hawaii trip is $10,000")
-    await bench.work()
-    assert await bench.contents() == ["User's budget for the Hawaii trip is $10,000"]
-    assert (await bench.totals()).extracted == 1
+    for session in ("s1", "s2"):
+        bench.say("My budget for the Hawaii trip is $10,000", session=session)
+        await bench.work()
+    assert await bench.contents() == ["My budget for the Hawaii trip is $10,000", *model.facts]
+    assert (await bench.totals()).extracted == 2
 
 
 async def test_earlier_turns_are_given_as_context(make_bench: MakeBench) -> None:
@@ -303,7 +306,7 @@ async def test_a_failing_model_is_asked_again_later_and_given_up_in_the_end(
     assert len(model.prompts) == 3
     assert {report.failure for report in bench.observer.reports[1:]} == {failure}
     assert bench.observer.reports[-1].dead_lettered == 1
-    assert await bench.contents() == ["User lives in Bonn"]
+    assert await bench.contents() == ["I live in Bonn"]
     assert await bench.totals() == TurnTotals(accepted=1, dead_lettered=1)
 
 
@@ -315,7 +318,7 @@ async def test_new_turns_are_read_by_the_rules_while_the_model_is_in_back_off(ma
     await bench.work()
     bench.say("I have two cats")
     await bench.work()
-    assert await bench.contents() == ["User has two cats", "User lives in Bonn"]
+    assert await bench.contents() == ["I have two cats", "I live in Bonn"]
     assert len(model.prompts) == 1
 
 
@@ -324,7 +327,7 @@ async def test_what_is_written_is_never_longer_than_the_embedding_model_reads(ma
     said = "User plays the cello in the orchestra of the town hall every Tuesday and every other Friday evening"
     model = ScriptedModel()
     model.facts = ["User owns a cello", "User owns a cello from Mittenwald. " + said, said]
-    bench = make_bench(model, batch_size=1, max_passage_tokens=8, rules=False)
+    bench = make_bench(model, batch_size=1, max_passage_tokens=8, quotes=False)
     bench.say(f"I own a cello from Mittenwald. I own a cello. {said.replace('User plays', 'I play')}.")
     await bench.work()
     assert sorted(await bench.contents()) == ["User owns a cello from Mittenwald."]
@@ -376,13 +379,13 @@ async def test_what_was_deleted_after_it_was_said_is_not_written_back(make_bench
     bench = make_bench()
     bench.say("I live in Bonn")
     bench.clock.step(seconds=1)
-    digest = bench.log.content_hash("User lives in Bonn")
+    digest = bench.log.content_hash("I live in Bonn")
     await bench.log.bury(Tombstone(scope=ALICE, at=bench.clock.now(), memory_id="mem_x", content_hash=digest))
     await bench.work()
     assert await bench.contents() == []
     bench.say("I live in Bonn", session="after")
     await bench.work()
-    assert await bench.contents() == ["User lives in Bonn"]
+    assert await bench.contents() == ["I live in Bonn"]
 
 
 async def test_a_deleted_user_gets_nothing_back(make_bench: MakeBench) -> None:
@@ -406,7 +409,7 @@ async def test_many_waiting_turns_are_read_in_batches(make_bench: MakeBench) -> 
 
 
 async def test_rules_can_be_switched_off(make_bench: MakeBench) -> None:
-    bench = make_bench(rules=False)
+    bench = make_bench(quotes=False)
     bench.say("I live in Bonn")
     await bench.work()
     assert await bench.contents() == []
@@ -462,7 +465,7 @@ async def test_one_refused_write_keeps_no_other_session_waiting_and_ends_as_a_de
     bench.say("I live in Bonn", session="good")
     bench.woken.clear()
     await bench.tick()
-    assert await bench.contents() == ["User lives in Bonn"]
+    assert await bench.contents() == ["I live in Bonn"]
     for _ in range(40):
         bench.clock.step(minutes=15)
         await bench.tick()
@@ -495,7 +498,7 @@ async def test_a_clock_that_is_put_back_prolongs_no_pause(make_bench: MakeBench)
     model.error = CircuitOpenError("away", wait_seconds=300)
     bench.clock.step(hours=-6)
     await bench.tick()
-    assert await bench.contents() == ["User lives in Bonn"]
+    assert await bench.contents() == ["I live in Bonn"]
     bench.clock.step(hours=-6)
     model.error = None
     await bench.tick()
@@ -540,13 +543,13 @@ async def test_while_the_model_is_away_the_rules_read_new_turns_only(
     model.error = CircuitOpenError("away", wait_seconds=3600)
     bench = make_bench(model, batch_size=1)
     read: list[int] = []
-    candidates = rules.candidates
+    candidates = quotes.candidates
 
     def counted(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) -> tuple[Candidate, ...]:
         read.append(len(turns))
         return candidates(turns, context)
 
-    monkeypatch.setattr(rules, "candidates", counted)
+    monkeypatch.setattr(quotes, "candidates", counted)
     for number in range(30):
         bench.say(f"My cat number {number} is called Tom")
         await bench.work()
@@ -570,7 +573,7 @@ async def test_long_turns_are_cleaned_beside_the_loop_and_stay_in_order(make_ben
     await bench.retainer.settle()
     assert [appended.outcome for appended in bench.observer.appended] == [AppendOutcome.ACCEPTED] * 2
     await bench.work()
-    assert "User lives in Munich" in await bench.contents()
+    assert "I live in Munich" in await bench.contents()
     assert bench.say("I have two cats") is not None
     newest, _, oldest = await bench.log.list_turns(scope=ALICE, states=None, limit=10)
     assert newest.user_text == "I have two cats"

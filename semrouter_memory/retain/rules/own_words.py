@@ -118,22 +118,8 @@ _LED_IN = re.compile(
     re.IGNORECASE,
 )
 """As in "from the forum: I'm 44": words that something else leads in than the user's own."""
-_BACK = re.compile(
-    r"\b(?:(?:end of (?:the )?|that was the )(?:exercise|drill|practice|rehearsal|simulation|role-?\s?play)|(?:exercise|practice|rehearsal) over|back to reality|ok enough|enough (?:now|games)|real talk|ok stop|stop now|that's enough|end game|end the game|out of character|stop (?:the )?(?:role-?\s?play\w*|game|playing)|end (?:of )?(?:the )?(?:role-?\s?play|game|scene)"
-    r"|(?:game|scene) over|seriously now|in real life|irl|for real now|enough of (?:the|this) (?:game|role))\b|回到现实|不玩了|说正经的",
-    re.IGNORECASE,
-)
 _QUOTE_WORDS = 4
 _HAN = re.compile(r"[\u4e00-\u9fff]")
-
-
-def opens_fiction(text: str) -> bool:
-    """Whether this message starts a game or role-play that later messages go on with."""
-    return bool(_FICTION.search(text))
-
-
-def closes_fiction(text: str) -> bool:
-    return bool(_BACK.search(text))
 
 
 @lru_cache(64)

@@ -31,7 +31,7 @@ def key(name: str) -> SessionKey:
 
 @pytest.fixture
 def asking() -> Asking:
-    pace = Pace(rules=True, model=True, batch_size=10, idle=timedelta(seconds=300))
+    pace = Pace(quotes=True, model=True, batch_size=10, idle=timedelta(seconds=300))
     return Asking(pace, probe_pause=PAUSE)
 
 

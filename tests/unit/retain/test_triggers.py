@@ -9,7 +9,7 @@ from semrouter_memory.model import PendingSession, Scope
 from semrouter_memory.retain.triggers import Pace, Trigger, backoff, due
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
-PACE = Pace(rules=True, model=True, batch_size=10, idle=timedelta(seconds=300))
+PACE = Pace(quotes=True, model=True, batch_size=10, idle=timedelta(seconds=300))
 SESSION = PendingSession(
     scope=Scope("alice"), session_id="s", waiting=3, rules_pending=0, remember=False, last_observed_at=NOW
 )
@@ -22,9 +22,9 @@ READ = replace(SESSION, waiting=0, unsummarised=3)
     ("session", "pace", "expected"),
     [
         (SESSION, PACE, None),
-        (replace(SESSION, rules_pending=1), PACE, Trigger.RULES),
+        (replace(SESSION, rules_pending=1), PACE, Trigger.QUOTES),
         (replace(SESSION, rules_pending=1), replace(PACE, rules=False), None),
-        (replace(SESSION, rules_pending=1, waiting=10), PACE, Trigger.RULES),
+        (replace(SESSION, rules_pending=1, waiting=10), PACE, Trigger.QUOTES),
         (replace(SESSION, waiting=10), PACE, Trigger.BATCH),
         (replace(SESSION, waiting=9), PACE, None),
         (replace(SESSION, remember=True), PACE, Trigger.REMEMBER),
@@ -32,11 +32,11 @@ READ = replace(SESSION, waiting=0, unsummarised=3)
         (replace(SESSION, last_observed_at=NOW - timedelta(seconds=299)), PACE, None),
         (replace(SESSION, remember=True, not_before=NOW + timedelta(seconds=1)), PACE, None),
         (replace(SESSION, remember=True, not_before=NOW), PACE, Trigger.REMEMBER),
-        (SESSION, replace(PACE, model=False), Trigger.RULES),
-        (SESSION, replace(PACE, model=False, rules=False), Trigger.RULES),
+        (SESSION, replace(PACE, model=False), Trigger.QUOTES),
+        (SESSION, replace(PACE, model=False, quotes=False), Trigger.QUOTES),
         (replace(SESSION, waiting=0), replace(PACE, model=False), None),
         (replace(SESSION, ended=True), PACE, Trigger.END),
-        (replace(SESSION, ended=True, rules_pending=1), PACE, Trigger.RULES),
+        (replace(SESSION, ended=True, rules_pending=1), PACE, Trigger.QUOTES),
         (replace(SESSION, ended=True, not_before=NOW + timedelta(seconds=1)), PACE, None),
         (replace(READ, ended=True), PACE, Trigger.END),
         (replace(READ, ended=True), replace(PACE, model=False), Trigger.END),
@@ -53,7 +53,7 @@ def test_the_trigger_that_fires(session: PendingSession, pace: Pace, expected: T
     ("session", "expected"),
     [
         (replace(SESSION, waiting=10, remember=True), None),
-        (replace(SESSION, waiting=10, rules_pending=1), Trigger.RULES),
+        (replace(SESSION, waiting=10, rules_pending=1), Trigger.QUOTES),
         (replace(SESSION, ended=True), None),
         (replace(SESSION, ended=True, unsummarised=3), Trigger.END),
         (replace(READ, last_observed_at=NOW - timedelta(seconds=300)), Trigger.IDLE),
