@@ -13,6 +13,8 @@ REDIS := .cache/redis
 PYTEST_ARGS ?=
 # Most tests wait for servers. Each worker starts its own Milvus and Redis; a file's tests stay together.
 TEST_WORKERS ?= 2
+# Compiled modules are kept where the environment says otherwise, too: tests start the service a hundred times.
+unexport PYTHONDONTWRITEBYTECODE
 # What the benchmark measures: make bench BENCH_ARGS=--quick, or BENCH_ARGS='--only growth --lite 1000'.
 BENCH_ARGS ?=
 FUZZ_SECONDS ?= 60
@@ -73,7 +75,7 @@ $(REDIS)/redis-server:
 	@chmod +x $@.new && $@.new --version && mv $@.new $@
 
 test: setup model redis ## all test suites, with the real Envoy, the real Milvus and the real Redis
-	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 faults: setup model redis ## the fault suite in full (about a quarter of an hour); `make test` runs a reduced round of each fault
 	@SEMROUTER_MEMORY_FAULTS=full $(BIN)/python -m pytest -s tests/faults $(PYTEST_ARGS)

@@ -8,6 +8,9 @@ import yaml
 
 Json = dict[str, Any]
 
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Hundreds of tests read these files; the loader in C takes a tenth of the time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chain:
@@ -66,14 +69,14 @@ class Files:
         return self.root / "deploy"
 
     def yaml(self, name: str) -> Json:
-        content: Json = yaml.safe_load((self.deploy / name).read_text(encoding="utf-8"))
+        content: Json = yaml.load((self.deploy / name).read_text(encoding="utf-8"), _LOADER)
         return content
 
     def manifests(self, name: str) -> Manifests:
-        return Manifests(tuple(yaml.safe_load_all((self.deploy / name).read_text(encoding="utf-8"))))
+        return Manifests(tuple(yaml.load_all((self.deploy / name).read_text(encoding="utf-8"), _LOADER)))
 
     def chain(self, path: str) -> Chain:
-        return Chain(yaml.safe_load((self.root / path).read_text(encoding="utf-8")))
+        return Chain(yaml.load((self.root / path).read_text(encoding="utf-8"), _LOADER))
 
     def instructions(self) -> list[tuple[str, str]]:
         """The Dockerfile's instructions with their arguments, continued lines joined."""

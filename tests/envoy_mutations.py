@@ -4,8 +4,6 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from semrouter_memory.config import Config
 from semrouter_memory.doctor import checks
 from semrouter_memory.doctor.case import case_of
@@ -19,8 +17,7 @@ PER_ROUTE = f"{TYPES}.extensions.filters.http.ext_proc.v3.ExtProcPerRoute"
 
 def chain(name: str = "two-filter") -> Chain:
     """A shipped chain, without shared parts: changing one filter's service leaves the other's alone."""
-    content = yaml.safe_load((FILES.root / "envoy" / f"{name}.yaml").read_text("utf-8"))
-    return Chain(_unshared(content))
+    return Chain(_unshared(FILES.chain(f"envoy/{name}.yaml").bootstrap))
 
 
 def _unshared(value: Any) -> Any:

@@ -1,12 +1,13 @@
-"""The decision *relevant?*: which memories a request wants, if any."""
+"""The decisions *wants?* and *relevant?*: whether a request wants memories, and which."""
 
 import asyncio
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,16 +15,23 @@ from semrouter_memory.config import EmbeddingConfig, RecallConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.lexical.voice import embedded_text
 from semrouter_memory.model import FORM, Hit, Memory, MemoryType, Message, Role, Scope
-from semrouter_memory.recall import anchors, found
+from semrouter_memory.recall import anchors, found, relevance, wants
 from semrouter_memory.recall.anchors import Anchors
 from semrouter_memory.recall.evidence import Evidence, Question, gathered, wording
 from semrouter_memory.recall.query import search_query, search_text
 from semrouter_memory.recall.times import period_of
-from semrouter_memory.recall import relevance, wants
 from training.fitting import Example, fit, left_out, read
 
 MODEL = Path(os.environ.get("SEMROUTER_MEMORY_MODEL", Path(__file__).parents[1] / ".cache" / "model"))
+WANTS_CUT = 0.55
+CUT = 0.28
+_STRENGTH = 0.2
+_FEWEST = 4
 _SCOPE = Scope("training")
+_OTHERS = 10
+_EVERY = 3
+"""Every so many requests are asked a second time, of an owner who has the memories of so many others as well: how sure a
+memory must be depends on how many there are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +41,7 @@ class Case:
     Attributes:
         wanted: which of them the request wants.
         counted: which are not in between.
+        others: the memories of other people are among them.
     """
 
     person: str
@@ -41,15 +50,15 @@ class Case:
     history: Sequence[Message]
     question: Question
     evidence: Evidence
-    memories: Sequence[Memory]
     wanted: np.ndarray
     counted: np.ndarray
-    vectors: np.ndarray
+    others: bool
 
 
-_STRENGTH = 0.1
-_FEWEST = 4
-CUT = 0.2
+@dataclass(frozen=True, slots=True, eq=False)
+class _Remembered:
+    memory: Memory
+    vector: np.ndarray
 
 
 def models() -> tuple[dict, dict]:
@@ -58,24 +67,29 @@ def models() -> tuple[dict, dict]:
     The second sees what the first says of people it was not fitted on, as it will in use.
     """
     known, backdrop = cases()
-    asked = [_asked(case) for case in known]
+    asked = [_asked(case) for case in known if not case.others]
     unseen = left_out(asked, strength=_STRENGTH, fewest=_FEWEST)
+    odds = {(each.person, each.text): each for each in known if not each.others}
+    odds = dict(zip(odds, (_log_odds(each["yes"]) for each in unseen), strict=True))
     rows = [
         Example(row, "yes" if wanted else "no", case.person)
-        for case, odds in zip(known, unseen, strict=True)
+        for case in known
         for row, wanted, counted in zip(
-            rows_of(case, backdrop, _log_odds(odds["yes"])), case.wanted, case.counted, strict=True
+            rows_of(case, backdrop, odds[case.person, case.text]), case.wanted, case.counted, strict=True
         )
         if counted
     ]
-    return fit(asked, strength=_STRENGTH, fewest=_FEWEST) | {"cut": 0.5}, fit(rows, strength=100.0) | {"cut": CUT}
+    wanting = fit(asked, strength=_STRENGTH, fewest=_FEWEST)
+    return wanting | {"cut": WANTS_CUT}, fit(rows, strength=100.0) | {"cut": CUT}
 
 
 def _asked(case: Case) -> Example:
     question = case.question
     words = wants.words_of(case.text, case.history)
-    intent = wants.intent_of(question.intent, personal=question.personal, impersonal=question.impersonal)
-    return Example({**words, **intent}, "yes" if case.wanted.any() else "no", case.person)
+    meaning = wants.meaning_of(
+        question.vector, question.intent, personal=question.personal, impersonal=question.impersonal
+    )
+    return Example({**words, **meaning}, "yes" if case.wanted.any() else "no", case.person)
 
 
 def rows_of(case: Case, backdrop: Anchors, odds: float) -> list[dict[str, float]]:
@@ -86,10 +100,10 @@ def rows_of(case: Case, backdrop: Anchors, odds: float) -> list[dict[str, float]
     """
     question = replace(case.question, wants=odds)
     needs = relevance.needed(case.evidence, question)
-    found = relevance.scores(case.evidence, question, needs)
-    columns = relevance.features(found, question, backdrop, needs=needs)
-    table = {name: np.broadcast_to(column, found.shape) for name, column in columns.items()}
-    return [{name: float(column[row]) for name, column in table.items()} for row in range(len(found))]
+    scores = relevance.scores(case.evidence, question, needs)
+    columns = relevance.features(scores, question, backdrop, needs=needs)
+    table = {name: np.broadcast_to(column, scores.shape) for name, column in columns.items()}
+    return [{name: float(column[row]) for name, column in table.items()} for row in range(len(scores))]
 
 
 def _log_odds(probability: float) -> float:
@@ -98,63 +112,79 @@ def _log_odds(probability: float) -> float:
 
 def cases(*, held_out: bool = False) -> tuple[list[Case], Anchors]:
     """Every labelled request, as recall sees it."""
-    return asyncio.run(_cases(held_out=held_out))
+    return asyncio.run(_cases(read("requests.jsonl", held_out=held_out)))
 
 
-async def _cases(*, held_out: bool) -> tuple[list[Case], Anchors]:
+async def _cases(people: Sequence[Mapping[str, Any]]) -> tuple[list[Case], Anchors]:
     embedder = OnnxEmbedder.load(EmbeddingConfig(), MODEL)
-    people = read("requests.jsonl", held_out=held_out)
     known = await anchors.embedded(embedder)
-    return [case for person in people for case in await _of_person(embedder, known, person)], known
+    remembered = [await _remembered(embedder, person) for person in people]
+    cases_of_all = []
+    for place, person in enumerate(people):
+        alike = [each for each, other in enumerate(people) if other["language"] == person["language"]]
+        at = alike.index(place)
+        others = [alike[(at + step) % len(alike)] for step in range(1, _OTHERS + 1)]
+        many = [*remembered[place], *(each for other in others for each in remembered[other])]
+        for number, request in enumerate(person["requests"]):
+            asked = await _asking(embedder, known, request)
+            cases_of_all.append(_case(person["person"], request, asked, remembered[place], others=False))
+            if number % _EVERY == 0:
+                cases_of_all.append(_case(person["person"], request, asked, many, others=True))
+    return cases_of_all, known
 
 
-async def _of_person(embedder: OnnxEmbedder, known: Anchors, person: dict) -> list[Case]:
-    memories = [_memory(each) for each in person["memories"]]
+async def _remembered(embedder: OnnxEmbedder, person: Mapping[str, Any]) -> list[_Remembered]:
+    memories = [_memory(person["person"], each) for each in person["memories"]]
     vectors = await embedder.embed_passages([embedded_text(memory) for memory in memories])
+    return [_Remembered(*each) for each in zip(memories, vectors, strict=True)]
+
+
+async def _asking(
+    embedder: OnnxEmbedder, known: Anchors, request: Mapping[str, Any]
+) -> tuple[Question, tuple[Message, ...]]:
+    said, history = request["text"], tuple(Message(Role(role), text) for role, text in request["history"])
     bound = RecallConfig().max_query_chars
-    cases = []
-    for request in person["requests"]:
-        text = request["text"]
-        history = tuple(Message(Role(role), said) for role, said in request["history"])
-        vector = await embedder.embed_query(search_text(text, history, max_chars=bound))
-        said = (
-            vector
-            if search_text(text, history, max_chars=bound) == " ".join(text.split())
-            else await embedder.embed_query(" ".join(text.split()))
-        )
-        asked = wording(search_query(text, history, max_chars=bound), text, history)
-        hits = [
-            Hit(memory, similarity, similarity)
-            for memory, each in zip(memories, vectors, strict=True)
-            for similarity in [float(each @ vector)]
-        ]
-        shelf = found.found(hits)
-        now = _time(request["at"])
-        columns = gathered(shelf, shelf.positions(_SCOPE), asked, period_of(text, now))
-        ordered = [shelf.memory(place) for place in range(len(shelf))]
-        fine = set(request.get("fine", ()))
-        by_id = {memory.id: each for memory, each in zip(memories, vectors, strict=True)}
-        cases.append(
-            Case(
-                person["person"],
-                request["kind"],
-                text,
-                history,
-                asked.meant(vector, known.intent(said)),
-                columns.compared(shelf, vector),
-                ordered,
-                np.array([memory.id in request["wants"] for memory in ordered]),
-                np.array([memory.id not in fine for memory in ordered]),
-                np.stack([by_id[memory.id] for memory in ordered]),
-            )
-        )
-    return cases
+    vector = await embedder.embed_query(search_text(said, history, max_chars=bound))
+    alone = await embedder.embed_query(search_text(said, (), max_chars=bound)) if history else vector
+    asked = wording(search_query(said, history, max_chars=bound), said, history)
+    return asked.meant(vector, known.intent(alone)), history
 
 
-def _memory(each: dict) -> Memory:
+def _case(
+    person: str,
+    request: Mapping[str, Any],
+    asked: tuple[Question, tuple[Message, ...]],
+    remembered: Sequence[_Remembered],
+    *,
+    others: bool,
+) -> Case:
+    question, history = asked
+    similarities = [float(each.vector @ question.vector) for each in remembered]
+    shelf = found.found(
+        Hit(each.memory, similarity, similarity) for each, similarity in zip(remembered, similarities, strict=True)
+    )
+    period = period_of(request["text"], _time(request["at"]))
+    columns = gathered(shelf, shelf.positions(_SCOPE), question, period)
+    ids = [shelf.memory(place).id for place in range(len(shelf))]
+    wanted = {f"{person} {each}" for each in request["wants"]}
+    fine = {f"{person} {each}" for each in request.get("fine", ())}
+    return Case(
+        person,
+        request["kind"],
+        request["text"],
+        history,
+        question,
+        columns.compared(shelf, question.vector),
+        np.array([each in wanted for each in ids]),
+        np.array([each not in fine for each in ids]),
+        others,
+    )
+
+
+def _memory(person: str, each: Mapping[str, Any]) -> Memory:
     at = _time(each["at"])
     return Memory(
-        id=each["id"],
+        id=f"{person} {each['id']}",
         scope=_SCOPE,
         type=MemoryType.SEMANTIC,
         content=each["text"],

@@ -72,7 +72,7 @@ class Wording:
             vector: of what is searched for.
             intent: of the request.
         """
-        intent_features = wants.intent_of(intent, personal=self.personal, impersonal=self.impersonal)
+        meaning = wants.meaning_of(vector, intent, personal=self.personal, impersonal=self.impersonal)
         return Question(
             terms=self.terms,
             answered=self.answered,
@@ -80,7 +80,7 @@ class Wording:
             personal=self.personal,
             impersonal=self.impersonal,
             chinese=self.chinese,
-            wants=self.wants + wants.model().added(intent_features),
+            wants=self.wants + wants.model().added(meaning),
             vector=vector,
             intent=intent,
         )

@@ -25,6 +25,7 @@ from functools import lru_cache
 import numpy as np
 
 from semrouter_memory.learned.logistic import Logistic
+from semrouter_memory.recall import wants
 from semrouter_memory.recall.anchors import Anchors
 from semrouter_memory.recall.evidence import Evidence, Floats, Question
 from semrouter_memory.recall.standing import Need, Standing
@@ -50,8 +51,15 @@ _NEEDED: tuple[tuple[Need, Standing, float], ...] = (
 
 _QUESTION_MARK = np.uint16(Standing.QUESTION)
 _SMALLEST_SPREAD = 0.03
-_FITTED = Logistic.load("relevance")
+_RELEVANT = Logistic.load("relevance")
 _CUT_RELEVANCE = 0.6
+_FEW = 16
+_GENEROUS = 1.5
+"""Of few memories one line too many costs little, and silence costs what memory is there for."""
+_ORDER = 0.02
+"""Memories that are all limited by the request keep their order."""
+_SURE = 2.0
+"""Where a request is just as sure to want something as a memory is to be it, the memory decides."""
 
 
 def scores(evidence: Evidence, question: Question, needs: Floats) -> Floats:
@@ -94,12 +102,14 @@ def relevances(
         found: the scores of all memories that there are to choose from.
         needs: what of them is `needed`.
     """
-    columns = features(found, question, anchors, needs=needs)
-    logits = np.full(len(found), _FITTED.bias, dtype=np.float32)
-    for name, column in columns.items():
-        logits += np.float32(_FITTED.weights.get(name, 0.0)) * column
-    shift = _odds(_CUT_RELEVANCE) - _odds(_FITTED.cut)
-    return np.asarray(1 / (1 + np.exp(-(logits[chosen] + shift))), dtype=np.float32)
+    generous = _GENEROUS * max(0.0, 1 - len(found) / _FEW)
+    logits = np.full(len(found), _RELEVANT.bias - _odds(_RELEVANT.cut) + generous, dtype=np.float32)
+    for name, column in features(found, question, anchors, needs=needs).items():
+        logits += np.float32(_RELEVANT.weights.get(name, 0.0)) * column
+    # The request must want something, and that must be it: the weaker of the two decides.
+    sure = _SURE * (question.wants - _odds(wants.model().cut))
+    logits = np.where(logits < sure, logits, sure + _ORDER * (logits - sure))
+    return np.asarray(1 / (1 + np.exp(-(logits[chosen] + _odds(_CUT_RELEVANCE)))), dtype=np.float32)
 
 
 def features(

@@ -11,7 +11,7 @@ from functools import cache
 
 from semrouter_memory.language.ngrams import ngrams, tokens
 from semrouter_memory.learned.logistic import Features, Logistic
-from semrouter_memory.model import Message, Role
+from semrouter_memory.model import Message, Role, Vector
 from semrouter_memory.recall.anchors import Intent
 
 _READ_CHARS = 500
@@ -19,6 +19,8 @@ _READ_CHARS = 500
 _BEFORE_TOKENS = 60
 _BEFORE = 0.4
 """The worth of a word of the message before, beside one of the request."""
+_COMPONENTS = tuple(f"#{place}" for place in range(384))
+_SCALE = 2.0
 _NEARNESS = 3.0
 """Cosines differ by tenths."""
 
@@ -33,9 +35,9 @@ def words_of(request: str, history: Sequence[Message]) -> Features:
     return features | {"#length": math.log1p(len(found)), "#history": float(bool(history))}
 
 
-def intent_of(intent: Intent, *, personal: bool, impersonal: bool) -> Features:
-    """What its nearness to known requests tells, and in which person it speaks."""
-    return {
+def meaning_of(vector: Vector, intent: Intent, *, personal: bool, impersonal: bool) -> Features:
+    """What its vector and its nearness to known requests tell, and in which person it speaks."""
+    return dict(zip(_COMPONENTS, (_SCALE * vector).tolist(), strict=False)) | {
         "#general": intent.general * _NEARNESS,
         "#chat": intent.chat * _NEARNESS,
         "#asking": intent.asking * _NEARNESS,

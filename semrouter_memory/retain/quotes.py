@@ -21,6 +21,8 @@ _MAX_QUOTE_CHARS = 400
 _MAX_CONTEXT_CHARS = 160
 _SHORT_WORDS = 8
 """A quote with fewer words may not tell what it is about."""
+_BESIDE = 0.25
+"""A sentence of this probability is kept beside one that is kept for itself."""
 _MIN_PART_CHARS = 120
 """Of a sentence that is cut because it is longer than a quote."""
 _LOOK_BACK = 3
@@ -70,10 +72,12 @@ def quoted(own: str, message: str, asked: str = "") -> list[str]:
         asked: what the assistant said before.
     """
     pieces = [piece for whole in sentences(own) for piece in _readable(whole)]
-    judged = zip(pieces, keep(in_message(pieces, message, asked)), remember.wished(pieces), strict=True)
-    cut = keep_model().cut
+    wished, probabilities = remember.wished(pieces), keep(in_message(pieces, message, asked))
+    # One sentence explains another: beside one that is worth keeping, what may be stays as well.
+    telling = any(wished) or max(probabilities, default=0.0) >= keep_model().cut
+    judged = zip(pieces, probabilities, wished, strict=True) if telling else ()
     kept = [
-        piece for piece, probability, wished in judged if (wished or probability >= cut) and not unfit.reason(piece)
+        piece for piece, probability, wish in judged if (wish or probability >= _BESIDE) and not unfit.reason(piece)
     ]
     return [each for each in _passages(kept) if any(map(str.isalnum, each)) and not unfit.reason(each)]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from semrouter_memory.config import RedisConfig
 from semrouter_memory.errors import ConfigurationError, GenerationsError
 from semrouter_memory.model import Scope
 from semrouter_memory.ports import Generations
@@ -242,8 +243,8 @@ async def test_without_redis_nothing_is_known(own_redis_server: RedisServer) -> 
 async def test_a_redis_that_is_slow_for_a_moment_has_recall_ask_the_store_and_breaks_no_write_off(
     own_redis_server: RedisServer,
 ) -> None:
-    connection = RedisConnection(own_redis_server.config())
-    generations = RedisGenerations(connection, prefix="p", patience_seconds=0.05)
+    connection = RedisConnection(RedisConfig(url=own_redis_server.url, timeout_ms=10_000))
+    generations = RedisGenerations(connection, prefix="p", patience_seconds=0.2)
     _, number = await generations.advance(ALICE)
     own_redis_server.pause()
     with pytest.raises(GenerationsError):

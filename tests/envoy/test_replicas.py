@@ -31,6 +31,8 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240
 TOLD = "My budget for the Hawaii trip is $10,000"
 ASKED = "What's my budget for the Hawaii trip?"
 SLOW_SECONDS = 1.0
+KILLS = 2
+"""Of either kind of log; the fault suite kills more often."""
 USERS = [f"user-{number}" for number in range(20)]
 
 
@@ -86,7 +88,7 @@ async def talk_and_kill(on: Pair, users: Sequence[str], *, seed: int) -> None:
     talks = Talks(on, users, draw)
     async with asyncio.TaskGroup() as group:
         group.create_task(talks.go_on())
-        killing = group.create_task(killed_at_random(on, 3, draw))
+        killing = group.create_task(killed_at_random(on, KILLS, draw))
         await killing
         talks.stopping.set()
     await on.settled()

@@ -109,7 +109,8 @@ def test_what_is_printed_works_as_it_stands_and_is_known_after_the_next_start(
         told, asked, listed = run.printed.values()
         assert "Noted." in bash(told, tmp_path)
         eventually(lambda: "$10,000" in bash(listed, tmp_path), run.log)
-        assert "$10,000" in bash(asked, tmp_path)
+        # Its recall has the default deadline, which a busy machine does not always keep.
+        eventually(lambda: "$10,000" in bash(asked, tmp_path), run.log)
         _operate(run, listed)
         second = subprocess.run(run.process.args, capture_output=True, text=True, check=False, timeout=60)
         assert second.returncode == 2
@@ -124,7 +125,7 @@ def test_what_is_printed_works_as_it_stands_and_is_known_after_the_next_start(
         run.until("memory list")
         assert run.printed["See what is remembered"] == listed
         assert (directory / "operator-token").read_text() == token
-        assert "$10,000" in bash(asked, tmp_path)
+        eventually(lambda: "$10,000" in bash(asked, tmp_path), run.log)
         _survive(run)
 
 

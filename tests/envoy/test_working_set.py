@@ -287,7 +287,7 @@ async def killed(milvus: MilvusServer) -> Callable[[], Awaitable[None]]:
     return partial(asyncio.to_thread, milvus.start)
 
 
-@pytest.mark.parametrize(("on", "ended"), [(FILES, killed), (REDIS, paused)], indirect=["on"])
+@pytest.mark.parametrize(("on", "ended"), [(FILES, killed), (REDIS, paused)], indirect=["on"], scope="module")
 async def test_an_active_user_is_answered_while_milvus_is_away_and_everybody_after_it(
     on: Pair, milvus: MilvusServer, ended: Callable[[MilvusServer], Awaitable[Callable[[], Awaitable[None]]]]
 ) -> None:

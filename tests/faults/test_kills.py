@@ -22,7 +22,7 @@ from .parts import PATIENT, envoy_count, read, request, turn_totals, waited
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(sized(180, 600))]
 
-KILLS = sized(3, 20)
+KILLS = sized(2, 20)
 USERS = [f"talker-{number}" for number in range(sized(5, 24))]
 PAUSE_SECONDS = sized(0.8, 4.0)
 """Between two requests of one conversation, so that what there is to tell lasts for all kills."""

@@ -367,6 +367,7 @@ async def test_a_step_of_another_chain_keeps_its_own_history(world: World, make_
 
 
 @pytest.mark.parametrize("count", [3, 8])
+@pytest.mark.usefixtures("stepped_time")
 async def test_a_chain_whose_state_is_late_is_rebuilt_whole(
     world: World, make_turns: MakeTurns, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:

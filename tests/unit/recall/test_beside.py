@@ -10,6 +10,7 @@ import pytest
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import Compression, CompressionReason, PastTurn, Reason, RecallRequest
 from semrouter_memory.recall.pipeline import Recaller
+from tests.stepped_time import SteppedTime
 from tests.unit.recall.conftest import MakeHit
 from tests.unit.recall.test_pipeline import REQUEST, World
 
@@ -50,8 +51,8 @@ class Compressing:
 
 
 @pytest.fixture
-def world(make_hit: MakeHit) -> World:
-    return World(hits={"": [make_hit(BUDGET, 0.7, memory_id="m1")]})
+def world(make_hit: MakeHit, stepped_time: SteppedTime) -> World:
+    return World(hits={"": [make_hit(BUDGET, 0.7, memory_id="m1")]}, time=stepped_time)
 
 
 def _recaller(world: World, compressing: Compressing, **config: Any) -> Recaller:

@@ -244,6 +244,7 @@ async def test_the_rules_answer_for_a_model_that_fails(error: Exception) -> None
     assert await KeywordExtractor("llm", Model(error)).keywords(ASKED, until=math.inf) == LOCAL
 
 
+@pytest.mark.usefixtures("stepped_time")
 async def test_the_rules_answer_for_a_model_that_is_late() -> None:
     model = Model(None)
     now = asyncio.get_running_loop().time()

@@ -222,6 +222,7 @@ async def test_a_store_that_goes_away_in_the_middle_is_said_too(kit: Kit) -> Non
         await search(kit.searcher(at_hand=False))
 
 
+@pytest.mark.usefixtures("stepped_time")
 async def test_memories_that_are_late_at_hand_are_looked_for_in_the_store(
     kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,6 +304,7 @@ async def asked_within(searcher: Searcher, seconds: float) -> Found:
         return await searcher.search(REQUEST.query, REQUEST, Steps(), deadline)
 
 
+@pytest.mark.usefixtures("stepped_time")
 async def test_who_waits_for_others_queries_to_be_embedded_is_not_late(kit: Kit) -> None:
     await kit.remember(BUDGET)
     searcher = kit.searcher()
@@ -319,6 +321,7 @@ async def test_who_waits_for_others_queries_to_be_embedded_is_not_late(kit: Kit)
     await asyncio.gather(*others)
 
 
+@pytest.mark.usefixtures("stepped_time")
 async def test_who_waits_for_the_own_query_is_late(kit: Kit) -> None:
     await kit.remember(BUDGET)
     searcher = kit.searcher()
@@ -360,6 +363,7 @@ async def test_a_request_that_is_given_up_leaves_the_embedding_to_the_others(kit
     assert kit.embedder.batches == 1
 
 
+@pytest.mark.usefixtures("stepped_time")
 async def test_when_all_who_wait_are_given_up_the_next_request_finds_the_embedding_done(kit: Kit) -> None:
     await kit.remember(BUDGET)
     kit.embedder.open.clear()

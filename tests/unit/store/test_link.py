@@ -10,6 +10,8 @@ from semrouter_memory.store import link as module
 from semrouter_memory.store.link import PATIENCE, Link
 from tests.store_observer import StoreObserver
 
+pytestmark = pytest.mark.usefixtures("stepped_time")
+
 AWAY = StoreUnavailableError("nobody answers")
 
 

@@ -152,6 +152,7 @@ async def test_the_first_look_reads_the_store_and_the_next_does_not(kit: Kit) ->
     assert replica.nbytes > 0
 
 
+@pytest.mark.usefixtures("stepped_time")
 async def test_the_store_is_read_after_who_asked_has_searched_it(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shelving, "_AFTER_THE_ANSWER_SECONDS", 0.05)
     replica = kit.replica()
@@ -172,6 +173,7 @@ async def test_one_fill_serves_all_who_ask_for_it(kit: Kit) -> None:
     assert all(each is found[0] for each in found)
 
 
+@pytest.mark.usefixtures("stepped_time")
 async def test_who_cannot_wait_asks_the_store_and_the_next_one_has_the_shelf(kit: Kit) -> None:
     replica = kit.replica()
     kit.store.gated = True
@@ -285,6 +287,7 @@ async def test_an_owner_whose_memories_are_too_large_together_goes_to_the_store(
     assert replica.nbytes == 0
 
 
+@pytest.mark.usefixtures("stepped_time")
 async def test_too_large_an_owner_is_looked_at_again_after_a_while(kit: Kit) -> None:
     replica = kit.replica(max_owner_memories=1, max_age_seconds=0.05)
     await write(replica, "a", "b")
@@ -307,6 +310,7 @@ async def test_the_bytes_of_all_are_bound(kit: Kit) -> None:
 # -- age ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("stepped_time")
 async def test_what_others_wrote_without_telling_shows_after_the_greatest_age(kit: Kit) -> None:
     replica = kit.replica(max_age_seconds=0.05)
     await shelf(replica)
@@ -314,6 +318,7 @@ async def test_what_others_wrote_without_telling_shows_after_the_greatest_age(ki
     await eventually(replica, {"a"})
 
 
+@pytest.mark.usefixtures("stepped_time")
 async def test_a_shelf_in_use_is_read_anew_before_it_is_too_old(kit: Kit) -> None:
     replica = kit.replica(max_age_seconds=0.5)
     await shelf(replica)
@@ -697,6 +702,7 @@ async def test_a_handed_shelf_is_not_younger_than_what_was_read(kit: Kit) -> Non
     assert ids(await shelf(kit.replica())) == {"a"}
 
 
+@pytest.mark.usefixtures("stepped_time")
 async def test_a_shelf_that_is_read_for_its_age_comes_from_the_store(kit: Kit) -> None:
     kit.shared = Handed()
     replica = kit.replica(max_age_seconds=0.05)
