@@ -8,7 +8,7 @@ KEPT = frozenset(
 )
 _STRENGTH = 1.0
 _FEWEST = 3
-CUT = 0.5
+CUT = 0.35
 
 
 def examples(*, held_out: bool = False) -> list[Example]:

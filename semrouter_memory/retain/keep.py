@@ -50,7 +50,7 @@ def in_message(pieces: Sequence[str], message: str, asked: str) -> list[Sentence
 
     Args:
         pieces: the sentences as typed.
-        message: with what was cut out of it.
+        message: all of it.
         asked: what the assistant said before.
     """
     before = ["", *pieces]

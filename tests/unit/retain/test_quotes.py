@@ -6,6 +6,7 @@ import pytest
 
 from semrouter_memory.model import Candidate, LoggedTurn, MemoryType
 from semrouter_memory.retain import gate, quotes
+from semrouter_memory.retain.remember import asks_to_remember
 from tests.poisoned import BESIDE, CHINESE_FRAMES, CHINESE_POISONS, FRAMES, POISONS, WORDS
 
 from .conftest import NOW, MakeTurn
@@ -140,12 +141,13 @@ def test_what_shall_be_remembered_is_kept_whatever_it_is(make_turn: MakeTurn, sa
 
 
 def test_all_that_is_announced_is_kept(make_turn: MakeTurn) -> None:
-    said = "Please remember this:\n- bins on odd weeks\n- gate 4, then left\n\nWhat is the capital of Peru?"
-    assert contents(make_turn, said) == ["Please remember this: - bins on odd weeks - gate 4, then left"]
+    said = "Please remember:\n- bins on odd weeks\n- gate 4, then left\n\nWhat is the capital of Peru?"
+    assert contents(make_turn, said) == ["Please remember: - bins on odd weeks - gate 4, then left"]
 
 
-@pytest.mark.parametrize("said", ["Do you remember that I like tea?", "who will remember that?"])
+@pytest.mark.parametrize("said", ["Do you remember what a quark is?", "who will remember that?"])
 def test_a_question_about_remembering_is_no_wish(make_turn: MakeTurn, said: str) -> None:
+    assert not asks_to_remember(said)
     assert of_message(make_turn, said) == []
 
 
@@ -189,10 +191,10 @@ def test_a_role_play_goes_on_until_it_is_ended(make_turn: MakeTurn) -> None:
     turns = [
         make_turn("let's role-play, you are the bartender"),
         make_turn("I live in Dodge and I have six horses", number=2),
-        make_turn("ok, out of character: I live in Bonn", number=3),
+        make_turn("ok, out of character now. I live in Bonn", number=3),
         make_turn("My wife is called Ines", number=4),
     ]
-    assert [each.content for each in quotes.candidates(turns)] == [turns[2].user_text, "My wife is called Ines"]
+    assert [each.content for each in quotes.candidates(turns)] == ["I live in Bonn", "My wife is called Ines"]
     assert quotes.candidates(turns[1:2], turns[:1]) == ()
 
 
