@@ -1,0 +1,117 @@
+"""Texts that are handed over without marks: by an order to work on them, an introduction, or a verb of saying. Pure.
+
+Strategy: where such a text begins is told by what introduces it, and where it ends nobody can tell. So all that follows is
+cut, but for a last line that asks something about it; and where only the last line speaks of a text, all before it.
+"""
+
+import re
+from collections.abc import Sequence
+
+from semrouter_memory.language.marks import GAP
+from semrouter_memory.language.wordlists import pattern
+
+_ORDER = pattern(
+    r"(?:^|[.!?。！？,，;]\s*|\b(?:please|pls|plz|kindly|you|and|to|me|just|then|n)\s+|请|帮我|麻烦|帮忙|[你来再]|把[^。！？\n]{0,20})\W{0,3}{works}"
+)
+_STARTS = pattern(
+    r"^\W*(?:(?:ok|okay|so|now|can|could|would|you|u|please|pls|plz|kindly|just|and|then|help|me|to|请|請|帮|幫|我|你|麻烦)\s*,?\s*)*{works}"
+)
+_ASKS = pattern(
+    r"^\W*(?:ok|so|and)?\s*{asks}|(?:->|=>|→)\s?\w+\s*$|\b{pointers}\s(?:\w+\s)?{texts}[^.!\n]*\?|^\s*(?:\^|↑|👆)|tl;?dr\W*$|^.{0,24}{asks}"
+)
+_POINTS = pattern(r"{pointers}\s?(?:\w+\s){0,2}{texts}|{texts} (?:below|above|here)")
+_INTRODUCES = pattern(
+    r"{received}.{0,60}{texts}|{texts}.{0,40}{received}|{pointers}\s?(?:\w+\s){0,2}{texts}|{texts} (?:below|above|follows?)|^\W*(?:the |an? |my |some )?(?:\w+ )?{texts}(?: (?:of|from|by|about|on)\b|\W*$)|{received} this"
+)
+_POINTS_ON = re.compile(
+    r"\b(?:this|these|following|below|here|look)\W*$|(?:这个|下面|如下|以下|列在下面)\W*$", re.IGNORECASE
+)
+_SENTENCE_END = re.compile(r"[.!?。！？](?:\s+|(?=[\u3400-\u9fff“]))(?=\S)")
+_COLON = re.compile(r"[:：](?!\d|//|\))")
+_SAYS = pattern(
+    r"\b(?!i\b|it's\b)[\w']+(?: (?!i\b)\w+)? {saying}(?: (?:to )?(?:me|us|him|her|them))?\s*[:：,，]\s?(?=\S)|{wrote}(?: (?:to )?(?:me|us))? (?={openers})"
+)
+_SAYS_CHINESE = re.compile(
+    r"(?:[他她]们?|朋友|同事|老[师板]|客户|网友|对方|作者|有人|里)[^，。！？\n]{0,8}(?:[跟对和向](?:我|我们|大家)?(?:说|讲)|写)[了过着道]{0,2}[，,：:]?(?=请?(?:我|记住|用户|以后))"
+)
+_LEADS_IN = pattern(r"(?:^|(?<=[.!?。！？]))\s*(?P<lead>[^:：\n.!?。！？]{1,60})[:：]\s*[\"'“]?(?={openers})")
+_OWN_LEAD = pattern(r"{own_labels}")
+_ROLE_SET = re.compile(
+    r"^\W*(?i:you are|you're|act as|pretend)\s(?:now )?(?:[A-Z]\w+|(?i:an?|the|my)\s\w+(?: \w+){0,5})[.,]\s+(?=\S)"
+)
+
+
+def asks_about(line: str) -> bool:
+    """Whether a line asks for work on a text, or something about one."""
+    return bool(_STARTS.match(line) or _ASKS.search(line))
+
+
+def without_handed_over(lines: list[str], last: int | None) -> list[str]:
+    """The lines, with gaps in place of the texts that are handed over."""
+    start = next((found for number, line in enumerate(lines) if (found := _begins(number, line, lines, last))), None)
+    if start:
+        number, place = start
+        lines = [
+            line
+            if each < number or (each == last and each > number)
+            else line[:place] + GAP * (len(line) - place)
+            if each == number
+            else GAP * len(line)
+            for each, line in enumerate(lines)
+        ]
+    elif last is not None and not _is_cut(lines, last - 1):
+        lines = [line if number >= last else GAP * len(line) for number, line in enumerate(lines)]
+    return [_without_speech(line) for line in lines]
+
+
+def _begins(number: int, line: str, lines: Sequence[str], last: int | None) -> tuple[int, int] | None:
+    """Where a text begins that this line introduces: its line, and its place in that."""
+    if not line.strip(" " + GAP) or number == last:
+        return None
+    if found := _ROLE_SET.match(line):
+        return number, found.end()
+    order = _ORDER.search(line)
+    if order:
+        colon = _COLON.search(line, order.end())
+        if colon and line[colon.end() :].strip(" " + GAP):
+            return number, colon.end()
+    for end in _SENTENCE_END.finditer(line):
+        begin = max((each.end() for each in _SENTENCE_END.finditer(line, 0, end.start())), default=0)
+        sentence = line[begin : end.end()]
+        if _POINTS.search(sentence) and (sentence.rstrip().endswith(("?", "？")) or _ORDER.search(sentence)):
+            return number, end.end()
+    if not _follows(number, lines, last):
+        return None
+    bare = line.rstrip()
+    if (
+        order
+        or _POINTS_ON.search(line)
+        or (not bare.endswith((".", "!", "?", "。", "！", "？")) and _INTRODUCES.search(line))
+    ):
+        return number, len(line)
+    if bare.endswith((":", "：")) and not _OWN_LEAD.search(_SENTENCE_END.split(bare)[-1]):
+        return number, len(line)
+    return None
+
+
+def _follows(number: int, lines: Sequence[str], last: int | None) -> bool:
+    """Whether a text may follow that was not found already."""
+    following = next((each for each in range(number + 1, len(lines)) if lines[each].strip()), None)
+    return following is not None and following != last and not _is_cut(lines, following)
+
+
+def _is_cut(lines: Sequence[str], number: int) -> bool:
+    while number > 0 and not lines[number].strip():
+        number -= 1
+    return lines[number].count(GAP) * 2 > len(lines[number])
+
+
+def _without_speech(line: str) -> str:
+    """Without what somebody else says in it, as in `from the forum: I live ...`."""
+    for pattern_ in (_SAYS, _SAYS_CHINESE):
+        if found := pattern_.search(line):
+            line = line[: found.end()] + GAP * (len(line) - found.end())
+    for found in _LEADS_IN.finditer(line):
+        if not _OWN_LEAD.search(found["lead"]):
+            return line[: found.end()] + GAP * (len(line) - found.end())
+    return line

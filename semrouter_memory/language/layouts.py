@@ -1,0 +1,234 @@
+"""Texts that their layout gives away: code, tables, mails, letters, chats, pages. They are another's words, or data. Pure.
+
+Strategy: what marks each of its lines (code, tables, quoted lines, chats) is cut line by line, and what marks only its
+beginning or its end (mails, letters, pages) is cut as far as that may reach: to the end of the message, but for a last line
+that asks something about it. In doubt it is cut.
+"""
+
+import re
+from itertools import pairwise
+from collections.abc import Iterator, Sequence
+
+from semrouter_memory.language.handed_over import asks_about
+from semrouter_memory.language.marks import GAP
+from semrouter_memory.language.wordlists import HAN, entries, pattern
+
+_ROLE = pattern(r"^\s*(?:[\[<(#*【]+\s*)?{roles}\s*(?:[\])>*】]+\s*[:：]?|[:：])")
+_RULE = re.compile(
+    r"^\s*(?:([-=_*#~+<>])\1{2,}|[-—–]{2,}\s|[-=*\s]*(?:BEGIN|START|END)(?: OF)?(?: [A-Z]+)+)|[-=_*~—]{3,}\s*$"
+)
+_INDENTED = re.compile(r"(?: {4,}|\t)\s*\S")
+_UNFINISHED = re.compile(r"[^.!?:…。！？：\s]\s*$")
+
+_CODE_HEAD = re.compile(
+    r"\s*(?:[{}\[\]\\]|//|/\*|\*/|#!|#\s|--\s|\+\s|\+\+\+|@@|diff --|\$ |>>>|Traceback|File \"|npm ERR|at [\w.$]+\(|SQL>|E \d|[VDIWEF]/?[A-Z\d]\w*[:/]|[\w.]*(?:Error|Exception)\b\s*[:(]|[A-Z]{2,8}-\d+:)"
+)
+_LOG = re.compile(
+    r"\s*\W{0,2}(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\d\d:\d\d:\d\d[\s,.\]]|[\[(]\d{1,2}[:./]\d\d|\d{1,2}[:.]\d\d \S{1,24}: |(?:INFO|WARN\w*|ERROR|DEBUG|TRACE|FATAL)\b)"
+)
+_STATEMENT = re.compile(
+    r"\s*(?:(?:import|from|def|class|return|const|let|var|function|public|private|async|export|print|if|for|while|else)\b.*[;{}()=:]\s*$|(?:select\b.+,|insert into\b|create table\b|group by\b|left join\b))",
+    re.IGNORECASE,
+)
+_CODE_TOKEN = re.compile(
+    r"[_={};\\|~^]|\w\(|\b[a-z_]\w{1,30}\.[a-z_]\w{1,30}[.(\[]|::|\b\w{1,30}/\w{1,30}/|0x[\da-f]{2}|--\w"
+)
+_SETTING = re.compile(r"\s*(?:[A-Z][A-Z\d_]{2,}=|[a-z_][\w.-]*: ?\S+\s*$)")
+_BULLET = re.compile(r"\s*(?:[-*•·–▪●]|\d{1,2}[.)、])\s*\S")
+_GLYPH = re.compile(r"\s*[•▪●■◆►✓✔☐]")
+
+_SPEAKER = re.compile(
+    r"\W{0,4}(?:\[?\d{1,2}[:.]\d\d[^\]\n]{0,12}\]?\W{1,3})?(?![-•]\s)(?P<name>@?[\w.'’-]{1,24}(?: [\w.'’-]{1,16}){0,2})(?: ?[(（][^)）\n]{0,40}[)）])?\*{0,2}[:：]\*{0,2}\s*\S"
+)
+_MAIL = pattern(r"\s*(?:{mail_heads}\s*[:：]|on .{4,80} wrote:|.{0,40}(?:original|forwarded) message|begin forwarded)")
+_ADDRESS = re.compile(r"\s*(?:from|to|date|sent|name|title|author)\s*[:：]", re.IGNORECASE)
+_GREETING = pattern(
+    r"\s*{greetings}|\s*(?:hi|hello|hey|hallo|bonjour)\s+(?!there|claude|chatgpt|assistant)[A-Z]\w+(?:\s\w+)?\s*(?P<address>[,!:]|$)"
+)
+_CLOSING = pattern(r"\s*(?:{closings}\s*[,.!，。]?\s*$|{tails})")
+_PAGE = re.compile(
+    r"\s*(?:#{1,6}\s|https?://\S+\s*$|\S+\.(?:txt|md|docx?|pdf|csv|html?|eml|log)\b:?\s*$|[^\n]{0,40}[★⭐☆]{2,}|【[^】]{1,20}】|\[[^\]]{1,30}\]\s*$)"
+)
+_SIGNED = re.compile(r"(?:^|\s)[-–—]{1,2}\s?[A-ZÀ-Þ][\w.'’-]+(?:\s[A-ZÀ-Þ][\w.'’-]+){1,3}\s*$")
+_PERSON = re.compile(r"\b(?:I|I'm|I've|im|ive|i|you|your|we|me|us|my|our|please)\b|[我你您咱请帮]")
+
+_OWN_LABELS = frozenset(entries("own_labels"))
+_TITLE_WORDS, _TITLE_CHARS, _TYPED_BULLETS = 10, 12, 12
+_CODE_SHARE = 0.3
+_OUTPUT_LINES = 3
+
+
+def is_gap(line: str) -> bool:
+    """Whether the whole line was cut."""
+    return GAP in line and not line.replace(GAP, "").strip(" \t.,;:()*-")
+
+
+def gap(line: str) -> str:
+    return GAP * len(line)
+
+
+def without_laid_out(lines: list[str]) -> list[str]:
+    """The lines, with gaps in place of what is laid out as something else than a person's own words."""
+    for number, line in enumerate(lines):
+        if _ROLE.match(line):
+            lines = [*lines[:number], *map(gap, lines[number:])]
+            break
+    for find in (_mails, _ruled, _quoted, _marked, _chats, _lists, _pages):
+        found = set(find(lines))
+        lines = [gap(line) if number in found else line for number, line in enumerate(lines)]
+    return lines
+
+
+def _ruled(lines: Sequence[str]) -> range:
+    """What rules enclose: a single one, and one that begins the text, have no fellow."""
+    rules = [number for number, line in enumerate(lines) if _RULE.match(line) or _RULE.search(line.strip()[-3:])]
+    if not rules:
+        return range(0)
+    closed = len(rules) > 1 and any(map(str.strip, lines[: rules[0]]))
+    closed = closed or (len(rules) > 1 and rules[-1] < len(lines) - 1 and not any(map(str.strip, lines[: rules[0]])))
+    return range(rules[0], rules[-1] + 1 if closed else len(lines))
+
+
+def _quoted(lines: Sequence[str]) -> Iterator[int]:
+    quoted = False
+    for number, line in enumerate(lines):
+        quoted = line.lstrip().startswith(">") or (
+            quoted and bool(line.strip()) and bool(_UNFINISHED.search(lines[number - 1]))
+        )
+        if quoted:
+            yield number
+
+
+def _marked(lines: Sequence[str]) -> Iterator[int]:
+    """Code, logs, settings and tables, with a line or two that stand between two such lines."""
+    spaced = [len(re.findall(r",(?=\S)", line)) > 1 for line in lines]
+    settings = [bool(_SETTING.match(line)) for line in lines]
+    found = list[int]()
+    for number, line in enumerate(lines):
+        beside = {max(number - 1, 0), min(number + 1, len(lines) - 1)} - {number}
+        in_table = spaced[number] and any(spaced[each] for each in beside)
+        is_set = settings[number] and ("=" in line or any(settings[each] or each in found for each in beside))
+        if (
+            in_table
+            or is_set
+            or line.count("|") > 1
+            or line.count("\t") > 1
+            or (number and _INDENTED.match(line))
+            or _is_code(line)
+        ):
+            found.append(number)
+    yield from found
+    for number, following in pairwise(found):
+        if following - number <= _OUTPUT_LINES:
+            yield from range(number, following)
+
+
+def _is_code(line: str) -> bool:
+    if _CODE_HEAD.match(line) or _LOG.match(line) or _STATEMENT.match(line):
+        return True
+    tokens = [token.strip(".,!?:;()[]\"'*") for token in line.split()]
+    coded = sum(bool(_CODE_TOKEN.search(token)) for token in tokens)
+    return coded > 1 and coded >= _CODE_SHARE * len(tokens) and not HAN.search(line)
+
+
+def _chats(lines: Sequence[str]) -> Iterator[int]:
+    """Lines that a speaker's name begins, and what goes on behind the last of them."""
+    labels = {number: found["name"] for number, line in enumerate(lines) if (found := _SPEAKER.match(line))}
+    own = {number for number, name in labels.items() if _is_own(name)}
+    speakers = [number for number in labels if number not in own]
+    if len(own) > len(speakers) or not any(
+        line.strip() for number, line in enumerate(lines) if number not in speakers[:1]
+    ):
+        return
+    if len(speakers) == 1 and (not labels[speakers[0]][:1].isupper() or HAN.match(labels[speakers[0]])):
+        return
+    if not speakers:
+        return
+    yield from range(speakers[0], speakers[-1] + 1)
+    last = closing(lines)
+    for number in range(speakers[-1] + 1, len(lines)):
+        if not lines[number].strip() or number == last:
+            break
+        yield number
+
+
+def _is_own(name: str) -> bool:
+    """Whether a label is one under which people list things of their own."""
+    return any(word in _OWN_LABELS or word.isdigit() for word in name.lower().split()) or bool(_PERSON.search(name))
+
+
+def _lists(lines: Sequence[str]) -> list[int]:
+    """Lists that are longer than what people type, or have signs that keyboards do not."""
+    bullets = [number for number, line in enumerate(lines) if _BULLET.match(line)]
+    glyphs = [number for number in bullets if _GLYPH.match(lines[number])]
+    return bullets if len(bullets) > _TYPED_BULLETS else glyphs
+
+
+def closing(lines: Sequence[str]) -> int | None:
+    """The last line, where it asks something about the text before it."""
+    said = [number for number, line in enumerate(lines) if line.strip()]
+    if len(said) > 1 and len(lines[said[-1]].split()) <= 3 and not asks_about(lines[said[-1]]):  # noqa: PLR2004
+        said.pop()  # Thanks.
+    return said[-1] if len(said) > 1 and asks_about(lines[said[-1]]) else None
+
+
+def _mails(lines: Sequence[str]) -> Iterator[int]:
+    """Mails and letters: from their head or greeting on, or up to their signature."""
+    last, end = closing(lines), _end(lines)
+    for number, line in enumerate(lines):
+        if number == last:
+            continue
+        more = number < end
+        greeting = _GREETING.match(line)
+        if (
+            _MAIL.match(line)
+            or (_ADDRESS.match(line) and more and _ADDRESS.match(lines[number + 1]))
+            or (greeting and more)
+        ):
+            yield from _all_but(range(number, len(lines)), last)
+            return
+        if number and (_CLOSING.match(line) or _SIGNED.search(line)):
+            yield from _all_but(range(len(lines)), last)
+            return
+
+
+def _pages(lines: Sequence[str]) -> Iterator[int]:
+    """Pages, posts and documents, from their title on."""
+    last, end, first = closing(lines), _end(lines), True
+    for number, line in enumerate(lines[:-1]):
+        if not line.strip() or is_gap(line) or number == last:
+            continue
+        if number < end and (_PAGE.match(line) or _is_title(line, lines[number + 1], first=first)):
+            yield from _all_but(range(number, len(lines)), last)
+            return
+        first = False
+
+
+def _end(lines: Sequence[str]) -> int:
+    """The last line with text."""
+    return next((number for number in reversed(range(len(lines))) if lines[number].strip()), 0)
+
+
+def _all_but(numbers: range, last: int | None) -> Iterator[int]:
+    return (number for number in numbers if number != last)
+
+
+def _is_title(line: str, following: str, *, first: bool) -> bool:
+    """A line that is no sentence and speaks to nobody: the name of what follows."""
+    bare = line.strip()
+    if bare.endswith((".", "!", "?", ":", "…", ",", "。", "！", "？", "：", "，")) or _BULLET.match(line):
+        return False
+    if HAN.search(bare):
+        return first and len(bare) <= _TITLE_CHARS and not _PERSON.search(bare)
+    words = bare.split()
+    if len(words) > _TITLE_WORDS or words[0].lower() in _OWN_LABELS and not following == "":
+        return False
+    capitals = sum(word[:1].isupper() or len(word) <= 4 for word in words)
+    if not following.strip() and len(words) > 2 and capitals == len(words) and words[0][:1].isupper():
+        return True
+    return (
+        first
+        and bool(re.match(r"[A-ZÀ-Þ\[(\d]", bare))
+        and words[0].lower() not in _OWN_LABELS
+        and not _PERSON.search(bare)
+    )
