@@ -11,7 +11,7 @@ from semrouter_memory.language.marks import GAP
 from semrouter_memory.language.wordlists import pattern
 
 _ORDER = pattern(
-    r"(?:^|[.!?。！？,，;]\s*|\b(?:please|pls|plz|kindly|you|and|to|me|just|then|n)\s+|请|帮我|麻烦|帮忙|[你来再]|把[^。！？\n]{0,20})\W{0,3}{works}"
+    r"(?:^|[.!?。！？,，;]\s*|\b(?:please|pls|plz|kindly|you|and|to|me|just|then|n)\s+|请|帮我|麻烦|帮忙|[来再]|把[^。！？\n]{0,20})\W{0,3}{works}"
 )
 _STARTS = pattern(
     r"^\W*(?:(?:ok|okay|so|now|can|could|would|you|u|please|pls|plz|kindly|just|and|then|help|me|to|请|請|帮|幫|我|你|麻烦)\s*,?\s*)*{works}"
@@ -19,7 +19,11 @@ _STARTS = pattern(
 _ASKS = pattern(
     r"^\W*(?:ok|so|and)?\s*{asks}|(?:->|=>|→)\s?\w+\s*$|\b{pointers}\s(?:\w+\s)?{texts}[^.!\n]*\?|^\s*(?:\^|↑|👆)|tl;?dr\W*$|^.{0,24}{asks}"
 )
+_BACK = pattern(
+    r"{works}\W*(?:$|[.,;?!，。]|(?:for me|in|into|to|as|and|pls|please|this|these|that|it|the above|them|一下|上面|以上|这|成)|\d+ )"
+)
 _POINTS = pattern(r"{pointers}\s?(?:\w+\s){0,2}{texts}|{texts} (?:below|above|here)")
+_ORDER_POINTS = pattern(r"{works}[^.!?]{0,20}(?:this|these|the following|the next|below)\b|[这下]")
 _INTRODUCES = pattern(
     r"{received}.{0,60}{texts}|{texts}.{0,40}{received}|{pointers}\s?(?:\w+\s){0,2}{texts}|{texts} (?:below|above|follows?)|^\W*(?:the |an? |my |some )?(?:\w+ )?{texts}(?: (?:of|from|by|about|on)\b|\W*$)|{received} this"
 )
@@ -29,13 +33,14 @@ _POINTS_ON = re.compile(
 _SENTENCE_END = re.compile(r"[.!?。！？](?:\s+|(?=[\u3400-\u9fff“]))(?=\S)")
 _COLON = re.compile(r"[:：](?!\d|//|\))")
 _SAYS = pattern(
-    r"\b(?!i\b|it's\b)[\w']+(?: (?!i\b)\w+)? {saying}(?: (?:to )?(?:me|us|him|her|them))?\s*[:：,，]\s?(?=\S)|{wrote}(?: (?:to )?(?:me|us))? (?={openers})"
+    r"\b(?!i\b|it's\b)[\w']+(?: (?!i\b)\w+)? {saying}(?: (?:to )?(?:me|us|him|her|them))?\s*(?:[:：]\s?(?=\S)|[,，]\s?(?={openers}))|{wrote}(?: (?:to )?(?:me|us))? (?={openers})"
 )
 _SAYS_CHINESE = re.compile(
     r"(?:[他她]们?|朋友|同事|老[师板]|客户|网友|对方|作者|有人|里)[^，。！？\n]{0,8}(?:[跟对和向](?:我|我们|大家)?(?:说|讲)|写)[了过着道]{0,2}[，,：:]?(?=请?(?:我|记住|用户|以后))"
 )
 _LEADS_IN = pattern(r"(?:^|(?<=[.!?。！？]))\s*(?P<lead>[^:：\n.!?。！？]{1,60})[:：]\s*[\"'“]?(?={openers})")
 _OWN_LEAD = pattern(r"{own_labels}")
+_INTRODUCTION_CHARS, _LEAD_WORDS = 80, 5
 _ROLE_SET = re.compile(
     r"^\W*(?i:you are|you're|act as|pretend)\s(?:now )?(?:[A-Z]\w+|(?i:an?|the|my)\s\w+(?: \w+){0,5})[.,]\s+(?=\S)"
 )
@@ -47,51 +52,65 @@ def asks_about(line: str) -> bool:
 
 
 def without_handed_over(lines: list[str], last: int | None) -> list[str]:
-    """The lines, with gaps in place of the texts that are handed over."""
-    start = next((found for number, line in enumerate(lines) if (found := _begins(number, line, lines, last))), None)
+    """The lines, with gaps in place of the texts that are handed over.
+
+    Args:
+        last: the last line, where it asks something about the text before it.
+    """
+    start = next((found for number, line in enumerate(lines) if (found := _begins(number, lines, last))), None)
     if start:
         number, place = start
-        lines = [
-            line
-            if each < number or (each == last and each > number)
-            else line[:place] + GAP * (len(line) - place)
-            if each == number
-            else GAP * len(line)
-            for each, line in enumerate(lines)
-        ]
-    elif last is not None and not _is_cut(lines, last - 1):
-        lines = [line if number >= last else GAP * len(line) for number, line in enumerate(lines)]
+        first = lines[number][:place] + GAP * (len(lines[number]) - place)
+        behind = [line if each == last else GAP * len(line) for each, line in enumerate(lines)]
+        lines = [*lines[:number], first, *behind[number + 1 :]]
+    elif last is not None and _refers_back(lines[last]) and not _is_cut(lines, last - 1):
+        lines = [*(GAP * len(line) for line in lines[:last]), *lines[last:]]
     return [_without_speech(line) for line in lines]
 
 
-def _begins(number: int, line: str, lines: Sequence[str], last: int | None) -> tuple[int, int] | None:
+def _begins(number: int, lines: Sequence[str], last: int | None) -> tuple[int, int] | None:
     """Where a text begins that this line introduces: its line, and its place in that."""
+    line = lines[number]
     if not line.strip(" " + GAP) or number == last:
         return None
     if found := _ROLE_SET.match(line):
         return number, found.end()
     order = _ORDER.search(line)
-    if order:
-        colon = _COLON.search(line, order.end())
-        if colon and line[colon.end() :].strip(" " + GAP):
-            return number, colon.end()
-    for end in _SENTENCE_END.finditer(line):
-        begin = max((each.end() for each in _SENTENCE_END.finditer(line, 0, end.start())), default=0)
-        sentence = line[begin : end.end()]
-        if _POINTS.search(sentence) and (sentence.rstrip().endswith(("?", "？")) or _ORDER.search(sentence)):
-            return number, end.end()
-    if not _follows(number, lines, last):
+    if place := _in_line(line, order):
+        return number, place
+    if not _follows(number, lines, last) or (order and number and _is_cut(lines, number - 1)):
         return None
     bare = line.rstrip()
+    stops = bare.endswith((".", "!", "?", "。", "！", "？"))
     if (
         order
         or _POINTS_ON.search(line)
-        or (not bare.endswith((".", "!", "?", "。", "！", "？")) and _INTRODUCES.search(line))
+        or (not stops and len(bare) <= _INTRODUCTION_CHARS and _INTRODUCES.search(line))
     ):
         return number, len(line)
     if bare.endswith((":", "：")) and not _OWN_LEAD.search(_SENTENCE_END.split(bare)[-1]):
         return number, len(line)
     return None
+
+
+def _in_line(line: str, order: re.Match[str] | None) -> int | None:
+    """Where a text begins in the line that introduces it: behind a colon, or behind a sentence that points to it."""
+    colon = _COLON.search(line, order.end()) if order else None
+    if colon and line[colon.end() :].strip(" " + GAP):
+        return colon.end()
+    begin = 0
+    for end in _SENTENCE_END.finditer(line):
+        sentence, begin = line[begin : end.end()], end.end()
+        asked = sentence.rstrip().endswith(("?", "？"))
+        ordered = bool(_ORDER.search(sentence))
+        if ((asked or ordered) and _POINTS.search(sentence)) or (ordered and _ORDER_POINTS.search(sentence)):
+            return end.end()
+    return None
+
+
+def _refers_back(line: str) -> bool:
+    """Whether a line speaks of the text before it and not of something that it names."""
+    return bool(_ASKS.search(line) or ((found := _STARTS.match(line)) and _BACK.search(line[found.start() :])))
 
 
 def _follows(number: int, lines: Sequence[str], last: int | None) -> bool:
@@ -108,10 +127,11 @@ def _is_cut(lines: Sequence[str], number: int) -> bool:
 
 def _without_speech(line: str) -> str:
     """Without what somebody else says in it, as in `from the forum: I live ...`."""
-    for pattern_ in (_SAYS, _SAYS_CHINESE):
-        if found := pattern_.search(line):
+    for said in (_SAYS, _SAYS_CHINESE):
+        if found := said.search(line):
             line = line[: found.end()] + GAP * (len(line) - found.end())
     for found in _LEADS_IN.finditer(line):
-        if not _OWN_LEAD.search(found["lead"]):
+        lead = found["lead"]
+        if _INTRODUCES.search(lead) or not (_OWN_LEAD.search(lead) or len(lead.split()) > _LEAD_WORDS):
             return line[: found.end()] + GAP * (len(line) - found.end())
     return line

@@ -6,8 +6,8 @@ that asks something about it. In doubt it is cut.
 """
 
 import re
-from itertools import pairwise
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from semrouter_memory.language.handed_over import asks_about
 from semrouter_memory.language.marks import GAP
@@ -21,7 +21,7 @@ _INDENTED = re.compile(r"(?: {4,}|\t)\s*\S")
 _UNFINISHED = re.compile(r"[^.!?:…。！？：\s]\s*$")
 
 _CODE_HEAD = re.compile(
-    r"\s*(?:[{}\[\]\\]|//|/\*|\*/|#!|#\s|--\s|\+\s|\+\+\+|@@|diff --|\$ |>>>|Traceback|File \"|npm ERR|at [\w.$]+\(|SQL>|E \d|[VDIWEF]/?[A-Z\d]\w*[:/]|[\w.]*(?:Error|Exception)\b\s*[:(]|[A-Z]{2,8}-\d+:)"
+    r"\s*(?:[{}\[\]\\]|//|/\*|\*/|#!|#\s|--\s|\+\s|\+\+\+|@@|diff --|\$ |>>>|Traceback|File \"|npm ERR|at [\w.$]+\(|SQL>|E \d|\"[\w-]+\"\s*:|[VDIWEF]/?[A-Z\d]\w*[:/]|[\w.]*(?:Error|Exception)\b\s*[:(]|[A-Z]{2,8}-\d{3,}\b)"
 )
 _LOG = re.compile(
     r"\s*\W{0,2}(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\d\d:\d\d:\d\d[\s,.\]]|[\[(]\d{1,2}[:./]\d\d|\d{1,2}[:.]\d\d \S{1,24}: |(?:INFO|WARN\w*|ERROR|DEBUG|TRACE|FATAL)\b)"
@@ -34,6 +34,8 @@ _CODE_TOKEN = re.compile(
     r"[_={};\\|~^]|\w\(|\b[a-z_]\w{1,30}\.[a-z_]\w{1,30}[.(\[]|::|\b\w{1,30}/\w{1,30}/|0x[\da-f]{2}|--\w"
 )
 _SETTING = re.compile(r"\s*(?:[A-Z][A-Z\d_]{2,}=|[a-z_][\w.-]*: ?\S+\s*$)")
+_SEPARATOR = re.compile(r"\s?;|,(?! )")
+_CITED = re.compile(r"\[(?:\d{1,3}|citation needed|sic)\]")
 _BULLET = re.compile(r"\s*(?:[-*•·–▪●]|\d{1,2}[.)、])\s*\S")
 _GLYPH = re.compile(r"\s*[•▪●■◆►✓✔☐]")
 
@@ -43,19 +45,25 @@ _SPEAKER = re.compile(
 _MAIL = pattern(r"\s*(?:{mail_heads}\s*[:：]|on .{4,80} wrote:|.{0,40}(?:original|forwarded) message|begin forwarded)")
 _ADDRESS = re.compile(r"\s*(?:from|to|date|sent|name|title|author)\s*[:：]", re.IGNORECASE)
 _GREETING = pattern(
-    r"\s*{greetings}|\s*(?:hi|hello|hey|hallo|bonjour)\s+(?!there|claude|chatgpt|assistant)[A-Z]\w+(?:\s\w+)?\s*(?P<address>[,!:]|$)"
+    r"\s*{greetings}|\s*(?:hi|hello|hey|hallo|bonjour)\s+(?!there|claude|chatgpt|assistant)[A-Z]\w*(?:\s\w+)?\s*(?:[,!:]|$)"
 )
-_CLOSING = pattern(r"\s*(?:{closings}\s*[,.!，。]?\s*$|{tails})")
+_CLOSING = pattern(r"\s*(?:{closings}\s*[,.!，。]?\s*$|{tails})|.*[.!?] sent from my \w+\W*$")
 _PAGE = re.compile(
-    r"\s*(?:#{1,6}\s|https?://\S+\s*$|\S+\.(?:txt|md|docx?|pdf|csv|html?|eml|log)\b:?\s*$|[^\n]{0,40}[★⭐☆]{2,}|【[^】]{1,20}】|\[[^\]]{1,30}\]\s*$)"
+    r"\s*(?:#{1,6}\s|https?://\S+\s*$|\S+\.(?:txt|md|docx?|pdf|csv|html?|eml|log)\b:?\s*$|.{0,40}[★⭐☆]{2,}|.{0,24}[一二三四五]星\s*$|【[^】]{1,40}】|\[[^\]]{1,30}\]\s*$"
+    r"|(?:chapter|section|part|scene|act) (?:\d+|[ivx]+\b|one\b)|posted by\b|(?-i:[A-Z]\S* )(?-i:[A-Z]\S* ){0,2} ?\d{1,2}:\d\d(?: ?[ap]m)?\s*$)",
+    re.IGNORECASE,
 )
-_SIGNED = re.compile(r"(?:^|\s)[-–—]{1,2}\s?[A-ZÀ-Þ][\w.'’-]+(?:\s[A-ZÀ-Þ][\w.'’-]+){1,3}\s*$")
+_SIGNED = re.compile(
+    r"(?:^|\s)[—–]\s?(?:from|by)\s.{2,60}$|(?:^|\s)[-–—]{1,2}\s?[A-ZÀ-Þ][\w.'’-]+(?:\s[A-ZÀ-Þ][\w.'’-]+){1,3}\s*$"
+)
 _PERSON = re.compile(r"\b(?:I|I'm|I've|im|ive|i|you|your|we|me|us|my|our|please)\b|[我你您咱请帮]")
 
 _OWN_LABELS = frozenset(entries("own_labels"))
-_TITLE_WORDS, _TITLE_CHARS, _TYPED_BULLETS = 10, 12, 12
+_TITLE_WORDS, _TITLED_WORDS, _SHOUTED_CHARS, _TYPED_BULLETS = 10, 3, 6, 12
 _CODE_SHARE = 0.3
 _OUTPUT_LINES = 3
+_CHAT_LINES = 2
+_CELL_CHARS = 8
 
 
 def is_gap(line: str) -> bool:
@@ -101,30 +109,35 @@ def _quoted(lines: Sequence[str]) -> Iterator[int]:
 
 def _marked(lines: Sequence[str]) -> Iterator[int]:
     """Code, logs, settings and tables, with a line or two that stand between two such lines."""
-    spaced = [len(re.findall(r",(?=\S)", line)) > 1 for line in lines]
+    cells = [len(_SEPARATOR.findall(line)) for line in lines]
     settings = [bool(_SETTING.match(line)) for line in lines]
-    found = list[int]()
+    found = [number for number, line in enumerate(lines) if _is_code(line) or (number and _INDENTED.match(line))]
+    coded = set(found)
     for number, line in enumerate(lines):
-        beside = {max(number - 1, 0), min(number + 1, len(lines) - 1)} - {number}
-        in_table = spaced[number] and any(spaced[each] for each in beside)
-        is_set = settings[number] and ("=" in line or any(settings[each] or each in found for each in beside))
-        if (
-            in_table
-            or is_set
-            or line.count("|") > 1
-            or line.count("\t") > 1
-            or (number and _INDENTED.match(line))
-            or _is_code(line)
-        ):
+        beside = [each for each in (number - 1, number + 1) if 0 <= each < len(lines)]
+        is_set = settings[number] and ("=" in line or any(settings[each] or each in coded for each in beside))
+        if is_set or _is_row(line, cells[number], [cells[each] for each in beside]):
             found.append(number)
+        elif number and "-->" in lines[number - 1]:
+            found += [number, *([number + 1] if line.strip() and number + 1 < len(lines) else [])]
+    found.sort()
     yield from found
     for number, following in pairwise(found):
         if following - number <= _OUTPUT_LINES:
             yield from range(number, following)
 
 
+def _is_row(line: str, cells: int, beside: Sequence[int]) -> bool:
+    """Whether it is a row of a table: between bars or tabs, or with separators like those of the lines beside it."""
+    if line.count("|") > 1 or line.count("\t") > 1:
+        return True
+    if HAN.search(line):
+        return cells > 1 and cells in beside and len(line) <= _CELL_CHARS * (cells + 1)
+    return cells > 1 and max(beside, default=0) > 1
+
+
 def _is_code(line: str) -> bool:
-    if _CODE_HEAD.match(line) or _LOG.match(line) or _STATEMENT.match(line):
+    if _CODE_HEAD.match(line) or _LOG.match(line) or _STATEMENT.match(line) or len(_CITED.findall(line)) > 1:
         return True
     tokens = [token.strip(".,!?:;()[]\"'*") for token in line.split()]
     coded = sum(bool(_CODE_TOKEN.search(token)) for token in tokens)
@@ -132,24 +145,28 @@ def _is_code(line: str) -> bool:
 
 
 def _chats(lines: Sequence[str]) -> Iterator[int]:
-    """Lines that a speaker's name begins, and what goes on behind the last of them."""
+    """Lines that a speaker's name begins, what stands between them, and what may go on behind the last of them."""
     labels = {number: found["name"] for number, line in enumerate(lines) if (found := _SPEAKER.match(line))}
-    own = {number for number, name in labels.items() if _is_own(name)}
-    speakers = [number for number in labels if number not in own]
-    if len(own) > len(speakers) or not any(
-        line.strip() for number, line in enumerate(lines) if number not in speakers[:1]
-    ):
-        return
-    if len(speakers) == 1 and (not labels[speakers[0]][:1].isupper() or HAN.match(labels[speakers[0]])):
-        return
-    if not speakers:
+    names = list(labels.values())
+    speakers = [
+        number for number, name in labels.items() if not _is_own(name) and (_is_name(name) or names.count(name) > 1)
+    ]
+    others = sum(bool(line.strip()) for line in lines) - 1
+    alone = len(speakers) == 1 and not (labels[speakers[0]][:1].isupper() and others)
+    if not speakers or alone or 2 * len(speakers) < len(labels):
         return
     yield from range(speakers[0], speakers[-1] + 1)
     last = closing(lines)
+    if speakers[-1] - speakers[0] == len(speakers) - 1 >= _CHAT_LINES:
+        return  # Each line says who speaks, so that no line goes on with another.
     for number in range(speakers[-1] + 1, len(lines)):
         if not lines[number].strip() or number == last:
             break
         yield number
+
+
+def _is_name(label: str) -> bool:
+    return " " not in label or all(word[:1].isupper() for word in label.split())
 
 
 def _is_own(name: str) -> bool:
@@ -214,21 +231,11 @@ def _all_but(numbers: range, last: int | None) -> Iterator[int]:
 
 
 def _is_title(line: str, following: str, *, first: bool) -> bool:
-    """A line that is no sentence and speaks to nobody: the name of what follows."""
-    bare = line.strip()
-    if bare.endswith((".", "!", "?", ":", "…", ",", "。", "！", "？", "：", "，")) or _BULLET.match(line):
+    """A line in capitals, or in capitalised words above an empty line: the name of what follows."""
+    bare, words = line.strip(), line.split()
+    if bare.endswith((".", "!", "?", ":", "…", ",")) or len(words) > _TITLE_WORDS or not bare[:1].isupper():
         return False
-    if HAN.search(bare):
-        return first and len(bare) <= _TITLE_CHARS and not _PERSON.search(bare)
-    words = bare.split()
-    if len(words) > _TITLE_WORDS or words[0].lower() in _OWN_LABELS and not following == "":
-        return False
-    capitals = sum(word[:1].isupper() or len(word) <= 4 for word in words)
-    if not following.strip() and len(words) > 2 and capitals == len(words) and words[0][:1].isupper():
-        return True
-    return (
-        first
-        and bool(re.match(r"[A-ZÀ-Þ\[(\d]", bare))
-        and words[0].lower() not in _OWN_LABELS
-        and not _PERSON.search(bare)
-    )
+    if bare.isupper():
+        return first and len(bare) >= _SHOUTED_CHARS and not _PERSON.search(bare.lower())
+    capitals = sum(word[:1].isupper() or len(word) <= len("from") for word in words)
+    return not following.strip() and len(words) >= _TITLED_WORDS and capitals == len(words)

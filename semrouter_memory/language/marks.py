@@ -40,7 +40,8 @@ _QUOTE = re.compile(
     + r"|(?<![\w'’])['‘](?=\S)(?:[^'’\n]|(?<=\w)['’](?=\w)){1,600}['’](?!\w)"
 )
 _INLINE = re.compile(
-    r"(`{1,2})(?P<code>[^`\n]*)\1|!\[[^\]\n]{0,200}\]\([^)\n]*\)?|\w\((?=(?:[^()\s]{1,80}\s+){3})[^()\n]*(?:\)|$)|&lt;.*(?:&gt;|$)"
+    r"(`{1,2})(?P<code>[^`\n]*)\1|!\[[^\]\n]{0,200}\]\([^)\n]*\)?|\w\((?=(?:[^()\s]{1,80}\s+){3})[^()\n]*(?:\)|$)|&lt;.*(?:&gt;|$)",
+    re.MULTILINE,
 )
 """A command or name in backticks; an image; a call, as in `save_memory(...)`; markup that was escaped."""
 _PROSE = re.compile(r"\b(?:i|my|we|our|user|remember|always|never|assistant)\b|[\u3400-\u9fff]", re.IGNORECASE)

@@ -15,7 +15,7 @@ from semrouter_memory.language.layouts import closing, gap, is_gap, without_laid
 from semrouter_memory.language.marks import GAP, without_enclosed
 from semrouter_memory.language.wordlists import HAN, pattern
 
-MAX_READ_CHARS = 16_000
+MAX_READ_CHARS, MAX_READ_LINES = 16_000, 1_000
 """What stands further behind is not read."""
 MAX_PARAGRAPH_CHARS, MAX_TOLD_CHARS, MAX_TYPED_CHARS = 800, 2_000, 3_000
 """How long a paragraph may be, how long if it tells in the first person, and how long all of them together."""
@@ -27,6 +27,8 @@ _INJECTS = pattern(r"{injections}")
 _CONFIDENTIAL = pattern(r"{confidences}", re.IGNORECASE | re.MULTILINE)
 _FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|im|ive|me|my|we|our)\b|[我咱]", re.IGNORECASE)
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+_LETTER = re.compile(r"(?<=[.!?]) (?=Dear [^,\n]{1,40},\s*\n)")
+"""Where a letter begins behind a sentence."""
 _CUT = re.compile(rf"{GAP}+(?:[^\S\n]*{GAP}+)*")
 
 
@@ -46,7 +48,8 @@ def own_text(text: str) -> str:
     text = visible(text[:MAX_READ_CHARS]).replace(GAP, "").strip()
     if not text or confidential(text):
         return ""
-    lines = without_laid_out(without_enclosed(_BLANK_LINES.sub("\n\n", "\n".join(text.splitlines()))).split("\n"))
+    text = _LETTER.sub("\n", _BLANK_LINES.sub("\n\n", "\n".join(text.splitlines())))
+    lines = without_laid_out(without_enclosed(text).split("\n")[:MAX_READ_LINES])
     lines = without_handed_over(lines, closing(lines))
     lines = [gap(line) if len(line) > MAX_PARAGRAPH_CHARS and not _told(line) else line for line in lines]
     own = [_CUT.sub(LEFT_OUT, line).strip() for line in lines if not is_gap(line)]

@@ -6,6 +6,8 @@ from functools import cache
 from importlib.resources import files
 
 HAN = re.compile(r"[\u3400-\u9fff]")
+_BEFORE, _BEHIND = r"(?<![^\W\u3400-\u9fff])", r"(?![^\W\u3400-\u9fff])"
+"""No letter of a word that is not Chinese."""
 _BETWEEN = re.compile(r" {2,}|\n")
 
 
@@ -25,7 +27,7 @@ def any_of(name: str) -> str:
     """A pattern for any of them: English ones as whole words, Chinese ones anywhere."""
     spaced = [each for each in entries(name) if not HAN.search(each)]
     joined = [each for each in entries(name) if HAN.search(each)]
-    return "(?:" + "|".join([rf"(?<!\w)(?:{'|'.join(spaced)})(?!\w)", *joined]) + ")"
+    return "(?:" + "|".join([f"{_BEFORE}(?:{'|'.join(spaced)}){_BEHIND}", *joined]) + ")"
 
 
 def pattern(form: str, flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:
