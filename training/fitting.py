@@ -67,7 +67,9 @@ def left_out(examples: Sequence[Example], *, strength: float, fewest: int = 1) -
     return found
 
 
-def _fitted(examples: Sequence[Example], strength: float, fewest: int) -> tuple[DictVectorizer, LogisticRegression]:
+def _fitted(
+    examples: Sequence[Example], strength: float, fewest: int
+) -> tuple[DictVectorizer, LogisticRegression]:
     vectorizer = DictVectorizer()
     table = vectorizer.fit_transform([each.features for each in examples])
     vectorizer.restrict(np.asarray((table != 0).sum(axis=0)).ravel() >= fewest)

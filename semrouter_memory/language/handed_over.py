@@ -63,7 +63,12 @@ def without_handed_over(lines: list[str], last: int | None) -> list[str]:
         first = lines[number][:place] + GAP * (len(lines[number]) - place)
         behind = [line if each == last else GAP * len(line) for each, line in enumerate(lines)]
         lines = [*lines[:number], first, *behind[number + 1 :]]
-    elif last is not None and _refers_back(lines[last]) and not _is_cut(lines, last - 1):
+    if (
+        last is not None
+        and (not start or start[0] == last)
+        and _refers_back(lines[last])
+        and not _is_cut(lines, last - 1)
+    ):
         lines = [*(GAP * len(line) for line in lines[:last]), *lines[last:]]
     return [_without_speech(line) for line in lines]
 
@@ -71,14 +76,14 @@ def without_handed_over(lines: list[str], last: int | None) -> list[str]:
 def _begins(number: int, lines: Sequence[str], last: int | None) -> tuple[int, int] | None:
     """Where a text begins that this line introduces: its line, and its place in that."""
     line = lines[number]
-    if not line.strip(" " + GAP) or number == last:
+    if not line.strip(" " + GAP):
         return None
     if found := _ROLE_SET.match(line):
         return number, found.end()
     order = _ORDER.search(line)
     if place := _in_line(line, order):
         return number, place
-    if not _follows(number, lines, last) or (order and number and _is_cut(lines, number - 1)):
+    if number == last or not _follows(number, lines, last) or (order and number and _is_cut(lines, number - 1)):
         return None
     bare = line.rstrip()
     stops = bare.endswith((".", "!", "?", "。", "！", "？"))

@@ -75,13 +75,22 @@ def gap(line: str) -> str:
     return GAP * len(line)
 
 
+def without_quoted(lines: Sequence[str]) -> Iterator[str]:
+    """The lines, with gaps in place of those that `>` marks, and of those in which they go on."""
+    quoted, before = False, ""
+    for line in lines:
+        quoted = line.lstrip().startswith(">") or (quoted and bool(line.strip()) and bool(_UNFINISHED.search(before)))
+        before = line
+        yield gap(line) if quoted else line
+
+
 def without_laid_out(lines: list[str]) -> list[str]:
     """The lines, with gaps in place of what is laid out as something else than a person's own words."""
     for number, line in enumerate(lines):
         if _ROLE.match(line):
             lines = [*lines[:number], *map(gap, lines[number:])]
             break
-    for find in (_mails, _ruled, _quoted, _marked, _chats, _lists, _pages):
+    for find in (_mails, _ruled, _marked, _chats, _lists, _pages):
         found = set(find(lines))
         lines = [gap(line) if number in found else line for number, line in enumerate(lines)]
     return lines
@@ -95,16 +104,6 @@ def _ruled(lines: Sequence[str]) -> range:
     closed = len(rules) > 1 and any(map(str.strip, lines[: rules[0]]))
     closed = closed or (len(rules) > 1 and rules[-1] < len(lines) - 1 and not any(map(str.strip, lines[: rules[0]])))
     return range(rules[0], rules[-1] + 1 if closed else len(lines))
-
-
-def _quoted(lines: Sequence[str]) -> Iterator[int]:
-    quoted = False
-    for number, line in enumerate(lines):
-        quoted = line.lstrip().startswith(">") or (
-            quoted and bool(line.strip()) and bool(_UNFINISHED.search(lines[number - 1]))
-        )
-        if quoted:
-            yield number
 
 
 def _marked(lines: Sequence[str]) -> Iterator[int]:

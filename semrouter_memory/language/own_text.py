@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from semrouter_memory.language.handed_over import without_handed_over
 from semrouter_memory.language.invisible import visible
-from semrouter_memory.language.layouts import closing, gap, is_gap, without_laid_out
+from semrouter_memory.language.layouts import closing, gap, is_gap, without_laid_out, without_quoted
 from semrouter_memory.language.marks import GAP, without_enclosed
 from semrouter_memory.language.wordlists import HAN, pattern
 
@@ -49,7 +49,8 @@ def own_text(text: str) -> str:
     if not text or confidential(text):
         return ""
     text = _LETTER.sub("\n", _BLANK_LINES.sub("\n\n", "\n".join(text.splitlines())))
-    lines = without_laid_out(without_enclosed(text).split("\n")[:MAX_READ_LINES])
+    text = "\n".join(without_quoted(text.split("\n")[:MAX_READ_LINES]))
+    lines = without_laid_out(without_enclosed(text).split("\n"))
     lines = without_handed_over(lines, closing(lines))
     lines = [gap(line) if len(line) > MAX_PARAGRAPH_CHARS and not _told(line) else line for line in lines]
     own = [_CUT.sub(LEFT_OUT, line).strip() for line in lines if not is_gap(line)]
