@@ -25,19 +25,11 @@ _BACK = pattern(
 _POINTS = pattern(r"{pointers}\s?(?:\w+\s){0,2}{texts}|{texts} (?:below|above|here)")
 _ORDER_POINTS = pattern(r"{works}[^.!?]{0,20}(?:this|these|the following|the next|below)\b|[这下]")
 _INTRODUCES = pattern(
-    r"{received}.{0,60}{texts}|{texts}.{0,40}{received}|{pointers}\s?(?:\w+\s){0,2}{texts}|{texts} (?:below|above|follows?)|^\W*(?:the |an? |my |some )?(?:\w+ )?{texts}(?: (?:of|from|by|about|on)\b|\W*$)|{received} this"
+    r"{received}.{0,60}{texts}|{texts}.{0,40}{received}|{pointers}\s?(?:\w+\s){0,2}{texts}|{texts} (?:below|above|follows?)|^\W*(?:the |an? |my |some )?(?:\w+ )?{texts}(?: (?:of|from|by|about|on)\b|\W*$)|{received} this|{introductions}"
 )
-_POINTS_ON = re.compile(
-    r"\b(?:this|these|following|below|here|look)\W*$|(?:这个|下面|如下|以下|列在下面)\W*$", re.IGNORECASE
-)
-_SENTENCE_END = re.compile(r"[.!?。！？](?:\s+|(?=[\u3400-\u9fff“]))(?=\S)")
+_SENTENCE_END = re.compile(r"(?:[.!?]\s+|[。！？]\s*)(?=\S)")
 _COLON = re.compile(r"[:：](?!\d|//|\))")
-_SAYS = pattern(
-    r"\b(?!i\b|it's\b)[\w']+(?: (?!i\b)\w+)? {saying}(?: (?:to )?(?:me|us|him|her|them))?\s*(?:[:：]\s?(?=\S)|[,，]\s?(?={openers}))|{wrote}(?: (?:to )?(?:me|us))? (?={openers})"
-)
-_SAYS_CHINESE = re.compile(
-    r"(?:[他她]们?|朋友|同事|老[师板]|客户|网友|对方|作者|有人|里)[^，。！？\n]{0,8}(?:[跟对和向](?:我|我们|大家)?(?:说|讲)|写)[了过着道]{0,2}[，,：:]?(?=请?(?:我|记住|用户|以后))"
-)
+_SAYS = pattern(r"{speech}\s*(?:[:：]\s?(?=\S)|[,，]\s?(?={openers}))|{speech_without_mark}\s?(?={openers})")
 _LEADS_IN = pattern(r"(?:^|(?<=[.!?。！？]))\s*(?P<lead>[^:：\n.!?。！？]{1,60})[:：]\s*[\"'“]?(?={openers})")
 _OWN_LEAD = pattern(r"{own_labels}")
 _INTRODUCTION_CHARS, _LEAD_WORDS = 80, 5
@@ -87,11 +79,7 @@ def _begins(number: int, lines: Sequence[str], last: int | None) -> tuple[int, i
         return None
     bare = line.rstrip()
     stops = bare.endswith((".", "!", "?", "。", "！", "？"))
-    if (
-        order
-        or _POINTS_ON.search(line)
-        or (not stops and len(bare) <= _INTRODUCTION_CHARS and _INTRODUCES.search(line))
-    ):
+    if order or (not stops and len(bare) <= _INTRODUCTION_CHARS and _INTRODUCES.search(line)):
         return number, len(line)
     if bare.endswith((":", "：")) and not _OWN_LEAD.search(_SENTENCE_END.split(bare)[-1]):
         return number, len(line)
@@ -132,11 +120,10 @@ def _is_cut(lines: Sequence[str], number: int) -> bool:
 
 def _without_speech(line: str) -> str:
     """Without what somebody else says in it, as in `from the forum: I live ...`."""
-    for said in (_SAYS, _SAYS_CHINESE):
-        if found := said.search(line):
-            line = line[: found.end()] + GAP * (len(line) - found.end())
-    for found in _LEADS_IN.finditer(line):
-        lead = found["lead"]
+    if found := _SAYS.search(line):
+        line = line[: found.end()] + GAP * (len(line) - found.end())
+    for led_in in _LEADS_IN.finditer(line):
+        lead = led_in["lead"]
         if _INTRODUCES.search(lead) or not (_OWN_LEAD.search(lead) or len(lead.split()) > _LEAD_WORDS):
-            return line[: found.end()] + GAP * (len(line) - found.end())
+            return line[: led_in.end()] + GAP * (len(line) - led_in.end())
     return line

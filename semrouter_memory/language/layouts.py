@@ -17,52 +17,30 @@ _ROLE = pattern(r"^\s*(?:[\[<(#*【]+\s*)?{roles}\s*(?:[\])>*】]+\s*[:：]?|[:�
 _RULE = re.compile(
     r"^\s*(?:([-=_*#~+<>])\1{2,}|[-—–]{2,}\s|[-=*\s]*(?:BEGIN|START|END)(?: OF)?(?: [A-Z]+)+)|[-=_*~—]{3,}\s*$"
 )
-_INDENTED = re.compile(r"(?: {4,}|\t)\s*\S")
-_UNFINISHED = re.compile(r"[^.!?:…。！？：\s]\s*$")
-
-_CODE_HEAD = re.compile(
-    r"\s*(?:[{}\[\]\\]|//|/\*|\*/|#!|#\s|--\s|\+\s|\+\+\+|@@|diff --|\$ |>>>|Traceback|File \"|npm ERR|at [\w.$]+\(|SQL>|E \d|\"[\w-]+\"\s*:|[VDIWEF]/?[A-Z\d]\w*[:/]|[\w.]*(?:Error|Exception)\b\s*[:(]|[A-Z]{2,8}-\d{3,}\b)"
-)
-_LOG = re.compile(
-    r"\s*\W{0,2}(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\d\d:\d\d:\d\d[\s,.\]]|[\[(]\d{1,2}[:./]\d\d|\d{1,2}[:.]\d\d \S{1,24}: |(?:INFO|WARN\w*|ERROR|DEBUG|TRACE|FATAL)\b)"
-)
-_STATEMENT = re.compile(
-    r"\s*(?:(?:import|from|def|class|return|const|let|var|function|public|private|async|export|print|if|for|while|else)\b.*[;{}()=:]\s*$|(?:select\b.+,|insert into\b|create table\b|group by\b|left join\b))",
-    re.IGNORECASE,
-)
+_CODE = pattern(r"\s*{code_lines}")
 _CODE_TOKEN = re.compile(
     r"[_={};\\|~^]|\w\(|\b[a-z_]\w{1,30}\.[a-z_]\w{1,30}[.(\[]|::|\b\w{1,30}/\w{1,30}/|0x[\da-f]{2}|--\w"
 )
-_SETTING = re.compile(r"\s*(?:[A-Z][A-Z\d_]{2,}=|[a-z_][\w.-]*: ?\S+\s*$)")
+_SETTING = re.compile(r"\s*[a-z_][\w.-]*: ?\S+\s*$")
 _SEPARATOR = re.compile(r"\s?;|,(?! )")
-_CITED = re.compile(r"\[(?:\d{1,3}|citation needed|sic)\]")
-_BULLET = re.compile(r"\s*(?:[-*•·–▪●]|\d{1,2}[.)、])\s*\S")
-_GLYPH = re.compile(r"\s*[•▪●■◆►✓✔☐]")
-
+_BULLET = re.compile(r"\s*(?:[-*·–]|(?P<glyph>[•▪●■◆►✓✔☐])|\d{1,2}[.)、])\s*\S")
 _SPEAKER = re.compile(
-    r"\W{0,4}(?:\[?\d{1,2}[:.]\d\d[^\]\n]{0,12}\]?\W{1,3})?(?![-•]\s)(?P<name>@?[\w.'’-]{1,24}(?: [\w.'’-]{1,16}){0,2})(?: ?[(（][^)）\n]{0,40}[)）])?\*{0,2}[:：]\*{0,2}\s*\S"
+    r"\W{0,4}(?:\[?\d{1,2}[:.]\d\d[^\]\n]{0,12}\]?\W{1,3})?(?![-•]\s)(?P<name>@?[\w.'’-]{1,24}(?: [\w.'’-]{1,16}){0,2})"
+    r"(?: ?[(（][^)）\n]{0,40}[)）])?\*{0,2}[:：]\*{0,2}\s*\S"
 )
-_MAIL = pattern(r"\s*(?:{mail_heads}\s*[:：]|on .{4,80} wrote:|.{0,40}(?:original|forwarded) message|begin forwarded)")
-_ADDRESS = re.compile(r"\s*(?:from|to|date|sent|name|title|author)\s*[:：]", re.IGNORECASE)
-_GREETING = pattern(
-    r"\s*{greetings}|\s*(?:hi|hello|hey|hallo|bonjour)\s+(?!there|claude|chatgpt|assistant)[A-Z]\w*(?:\s\w+)?\s*(?:[,!:]|$)"
-)
-_CLOSING = pattern(r"\s*(?:{closings}\s*[,.!，。]?\s*$|{tails})|.*[.!?] sent from my \w+\W*$")
-_PAGE = re.compile(
-    r"\s*(?:#{1,6}\s|https?://\S+\s*$|\S+\.(?:txt|md|docx?|pdf|csv|html?|eml|log)\b:?\s*$|.{0,40}[★⭐☆]{2,}|.{0,24}[一二三四五]星\s*$|【[^】]{1,40}】|\[[^\]]{1,30}\]\s*$"
-    r"|(?:chapter|section|part|scene|act) (?:\d+|[ivx]+\b|one\b)|posted by\b|(?-i:[A-Z]\S* )(?-i:[A-Z]\S* ){0,2} ?\d{1,2}:\d\d(?: ?[ap]m)?\s*$)",
-    re.IGNORECASE,
-)
-_SIGNED = re.compile(
-    r"(?:^|\s)[—–]\s?(?:from|by)\s.{2,60}$|(?:^|\s)[-–—]{1,2}\s?[A-ZÀ-Þ][\w.'’-]+(?:\s[A-ZÀ-Þ][\w.'’-]+){1,3}\s*$"
-)
+_LETTER = pattern(r"\s*{letter_lines}")
+_ADDRESS = pattern(r"\s*(?:from|to|date|sent|name|title|author)\s*[:：]")
+_ENDING = pattern(r"\s*{ending_lines}")
+_PAGE = pattern(r"\s*{page_lines}")
 _PERSON = re.compile(r"\b(?:I|I'm|I've|im|ive|i|you|your|we|me|us|my|our|please)\b|[我你您咱请帮]")
+_INDENTS, _SENTENCE_ENDS = ("    ", "\t"), tuple(".!?:…。！？：")
 
 _OWN_LABELS = frozenset(entries("own_labels"))
 _TITLE_WORDS, _TITLED_WORDS, _SHOUTED_CHARS, _TYPED_BULLETS = 10, 3, 6, 12
 _CODE_SHARE = 0.3
 _OUTPUT_LINES = 3
 _CHAT_LINES = 2
+_THANKS_WORDS, _WITH_THANKS = 3, 2
 _CELL_CHARS = 8
 
 
@@ -79,7 +57,9 @@ def without_quoted(lines: Sequence[str]) -> Iterator[str]:
     """The lines, with gaps in place of those that `>` marks, and of those in which they go on."""
     quoted, before = False, ""
     for line in lines:
-        quoted = line.lstrip().startswith(">") or (quoted and bool(line.strip()) and bool(_UNFINISHED.search(before)))
+        quoted = line.lstrip().startswith(">") or (
+            quoted and bool(line.strip()) and not before.rstrip().endswith(_SENTENCE_ENDS)
+        )
         before = line
         yield gap(line) if quoted else line
 
@@ -110,11 +90,11 @@ def _marked(lines: Sequence[str]) -> Iterator[int]:
     """Code, logs, settings and tables, with a line or two that stand between two such lines."""
     cells = [len(_SEPARATOR.findall(line)) for line in lines]
     settings = [bool(_SETTING.match(line)) for line in lines]
-    found = [number for number, line in enumerate(lines) if _is_code(line) or (number and _INDENTED.match(line))]
+    found = [number for number, line in enumerate(lines) if _is_code(line) or (number and line.startswith(_INDENTS))]
     coded = set(found)
     for number, line in enumerate(lines):
         beside = [each for each in (number - 1, number + 1) if 0 <= each < len(lines)]
-        is_set = settings[number] and ("=" in line or any(settings[each] or each in coded for each in beside))
+        is_set = settings[number] and any(settings[each] or each in coded for each in beside)
         if is_set or _is_row(line, cells[number], [cells[each] for each in beside]):
             found.append(number)
         elif number and "-->" in lines[number - 1]:
@@ -136,7 +116,7 @@ def _is_row(line: str, cells: int, beside: Sequence[int]) -> bool:
 
 
 def _is_code(line: str) -> bool:
-    if _CODE_HEAD.match(line) or _LOG.match(line) or _STATEMENT.match(line) or len(_CITED.findall(line)) > 1:
+    if _CODE.match(line):
         return True
     tokens = [token.strip(".,!?:;()[]\"'*") for token in line.split()]
     coded = sum(bool(_CODE_TOKEN.search(token)) for token in tokens)
@@ -176,16 +156,20 @@ def _is_own(name: str) -> bool:
 def _lists(lines: Sequence[str]) -> list[int]:
     """Lists that are longer than what people type, or have signs that keyboards do not."""
     bullets = [number for number, line in enumerate(lines) if _BULLET.match(line)]
-    glyphs = [number for number in bullets if _GLYPH.match(lines[number])]
+    glyphs = [number for number in bullets if (found := _BULLET.match(lines[number])) and found["glyph"]]
     return bullets if len(bullets) > _TYPED_BULLETS else glyphs
 
 
 def closing(lines: Sequence[str]) -> int | None:
-    """The last line, where it asks something about the text before it."""
+    """The last line, where it asks something about the text before it; a word of thanks may stand behind it."""
     said = [number for number, line in enumerate(lines) if line.strip()]
-    if len(said) > 1 and len(lines[said[-1]].split()) <= 3 and not asks_about(lines[said[-1]]):  # noqa: PLR2004
-        said.pop()  # Thanks.
+    if len(said) > _WITH_THANKS and _is_thanks(lines[said[-1]]) and not lines[said[-2]].rstrip().endswith((":", "：")):
+        said.pop()
     return said[-1] if len(said) > 1 and asks_about(lines[said[-1]]) else None
+
+
+def _is_thanks(line: str) -> bool:
+    return len(line.split()) <= _THANKS_WORDS and not (HAN.search(line) or _PERSON.search(line) or asks_about(line))
 
 
 def _mails(lines: Sequence[str]) -> Iterator[int]:
@@ -194,16 +178,10 @@ def _mails(lines: Sequence[str]) -> Iterator[int]:
     for number, line in enumerate(lines):
         if number == last:
             continue
-        more = number < end
-        greeting = _GREETING.match(line)
-        if (
-            _MAIL.match(line)
-            or (_ADDRESS.match(line) and more and _ADDRESS.match(lines[number + 1]))
-            or (greeting and more)
-        ):
+        if number < end and (_LETTER.match(line) or (_ADDRESS.match(line) and _ADDRESS.match(lines[number + 1]))):
             yield from _all_but(range(number, len(lines)), last)
             return
-        if number and (_CLOSING.match(line) or _SIGNED.search(line)):
+        if number and _ENDING.match(line):
             yield from _all_but(range(len(lines)), last)
             return
 
@@ -235,6 +213,6 @@ def _is_title(line: str, following: str, *, first: bool) -> bool:
     if bare.endswith((".", "!", "?", ":", "…", ",")) or len(words) > _TITLE_WORDS or not bare[:1].isupper():
         return False
     if bare.isupper():
-        return first and len(bare) >= _SHOUTED_CHARS and not _PERSON.search(bare.lower())
+        return (first or not following.strip()) and len(bare) >= _SHOUTED_CHARS and not _PERSON.search(bare.lower())
     capitals = sum(word[:1].isupper() or len(word) <= len("from") for word in words)
     return not following.strip() and len(words) >= _TITLED_WORDS and capitals == len(words)

@@ -7,7 +7,7 @@ follows, because a text that was cut short on its way must not come free by that
 import re
 from collections.abc import Iterable
 
-from semrouter_memory.language.wordlists import HAN, pattern
+from semrouter_memory.language.wordlists import HAN, entries, pattern
 
 GAP = "\ufffc"
 """Stands for each character that was cut, so that places in the text stay the same."""
@@ -23,7 +23,10 @@ _TAG = re.compile(
 )
 _OPENS = re.compile(r"<!--[^\n>]{0,80}\b(?:begin|start|open)\b", re.IGNORECASE)
 _KNOWN = pattern("{tags}")
-_ALONE = pattern("{tags_alone}")
+_ALONE = frozenset(entries("tags_alone"))
+
+_BEGINNING = ("p", "li")
+"""Tags without an end that stand before a text and not behind one."""
 
 _QUOTES = (
     ("“", "”"),
@@ -40,12 +43,13 @@ _QUOTE = re.compile(
     + r"|(?<![\w'’])['‘](?=\S)(?:[^'’\n]|(?<=\w)['’](?=\w)){1,600}['’](?!\w)"
 )
 _INLINE = re.compile(
-    r"(`{1,2})(?P<code>[^`\n]*)\1|!\[[^\]\n]{0,200}\]\([^)\n]*\)?|\w\((?=(?:[^()\s]{1,80}\s+){3})[^()\n]*(?:\)|$)|&lt;.*(?:&gt;|$)",
+    r"(`{1,2})(?P<code>[^`\n]*)\1|!\[[^\]\n]{0,200}\]\([^)\n]*\)?|[A-Za-z\d_]\((?=(?:[^()\s]{1,80}\s+){3}|[^()\n]{0,80}[\u3400-\u9fff]{4})[^()\n]*(?:\)|$)|&lt;.*(?:&gt;|$)",
     re.MULTILINE,
 )
 """A command or name in backticks; an image; a call, as in `save_memory(...)`; markup that was escaped."""
 _PROSE = re.compile(r"\b(?:i|my|we|our|user|remember|always|never|assistant)\b|[\u3400-\u9fff]", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\u3400-\u9fff][\w'’.-]*")
+_SENTENCE_SIGNS = "我。！？"
 _QUOTE_WORDS, _QUOTE_CHARS, _COMMAND_WORDS = 4, 40, 8
 
 
@@ -92,7 +96,8 @@ def _elements(text: str) -> list[tuple[int, int]]:
         elif alone or (tag["close"] and name not in open_tags):
             # Where a page begins nobody can tell of which only the end is there.
             start, last = (start, tags[-1]) if alone or open_tags else (0, tags[-1])
-            end = last.end() if last["close"] or _stands_alone(last) else len(text)
+            ends = last["close"] or (_stands_alone(last) and last["name"] not in _BEGINNING)
+            end = last.end() if ends else len(text)
             return [*(span for span in spans if span[1] <= start), (start, end)]
         elif tag["close"]:
             del open_tags[open_tags.index(name) :]
@@ -105,7 +110,7 @@ def _elements(text: str) -> list[tuple[int, int]]:
 def _stands_alone(tag: re.Match[str]) -> bool:
     """Whether it needs no end: a comment, `<br>`, `<a/>`."""
     name = tag["name"] or ""
-    return not _OPENS.match(tag.group()) if not name else bool(_ALONE.fullmatch(name) or tag["rest"].endswith("/"))
+    return not _OPENS.match(tag.group()) if not name else bool(name.lower() in _ALONE or tag["rest"].endswith("/"))
 
 
 def _is_text(inline: re.Match[str]) -> bool:
@@ -116,4 +121,6 @@ def _is_text(inline: re.Match[str]) -> bool:
 
 def _is_sentence(quoted: str) -> bool:
     """A quoted word or name stays, a quoted sentence goes."""
+    if HAN.search(quoted) and any(sign in quoted for sign in _SENTENCE_SIGNS):
+        return True
     return len(_WORD.findall(quoted)) + len(HAN.findall(quoted)) // 2 >= _QUOTE_WORDS or len(quoted) > _QUOTE_CHARS

@@ -25,6 +25,8 @@ def entries(name: str) -> tuple[str, ...]:
 @cache
 def any_of(name: str) -> str:
     """A pattern for any of them: English ones as whole words, Chinese ones anywhere."""
+    if name.endswith("_lines"):
+        return "(?:" + "|".join(entries(name)) + ")"
     spaced = [each for each in entries(name) if not HAN.search(each)]
     joined = [each for each in entries(name) if HAN.search(each)]
     return "(?:" + "|".join([f"{_BEFORE}(?:{'|'.join(spaced)}){_BEHIND}", *joined]) + ")"

@@ -53,7 +53,6 @@ LAYOUTS = [
     "«{}»",
     "Chapter one\n{}",
     "posted by jo\n{}",
-    "    {}",
     "look:\n    {}",
 ]
 OWN_LINES = [
