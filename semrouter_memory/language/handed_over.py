@@ -24,8 +24,9 @@ _BACK = pattern(
 )
 _POINTS = pattern(r"{pointers}\s?(?:\w+\s){0,2}{texts}|{texts} (?:below|above|here)")
 _ORDER_POINTS = pattern(r"{works}[^.!?]{0,20}(?:this|these|the following|the next|below)\b|[这下]")
+_ABOVE = re.compile(r"\b[Aa]bove\b|上面|以上|上述")
 _INTRODUCES = pattern(
-    r"{received}.{0,60}{texts}|{texts}.{0,40}{received}|{pointers}\s?(?:\w+\s){0,2}{texts}|{texts} (?:below|above|follows?)|^\W*(?:the |an? |my |some )?(?:\w+ )?{texts}(?: (?:of|from|by|about|on)\b|\W*$)|{received} this|{introductions}"
+    r"{received}.{0,60}{texts}|{texts}.{0,40}{received}|{pointers}\s?(?:\w+\s){0,2}{texts}|{texts} (?:below|above|follows?)|^\W*(?:the |an? |my |some )?(?:\w+ )?{texts}(?: (?:of|from|by|about|on|to)\b|\W*$)|{received} this|{introductions}"
 )
 _SENTENCE_END = re.compile(r"(?:[.!?]\s+|[。！？]\s*)(?=\S)")
 _COLON = re.compile(r"[:：](?!\d|//|\))")
@@ -49,6 +50,9 @@ def without_handed_over(lines: list[str], last: int | None) -> list[str]:
     Args:
         last: the last line, where it asks something about the text before it.
     """
+    for number, line in enumerate(lines):
+        if number and _ABOVE.search(line) and _ORDER.search(line):
+            return [*(GAP * len(each) for each in lines[:number]), *map(_without_speech, lines[number:])]
     start = next((found for number, line in enumerate(lines) if (found := _begins(number, lines, last))), None)
     if start:
         number, place = start

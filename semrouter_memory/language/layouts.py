@@ -29,7 +29,7 @@ _SPEAKER = re.compile(
     r"(?: ?[(（][^)）\n]{0,40}[)）])?\*{0,2}[:：]\*{0,2}\s*\S"
 )
 _LETTER = pattern(r"\s*{letter_lines}")
-_ADDRESS = pattern(r"\s*(?:from|to|date|sent|name|title|author)\s*[:：]")
+_ADDRESS = pattern(r"\s*(?:from|to|date|sent|name|title|author|de|à|von|an|para)\s*[:：]")
 _ENDING = pattern(r"\s*{ending_lines}")
 _PAGE = pattern(r"\s*{page_lines}")
 _PERSON = re.compile(r"\b(?:I|I'm|I've|im|ive|i|you|your|we|me|us|my|our|please)\b|[我你您咱请帮]")
@@ -41,7 +41,8 @@ _CODE_SHARE = 0.3
 _OUTPUT_LINES = 3
 _CHAT_LINES = 2
 _THANKS_WORDS, _WITH_THANKS = 3, 2
-_CELL_CHARS = 8
+_CELL_CHARS = 6
+_SIGNED_CHARS = 60
 
 
 def is_gap(line: str) -> bool:
@@ -181,7 +182,7 @@ def _mails(lines: Sequence[str]) -> Iterator[int]:
         if number < end and (_LETTER.match(line) or (_ADDRESS.match(line) and _ADDRESS.match(lines[number + 1]))):
             yield from _all_but(range(number, len(lines)), last)
             return
-        if number and _ENDING.match(line):
+        if _ENDING.match(line) and (number or len(line) > _SIGNED_CHARS):
             yield from _all_but(range(len(lines)), last)
             return
 
