@@ -24,10 +24,8 @@ _BACK = pattern(
 )
 _POINTS = pattern(r"{pointers}\s?(?:\w+\s){0,2}{texts}|{texts} (?:below|above|here)")
 _ORDER_POINTS = pattern(r"{works}[^.!?]{0,20}(?:this|these|the following|the next|below)\b|[这下]")
-_ABOVE = re.compile(r"\b[Aa]bove\b|上面|以上|上述")
-_INTRODUCES = pattern(
-    r"{received}.{0,60}{texts}|{texts}.{0,40}{received}|{pointers}\s?(?:\w+\s){0,2}{texts}|{texts} (?:below|above|follows?)|^\W*(?:the |an? |my |some )?(?:\w+ )?{texts}(?: (?:of|from|by|about|on|to)\b|\W*$)|{received} this|{introductions}"
-)
+_ABOVE = pattern(r"{above}")
+_INTRODUCES = pattern(r"{introductions}")
 _SENTENCE_END = re.compile(r"(?:[.!?]\s+|[。！？]\s*)(?=\S)")
 _COLON = re.compile(r"[:：](?!\d|//|\))")
 _SAYS = pattern(r"{speech}\s*(?:[:：]\s?(?=\S)|[,，]\s?(?={openers}))|{speech_without_mark}\s?(?={openers})")

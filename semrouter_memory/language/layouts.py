@@ -22,7 +22,6 @@ _CODE_TOKEN = re.compile(
     r"[_={};\\|~^]|\w\(|\b[a-z_]\w{1,30}\.[a-z_]\w{1,30}[.(\[]|::|\b\w{1,30}/\w{1,30}/|0x[\da-f]{2}|--\w"
 )
 _SETTING = re.compile(r"\s*[a-z_][\w.-]*: ?\S+\s*$")
-_SEPARATOR = re.compile(r"\s?;|,(?! )")
 _BULLET = re.compile(r"\s*(?:[-*·–]|(?P<glyph>[•▪●■◆►✓✔☐])|\d{1,2}[.)、])\s*\S")
 _SPEAKER = re.compile(
     r"\W{0,4}(?:\[?\d{1,2}[:.]\d\d[^\]\n]{0,12}\]?\W{1,3})?(?![-•]\s)(?P<name>@?[\w.'’-]{1,24}(?: [\w.'’-]{1,16}){0,2})"
@@ -89,7 +88,7 @@ def _ruled(lines: Sequence[str]) -> range:
 
 def _marked(lines: Sequence[str]) -> Iterator[int]:
     """Code, logs, settings and tables, with a line or two that stand between two such lines."""
-    cells = [len(_SEPARATOR.findall(line)) for line in lines]
+    cells = [line.count(";") + line.count(",") - line.count(", ") for line in lines]
     settings = [bool(_SETTING.match(line)) for line in lines]
     found = [number for number, line in enumerate(lines) if _is_code(line) or (number and line.startswith(_INDENTS))]
     coded = set(found)

@@ -42,7 +42,8 @@ _QUOTE = re.compile(
     + r"|(?<![\w'’])['‘](?=\S)(?:[^'’\n]|(?<=\w)['’](?=\w)){1,600}['’](?!\w)"
 )
 _INLINE = re.compile(
-    r"(`{1,2})(?P<code>[^`\n]*)\1|!\[[^\]\n]{0,200}\]\([^)\n]*\)?|[A-Za-z\d_]\((?=(?:[^()\s]{1,80}\s+){3}|[^()\n]{0,80}[\u3400-\u9fff]{4})[^()\n]*(?:\)|$)|&lt;.*(?:&gt;|$)",
+    r"(`{1,2})(?P<code>[^`\n]*)\1|!\[[^\]\n]{0,200}\]\([^)\n]*\)?|&lt;.*(?:&gt;|$)"
+    r"|[A-Za-z\d_]\((?=(?:[^()\s]{1,80}\s+){3}|[^()\n]{0,80}[\u3400-\u9fff]{4})[^()\n]*(?:\)|$)",
     re.MULTILINE,
 )
 """A command or name in backticks; an image; a call, as in `save_memory(...)`; markup that was escaped."""

@@ -193,7 +193,7 @@ def test_of_a_message_that_is_quoted_nothing_stays(text: str) -> None:
 @pytest.mark.parametrize(
     "piece",
     ["Mr-", "-=", " #a", "![", "【", "\n", "\t", "it ", "Anna ", "a, ", "A: ", '"', "我，", "1,", "<a ", "a(", "12:30 ", "said ", " - ",
-     "'a ", "‘a", "`a", "<!--", "&lt;", "<|", "a\n", "\n\nA", "A b: c\n", "a|", "> ", "x_=", "a" * 400, " "],
+     "请", "说我", "这", "'a ", "‘a", "`a", "<!--", "&lt;", "<|", "a\n", "\n\nA", "A b: c\n", "a|", "> ", "x_=", "a" * 400, " "],
 )  # fmt: skip
 def test_reading_takes_time_in_proportion_to_the_length(piece: str) -> None:
     """Four times the length may take sixteen times as long before it fails: a pattern that backtracks takes 64 and more."""
