@@ -24,6 +24,7 @@ _BACK = pattern(
 )
 _POINTS = pattern(r"{pointers}\s?(?:\w+\s){0,2}{texts}|{texts} (?:below|above|here)")
 _ORDER_POINTS = pattern(r"{works}[^.!?]{0,20}(?:this|these|the following|the next|below)\b|[这下]")
+_ANNOUNCES = pattern(r"^\W*{announcements}")
 _ABOVE = pattern(r"{above}")
 _INTRODUCES = pattern(r"{introductions}")
 _SENTENCE_END = re.compile(r"(?:[.!?]\s+|[。！？]\s*)(?=\S)")
@@ -81,6 +82,8 @@ def _begins(number: int, lines: Sequence[str], last: int | None) -> tuple[int, i
         return None
     bare = line.rstrip()
     stops = bare.endswith((".", "!", "?", "。", "！", "？"))
+    if bare.endswith(("?", "？")) and not lines[number + 1].strip() and _POINTS.search(_SENTENCE_END.split(bare)[-1]):
+        return number, len(line)
     if order or (not stops and len(bare) <= _INTRODUCTION_CHARS and _INTRODUCES.search(line)):
         return number, len(line)
     if bare.endswith((":", "：")) and not _OWN_LEAD.search(_SENTENCE_END.split(bare)[-1]):
@@ -99,6 +102,8 @@ def _in_line(line: str, order: re.Match[str] | None) -> int | None:
         asked = sentence.rstrip().endswith(("?", "？"))
         ordered = bool(_ORDER.search(sentence))
         if ((asked or ordered) and _POINTS.search(sentence)) or (ordered and _ORDER_POINTS.search(sentence)):
+            return end.end()
+        if _ANNOUNCES.match(sentence) and not _OWN_LEAD.search(sentence):
             return end.end()
     return None
 

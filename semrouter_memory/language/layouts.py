@@ -25,7 +25,7 @@ _SETTING = re.compile(r"\s*[a-z_][\w.-]*: ?\S+\s*$")
 _BULLET = re.compile(r"\s*(?:[-*·–]|(?P<glyph>[•▪●■◆►✓✔☐])|\d{1,2}[.)、])\s*\S")
 _SPEAKER = re.compile(
     r"\W{0,4}(?:\[?\d{1,2}[:.]\d\d[^\]\n]{0,12}\]?\W{1,3})?(?![-•]\s)(?P<name>@?[\w.'’-]{1,24}(?: [\w.'’-]{1,16}){0,2})"
-    r"(?: ?[(（][^)）\n]{0,40}[)）])?\*{0,2}[:：]\*{0,2}\s*\S"
+    r"\*{0,2}(?: ?[(（][^)）\n]{0,40}[)）])?\*{0,2}[:：>]\*{0,2}\s*\S"
 )
 _LETTER = pattern(r"\s*{letter_lines}")
 _ADDRESS = pattern(r"\s*(?:from|to|date|sent|name|title|author|de|à|von|an|para)\s*[:：]")
@@ -35,6 +35,8 @@ _PERSON = re.compile(r"\b(?:I|I'm|I've|im|ive|i|you|your|we|me|us|my|our|please)
 _INDENTS, _SENTENCE_ENDS = ("    ", "\t"), tuple(".!?:…。！？：")
 
 _OWN_LABELS = frozenset(entries("own_labels"))
+_TWO = ("i", "me", "you", "我", "你")
+"""Speakers of a chat with oneself in it."""
 _TITLE_WORDS, _TITLED_WORDS, _SHOUTED_CHARS, _TYPED_BULLETS = 10, 3, 6, 12
 _CODE_SHARE = 0.3
 _OUTPUT_LINES = 3
@@ -82,7 +84,6 @@ def _ruled(lines: Sequence[str]) -> range:
     if not rules:
         return range(0)
     closed = len(rules) > 1 and any(map(str.strip, lines[: rules[0]]))
-    closed = closed or (len(rules) > 1 and rules[-1] < len(lines) - 1 and not any(map(str.strip, lines[: rules[0]])))
     return range(rules[0], rules[-1] + 1 if closed else len(lines))
 
 
@@ -150,6 +151,8 @@ def _is_name(label: str) -> bool:
 
 def _is_own(name: str) -> bool:
     """Whether a label is one under which people list things of their own."""
+    if name.lower() in _TWO:
+        return False
     return any(word in _OWN_LABELS or word.isdigit() for word in name.lower().split()) or bool(_PERSON.search(name))
 
 
