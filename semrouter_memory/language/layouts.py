@@ -79,11 +79,12 @@ def without_laid_out(lines: list[str]) -> list[str]:
 
 
 def _ruled(lines: Sequence[str]) -> range:
-    """What rules enclose: a single one, and one that begins the text, have no fellow."""
+    """What rules enclose: a single one, one that begins the text, and those around a document's head have no fellow."""
     rules = [number for number, line in enumerate(lines) if _RULE.match(line) or _RULE.search(line.strip()[-3:])]
     if not rules:
         return range(0)
-    closed = len(rules) > 1 and any(map(str.strip, lines[: rules[0]]))
+    heads = all(":" in line for line in lines[rules[0] + 1 : rules[-1]] if line.strip())
+    closed = len(rules) > 1 and not heads and any(map(str.strip, lines[: rules[0]]))
     return range(rules[0], rules[-1] + 1 if closed else len(lines))
 
 
