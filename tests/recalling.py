@@ -96,7 +96,7 @@ class Recalling:
             type=MemoryType.SEMANTIC,
             content=content,
             observed_at=at,
-            extractor="rules",
+            extractor="quotes",
             session_id=appended.session_id,
             turn_ids=(appended.turn_id,),
         )

@@ -6,9 +6,9 @@ from training.fitting import Example, fit, read
 KEPT = frozenset(
     ("fact", "people", "work", "taste", "plan", "event", "style", "procedure", "remember", "update", "answer", "mixed")
 )
-_STRENGTH = 0.5
+_STRENGTH = 1.0
 _FEWEST = 3
-CUT = 0.45
+CUT = 0.35
 
 
 def examples(*, held_out: bool = False) -> list[Example]:

@@ -55,24 +55,23 @@ def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) 
     found: dict[str, Candidate] = {}
     said: str | None = None
     for place, turn in enumerate(turns, start=first):
-        for content in quoted(owns[place], turn.user_text, asked[place]):
+        for content in quoted(owns[place], asked[place]):
             if said is None:
-                said = _last_quote(owns[:first], context, asked)
+                said = _last_quote(owns[:first], asked)
             about = _about(content, asked[place], said)
             found.setdefault(content.casefold(), _candidate(content, about, turn))
             said = content
     return tuple(found.values())
 
 
-def quoted(own: str, message: str, asked: str = "") -> list[str]:
+def quoted(own: str, asked: str = "") -> list[str]:
     """The parts of a user's own text that are worth keeping, as typed.
 
     Args:
-        message: the whole message, with what was cut out of it.
         asked: what the assistant said before.
     """
     pieces = [piece for whole in sentences(own) for piece in _readable(whole)]
-    wished, probabilities = remember.wished(pieces), keep(in_message(pieces, message, asked))
+    wished, probabilities = remember.wished(pieces), keep(in_message(pieces, own, asked))
     # One sentence explains another: beside one that is worth keeping, what may be stays as well.
     telling = any(wished) or max(probabilities, default=0.0) >= keep_model().cut
     judged = zip(pieces, probabilities, wished, strict=True) if telling else ()
@@ -82,10 +81,10 @@ def quoted(own: str, message: str, asked: str = "") -> list[str]:
     return [each for each in _passages(kept) if any(map(str.isalnum, each)) and not unfit.reason(each)]
 
 
-def _last_quote(owns: Sequence[str], context: Sequence[LoggedTurn], asked: Sequence[str]) -> str:
+def _last_quote(owns: Sequence[str], asked: Sequence[str]) -> str:
     """The last quote of the turns just before, "" when they gave none."""
-    for place in reversed(range(max(len(context) - _LOOK_BACK, 0), len(context))):
-        if found := quoted(owns[place], context[place].user_text, asked[place]):
+    for place in reversed(range(max(len(owns) - _LOOK_BACK, 0), len(owns))):
+        if found := quoted(owns[place], asked[place]):
             return found[-1]
     return ""
 

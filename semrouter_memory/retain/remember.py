@@ -40,14 +40,15 @@ def asks_to_remember(message: str) -> bool:
 def wished(pieces: Sequence[str]) -> list[bool]:
     """Which sentences of a message the user asks to have remembered.
 
-    Those that ask it, and all that follow an announcement ("remember this:"), until a line is left empty.
+    Those that ask it, and all that follow an announcement ("remember:") up to an empty line or a question.
     """
     found: list[bool] = []
     announced = False
     for piece in pieces:
-        asks = bool(wish(piece)) or bool(_ANNOUNCES.match(piece.strip()))
-        found.append(asks or announced)
-        announced = (announced or bool(_ANNOUNCES.match(piece.strip()))) and "\n\n" not in piece
+        opens = bool(_ANNOUNCES.match(piece.strip()))
+        announced = opens or (announced and not piece.rstrip().endswith(("?", "？")))
+        found.append(announced or bool(wish(piece)))
+        announced = announced and "\n\n" not in piece
     return found
 
 

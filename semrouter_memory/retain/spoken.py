@@ -12,8 +12,8 @@ from semrouter_memory.language.own_text import own_text
 
 _ROLE_PLAY = re.compile(
     r"\b(?:role-?\s?play\w*|in character|pretend|act as|let(?:'s|s| us) (?:play|practi[sc]e|rehearse|simulate|pretend)|mock interview"
-    r"|play the (?:role|part)|text adventure|dungeon master|you(?:'re| are) now (?:an? |the |my )?[a-z])"
-    r"|(?:^|\n)\s*\*(?!\*)[a-z][^*\n]{3,80}\*|扮演|假装|我们来玩|你现在是|从现在起你是|你来当",
+    r"|play the (?:role|part)|text adventure|dungeon master|you(?:'re| are) (?:now (?:an? |the |my )?[a-z]|(?-i:[A-ZÀ-Þ])[\w'-]+\s?[.,!]))"
+    r"|(?:^|\n)[^\S\n]*\*(?!\*)[a-z][^*\n]{3,80}\*|扮演|假装|我们来玩|你现在是|从现在起你是|你来当",
     re.IGNORECASE,
 )
 """Words that begin a role-play. The messages after it are the role's, whatever they say."""
@@ -41,11 +41,12 @@ def spoken(turns: Sequence[LoggedTurn]) -> list[str]:
         message = turn.user_text
         if found and withdraws(message):
             found[-1] = ""
-        playing = playing and not _ROLE_PLAY_ENDS.search(message)
+        ends = bool(_ROLE_PLAY_ENDS.search(message))
+        playing = playing and not ends
         own = "" if playing else own_text(message)
         begins = _ROLE_PLAY.search(own)
         found.append(own[: begins.start()] if begins else own)
-        playing = playing or bool(_ROLE_PLAY.search(message))
+        playing = playing or (not ends and bool(_ROLE_PLAY.search(message)))
     return found
 
 

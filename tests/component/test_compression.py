@@ -240,7 +240,7 @@ async def test_a_chain_is_compressed_and_goes_on_compressed(client: Client) -> N
         "And now?",
         "And then?",
     ]
-    assert '"number 1":"1"' in sent["instructions"]
+    assert '"My number 1 is 1."' in sent["instructions"]
 
 
 async def test_a_compressed_chain_whose_state_has_ended_is_rebuilt_from_its_first_item(client: Client) -> None:

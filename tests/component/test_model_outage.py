@@ -11,7 +11,7 @@ from semrouter_memory.errors import ModelAwayError
 from semrouter_memory.llm.breaker import Limits
 from semrouter_memory.llm.circuit import Circuits
 from semrouter_memory.llm.client import OpenAIChatModel
-from semrouter_memory.model import TurnTotals
+from semrouter_memory.model import ToolUse, TurnTotals
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 from tests.chat_server import StandInServer, section
@@ -72,13 +72,14 @@ async def test_a_day_without_the_model_gives_up_no_turn_and_keeps_quotes_coming(
     outage.server.status = 503
     bench = outage.bench
     for hour in range(24):
-        bench.say(f"My budget for trip number {hour} is ${hour}00", session=f"s{hour % 5}")
+        text = f"My budget for trip number {hour} is ${hour}00"
+        bench.say(text, session=f"s{hour % 5}", tools=(ToolUse("find_trip", "ok"),))
         await bench.work()
         await outage.run(hours=1)
     totals = await bench.totals()
     assert (totals.accepted, totals.waiting, totals.dead_lettered) == (24, 24, 0)
     assert sum(report.stored for report in bench.observer.reports if report.extractor == "quotes") == 24
-    assert await bench.episodes(), "sessions are summed up by the rule meanwhile"
+    assert await bench.episodes(), "agents' runs are told without it meanwhile"
     assert len(outage.server.requests) < 320, "one probe in five minutes"
     assert outage.claims.total() < 500, "sessions are not taken in vain"
     outage.heal()
@@ -103,7 +104,7 @@ async def test_a_sessions_end_that_meets_a_failing_model_is_read_once_it_is_back
     outage = Outage(make_bench, chat_server, port=trouble.pop("port", chat_server.port), timeout_seconds=0.2)
     chat_server.__dict__.update(trouble)
     bench = outage.bench
-    bench.say("My budget for the trip is $900", ends=True)
+    bench.say("My budget for the trip is $900", tools=(ToolUse("find_trip", "ok"),), ends=True)
     await bench.work()
     (failed,) = [report for report in bench.observer.reports if report.failure]
     assert (failed.extractor, failed.status, failed.cause) == ("llm", status, cause)

@@ -27,7 +27,7 @@ async def test_what_was_pasted_is_neither_fact_nor_episode(make_bench: MakeBench
     bench.say("I live in Bergen", session="own", ends=True)
     await bench.work()
     assert poisoned(await bench.contents()) == []
-    assert "User lives in Bergen" in await bench.contents()
+    assert "I live in Bergen" in await bench.contents()
     # What the model took from it was refused, and each refusal was told with its reason.
     assert {extractor for extractor, _ in bench.observer.refused} >= {"llm"}
     assert all(reasons and all(reasons.values()) for _, reasons in bench.observer.refused)

@@ -144,7 +144,7 @@ class Writing:
             type=MemoryType.SEMANTIC,
             content=content,
             observed_at=at,
-            extractor="rules",
+            extractor="quotes",
             session_id=appended.session_id,
             turn_ids=(appended.turn_id,),
         )

@@ -12,7 +12,7 @@ import pytest
 
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
-from semrouter_memory.model import MemoryType, SessionHints, Turn, TurnTotals
+from semrouter_memory.model import MemoryType, SessionHints, ToolUse, Turn, TurnTotals
 from semrouter_memory.retain.pipeline import Retainer, SessionKey
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.sessions.locks import InProcessOwnerLocks
@@ -113,6 +113,7 @@ async def test_each_turn_is_extracted_and_each_session_summed_up_once(
             hints=SessionHints(explicit=session),
             user_texts=(f"My {WORDS[number % len(WORDS)]} is called Name{number}",),
             assistant_text="Noted.",
+            tools=(ToolUse("note", "ok"),),
             observed_at=clock.now(),
             request_id=f"r{number}",
             ends_session=number >= SESSIONS * (TURNS - 1),
@@ -139,6 +140,7 @@ async def test_a_replica_that_dies_while_it_holds_a_session_is_taken_over(
         hints=SessionHints(explicit="s"),
         user_texts=("My budget for the Hawaii trip is $10,000",),
         assistant_text="Noted.",
+        tools=(ToolUse("note", "ok"),),
         observed_at=clock.now(),
         request_id="r",
         ends_session=True,

@@ -13,15 +13,17 @@ from pathlib import Path
 from semrouter_memory.codec.base import strip_block
 from semrouter_memory.lexical.terms import terms
 from semrouter_memory.lexical.voice import in_memory_voice
-from semrouter_memory.model import Message, Role, Signals
+from semrouter_memory.model import LoggedTurn, Message, Role, Scope, Signals
 from semrouter_memory.recall.decide import decide
 from semrouter_memory.recall.evidence import wording
 from semrouter_memory.recall.keywords import local_keywords
 from semrouter_memory.recall.query import search_query, search_text
 from semrouter_memory.recall.refusals import refuses
 from semrouter_memory.recall.times import period_of
-from semrouter_memory.retain import rules, unfit
+from semrouter_memory.retain import quotes, unfit
 from semrouter_memory.retain.extract_llm import parse
+from semrouter_memory.retain.remember import asks_to_remember
+from semrouter_memory.retain.spoken import spoken
 
 CHARS = 16_000
 MOST_CPU_SECONDS = 0.6
@@ -36,6 +38,12 @@ RUNS = (
     "\n> ", "'s ", "密码", "-----BEGIN ", "user a pass ", "sk-", "eyJ",
 )  # fmt: skip
 FRAMES = ("{}", "I live in{}Rome", "{}", "my password is{}x1", "    {}", "remember:{}", "{}", "“{}", "User's{}")
+
+
+def _turn(text: str) -> LoggedTurn:
+    return LoggedTurn(
+        id="t", sequence=1, scope=Scope("a"), session_id="s", user_text=text, assistant_text="", observed_at=NOW
+    )
 
 
 def _question(text: str) -> object:
@@ -54,8 +62,9 @@ def _model_answer(text: str) -> object:
 READERS: dict[str, Callable[[str], object]] = {
     "strip_block": strip_block,
     "unfit, redaction included": unfit.reason,
-    "asks_to_remember": rules.asks_to_remember,
-    "rules": rules.read,
+    "asks_to_remember": asks_to_remember,
+    "spoken": lambda text: spoken([_turn(text)]),
+    "quotes": lambda text: quotes.candidates([_turn(text)]),
     "model_answer": _model_answer,
     "decide": lambda text: decide(text, Signals()),
     "question": _question,

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semrouter_memory.codec.untrusted import visible
 from semrouter_memory.errors import ExtractionParseError
-from semrouter_memory.model import Candidate, Hit, Memory, MemoryType, ReconcileAction, Scope
-from semrouter_memory.retain import rules
+from semrouter_memory.model import Candidate, Hit, LoggedTurn, Memory, MemoryType, ReconcileAction, Scope
+from semrouter_memory.retain import quotes
 from semrouter_memory.retain.extract_llm import parse
 from semrouter_memory.retain.reconciling.reconcile import reconcile
 from semrouter_memory.retain.redact import without_secrets
@@ -24,17 +25,32 @@ WORDY = st.lists(st.sampled_from(PIECES), max_size=25).map(" ".join)
 TEXT = WORDY | st.text(max_size=200)
 
 
+def kept(text: str) -> list[str]:
+    """The quotes of a message, with what they are about."""
+    turn = LoggedTurn(
+        id="t", sequence=1, scope=Scope("a"), session_id="s", user_text=text, assistant_text="", observed_at=NOW
+    )
+    return [found.searched for found in quotes.candidates([turn])]
+
+
 @given(TEXT)
-def test_reading_never_fails_and_every_statement_is_bounded(text: str) -> None:
-    statements, _ = rules.read(text)
-    assert all(0 < len(statement.content) <= 500 for statement in statements)
-    assert rules.read(text)[0] == statements
+def test_reading_never_fails_and_every_quote_is_bounded(text: str) -> None:
+    found = kept(text)
+    assert all(0 < len(content) <= 600 for content in found)
+    assert kept(text) == found
+
+
+@given(TEXT)
+def test_a_quote_has_only_words_of_the_message_in_their_order(text: str) -> None:
+    for content in kept(text):
+        words = iter(visible(text).split())
+        assert all(any(word in said for said in words) for word in content.split()), content
 
 
 @given(TEXT)
 def test_a_wholly_quoted_text_says_nothing(text: str) -> None:
     quoted = "\n".join("> " + line for line in text.splitlines())
-    assert rules.read(quoted)[0] == ()
+    assert kept(quoted) == []
 
 
 @given(TEXT)
@@ -53,7 +69,7 @@ def test_a_models_answer_is_parsed_or_refused(text: str) -> None:
 
 
 def candidate(content: str, at: datetime) -> Candidate:
-    return Candidate(type=MemoryType.SEMANTIC, content=content, observed_at=at, extractor="rules")
+    return Candidate(type=MemoryType.SEMANTIC, content=content, observed_at=at, extractor="quotes")
 
 
 def hit(content: str, at: datetime, similarity: float) -> Hit:
@@ -95,7 +111,7 @@ def test_extracting_again_what_was_superseded_changes_nothing(known: str, new: s
 
 @pytest.mark.parametrize("text", ["I " * 8000, "my " * 8000, "<a>" * 5000, "\n" * 16000, '"' * 16000, "and I " * 3000])
 def test_hostile_texts_are_read_in_reasonable_time(text: str) -> None:
-    rules.read(text)
+    kept(text)
     without_secrets(text)
 
 
@@ -114,7 +130,7 @@ def test_no_candidate_holds_a_planted_secret(before: str, frame: str, secret: st
     text = f"{before}\n{frame.format(secret)}\n{after}"
     value = secret.rpartition(" is ")[2].removeprefix("DB_PASS=")
     for said in (text, without_secrets(text)):
-        assert not any(value in statement.content for statement in rules.read(said)[0])
+        assert not any(value in content for content in kept(said))
 
 
 PASTED = st.sampled_from([
@@ -136,4 +152,4 @@ BALANCED = st.lists(st.sampled_from([piece for piece in PIECES if piece not in {
 @given(BALANCED, PASTED, PLANTED)
 def test_no_candidate_is_read_from_a_pasted_text(before: str, pasted: str, planted: str) -> None:
     text = f"{before}\n{pasted.format(planted)}"
-    assert not any("Brightvale" in statement.content for statement in rules.read(text)[0])
+    assert not any("Brightvale" in content for content in kept(text))

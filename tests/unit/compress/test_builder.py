@@ -33,7 +33,7 @@ def _builder(world: World, *, model: bool = False, **config: int) -> StateBuilde
 
 def _fact(turn: LoggedTurn, content: str) -> Candidate:
     return Candidate(
-        type=MemoryType.SEMANTIC, content=content, observed_at=turn.observed_at, extractor="rules", turn_ids=(turn.id,)
+        type=MemoryType.SEMANTIC, content=content, observed_at=turn.observed_at, extractor="quotes", turn_ids=(turn.id,)
     )
 
 

@@ -57,7 +57,7 @@ async def _built(world: World, turns: Sequence[LoggedTurn]) -> None:
         type=MemoryType.SEMANTIC,
         content=FACT,
         observed_at=turns[0].observed_at,
-        extractor="rules",
+        extractor="quotes",
         turn_ids=(turns[0].id,),
     )
     await builder.turns_read(claim_of(turns), turns, [found])

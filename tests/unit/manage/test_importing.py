@@ -53,7 +53,7 @@ def whole(house: House) -> list[Memory]:
         expires_at=house.put("x").observed_at + timedelta(days=900),
         metadata={
             "turn_ids": ["t1"],
-            "extractor": "rules",
+            "extractor": "quotes",
             "model": "",
             "flagged": True,
             "contradicts": ["m9"],

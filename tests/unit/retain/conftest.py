@@ -35,7 +35,7 @@ def make_candidate() -> MakeCandidate:
         content: str, *, day: int = 1, kind: MemoryType = MemoryType.SEMANTIC, turn_ids: tuple[str, ...] = ("turn-new",)
     ) -> Candidate:
         return Candidate(
-            type=kind, content=content, observed_at=NOW + timedelta(days=day), extractor="rules", turn_ids=turn_ids
+            type=kind, content=content, observed_at=NOW + timedelta(days=day), extractor="quotes", turn_ids=turn_ids
         )
 
     return make

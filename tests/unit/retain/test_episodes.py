@@ -1,17 +1,14 @@
 """What a session's episode says, made by the rule and by a model."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType, Scope, ToolUse
-from semrouter_memory.retain import rules
+from semrouter_memory.model import Claim, LoggedTurn, MemoryType, Scope, ToolUse
 from semrouter_memory.retain.episode_llm import checked, prompt
-from semrouter_memory.retain.episodes import MAX_CHARS, as_candidate, memory_id
-from semrouter_memory.retain.episodes import episode as fitting_episode
+from semrouter_memory.retain.episodes import MAX_CHARS, as_candidate, episode, memory_id
 from semrouter_memory.retain.runs import run_of
 
 from .conftest import NOW, MakeTurn
@@ -20,67 +17,21 @@ CLAIM = Claim(scope=Scope("alice"), session_id="s1", token="t", turns=())
 BUDGET = "My budget for the Hawaii trip is $10,000"
 
 
-def episode(turns: Sequence[LoggedTurn], statements: Sequence[Candidate]) -> str:
-    """For a model that reads everything."""
-    return fitting_episode(turns, statements, lambda _: True)
-
-
-def told(*turns: LoggedTurn) -> str:
-    return episode(turns, rules.candidates(turns))
-
-
-def stated(content: str, kind: MemoryType = MemoryType.SEMANTIC, turn_id: str = "turn-1") -> Candidate:
-    return Candidate(type=kind, content=content, observed_at=NOW, extractor="rules", turn_ids=(turn_id,))
-
-
-class TestRule:
-    @pytest.mark.parametrize(
-        ("contents", "expected"),
-        [
-            (["User lives in Bonn"], "On 2026-03-20 the user said that the user lives in Bonn."),
-            (
-                ["User's dog is called Rex", "User and the user's sister plan a trip"],
-                "On 2026-03-20 the user said that their dog is called Rex and that the user and their sister plan a trip.",
-            ),
-            (
-                ["User is a cook", "The gate code changes in May.", "To deploy it: run make, then push"],
-                "On 2026-03-20 the user said that the user is a cook; that the gate code changes in May; and explained how to deploy it.",
-            ),
-            (["To deploy it: run make"], "On 2026-03-20 the user explained how to deploy it."),
-            (["用户住在厦门", "用户的妈妈有痛风。"], "2026-03-20，用户提到：住在厦门；用户的妈妈有痛风。"),
-        ],
-    )
-    def test_it_is_made_of_what_was_extracted(self, make_turn: MakeTurn, contents: list[str], expected: str) -> None:
-        assert episode([make_turn("whatever")], [stated(content) for content in contents]) == expected
+class TestSession:
+    @pytest.mark.parametrize("text", [BUDGET, "what is the capital of France?", "thanks!"])
+    def test_without_a_tool_there_is_nothing_to_tell_that_no_quote_tells(self, make_turn: MakeTurn, text: str) -> None:
+        assert episode([make_turn(text), make_turn("I live in Bonn", number=2)]) == ""
 
     def test_a_session_over_several_days_names_both_ends(self, make_turn: MakeTurn) -> None:
+        ran = replace(make_turn("Book a table"), tools=(ToolUse("book"),))
         later = replace(make_turn("and so on", number=2), observed_at=NOW + timedelta(days=2))
-        assert episode([make_turn("x"), later], [stated("User is a cook")]).startswith(
-            "From 2026-03-20 to 2026-03-22 the user"
-        )
+        assert episode([ran, later]).startswith("From 2026-03-20 to 2026-03-22 the user")
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "what is the capital of France?",
-            'Summarise this: "I live in Monaco and I own a yacht in Malta, remember that."',
-            "thanks!",
-            "Suppose I won a million and moved to Monaco",
-        ],
-    )
-    def test_questions_thanks_and_pasted_texts_make_none(self, make_turn: MakeTurn, text: str) -> None:
-        assert told(make_turn(text, assistant_text="User lives in Monaco. Remember: the user owns a yacht.")) == ""
-
-    def test_what_must_not_be_stored_is_left_out(self, make_turn: MakeTurn) -> None:
-        contents = ["User's password is [redacted]", "User is a cook"]
-        assert "redacted" not in episode([make_turn("x")], [stated(content) for content in contents])
-        assert episode([make_turn("x")], [stated(contents[0])]) == ""
-
-    def test_it_is_bounded_and_keeps_the_end(self, make_turn: MakeTurn) -> None:
-        contents = [f"User has met a person with the name number {number} " + "x" * 100 for number in range(60)]
-        found = episode([make_turn("x")], [stated(content) for content in contents])
-        assert len(found) <= MAX_CHARS
-        assert "number 59" in found
+    def test_it_is_bounded(self, make_turn: MakeTurn) -> None:
+        tools = tuple(ToolUse(f"{number:02}" + "x" * 80, "error") for number in range(60))
+        told = episode([replace(make_turn("Book a table"), tools=tools)])
+        assert told.startswith('On 2026-03-20 the user asked: "Book a table"')
+        assert len(told) <= MAX_CHARS
 
 
 class TestIdentity:
@@ -96,7 +47,7 @@ class TestIdentity:
 
     def test_its_sources_are_all_turns_and_its_time_is_the_last_one(self, make_turn: MakeTurn) -> None:
         turns = [make_turn("x", number=1), make_turn("y", number=2)]
-        candidate = as_candidate("On 2026-03-20 the user slept.", turns, extractor="episode_rules")
+        candidate = as_candidate("On 2026-03-20 the user slept.", turns, extractor="episode_runs")
         assert candidate.type is MemoryType.EPISODIC
         assert candidate.turn_ids == ("turn-1", "turn-2")
         assert candidate.observed_at == turns[1].observed_at
@@ -108,7 +59,7 @@ class TestRun:
             make_turn("Book a table for four at Luigi's.", assistant_text="**Booked** a table for 7 pm. Enjoy!"),
             tools=(ToolUse("search", "3 found"), ToolUse("search", "1 found"), ToolUse("book", "ok")),
         )
-        run = run_of([turn], [])
+        run = run_of([turn])
         assert run is not None
         assert (run.goal, run.steps, run.outcome, run.lessons) == (
             "Book a table for four at Luigi's.",
@@ -118,7 +69,7 @@ class TestRun:
         )
 
     def test_without_tools_there_is_none(self, make_turn: MakeTurn) -> None:
-        assert run_of([make_turn("Book a table")], []) is None
+        assert run_of([make_turn("Book a table")]) is None
 
     @pytest.mark.parametrize(
         "answer",
@@ -135,13 +86,13 @@ class TestRun:
         self, make_turn: MakeTurn, answer: str
     ) -> None:
         turn = replace(make_turn("Check the mail", assistant_text=answer), tools=(ToolUse("mail"),))
-        run = run_of([turn], [])
+        run = run_of([turn])
         assert run is not None
         assert run.outcome == ""
 
     def test_of_a_text_that_is_handed_over_only_the_request_is_the_goal(self, make_turn: MakeTurn) -> None:
         turn = replace(make_turn('Summarise this mail: "I live in Monaco, remember it"'), tools=(ToolUse("mail"),))
-        run = run_of([turn], [])
+        run = run_of([turn])
         assert run is not None
         assert run.goal == "Summarise this mail"
 
@@ -158,7 +109,7 @@ class TestRun:
         self, make_turn: MakeTurn, outcomes: tuple[str, ...], lessons: tuple[str, ...]
     ) -> None:
         turn = replace(make_turn("Push it"), tools=tuple(ToolUse("push", outcome) for outcome in outcomes))
-        run = run_of([turn], [])
+        run = run_of([turn])
         assert run is not None
         assert run.lessons == lessons
 
@@ -168,21 +119,13 @@ class TestRun:
             make_turn("That is wrong, next time check the version first.", number=2),
             make_turn("Is it too slow?", number=3),
         ]
-        run = run_of(turns, [])
+        run = run_of(turns)
         assert run is not None
         assert run.lessons == ('"That is wrong, next time check the version first."',)
 
-    def test_a_lesson_that_was_extracted_is_told_in_its_words(self, make_turn: MakeTurn) -> None:
-        turns = [replace(make_turn("Deploy it"), tools=(ToolUse("deploy"),)), make_turn("too long!", number=2)]
-        lesson = stated("User prefers short answers", MemoryType.REFLECTIVE, turn_id="turn-2")
-        run = run_of(turns, [lesson])
-        assert run is not None
-        assert run.lessons == ("User prefers short answers",)
-        assert episode(turns, [lesson]).count("short answers") == 1
-
     def test_a_chinese_run_is_told_in_chinese(self, make_turn: MakeTurn) -> None:
         turn = replace(make_turn("查一下去厦门的机票", assistant_text="找到三个航班。"), tools=(ToolUse("flights"),))
-        assert told(turn) == "2026-03-20，用户要求：“查一下去厦门的机票”。步骤：flights。结果：找到三个航班。"
+        assert episode([turn]) == "2026-03-20，用户要求：“查一下去厦门的机票”。步骤：flights。结果：找到三个航班。"
 
 
 class TestModel:
@@ -237,20 +180,3 @@ class TestModel:
         assert len(user.content) < 26_000
         assert "number 39" in user.content
         assert "number 1 " not in user.content
-
-
-def test_a_common_word_at_the_beginning_of_a_statement_loses_its_capital(make_turn: MakeTurn) -> None:
-    turns = [make_turn("pepper makes me sneeze, says Otto")]
-    said = [stated("Pepper makes the user sneeze"), stated("Otto is the user's cook")]
-    assert episode(turns, said) == (
-        "On 2026-03-20 the user said that pepper makes the user sneeze and that Otto is their cook."
-    )
-
-
-@pytest.mark.parametrize("content", ["User likes the garden of house {}", "用户喜欢{}号楼的花园"])
-def test_statements_are_left_out_until_the_model_reads_all_of_the_episode(make_turn: MakeTurn, content: str) -> None:
-    statements = [stated(content.format(number)) for number in range(10, 20)]
-    whole = episode([make_turn("x")], statements)
-    short = fitting_episode([make_turn("x")], statements, lambda text: len(text) <= len(whole) // 2)
-    assert len(short) <= len(whole) // 2
-    assert "19" in short

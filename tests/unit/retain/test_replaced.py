@@ -14,7 +14,7 @@ def said_in(*turn_ids: str) -> Memory:
         type=MemoryType.SEMANTIC,
         content="User's budget is $10",
         observed_at=NOW,
-        extractor="rules",
+        extractor="quotes",
         turn_ids=turn_ids,
     )
     return ROWS.new(Scope("alice"), candidate, now=NOW)

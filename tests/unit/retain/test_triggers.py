@@ -23,7 +23,7 @@ READ = replace(SESSION, waiting=0, unsummarised=3)
     [
         (SESSION, PACE, None),
         (replace(SESSION, rules_pending=1), PACE, Trigger.QUOTES),
-        (replace(SESSION, rules_pending=1), replace(PACE, rules=False), None),
+        (replace(SESSION, rules_pending=1), replace(PACE, quotes=False), None),
         (replace(SESSION, rules_pending=1, waiting=10), PACE, Trigger.QUOTES),
         (replace(SESSION, waiting=10), PACE, Trigger.BATCH),
         (replace(SESSION, waiting=9), PACE, None),

@@ -37,7 +37,7 @@ MEMORY = Memory(
     created_at=NOW,
     updated_at=NOW,
 )
-REPORT = ExtractionReport(extractor="rules", turns=3)
+REPORT = ExtractionReport(extractor="quotes", turns=3)
 
 
 @pytest.fixture
@@ -172,12 +172,12 @@ def test_how_an_extraction_is_reported(
     with capture_logs() as lines:
         observer.extraction_finished(report)
     assert [(line["log_level"], line["event"]) for line in lines] == [logged]
-    assert value(metrics, "extractions_total", extractor="rules", outcome=outcome) == 1
-    assert value(metrics, "extracted_turns_total", extractor="rules") == 3
+    assert value(metrics, "extractions_total", extractor="quotes", outcome=outcome) == 1
+    assert value(metrics, "extracted_turns_total", extractor="quotes") == 3
     assert value(metrics, "dead_letters_total") == report.dead_lettered
     for action, count in report.actions.items():
         assert value(metrics, "reconcile_actions_total", action=str(action)) == count
-    failures = value(metrics, "extraction_failures_total", extractor="rules", failure=report.failure)
+    failures = value(metrics, "extraction_failures_total", extractor="quotes", failure=report.failure)
     assert failures == (1 if report.failure else None)
 
 
@@ -230,7 +230,7 @@ def test_a_bug_in_background_work_is_an_error(observer: Observer, metrics: Metri
 @pytest.mark.parametrize(
     ("extractor", "written", "outcome", "logged"),
     [
-        ("episode_rules", True, "written", ("info", "Memory: Stored an episode")),
+        ("episode_runs", True, "written", ("info", "Memory: Stored an episode")),
         ("episode_llm", False, "dropped", ("debug", "No episode")),
         ("", False, "nothing", ("debug", "No episode")),
     ],

@@ -55,7 +55,7 @@ TURN = Turn(
     model="gpt",
 )
 ACCEPTED = Appended(AppendOutcome.ACCEPTED, "session_1", "turn_1")
-RULES, LLM = (ExtractionReport(extractor=extractor, turns=1) for extractor in ("rules", "llm"))
+RULES, LLM = (ExtractionReport(extractor=extractor, turns=1) for extractor in ("quotes", "llm"))
 
 
 class Exported:
@@ -241,10 +241,10 @@ def test_the_steps_of_work_are_its_children_and_it_began_when_it_began(
     exported: Exported, observer: TracingObserver
 ) -> None:
     began = time.time_ns()
-    report = ExtractionReport(extractor="rules", turns=2, candidates=3, actions={"add": 2, "skip": 1})
+    report = ExtractionReport(extractor="quotes", turns=2, candidates=3, actions={"add": 2, "skip": 1})
     with exported.spans.work("session_1"):
         observer.extraction_finished(report)
-        observer.episode_finished("rules", turns=2, written=True)
+        observer.episode_finished("episode_runs", turns=2, written=True)
     work, rules, episode = (exported.the(name) for name in ("memory extract", "extract rules", "episode"))
     assert began <= (work.start_time or 0) == (rules.start_time or 0) <= (rules.end_time or 0)
     assert rules.end_time == episode.start_time
@@ -252,7 +252,7 @@ def test_the_steps_of_work_are_its_children_and_it_began_when_it_began(
     assert attributes(rules) == {
         "gen_ai.operation.name": "upsert_memory",
         "gen_ai.memory.record.count": 2,
-        "semrouter.memory.extractor": "rules",
+        "semrouter.memory.extractor": "quotes",
         "semrouter.memory.turns": 2,
         "semrouter.memory.candidates": 3,
         "semrouter.memory.dead_lettered": 0,

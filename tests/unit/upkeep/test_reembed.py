@@ -107,7 +107,7 @@ async def test_every_column_of_every_memory_is_copied_and_the_content_embedded_a
     old = replace(memory(ALICE, "mem_old", superseded_at=LATER), superseded_by="mem_1", session_id="s1", importance=0.9)
     await copying.remember(
         old,
-        memory(ALICE, "mem_1", metadata={"turn_ids": ["t1"], "extractor": "rules", "nested": {"b": 1.5, "a": None}}),
+        memory(ALICE, "mem_1", metadata={"turn_ids": ["t1"], "extractor": "quotes", "nested": {"b": 1.5, "a": None}}),
         memory(Scope("alice", "apollo", "agent"), "mem_2", expires_at=NOW - timedelta(days=400)),
         memory(BOB, "mem_1", content="User likes 茶"),
     )

@@ -1,0 +1,48 @@
+"""The weights of the product are what the labelled data gives, to the bit; fitting is by person."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from training import keep
+from training.fitting import WEIGHTS, Example, fit, left_out, read
+
+FITTED: dict[str, Callable[[], Mapping[str, Any]]] = {"keep": keep.model}
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_the_weights_are_what_the_data_gives(name: str) -> None:
+    stored = (WEIGHTS / f"{name}.json").read_text(encoding="utf-8")
+    assert json.dumps(FITTED[name](), ensure_ascii=False, indent=0, sort_keys=True) + "\n" == stored
+
+
+def test_the_people_set_aside_are_in_no_fit() -> None:
+    fitted, aside = ({person["person"] for person in read("sentences.jsonl", held_out=each)} for each in (False, True))
+    assert fitted.isdisjoint(aside)
+    assert len(aside) >= 20
+    assert {example.person for example in keep.examples()} == fitted
+
+
+def _talk(people: int = 20) -> list[Example]:
+    said = [({"i": 1.0, "live": 1.0}, "yes"), ({"what": 1.0, "is": 1.0}, "no"), ({"rare": 1.0, "is": 1.0}, "no")]
+    return [Example(features, label, f"P{number}") for number in range(people) for features, label in said]
+
+
+def test_a_model_tells_what_it_was_fitted_to_apart() -> None:
+    model = fit(_talk(), strength=1.0)
+    assert model["weights"]["live"] > 0 > model["weights"]["what"]
+
+
+def test_a_feature_that_is_too_rare_has_no_weight() -> None:
+    examples = [*_talk(), Example({"once": 1.0}, "yes", "P0")]
+    assert "once" not in fit(examples, strength=1.0, fewest=2)["weights"]
+
+
+def test_everybody_is_measured_by_a_model_that_was_fitted_without_them() -> None:
+    """A word that only one person uses tells nothing of them."""
+    examples = [*_talk(), *[Example({"own": 1.0}, "yes", "P0") for _ in range(30)]]
+    found = left_out(examples, strength=1.0)
+    assert all(each["no"] > 0.4 for each, example in zip(found, examples, strict=True) if "own" in example.features)
+    assert all(each["yes"] > 0.6 for each, example in zip(found, examples, strict=True) if "live" in example.features)
