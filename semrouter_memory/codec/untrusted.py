@@ -3,17 +3,11 @@
 import re
 import unicodedata
 
+from semrouter_memory.language.invisible import visible
+
 _FENCE = re.compile(r"`{3,}|~{3,}")
 # Cc: control characters; Cs: lone surrogates, which no UTF-8 body can carry.
 _UNPRINTABLE = frozenset({"Cc", "Cs"})
-# Text that people do not see but models read: zero-width, fillers, bidirectional controls, tag characters, and the variation
-# selectors that nothing uses. Joiners are letters' and emoji's business; beside ASCII they only hide something.
-_INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-    "|(?<=[\x00-\x7f])[\u200c\u200d\ufe00-\ufe0e]+|[\u200c\u200d]+(?=[\x00-\x7f]|$)|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]+"
-)
-
 _LESS, _GREATER = (
     "<\uff1c\ufe64\u2039\u3008\u2329\u27e8\u276e\u1438",
     ">\uff1e\ufe65\u203a\u3009\u232a\u27e9\u276f\u1433",
@@ -27,11 +21,6 @@ _MARKER = re.compile(
     r"|[\[\uff3b](?=[/|\uff0f\uff5c]|[^\W\d]\w{0,64}[\]\uff3d])"
     rf"|(?<=--)(?=[{_GREATER}])|(?<=--!)(?=[{_GREATER}])"
 )
-
-
-def visible(text: str) -> str:
-    """Without characters that people do not see."""
-    return _INVISIBLE.sub("", text)
 
 
 def one_line(text: str) -> str:

@@ -53,6 +53,9 @@ _QUESTION_MARK = np.uint16(Standing.QUESTION)
 _SMALLEST_SPREAD = 0.03
 _RELEVANT = Logistic.load("relevance")
 _CUT_RELEVANCE = 0.6
+_QUOTE = np.uint16(Standing.QUOTE)
+_QUOTE_CUT = 0.03
+"""A quote tells more than one thing, and with its date and in the user's words it misleads nobody."""
 _FEW = 16
 _GENEROUS = 1.5
 """Of few memories one line too many costs little, and silence costs what memory is there for."""
@@ -94,7 +97,7 @@ def _worth_of_marks(need: Need) -> tuple[tuple[np.uint16, np.float32], ...]:
 
 
 def relevances(
-    found: Floats, chosen: Sequence[int], question: Question, anchors: Anchors, *, needs: Floats | None = None
+    evidence: Evidence, found: Floats, chosen: Sequence[int], question: Question, anchors: Anchors, *, needs: Floats | None = None
 ) -> Floats:
     """The relevance of the memories at these places.
 
@@ -104,6 +107,7 @@ def relevances(
     """
     generous = _GENEROUS * max(0.0, 1 - len(found) / _FEW)
     logits = np.full(len(found), _RELEVANT.bias - _odds(_RELEVANT.cut) + generous, dtype=np.float32)
+    logits += np.float32(_odds(_RELEVANT.cut) - _odds(_QUOTE_CUT)) * ((evidence.marks & _QUOTE) != 0)
     for name, column in features(found, question, anchors, needs=needs).items():
         logits += np.float32(_RELEVANT.weights.get(name, 0.0)) * column
     # The request must want something, and that must be it: the weaker of the two decides.

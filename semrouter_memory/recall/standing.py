@@ -42,6 +42,8 @@ class Standing(IntFlag):
     """What the user is called."""
     QUESTION = 512
     """No statement but a question, as the turns of a conversation may be."""
+    QUOTE = 1024
+    """The user's own words."""
 
 
 class Need(IntFlag):
@@ -93,8 +95,10 @@ def standing_of(memory: Memory) -> Standing:
     """What classes of standing memory a statement belongs to."""
     content = embedded_text(memory)[:_STATEMENT_CHARS].lower()
     is_question = memory.type is MemoryType.EPISODIC and memory.content.rstrip().endswith(("?", "？"))
-    asked = Standing.QUESTION if is_question else Standing.NONE
-    return reduce(or_, (kind for kind, pattern in _MEMORY if pattern.search(content)), asked)
+    found = Standing.QUESTION if is_question else Standing.NONE
+    if memory.form == "quote":
+        found |= Standing.QUOTE
+    return reduce(or_, (kind for kind, pattern in _MEMORY if pattern.search(content)), found)
 
 
 def need_of(request: str) -> Need:

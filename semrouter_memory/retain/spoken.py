@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from semrouter_memory.model import LoggedTurn
-from semrouter_memory.retain.rules.own_words import own_words
+from semrouter_memory.language.own_text import own_text
 
 _ROLE_PLAY = re.compile(
     r"\b(?:role-?\s?play\w*|in character|pretend|act as|let(?:'s|s| us) (?:play|practi[sc]e|rehearse|simulate|pretend)|mock interview"
@@ -43,7 +43,7 @@ def spoken(turns: Sequence[LoggedTurn]) -> list[str]:
             found[-1] = ""
         ends = bool(_ROLE_PLAY_ENDS.search(message))
         playing = playing and not ends
-        own = "" if playing else own_words(message)
+        own = "" if playing else own_text(message)
         begins = _ROLE_PLAY.search(own)
         found.append(own[: begins.start()] if begins else own)
         playing = playing or (not ends and bool(_ROLE_PLAY.search(message)))

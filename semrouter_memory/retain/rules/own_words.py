@@ -8,7 +8,7 @@ user's, or obeys an instruction hidden in a pasted text. So in doubt it is cut.
 import re
 from functools import lru_cache
 
-from semrouter_memory.codec.untrusted import visible
+from semrouter_memory.language.invisible import visible
 from semrouter_memory.retain.rules import asides, enclosed, pasted
 
 MAX_OWN_PARAGRAPH_CHARS = 800

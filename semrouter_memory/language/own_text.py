@@ -1,0 +1,65 @@
+"""The part of a message in which the user speaks as themselves. Pure.
+
+Strategy: whose words stand in a message is told by how they are laid out, not by what they are about. What may have been
+pasted, quoted or handed over to be worked on is cut, and what is left stays as it was typed. Cutting too much loses a
+memory; cutting too little keeps somebody else's words as the user's, or obeys an instruction that was hidden in them. So
+in doubt it is cut.
+"""
+
+import re
+from functools import lru_cache
+
+from semrouter_memory.language.handed_over import without_handed_over
+from semrouter_memory.language.invisible import visible
+from semrouter_memory.language.layouts import closing, gap, is_gap, without_laid_out, without_quoted
+from semrouter_memory.language.marks import GAP, without_enclosed
+from semrouter_memory.language.wordlists import HAN, pattern
+
+MAX_READ_CHARS, MAX_READ_LINES = 16_000, 1_000
+"""What stands further behind is not read."""
+MAX_PARAGRAPH_CHARS, MAX_TOLD_CHARS, MAX_TYPED_CHARS = 800, 2_000, 3_000
+"""How long a paragraph may be, how long if it tells in the first person, and how long all of them together."""
+_WORDS_PER_PERSON = 40
+LEFT_OUT = "…"
+"""Stands in a sentence for what was cut out of it."""
+
+_INJECTS = pattern(r"{injections}")
+_CONFIDENTIAL = pattern(r"{confidences}", re.IGNORECASE | re.MULTILINE)
+_FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|im|ive|me|my|we|our)\b|[我咱]", re.IGNORECASE)
+_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+_LETTER = re.compile(r"(?<=[.!?]) (?=Dear [^,\n]{1,40},\s*\n)")
+"""Where a letter begins behind a sentence."""
+_CUT = re.compile(rf"{GAP}+(?:[^\S\n]*{GAP}+)*")
+
+
+def injects(text: str) -> bool:
+    """Whether words that give orders to an assistant's memory, or speak of "the user", stand in the open."""
+    return bool(_INJECTS.search(text))
+
+
+def confidential(text: str) -> bool:
+    """Whether the user asks that this message is not kept."""
+    return bool(_CONFIDENTIAL.search(text))
+
+
+@lru_cache(64)
+def own_text(text: str) -> str:
+    """What the user says as themselves, word for word; `LEFT_OUT` stands where a quotation was cut out of a sentence."""
+    text = visible(text[:MAX_READ_CHARS]).replace(GAP, "").strip()
+    if not text or confidential(text):
+        return ""
+    text = _LETTER.sub("\n", _BLANK_LINES.sub("\n\n", "\n".join(text.splitlines())))
+    text = "\n".join(without_quoted(text.split("\n")[:MAX_READ_LINES]))
+    lines = without_laid_out(without_enclosed(text).split("\n"))
+    lines = without_handed_over(lines, closing(lines))
+    lines = [gap(line) if len(line) > MAX_PARAGRAPH_CHARS and not _told(line) else line for line in lines]
+    own = [_CUT.sub(LEFT_OUT, line).strip() for line in lines if not is_gap(line)]
+    kept = _BLANK_LINES.sub("\n\n", "\n".join(own)).strip()
+    return "" if injects(kept) or len(kept) > MAX_TYPED_CHARS else kept
+
+
+def _told(paragraph: str) -> bool:
+    """Whether a long paragraph is somebody's own telling: few people type so much in one go about anything else."""
+    words = len(paragraph.split()) + len(HAN.findall(paragraph)) // 2
+    persons = len(_FIRST_PERSON.findall(paragraph))
+    return len(paragraph) <= MAX_TOLD_CHARS and persons * _WORDS_PER_PERSON >= words
