@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from semrouter_memory.language.sentences import sentences
 from semrouter_memory.model import Candidate, LoggedTurn
 from semrouter_memory.retain import unfit
 from semrouter_memory.retain.spoken import spoken
@@ -53,6 +54,13 @@ _CALENDAR = words(
 _HAN_TELLING = frozenset("用户的是了在也和有就都着过得地他她它们这那个")
 
 
+_NOT_TOLD = re.compile(
+    r"^\W*(?:(?:and|so|ok|okay|now|well|please|can you|could you)\W+)*(?:suppos(?:e|ing)|imagine|let'?s say|say (?:i|we)\b|assum(?:e|ing)|what if|hypothetically"
+    r"|(?:if|when) (?:i|we|my \w+) (?:were|was|had|won|got|lived|owned|moved|earned)|(?:write|draft|compose|invent|make up)\b)|假设|假如|如果我|要是我|想象",
+    re.IGNORECASE,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Gated:
     """What passed, and how often each reason turned something away."""
@@ -75,7 +83,9 @@ def gate(
         context: turns before them that it saw.
         also: what may be repeated although the user did not say it.
     """
-    said = _Said("\n".join((*spoken((*context, *turns)), *also)), [turn.observed_at for turn in (*context, *turns)])
+    said = _Said(
+        "\n".join((*map(_told, spoken((*context, *turns))), *also)), [turn.observed_at for turn in (*context, *turns)]
+    )
     passed: list[Candidate] = []
     turned_away: Counter[str] = Counter()
     for candidate in candidates:
@@ -84,6 +94,11 @@ def gate(
         else:
             passed.append(candidate)
     return Gated(tuple(passed), turned_away)
+
+
+def _told(own: str) -> str:
+    """What of a user's text is said of what is: without suppositions and orders to write something."""
+    return "".join(sentence for sentence in sentences(own) if not _NOT_TOLD.search(sentence))
 
 
 class _Said:

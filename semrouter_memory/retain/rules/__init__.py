@@ -1,1 +1,1 @@
-"""Own text of users, told apart from what they paste, quote or hand over. Pure."""
+"""Word lists that reconciling compares statements with. Pure."""
