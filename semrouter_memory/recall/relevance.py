@@ -97,7 +97,13 @@ def _worth_of_marks(need: Need) -> tuple[tuple[np.uint16, np.float32], ...]:
 
 
 def relevances(
-    evidence: Evidence, found: Floats, chosen: Sequence[int], question: Question, anchors: Anchors, *, needs: Floats | None = None
+    evidence: Evidence,
+    found: Floats,
+    chosen: Sequence[int],
+    question: Question,
+    anchors: Anchors,
+    *,
+    needs: Floats | None = None,
 ) -> Floats:
     """The relevance of the memories at these places.
 
