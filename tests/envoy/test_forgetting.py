@@ -105,7 +105,7 @@ async def test_by_its_id_a_memory_leaves_everything_that_told_it(empty: Installa
         for memory in history:
             assert (await http.get(f"/v1/memory/{memory['id']}")).status_code == 404
     assert CITY not in await context_of(empty, "What's my budget for the trip?")
-    assert await empty.memories() == ["User lives in Bergen"]
+    assert await empty.memories() == ["I live in Bergen"]
     await nothing_of(empty, CITY, "10,031", "15,047")
 
 
@@ -125,7 +125,7 @@ async def test_by_its_id_a_memory_leaves_answers_in_other_words_and_turns_under_
     assert not under_way.done(), "the turn ended before the deletion"
     await under_way
     await empty.remembers("Bergen")
-    assert await empty.memories() == ["User lives in Bergen"]
+    assert await empty.memories() == ["I live in Bergen."]
 
     async def none_waits() -> bool:
         return (await totals(empty))["waiting"] == 0
@@ -238,7 +238,7 @@ async def test_a_backup_taken_while_chats_run_is_an_installation(
     assert "is there already; name a new one" in again.err
     config = {"memory": {"retain": {"tick_seconds": 0.1}}}
     async with installed(copy.parent, model_directory, sidecar_config=config, environment=ENVIRONMENT) as restored:
-        assert await restored.memories() == [f"User's dog is called {DOG}"]
+        assert await restored.memories() == [f"My dog is called {DOG}"]
 
         async def settled() -> bool:
             return (await totals(restored))["waiting"] == 0

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from semrouter_memory.language.sentences import sentences
 from semrouter_memory.lexical.voice import embedded_text
 from semrouter_memory.model import (
     SESSION_SOURCE,
@@ -137,6 +138,8 @@ class ReconcilingWriter:
                 changes nothing.
         """
         proposed = len(candidates)
+        deleted = await self._turn_log.tombstones(claim.scope)
+        candidates = [_without_deleted(claim.scope, each, deleted) for each in candidates]
         candidates = [each for each in [await self._fitted(each) for each in candidates] if each]
         vectors = (
             await self._embedder.embed_passages([embedded_text(each) for each in candidates]) if candidates else []
@@ -212,7 +215,7 @@ class ReconcilingWriter:
         return (
             alive.issuperset(candidate.turn_ids)
             and not is_redacted(candidate.content)
-            and not tombstones.forbids(scope, candidate.content, candidate.observed_at)
+            and not any(tombstones.forbids(scope, part, candidate.observed_at) for part in _parts(candidate))
         )
 
     async def _near(self, scope: Scope, candidate: Candidate, vector: Vector, tombstones: Tombstones) -> _Near:
@@ -294,6 +297,21 @@ def _agreed(decision: Reconciled, near: _Near, opinion: _Opinion | None) -> Reco
         return decision
     known = [hit.memory for hit in near.hits]
     return opinion.decision if all(memory in known for memory in opinion.asked) else decision
+
+
+def _parts(candidate: Candidate) -> list[str]:
+    """What of a candidate may have been deleted: all of it, and each sentence of a quote."""
+    whole = [candidate.content]
+    return whole + sentences(candidate.content) if candidate.form == "quote" else whole
+
+
+def _without_deleted(scope: Scope, candidate: Candidate, deleted: Tombstones) -> Candidate:
+    """A quote without the sentences that were deleted as a memory of their own; what is deleted whole is refused later."""
+    if candidate.form != "quote":
+        return candidate
+    said = candidate.observed_at
+    kept = [part for part in sentences(candidate.content) if not deleted.forbids(scope, part, said)]
+    return replace(candidate, content="".join(kept).strip() or candidate.content)
 
 
 def _says(memory: Memory, candidate: Candidate) -> bool:
