@@ -25,6 +25,8 @@ _CONTEXT_TURNS = 4
 _SHORT_WORDS = 8
 """A quote with fewer words may not tell what it is about."""
 _MIN_CHARS = 3
+_FACT_CUT = 0.1
+"""A sentence that is a fact and nothing else is kept from this probability on; role-play and pasted texts lie below."""
 _REFERS = re.compile(
     r"^\W*(?:no|yes|actually|scratch|scrap|instead|make|now|sorry|wait|ok|and|also|but)\b|\b(?:it|its|it's|that|them|those|there|one|this|he|she|they|him|her)\b"
     r"|^[不改还也]|[它他她那这]",
@@ -76,7 +78,7 @@ class _Scene:
             scene = _Scene(())
             for turn in self._before:
                 list(scene.read(turn))
-            self._said, self._before = scene._said, ()  # noqa: SLF001 - the same class
+            self._said, self._before = scene._said, ()
         return self._said
 
 
@@ -96,7 +98,13 @@ def quoted(message: str, asked: str = "") -> list[str]:
     """
     pieces = [piece for piece in sentences(own_words(message)) if not unfit.reason(piece)]
     judged = zip(pieces, keep(in_message(pieces, message, asked)), strict=True)
-    kept = [piece for piece, probability in judged if probability >= keep_model().cut or remember.wish(piece)]
+    kept = [
+        piece
+        for piece, probability in judged
+        if probability >= keep_model().cut
+        or remember.wish(piece)
+        or (probability >= _FACT_CUT and statements.is_fact(piece))
+    ]
     return [passage for passage in _passages(kept) if len(passage) >= _MIN_CHARS]
 
 

@@ -10,7 +10,6 @@ a model is compared with one that was quoted.
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 
@@ -67,17 +66,30 @@ _CORRECTION = re.compile(
     r"(?: now)? (?P<value>(?:[^,;?]|,(?=\d)){1,40}?)(?P<now> now| instead| these days)?[.!]*$",
     re.IGNORECASE,
 )
-_CORRECTION_ZH = re.compile(r"^(?P<sign>不对|不|更正|其实|现在)?[，, ]*(?:改成|改为|现在是|是|变成)了?(?P<value>[^，。？?]{1,15}?)(?P<now>了)?[。！]*$")
+_CORRECTION_ZH = re.compile(
+    r"^(?P<sign>不对|不|更正|其实|现在)?[，, ]*(?:改成|改为|现在是|是|变成)了?(?P<value>[^，。？?]{1,15}?)(?P<now>了)?[。！]*$"
+)
 _MENTION = re.compile(r"\b(?:my|our) (?P<attribute>[\w' -]{2,60})", re.IGNORECASE)
-_OWN_ZH = re.compile(r"^(?:我们?|用户)的?(?P<attribute>[^，。？?是叫的]{1,8}|最喜欢的[^，。是]{1,6})(?:现在)?(?P<verb>是|叫|为|改成|变成|涨到)了?(?P<value>[^，。？?]{1,20}?)[。！]*$")
+_OWN_ZH = re.compile(
+    r"^(?:我们?|用户)的?(?P<attribute>[^，。？?是叫的]{1,8}|最喜欢的[^，。是]{1,6})(?:现在)?(?P<verb>是|叫|为|改成|变成|涨到)了?(?P<value>[^，。？?]{1,20}?)[。！]*$"
+)
 _AT_ZH = re.compile(r"^(?:我|用户)(?:现在|目前)?在(?P<value>[^，。？?在]{1,15}?)(?P<verb>工作|上班)了?[。！]*$")
 _TO_ZH = re.compile(r"^(?:我|用户)对(?P<value>[^，。？?]{1,10}?)过敏[。！]*$")
 _OLD_ZH = re.compile(r"^(?:我|用户)(?:今年|现在)?(?P<value>\d{1,3}|[一二三四五六七八九十]{1,3})岁了?[。！]*$")
 _I_ZH = re.compile(r"^(?:我|用户)(?:现在|目前|最近|刚|刚刚|已经)?(?P<rest>[^，。？?]{2,30}?)[。！]*$")
 _AFTER = re.compile(r"[,:](?!\d)|[;(–—。，；？?!]|\.(?=\s|$)|\s-\s")
-_TAIL = re.compile(r"(?: (?:now|these days|at the moment|currently|btw|please|though|today|instead|again|too|as well|thanks|anyway|right now))+$", re.IGNORECASE)
-_NUMBER = re.compile(r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b|[一二两三四五六七八九十百千万]+(?:元|块|万|千|号|月)", re.IGNORECASE)
-_DATE = re.compile(r"\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mon|tues|wednes|thurs|fri|satur|sun)[a-z]*\b|\d(?:[:/]\d|st\b|nd\b|rd\b|th\b)|\d{4}-\d|[月号点周]", re.IGNORECASE)
+_TAIL = re.compile(
+    r"(?: (?:now|these days|at the moment|currently|btw|please|though|today|instead|again|too|as well|thanks|anyway|right now))+$",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b|[一二两三四五六七八九十百千万]+(?:元|块|万|千|号|月)",
+    re.IGNORECASE,
+)
+_DATE = re.compile(
+    r"\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mon|tues|wednes|thurs|fri|satur|sun)[a-z]*\b|\d(?:[:/]\d|st\b|nd\b|rd\b|th\b)|\d{4}-\d|[月号点周]",
+    re.IGNORECASE,
+)
 _NAME = re.compile(r"\b(?!I\b)[A-Z][\w'-]*|[\u3400-\u9fff]")
 
 _SUBJECTS = {
@@ -91,6 +103,7 @@ _SUBJECTS = {
     for prefix in prefixes
 }
 _ARTICLES = words("a an the about around roughly only at up to")
+_VAGUE = words("to the it that this these those them there one you your like a an who new and,")
 _ADVERBS = words("just now recently currently really also actually already")
 _PREDICATES = {
     form: (attribute, third, wanted)
@@ -119,6 +132,12 @@ def facts(text: str, context: str = "") -> tuple[Fact, ...]:
     return tuple(found.values())
 
 
+def is_fact(sentence: str) -> bool:
+    """Whether a sentence says a fact and nothing else."""
+    found = facts(sentence)
+    return bool(found) and covers(" ".join(fact.text for fact in found), sentence)
+
+
 def mentioned(text: str) -> tuple[Fact, ...]:
     """An attribute that a text names without a value for certain: "what's my budget for the trip?"."""
     for match in _MENTION.finditer(text):
@@ -144,7 +163,12 @@ def _clauses(sentence: str) -> Iterator[str]:
     # "May" is a month.
     lowered = {word.lower() for word in _WORD.findall(sentence) if word != "May"}
     doubtful = lowered & _DOUBT or any(word.endswith("n't") and word != "can't" for word in lowered)
-    if len(sentence) > _MAX_CHARS or sentence.endswith(("?", "\uff1f")) or doubtful or any(map(sentence.__contains__, _DOUBT_ZH)):
+    if (
+        len(sentence) > _MAX_CHARS
+        or sentence.endswith(("?", "\uff1f"))
+        or doubtful
+        or any(map(sentence.__contains__, _DOUBT_ZH))
+    ):
         return
     for clause in _CLAUSES.split(sentence):
         if clause := clause.strip(" ,;"):
@@ -168,7 +192,9 @@ def _own(clause: str) -> Fact | None:
     favourite = len(plain) > 1 and bool({"favourite", "favorite"} & {*plain})
     if not value or not plain or {word.lower() for word in attribute.split()} & _CLAUSE:
         return None
-    if not (favourite or plain[-1] in _SINGLE) or (clause[:4].lower() == "the " and plain[-1] not in {"deadline", "appointment"}):
+    if not (favourite or plain[-1] in _SINGLE) or (
+        clause[:4].lower() == "the " and plain[-1] not in {"deadline", "appointment"}
+    ):
         return None
     if len(value.split()) > _MAX_ANY_WORDS if favourite else kind(value) == "word":
         return None
@@ -185,11 +211,19 @@ def _named(clause: str) -> Fact | None:
         return None
     owner, _, what = (match["what"] or match["of"]).partition(" ")
     value = _value(match["value"] or match["name"])
-    if owner.lower() not in {"my", "our", "user's", *(["the"] if what.lower() in _HAD else [])} or not what or not _is_name(value):
+    if (
+        owner.lower() not in {"my", "our", "user's", *(["the"] if what.lower() in _HAD else [])}
+        or not what
+        or not _is_name(value)
+    ):
         return None
     if {word.lower() for word in what.split()} & _CLAUSE:
         return None
-    return Fact(f"{what}'s name", value, f"User's {what} is called {value}" if match["what"] else f"User's {what}'s name is {value}")
+    return Fact(
+        f"{what}'s name",
+        value,
+        f"User's {what} is called {value}" if match["what"] else f"User's {what}'s name is {value}",
+    )
 
 
 def _predicated(clause: str) -> Fact | None:
@@ -218,14 +252,14 @@ def _predicated(clause: str) -> Fact | None:
 
 def _checked(attribute: str, third: str, wanted: str, value: str) -> Fact | None:
     plain = [word.lower() for word in _WORD.findall(value)]
-    if not plain or plain[0] in _CLAUSE or plain[0] in {"to", "the", "it", "that", "this", "there"} - ({"the"} if wanted == "name" else set()):
+    if not plain or plain[0] in _CLAUSE or (wanted == "any" and {*plain} & _VAGUE):
         return None
     if wanted == "diet":
         return Fact("diet", value, f"User is {value}") if plain[0] in _DIETS and len(plain) == 1 else None
     fits = {
         "name": _is_name(value),
         "number": bool(_NUMBER.search(value)),
-        "role": bool({*plain[:4]} & _ROLES),
+        "role": bool({*plain[:4]} & _ROLES) and not {*plain} & _VAGUE,
         "had": bool({word.removesuffix("s") for word in plain[:4]} & _HAD or {*plain[:4]} & _HAD),
         "any": len(plain) <= _MAX_ANY_WORDS,
     }
@@ -245,7 +279,11 @@ def _chinese(clause: str) -> Fact | None:
         attribute, verb, value = match["attribute"], match["verb"], match["value"].removesuffix("了")
         if attribute.endswith(_SINGLE_ZH) or attribute.startswith("最"):
             return Fact(attribute, value, f"用户{'' if attribute[0] == '最' else '的'}{attribute}是{value}")
-        return Fact(f"{attribute}的名字", value, f"用户的{attribute}叫{value}") if verb == "叫" and attribute in _PETS_ZH else None
+        return (
+            Fact(f"{attribute}的名字", value, f"用户的{attribute}叫{value}")
+            if verb == "叫" and attribute in _PETS_ZH
+            else None
+        )
     if match := _OLD_ZH.match(clause):
         return Fact("age", match["value"], f"用户{match['value']}岁")
     if match := _AT_ZH.match(clause):
@@ -269,7 +307,11 @@ def _corrected(clause: str, known: Sequence[Fact]) -> Fact | None:
     match = _CORRECTION.match(clause) or _CORRECTION_ZH.match(clause)
     value = _value(match["value"]) if match and (match["sign"] or match["now"]) else ""
     sort = kind(value)
-    alike = [each for each in known if each.attribute not in _MANY and (kind(each.value) == sort if each.value else sort != "word")]
+    alike = [
+        each
+        for each in known
+        if each.attribute not in _MANY and (kind(each.value) == sort if each.value else sort != "word")
+    ]
     if not value or len(alike) != 1:
         return None
     (before,) = alike

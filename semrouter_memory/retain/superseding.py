@@ -7,11 +7,21 @@ outdated. A quote and the statements made from it share their fate, and neither 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.lexical.terms import terms
 from semrouter_memory.lexical.words import words
-from semrouter_memory.model import OUTDATED_BY, SESSION_SOURCE, Candidate, Fact, Hit, Memory, ReconcileAction, Reconciled
+from semrouter_memory.model import (
+    OUTDATED_BY,
+    SESSION_SOURCE,
+    Candidate,
+    Fact,
+    Hit,
+    Memory,
+    ReconcileAction,
+    Reconciled,
+)
 from semrouter_memory.retain import statements
 
 _OVER = frozenset({ReconcileAction.UPDATE, ReconcileAction.REFINE, ReconcileAction.RETRACT})
@@ -44,10 +54,16 @@ def completed(candidate: Candidate, hits: Sequence[Hit], decision: Reconciled) -
         return Reconciled(ReconcileAction.SKIP, KNOWN, (same,))
     others = tuple(memory for memory in decision.targets if memory.id != candidate.quote)
     replaced = {memory.id: memory for memory in others if decision.action in _OVER}
-    replaced |= {memory.id: memory for memory in known if memory.said_at < candidate.observed_at and _is_replaced(memory, new)}
+    replaced |= {
+        memory.id: memory for memory in known if memory.said_at < candidate.observed_at and _is_replaced(memory, new)
+    }
     replaced.pop(candidate.quote, None)
     if not replaced:
-        return decision if others == decision.targets else replace(decision, action=_without(others, decision), targets=others)
+        return (
+            decision
+            if others == decision.targets
+            else replace(decision, action=_without(others, decision), targets=others)
+        )
     whole = [memory for memory in replaced.values() if not _says_more(memory, candidate, new)]
     parts = [memory for memory in replaced.values() if memory not in whole]
     whole, parts = _with_linked(whole, parts, known, candidate)
@@ -56,6 +72,17 @@ def completed(candidate: Candidate, hits: Sequence[Hit], decision: Reconciled) -
     action = decision.action if decision.action in _OVER else ReconcileAction.UPDATE
     reason = decision.reason if decision.action in _OVER else REASON
     return Reconciled(action, reason, tuple(whole), outdated=tuple(parts))
+
+
+def stored(hits: Sequence[Hit], memory: Memory) -> Reconciled:
+    """What to do with a memory that a caller stores: known already, or what it gives a new value."""
+    candidate = Candidate(
+        type=memory.type,
+        content=memory.content,
+        observed_at=memory.said_at + timedelta.resolution,
+        extractor=memory.source,
+    )
+    return completed(candidate, hits, Reconciled(ReconcileAction.ADD, "new_statement"))
 
 
 def facts_of(said: Candidate | Memory) -> tuple[Fact, ...]:

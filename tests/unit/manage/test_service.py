@@ -26,7 +26,7 @@ async def test_a_stored_memory_is_said_now_in_the_scopes_project(house: House) -
     assert (memory.content, memory.scope.project_id, memory.source) == ("User likes tea", "trip", "api")
     assert (memory.importance, memory.metadata, memory.type) == (0.9, {"a": 1}, MemoryType.PROCEDURAL)
     assert memory.observed_at == memory.created_at == memory.updated_at
-    assert house.calls == ["lock", "upsert", "unlock"]
+    assert house.calls == ["lock", "search", "tombstones", "upsert", "unlock"]
 
 
 async def test_what_may_not_be_stored_is_not_stored(house: House) -> None:
