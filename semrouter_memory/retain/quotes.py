@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 
 from semrouter_memory.language.sentences import sentences
-from semrouter_memory.lexical.words import CJK
 from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType
 from semrouter_memory.retain import remember, statements, unfit
 from semrouter_memory.retain.keep import in_message, keep, keep_model
@@ -20,11 +19,11 @@ EXTRACTOR = "quotes"
 _MAX_QUOTE_CHARS = 400
 """A longer message becomes several quotes."""
 _MAX_CONTEXT_CHARS = 160
-_CONTEXT_TURNS = 4
-"""Earlier turns in which it is looked for what "it" means."""
 _SHORT_WORDS = 8
 """A quote with fewer words may not tell what it is about."""
 _MIN_CHARS = 3
+_LOOK_BACK = 3
+"""Earlier turns in which it is looked for what a short quote is about."""
 _FACT_CUT = 0.1
 """A sentence that is a fact and nothing else is kept from this probability on; role-play and pasted texts lie below."""
 _REFERS = re.compile(
@@ -32,6 +31,7 @@ _REFERS = re.compile(
     r"|^[不改还也]|[它他她那这]",
     re.IGNORECASE,
 )
+_HAN = re.compile(r"[\u3400-\u9fff]")
 _QUESTION = re.compile(r"[^.!?。！？\n]*[?？]")
 
 
@@ -42,52 +42,29 @@ def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) 
         turns: the turns to read, oldest first.
         context: turns before them.
     """
-    scene = _Scene(context)
-    return tuple(candidate for turn in turns for candidate in scene.read(turn))
-
-
-class _Scene:
-    """A conversation as far as it was read: what the assistant asked, and what the user told or asked last."""
-
-    def __init__(self, context: Sequence[LoggedTurn]) -> None:
-        self._asked = context[-1].assistant_text if context else ""
-        self._before: Sequence[LoggedTurn] = context[-_CONTEXT_TURNS:]
-        self._said = ""
-
-    def read(self, turn: LoggedTurn) -> Iterator[Candidate]:
-        """What is worth keeping of the next turn."""
-        kept = quoted(turn.user_text, self._asked)
+    asked = context[-1].assistant_text if context else ""
+    said: str | None = None
+    found: list[Candidate] = []
+    for turn in turns:
+        kept = quoted(turn.user_text, asked)
         for content in kept:
-            about, said = "", ""
-            if len(content.split()) + len(CJK.findall(content)) // 2 <= _SHORT_WORDS:
-                said = self._said_before() if _REFERS.search(content) else ""
-                about = _question(self._asked) or said[:_MAX_CONTEXT_CHARS]
-            facts = statements.facts(content, said)
-            self._said = content
-            if corrected := next((fact for fact in facts if said and fact not in statements.facts(content)), None):
-                about = statements.subject(corrected)
-                self._said = f"{about} is {corrected.value}"
-            yield _candidate(content, about, facts, turn)
+            if said is None and _REFERS.search(content):
+                said = _last_said(context[-_LOOK_BACK:])
+            about = _context(content, asked, said or "")
+            facts, about, said = statements.in_context(content, about, said or "")
+            found.append(_candidate(content, about, facts, turn))
         if not kept and statements.mentioned(turn.user_text):
-            self._said = turn.user_text
-        self._asked = turn.assistant_text
-
-    def _said_before(self) -> str:
-        """Reads the turns before only where they matter: that takes as long as reading the new ones."""
-        if not self._said and self._before:
-            scene = _Scene(())
-            for turn in self._before:
-                list(scene.read(turn))
-            self._said, self._before = scene._said, ()
-        return self._said
+            said = turn.user_text
+        asked = turn.assistant_text
+    return tuple(found)
 
 
-def _question(asked: str) -> str:
-    """The question that the assistant's message ends with, "" for none."""
-    if not asked.rstrip().endswith(("?", "？")):
-        return ""
-    questions = _QUESTION.findall(asked.rstrip()[-2 * _MAX_CONTEXT_CHARS :])
-    return " ".join(questions[-1].split())[-_MAX_CONTEXT_CHARS:] if questions else ""
+def _last_said(turns: Sequence[LoggedTurn]) -> str:
+    """What the user told last in these turns, or asked in the last one, as far as it tells what "it" means."""
+    if turns and statements.mentioned(turns[-1].user_text):
+        return turns[-1].user_text
+    earlier = candidates(turns)
+    return statements.told(earlier[-1]) if earlier else ""
 
 
 def quoted(message: str, asked: str = "") -> list[str]:
@@ -98,12 +75,11 @@ def quoted(message: str, asked: str = "") -> list[str]:
     """
     pieces = [piece for piece in sentences(own_words(message)) if not unfit.reason(piece)]
     judged = zip(pieces, keep(in_message(pieces, message, asked)), strict=True)
+    cut = keep_model().cut
     kept = [
         piece
         for piece, probability in judged
-        if probability >= keep_model().cut
-        or remember.wish(piece)
-        or (probability >= _FACT_CUT and statements.is_fact(piece))
+        if probability >= (_FACT_CUT if statements.is_fact(piece) else cut) or remember.wish(piece)
     ]
     return [passage for passage in _passages(kept) if len(passage) >= _MIN_CHARS]
 
@@ -115,9 +91,21 @@ def _passages(pieces: Sequence[str]) -> Iterator[str]:
         if passage and len(passage) + len(piece) > _MAX_QUOTE_CHARS:
             yield " ".join(passage.split())
             passage = ""
-        passage += piece if piece[-1:].isspace() or CJK.search(piece[-2:]) else f"{piece} "
+        passage += piece if piece[-1:].isspace() or _HAN.search(piece[-2:]) else f"{piece} "
     if passage.strip():
         yield " ".join(passage.split())
+
+
+def _context(content: str, asked: str, said: str) -> str:
+    """What a short quote is about, "" when it tells that itself."""
+    if len(content.split()) + len(_HAN.findall(content)) // 2 > _SHORT_WORDS:
+        return ""
+    questions = (
+        _QUESTION.findall(asked.rstrip()[-2 * _MAX_CONTEXT_CHARS :]) if asked.rstrip().endswith(("?", "？")) else []
+    )
+    if questions:
+        return " ".join(questions[-1].split())[-_MAX_CONTEXT_CHARS:]
+    return said[:_MAX_CONTEXT_CHARS] if said and _REFERS.search(content) else ""
 
 
 def _candidate(content: str, about: str, facts: tuple[Fact, ...], turn: LoggedTurn) -> Candidate:

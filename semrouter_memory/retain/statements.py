@@ -16,7 +16,7 @@ from importlib import resources
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.lexical.terms import terms
 from semrouter_memory.lexical.words import CJK
-from semrouter_memory.model import Fact
+from semrouter_memory.model import Candidate, Fact
 from semrouter_memory.retain.remember import wish
 from semrouter_memory.retain.wordlist import words
 
@@ -130,6 +130,31 @@ def facts(text: str, context: str = "") -> tuple[Fact, ...]:
             if (fact := _fact(clause)) or (fact := _corrected(clause, known or mentioned(context))):
                 found[fact.text] = fact
     return tuple(found.values())
+
+
+def in_context(content: str, about: str, said: str) -> tuple[tuple[Fact, ...], str, str]:
+    """The facts of a quote, what it is about, and what it tells the next one.
+
+    Args:
+        about: the quote's context, "" where its own words tell.
+        said: what the user said before it.
+    """
+    found = facts(content, said) if about else facts(content)
+    corrected = next((fact for fact in found if fact not in facts(content)), None)
+    if corrected is None:
+        return found, about, content
+    about = subject(corrected)
+    return found, about, _joined(about, corrected)
+
+
+def told(quote: Candidate) -> str:
+    """What a quote tells the next one."""
+    corrected = next((fact for fact in quote.facts if quote.context and fact not in facts(quote.content)), None)
+    return _joined(quote.context, corrected) if corrected else quote.content
+
+
+def _joined(about: str, fact: Fact) -> str:
+    return f"{about}是{fact.value}" if CJK.search(about) else f"{about} is {fact.value}"
 
 
 def is_fact(sentence: str) -> bool:
