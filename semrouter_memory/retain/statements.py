@@ -55,6 +55,9 @@ _CALLED = re.compile(
     r"^(?P<what>[\w -]{2,40}?) is (?:now )?(?:called|named) (?P<value>.+)$|^(?P<of>[\w -]{2,40}?)'s name is (?P<name>.+)$",
     re.IGNORECASE,
 )
+_HAS_OF = re.compile(
+    r"^an? (?P<head>[\w -]{2,30}?) of (?P<value>[^;?]{1,40}?)(?P<what> for [\w' -]{2,40})?[.!]*$", re.IGNORECASE
+)
 _CALL_ME = re.compile(r"^(?:please |pls |just )?call me (?P<value>.+)$", re.IGNORECASE)
 _OLD = re.compile(r"^(?P<value>\d{1,3}) (?:years old|yo|y/o)\b", re.IGNORECASE)
 _ANSWER = re.compile(
@@ -279,6 +282,8 @@ def _checked(attribute: str, third: str, wanted: str, value: str) -> Fact | None
     plain = [word.lower() for word in _WORD.findall(value)]
     if not plain or plain[0] in _CLAUSE or (wanted == "any" and {*plain} & _VAGUE):
         return None
+    if wanted == "had" and (match := _HAS_OF.match(value)) and plain[0] not in _CLAUSE:
+        return _amount(match, third, value)
     if wanted == "diet":
         return Fact("diet", value, f"User is {value}") if plain[0] in _DIETS and len(plain) == 1 else None
     fits = {
@@ -291,6 +296,13 @@ def _checked(attribute: str, third: str, wanted: str, value: str) -> Fact | None
     if not fits[wanted]:
         return None
     return Fact(attribute, value, f"User {third} {value}")
+
+
+def _amount(match: re.Match[str], third: str, whole: str) -> Fact | None:
+    """As in "a budget of $10,000 for the trip"."""
+    value, known = _value(match["value"]), match["head"].lower().split()[-1] in _SINGLE
+    about = f"{match['head']}{match['what'] or ''}"
+    return Fact(about, value, f"User {third} {whole}") if known and kind(value) != "word" else None
 
 
 def _answered(clause: str) -> Fact | None:
