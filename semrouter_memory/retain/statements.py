@@ -8,32 +8,21 @@ a model is compared with one that was quoted.
 """
 
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from importlib import resources
 
 from semrouter_memory.language.sentences import sentences
-from semrouter_memory.lexical.terms import terms
 from semrouter_memory.lexical.words import CJK
 from semrouter_memory.model import Candidate, Fact
+from semrouter_memory.retain.facts import DATA, MANY, NUMBER, covers, is_name, kind
 from semrouter_memory.retain.remember import wish
 from semrouter_memory.retain.wordlist import words
 
-_DATA = tomllib.loads(resources.files(__package__).joinpath("statements.toml").read_text(encoding="utf-8"))
-_SINGLE, _LIGHT, _ROLES = words(_DATA["single"]), words(_DATA["light"]), words(_DATA["role"])
-_SINGLE_ZH, _ROLES_ZH = tuple(_DATA["single_zh"].split()), tuple(_DATA["role_zh"].split())
-_DIETS, _HAD, _DOUBT = words(_DATA["diet"]), words(_DATA["had"]), words(_DATA["doubt"])
-_PETS_ZH, _PEOPLE = words(_DATA["pets_zh"]), words(_DATA["people"])
-_DOUBT_ZH, _CLAUSE, _STOP = tuple(_DATA["doubt_zh"].split()), words(_DATA["clause"]), words(_DATA["stop"])
-_SAME = {
-    stem: term
-    for entry in _DATA["same"].split()
-    for stem, term in zip(*(terms(word) for word in entry.split("=")), strict=True)
-}
-_LIGHT_TERMS = frozenset(term for word in _LIGHT for term in terms(word))
-_MANY = frozenset({"allergy", "has", "owns", "likes", "dislikes", "preference", "diet", "answers", "birth", "origin"})
-"""Attributes of which a user has several, or that do not change."""
+_SINGLE, _ROLES = words(DATA["single"]), words(DATA["role"])
+_SINGLE_ZH, _ROLES_ZH = tuple(DATA["single_zh"].split()), tuple(DATA["role_zh"].split())
+_DIETS, _HAD, _DOUBT = words(DATA["diet"]), words(DATA["had"]), words(DATA["doubt"])
+_PETS_ZH = words(DATA["pets_zh"])
+_DOUBT_ZH, _CLAUSE, _STOP = tuple(DATA["doubt_zh"].split()), words(DATA["clause"]), words(DATA["stop"])
 
 _MAX_CHARS = 300
 """A longer sentence tells a story."""
@@ -52,7 +41,7 @@ _OWN = re.compile(
     re.IGNORECASE,
 )
 _CALLED = re.compile(
-    r"^(?P<what>[\w -]{2,40}?) is (?:now )?(?:called|named) (?P<value>.+)$|^(?P<of>[\w -]{2,40}?)'s name is (?P<name>.+)$",
+    r"^(?P<what>[\w' -]{2,40}?) is (?:now )?(?:called|named) (?P<value>.+)$|^(?P<of>[\w' -]{2,40}?)'s name is (?P<name>.+)$",
     re.IGNORECASE,
 )
 _HAS_OF = re.compile(
@@ -85,15 +74,6 @@ _TAIL = re.compile(
     r"(?: (?:now|these days|at the moment|currently|btw|please|though|today|instead|again|too|as well|thanks|anyway|right now))+$",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(
-    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b|[一二两三四五六七八九十百千万]+(?:元|块|万|千|号|月)",
-    re.IGNORECASE,
-)
-_DATE = re.compile(
-    r"\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mon|tues|wednes|thurs|fri|satur|sun)[a-z]*\b|\d(?:[:/]\d|st\b|nd\b|rd\b|th\b)|\d{4}-\d|[月号点周]",
-    re.IGNORECASE,
-)
-_NAME = re.compile(r"\b(?!I\b)[A-Z][\w'-]*|[\u3400-\u9fff]")
 
 _SUBJECTS = {
     prefix: begun
@@ -105,15 +85,14 @@ _SUBJECTS = {
     }.items()
     for prefix in prefixes
 }
-_ARTICLES = words("a an the about around roughly only at up to")
 _VAGUE = words("to the it that this these those them there one you your like a an who new and,")
 _ADVERBS = words("just now recently currently really also actually already")
 _PREDICATES = {
     form: (attribute, third, wanted)
-    for base, (attribute, third, wanted) in _DATA["predicates"].items()
+    for base, (attribute, third, wanted) in DATA["predicates"].items()
     for form in (base, third)
 }
-_PREDICATES_ZH: dict[str, tuple[str, str]] = {form: tuple(each) for form, each in _DATA["predicates_zh"].items()}
+_PREDICATES_ZH: dict[str, tuple[str, str]] = {form: tuple(each) for form, each in DATA["predicates_zh"].items()}
 
 
 # -- deriving ----------------------------------------------------------------------------------------------------------
@@ -233,7 +212,7 @@ def _named(clause: str) -> Fact | None:
     """What somebody or an animal is called."""
     if match := _CALL_ME.match(clause):
         value = _value(match["value"])
-        return Fact("name", value, f"User wants to be called {value}") if _is_name(value) else None
+        return Fact("name", value, f"User wants to be called {value}") if is_name(value) else None
     match = _CALLED.match(clause)
     if not match:
         return None
@@ -242,7 +221,7 @@ def _named(clause: str) -> Fact | None:
     if (
         owner.lower() not in {"my", "our", "user's", *(["the"] if what.lower() in _HAD else [])}
         or not what
-        or not _is_name(value)
+        or not is_name(value)
     ):
         return None
     if {word.lower() for word in what.split()} & _CLAUSE:
@@ -287,9 +266,9 @@ def _checked(attribute: str, third: str, wanted: str, value: str) -> Fact | None
     if wanted == "diet":
         return Fact("diet", value, f"User is {value}") if plain[0] in _DIETS and len(plain) == 1 else None
     fits = {
-        "name": _is_name(value),
-        "number": bool(_NUMBER.search(value)),
-        "role": bool({*plain[:4]} & _ROLES) and not {*plain} & _VAGUE,
+        "name": is_name(value),
+        "number": bool(NUMBER.search(value)),
+        "role": bool({*plain[:4]} & _ROLES) and not {*plain} & {"who", "your"},
         "had": bool({word.removesuffix("s") for word in plain[:4]} & _HAD or {*plain[:4]} & _HAD),
         "any": len(plain) <= _MAX_ANY_WORDS,
     }
@@ -347,7 +326,7 @@ def _corrected(clause: str, known: Sequence[Fact]) -> Fact | None:
     alike = [
         each
         for each in known
-        if each.attribute not in _MANY and (kind(each.value) == sort if each.value else sort != "word")
+        if each.attribute not in MANY and (kind(each.value) == sort if each.value else sort != "word")
     ]
     if not value or len(alike) != 1:
         return None
@@ -369,54 +348,3 @@ def _value(text: str, *, listed: bool = False) -> str:
     end = next((at for at, word in enumerate(found) if at and word.lower() in stop), len(found))
     value = _TAIL.sub("", " ".join(found[:end])).removeprefix("now ").strip(" .!。！\"'")
     return value if 0 < len(value.split()) <= _MAX_VALUE_WORDS else ""
-
-
-def kind(value: str) -> str:
-    """What sort of value it is; only values of one sort are compared."""
-    if _DATE.search(value) and (_NUMBER.search(value) or not CJK.search(value)):
-        return "date"
-    first = next((word for word in value.split() if word.lower() not in _ARTICLES), "")
-    if _NUMBER.search(first):
-        return "number"
-    return "name" if _is_name(value) else "number" if _NUMBER.search(value) else "word"
-
-
-def _is_name(value: str) -> bool:
-    return bool(_NAME.search(value))
-
-
-# -- comparing ---------------------------------------------------------------------------------------------------------
-
-
-def same_attribute(one: Fact, other: Fact) -> bool:
-    """Whether both give a value to the same thing."""
-    return _key(one.attribute) == _key(other.attribute)
-
-
-def is_replaced(old: Fact, new: Fact) -> bool:
-    """Whether the newer one gives another value to what has one value at a time."""
-    if old.attribute in _MANY or {*old.attribute.lower().split()} & _PEOPLE or not same_attribute(old, new):
-        return False
-    one, other = _terms(old.value), _terms(new.value)
-    if one <= other or other <= one:
-        return False
-    return bool({"favorit"} & _key(old.attribute)) or kind(old.value) == kind(new.value)
-
-
-def same_value(one: Fact, other: Fact) -> bool:
-    return _terms(one.value) == _terms(other.value)
-
-
-def covers(text: str, content: str) -> bool:
-    """Whether a text has every content word of another one."""
-    return _terms(content) - _LIGHT_TERMS <= _terms(text)
-
-
-@lru_cache(1_024)
-def _key(attribute: str) -> frozenset[str]:
-    return (_terms(attribute) - _LIGHT_TERMS) or _terms(attribute)
-
-
-@lru_cache(1_024)
-def _terms(text: str) -> frozenset[str]:
-    return frozenset(_SAME.get(term, term) for term in terms(text))

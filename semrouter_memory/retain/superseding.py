@@ -22,7 +22,7 @@ from semrouter_memory.model import (
     ReconcileAction,
     Reconciled,
 )
-from semrouter_memory.retain import statements
+from semrouter_memory.retain import facts, statements
 
 _OVER = frozenset({ReconcileAction.UPDATE, ReconcileAction.REFINE, ReconcileAction.RETRACT})
 REASON = "same_attribute_new_value"
@@ -105,24 +105,24 @@ def _same(candidate: Candidate, new: Sequence[Fact], known: Sequence[Memory]) ->
 
 
 def _repeats(memory: Memory, candidate: Candidate, new: Fact) -> bool:
-    same = [old for old in facts_of(memory) if statements.same_attribute(old, new) and statements.same_value(old, new)]
+    same = [old for old in facts_of(memory) if facts.same_attribute(old, new) and facts.same_value(old, new)]
     return bool(same) and (candidate.form != "quote" or _is_said_by(memory, same))
 
 
-def _is_said_by(said: Candidate | Memory, facts: Sequence[Fact]) -> bool:
+def _is_said_by(said: Candidate | Memory, told: Sequence[Fact]) -> bool:
     """Whether the text says no more than these facts."""
-    return statements.covers(" ".join(fact.text for fact in facts), said.content)
+    return facts.covers(" ".join(fact.text for fact in told), said.content)
 
 
 def _is_replaced(memory: Memory, new: Sequence[Fact]) -> bool:
-    return any(statements.is_replaced(old, each) for old in facts_of(memory) for each in new)
+    return any(facts.is_replaced(old, each) for old in facts_of(memory) for each in new)
 
 
 def _says_more(memory: Memory, candidate: Candidate, new: Sequence[Fact]) -> bool:
     """Whether a quote says something besides what the candidate replaces."""
     if memory.form != "quote":
         return False
-    old = [each for each in facts_of(memory) if any(statements.is_replaced(each, fact) for fact in new)]
+    old = [each for each in facts_of(memory) if any(facts.is_replaced(each, fact) for fact in new)]
     if old:
         return not _is_said_by(memory, old)
     pieces, said = sentences(memory.content), {*terms(candidate.searched)}
@@ -141,7 +141,7 @@ def _with_linked(
         if quote.id in found or quote.id == candidate.quote:
             continue
         said = " ".join(memory.content for memory in found.values() if memory.quote == quote.id)
-        (found if statements.covers(said, quote.content) else marked)[quote.id] = quote
+        (found if facts.covers(said, quote.content) else marked)[quote.id] = quote
     return list(found.values()), [memory for memory in marked.values() if memory.id not in found]
 
 
