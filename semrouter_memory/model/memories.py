@@ -1,6 +1,6 @@
 """Memories, and what becomes of new statements."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
@@ -109,8 +109,8 @@ class Memory:
 
     @property
     def searched(self) -> str:
-        """The text that words are looked for in: the content with its context."""
-        return f"{self.context} {self.content}" if self.context else self.content
+        """The text that words are looked for in: the content with its context, and with the names of what it tells."""
+        return _searched(self.content, self.context, self.facts)
 
     @property
     def asserted_at(self) -> datetime:
@@ -148,6 +148,12 @@ class Memory:
         """Ids kept in the metadata under that name, which an import may have filled with anything; else none."""
         value = self.metadata.get(name)
         return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list | tuple) else ()
+
+
+def _searched(content: str, context: str, facts: Sequence[Fact]) -> str:
+    said = f"{context} {content}" if context else content
+    named = [fact.attribute for fact in facts if fact.attribute.lower() not in said.lower()]
+    return " ".join((*named, said))
 
 
 def _fact(value: Json) -> Fact | None:
@@ -216,8 +222,8 @@ class Candidate:
 
     @property
     def searched(self) -> str:
-        """The text that it is found by: the content with its context."""
-        return f"{self.context} {self.content}" if self.context else self.content
+        """The text that it is found by; see `Memory.searched`."""
+        return _searched(self.content, self.context, self.facts)
 
 
 @dataclass(frozen=True, slots=True)
