@@ -67,3 +67,14 @@ def reworded(memory: Memory, content: str) -> Memory:
     if turns:
         metadata["replaces"] = list(turns)[-_MAX_REPLACED:]
     return replace(memory, content=content, metadata=metadata)
+
+
+def said_again(known: Memory, memory: Memory, new: NewMemory, metadata: Mapping[str, Json]) -> Memory:
+    """A memory that a caller stores once more, with what that adds to it."""
+    return replace(
+        known,
+        importance=max(known.importance, memory.importance),
+        expires_at=known.expires_at if isinstance(new.expires_at, Unchanged) else new.expires_at,
+        metadata=metadata,
+        updated_at=memory.updated_at,
+    )

@@ -24,12 +24,13 @@ from semrouter_memory.manage.admission import (
     admissible_provenance,
 )
 from semrouter_memory.manage.chains import chain
-from semrouter_memory.manage.edits import MemoryEdit, NewMemory, Unchanged, reworded
+from semrouter_memory.manage.edits import MemoryEdit, NewMemory, Unchanged, reworded, said_again
 from semrouter_memory.manage.forgetting import Forgetter, Written
 from semrouter_memory.manage.importing import Importer, ImportReport, ScopeOf
 from semrouter_memory.manage.portable import ImportLine
 from semrouter_memory.model import (
     EmbeddedMemory,
+    Form,
     Hit,
     Json,
     Memory,
@@ -139,6 +140,7 @@ class MemoryService:
         limit: int,
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
+        form: Form | None = None,
         reach: Reach = Reach.ALL,
         history: bool = False,
     ) -> Page:
@@ -158,7 +160,9 @@ class MemoryService:
         shown = (
             memory
             for memory in page.memories
-            if not deleted.covers(memory) and (memory.expires_at is None or memory.expires_at > now)
+            if not deleted.covers(memory)
+            and (memory.expires_at is None or memory.expires_at > now)
+            and form in {None, memory.form}
         )
         return Page(tuple(shown), page.cursor)
 
@@ -336,7 +340,9 @@ class MemoryService:
         decision = stored([hit for hit in hits if not deleted.covers(hit.memory)], memory)
         if decision.action is ReconcileAction.SKIP:
             again = decision.targets[0].asserted(memory.asserted_at, now=memory.updated_at)
-            return await self._write(scope, self._repeated(again, memory, new), hold)
+            return await self._write(
+                scope, said_again(again, memory, new, self._merged(again.metadata, new.metadata)), hold
+            )
         rows = Rows(new_id=self._new_id, ttl_days={})
         memory = rows.replacing(memory, decision.targets)
         older = [rows.superseded(old, memory, now=memory.updated_at) for old in decision.targets]
@@ -347,15 +353,6 @@ class MemoryService:
         await self._writer.upsert(scope, [EmbeddedMemory(each, its) for each, its in pairs])
         self._written(scope)
         return memory
-
-    def _repeated(self, known: Memory, memory: Memory, new: NewMemory) -> Memory:
-        return replace(
-            known,
-            importance=max(known.importance, memory.importance),
-            expires_at=known.expires_at if isinstance(new.expires_at, Unchanged) else new.expires_at,
-            metadata=self._merged(known.metadata, new.metadata),
-            updated_at=memory.updated_at,
-        )
 
     async def _write(self, scope: Scope, memory: Memory, hold: OwnerHold) -> Memory:
         vectors = await self._embedder.embed_passages([embedded_text(memory)])

@@ -99,7 +99,7 @@ def as_said(candidates: Iterable[Hit], known: Sequence[Hit]) -> Iterator[Hit]:
     found = {hit.memory.id: hit for hit in known}
     seen: set[str] = set()
     for hit in candidates:
-        quote = found.get(hit.memory.quote)
+        quote = found.get(hit.memory.quote) if hit.memory.quote else None
         if quote and quote.memory.type is hit.memory.type and not quote.memory.outdated_by:
             hit = replace(quote, relevance=max(hit.relevance, quote.relevance))  # noqa: PLW2901
         newer = (replace(found[each], relevance=hit.relevance) for each in hit.memory.outdated_by if each in found)

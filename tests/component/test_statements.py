@@ -166,7 +166,8 @@ async def test_what_is_said_twice_in_any_way_is_one_memory(alice: Installation) 
     await alice.say("My favorite food is sushi!", session="b")
     known = await alice.service.store(ALICE, NewMemory(content="User's favourite food is sushi"))
     again = await alice.service.store(
-        ALICE, NewMemory(content="User's favorite food is sushi", type=MemoryType.PROCEDURAL, metadata={"origin": "crm"})
+        ALICE,
+        NewMemory(content="User's favorite food is sushi", type=MemoryType.PROCEDURAL, metadata={"origin": "crm"}),
     )
     assert known.id == again.id
     (only,) = await alice.memories()
@@ -186,7 +187,9 @@ async def test_what_was_stored_through_the_api_is_superseded_by_what_is_said_and
 # -- forgetting, export ------------------------------------------------------------------------------------------------
 
 
-async def test_an_export_and_import_keep_form_context_and_statements(alice: Installation, embedder: OnnxEmbedder) -> None:
+async def test_an_export_and_import_keep_form_context_and_statements(
+    alice: Installation, embedder: OnnxEmbedder
+) -> None:
     await alice.say("my budget for the Hawaii trip is $10,000", session="a")
     await alice.say("actually it's 15,000 now", session="a")
     (now,) = await alice.memories()
@@ -212,7 +215,13 @@ class TestWithAModel:
     async def test_a_statement_is_linked_to_its_quote_and_recall_shows_the_quote(
         self, alice: Installation, model: Answering
     ) -> None:
-        model.facts = [{"type": "semantic", "content": "User is busy on Tuesdays, as the children Mia and Tom have choir", "turn": 1}]
+        model.facts = [
+            {
+                "type": "semantic",
+                "content": "User is busy on Tuesdays, as the children Mia and Tom have choir",
+                "turn": 1,
+            }
+        ]
         await alice.say("we have two kids, Mia and Tom, and both sing in the Harborside choir on Tuesdays", session="a")
         quote, statement = sorted(await alice.memories(), key=lambda memory: memory.form)
         assert (statement.form, statement.quote) == ("statement", quote.id)
@@ -224,15 +233,23 @@ class TestWithAModel:
     async def test_a_quote_and_its_statement_are_forgotten_together(
         self, alice: Installation, model: Answering, form: str
     ) -> None:
-        model.facts = [{"type": "semantic", "content": "User is busy on Tuesdays, as the children Mia and Tom have choir", "turn": 1}]
+        model.facts = [
+            {
+                "type": "semantic",
+                "content": "User is busy on Tuesdays, as the children Mia and Tom have choir",
+                "turn": 1,
+            }
+        ]
         await alice.say("we have two kids, Mia and Tom, and both sing in the Harborside choir on Tuesdays", session="a")
         named = next(memory for memory in await alice.memories() if memory.form == form)
         await alice.service.forget(ALICE, named.id)
         assert await alice.memories(history=True) == []
-        page = await alice.service._reader.page(ALICE, limit=10, reach=Reach.ALL, now=None)  # noqa: SLF001
+        page = await alice.service._reader.page(ALICE, limit=10, reach=Reach.ALL, now=None)
         assert page.memories == ()
 
     async def test_what_the_quote_says_already_is_not_stored_again(self, alice: Installation, model: Answering) -> None:
-        model.facts = [{"type": "reflective", "content": "The user has a budget of $10K for the Hawaii vacation", "turn": 1}]
+        model.facts = [
+            {"type": "reflective", "content": "The user has a budget of $10K for the Hawaii vacation", "turn": 1}
+        ]
         await alice.say("My budget for the Hawaii trip is $10,000", session="a")
         assert await alice.contents() == ["My budget for the Hawaii trip is $10,000"]
