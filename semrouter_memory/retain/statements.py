@@ -35,6 +35,11 @@ _OPENING = re.compile(
     re.IGNORECASE,
 )
 _CLAUSES = re.compile(r"(?:[,;]|\s+-|\s+and|,\s*and)\s+(?=(?:i|i'm|i've|my|our|we)\b)|[，；]", re.IGNORECASE)
+_MAY_STATE = re.compile(
+    r"\b(?:i|im|we|my|our|user|call me|always|never|deadline|appointment|name is|called|it|its|that|make|should be)\b|[我是改变]|用户",
+    re.IGNORECASE,
+)
+"""One of these is in everything that makes a statement; most sentences have none."""
 _OWN = re.compile(
     r"^(?:the user's|user's|my|our|the) (?P<attribute>[^,;:?]{2,60}?)"
     r"(?P<verb>'s| is| are| has changed to| changed to| went up to| was (?:moved|changed|raised) to|:)(?: now)? (?P<value>.+)$",
@@ -166,16 +171,13 @@ def subject(fact: Fact) -> str:
 
 def _clauses(sentence: str) -> Iterator[str]:
     """The parts of a sentence with subjects of their own; none of one that may not be meant."""
+    if len(sentence) > _MAX_CHARS or not _MAY_STATE.search(sentence):
+        return
     sentence = " ".join((wish(sentence) or sentence).replace("\u2019", "'").split())
     # "May" is a month.
     lowered = {word.lower() for word in _WORD.findall(sentence) if word != "May"}
     doubtful = lowered & _DOUBT or any(word.endswith("n't") and word != "can't" for word in lowered)
-    if (
-        len(sentence) > _MAX_CHARS
-        or sentence.endswith(("?", "\uff1f"))
-        or doubtful
-        or any(map(sentence.__contains__, _DOUBT_ZH))
-    ):
+    if sentence.endswith(("?", "\uff1f")) or doubtful or any(map(sentence.__contains__, _DOUBT_ZH)):
         return
     for clause in _CLAUSES.split(sentence):
         if clause := clause.strip(" ,;"):
