@@ -66,7 +66,7 @@ def test_a_models_answer_is_parsed_or_refused(text: str) -> None:
         facts = parse(text)
     except ExtractionParseError:
         return
-    assert all(content for _, content in facts)
+    assert all(fact.content for fact in facts)
 
 
 def candidate(content: str, at: datetime) -> Candidate:

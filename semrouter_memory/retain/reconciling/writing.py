@@ -37,10 +37,11 @@ from semrouter_memory.ports import (
     TurnLog,
 )
 from semrouter_memory.retain.passages import fitted, reads_all
-from semrouter_memory.retain.reconciling.reconcile import NEAR_TYPES, arrives_late, grey, not_after, reconcile
+from semrouter_memory.retain.reconciling.reconcile import arrives_late, grey, not_after, reconcile
 from semrouter_memory.retain.reconciling.rows import Rows, contradicted
 from semrouter_memory.retain.reconciling.verdict import Judge
 from semrouter_memory.retain.redact import is_redacted
+from semrouter_memory.retain.superseding import completed, marked, source_of
 
 _NEIGHBOURS = 50
 """Nearest memories to compare with. An older value of the same attribute may be worded so differently that many others
@@ -76,7 +77,10 @@ class _Near:
 
     async def decide(self, candidate: Candidate) -> Reconciled:
         """In a thread: comparing with many neighbours takes up to 30 ms, which recall does not have."""
-        return await asyncio.to_thread(reconcile, candidate, self.hits, self.history)
+        return await asyncio.to_thread(self._decided, candidate)
+
+    def _decided(self, candidate: Candidate) -> Reconciled:
+        return completed(candidate, self.hits, reconcile(candidate, self.hits, self.history))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +161,7 @@ class ReconcilingWriter:
                     written.actions["dropped"] += 1
                     continue
                 near = await self._near(claim.scope, candidate, vector, tombstones)
+                candidate = replace(candidate, quote=source_of(candidate, near.hits))  # noqa: PLW2901
                 decision = _agreed(await near.decide(candidate), near, opinion)
                 await self._carry_out(claim.scope, candidate, vector, decision, hold)
                 written.actions[decision.action] += 1
@@ -206,6 +211,7 @@ class ReconcilingWriter:
         if self._judge is None or is_redacted(candidate.content):
             return None
         near = await self._near(scope, candidate, vector, await self._turn_log.tombstones(scope))
+        candidate = replace(candidate, quote=source_of(candidate, near.hits))
         without = await near.decide(candidate)
         asked = grey(candidate, near.hits, without)
         decision = await self._judge.decide(candidate, asked) if asked else None
@@ -224,7 +230,7 @@ class ReconcilingWriter:
             vector,
             limit=_NEIGHBOURS,
             now=self._clock.now(),
-            types=NEAR_TYPES[candidate.type],
+            types=None,
             reach=Reach.EXACT,
             fresh=True,
         )
@@ -266,6 +272,7 @@ class ReconcilingWriter:
             else:
                 memory = self._rows.replacing(memory, decision.targets)
                 changed = [self._rows.superseded(old, memory, now=now) for old in decision.targets]
+                changed += [marked(old, memory) for old in decision.outdated]
                 changed += await self._unflagged(scope, decision.targets)
                 if decision.successor:
                     memory = self._rows.superseded(memory, decision.successor, now=now)

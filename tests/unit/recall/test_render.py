@@ -157,3 +157,12 @@ def test_quotes_and_statements_stand_in_one_list(make_hit: MakeHit) -> None:
     block = render([quote(make_hit("I live in Bonn")), make_hit("User is vegan")], "markdown")
 
     assert [each[:5] for each in block.split("\n")[5:7]] == [f"- {quote(make_hit('x')).memory.observed_at:%a}", "- Use"]
+
+
+def test_a_quote_of_which_a_part_has_changed_is_marked(make_hit: MakeHit) -> None:
+    hit = make_hit("budget 10,000, Anna eats no fish", memory_id="o", form="quote", outdated_by=["n"])
+
+    assert line(hit, "markdown").startswith(
+        '- Fri 20 March 2026, the user said (earlier; part of it has changed since): "budget'
+    )
+    assert ' outdated="partly">' in line(hit, "xml")
