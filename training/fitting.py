@@ -28,9 +28,11 @@ class Example:
     person: str
 
 
-def read(name: str) -> list[dict]:
-    """The people in one of the labelled files."""
-    return [json.loads(line) for line in (TRAINING / name).read_text().splitlines()]
+def read(name: str, *, held_out: bool = False) -> list[dict]:
+    """The people in one of the labelled files: those to fit on, or those that were set aside to measure with."""
+    people = [json.loads(line) for line in (TRAINING / name).read_text().splitlines()]
+    aside = set((TRAINING / "held_out.txt").read_text().split())
+    return [person for person in people if (person["person"] in aside) is held_out]
 
 
 def fit(examples: Sequence[Example], *, strength: float, fewest: int = 1) -> dict:
@@ -67,14 +69,12 @@ def left_out(examples: Sequence[Example], *, strength: float, fewest: int = 1) -
     return found
 
 
-def _fitted(
-    examples: Sequence[Example], strength: float, fewest: int
-) -> tuple[DictVectorizer, LogisticRegression]:
+def _fitted(examples: Sequence[Example], strength: float, fewest: int) -> tuple[DictVectorizer, LogisticRegression]:
     vectorizer = DictVectorizer()
     table = vectorizer.fit_transform([each.features for each in examples])
     vectorizer.restrict(np.asarray((table != 0).sum(axis=0)).ravel() >= fewest)
     table = vectorizer.transform([each.features for each in examples])
-    solver = LogisticRegression(C=strength, max_iter=5_000, tol=1e-8)
+    solver = LogisticRegression(C=strength, max_iter=2_000, tol=1e-5)
     solver.fit(table, [each.label for each in examples])
     return vectorizer, solver
 

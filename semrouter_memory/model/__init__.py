@@ -5,10 +5,13 @@ Times are aware datetimes in UTC. Texts are user content: they never go into a l
 
 from semrouter_memory.model.memories import (
     ASSERTED_AT,
+    CONTEXT,
+    FORM,
     IMPORTED_AT,
     SESSION_SOURCE,
     Candidate,
     EmbeddedMemory,
+    Form,
     Hit,
     Memory,
     Page,
@@ -58,6 +61,8 @@ from semrouter_memory.model.turns import (
 
 __all__ = [
     "ASSERTED_AT",
+    "CONTEXT",
+    "FORM",
     "IMPORTED_AT",
     "SESSION_SOURCE",
     "AppendOutcome",
@@ -70,6 +75,7 @@ __all__ = [
     "Decision",
     "EmbeddedMemory",
     "ExtractionReport",
+    "Form",
     "Hit",
     "Json",
     "Leaving",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Literal
 
 from semrouter_memory.model.scope import Json, MemoryType, Scope, Vector
 
@@ -13,15 +14,26 @@ SESSION_SOURCE = "session"
 IMPORTED_AT = "imported_at"
 """Metadata: when the memory was imported; what was deleted before that does not cover it."""
 
+FORM = "form"
+"""Metadata: `quote` for what is kept in the user's own words; other memories are statements."""
+
+CONTEXT = "context"
+"""Metadata of a quote: what it was said about, as far as its own words do not tell (a question that it answers)."""
+
 ASSERTED_AT = "asserted_at"
 """Metadata: when it was said by the turn log's times, where the system's clock stood before that."""
 
 
+Form = Literal["quote", "statement"]
+"""How a memory is worded: in the user's own words, or in the third person."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """One remembered statement, in the third person ("User's budget for the Hawaii trip is $10,000").
+    """One memory: a statement in the third person ("User's budget for the Hawaii trip is $10,000"), or a quote.
 
     Attributes:
+        content: the statement, or what the user said in their own words.
         observed_at: when it was said; decides what is newer.
         superseded_at: set when a newer memory replaced it; from then on it is history and is not recalled.
         source: `conversation`, `session` (the summary of one) or `api`.
@@ -42,6 +54,21 @@ class Memory:
     expires_at: datetime | None = None
     importance: float = 0.5
     metadata: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def form(self) -> Form:
+        return "quote" if self.metadata.get(FORM) == "quote" else "statement"
+
+    @property
+    def context(self) -> str:
+        """What a quote was said about, "" when its own words tell."""
+        value = self.metadata.get(CONTEXT)
+        return value if isinstance(value, str) and self.form == "quote" else ""
+
+    @property
+    def searched(self) -> str:
+        """The text that words are looked for in: the content with its context."""
+        return f"{self.context} {self.content}" if self.context else self.content
 
     @property
     def asserted_at(self) -> datetime:
@@ -116,7 +143,8 @@ class Candidate:
     """Something an extractor found worth remembering, before it is reconciled with what is known.
 
     Attributes:
-        extractor: what found it: `rules` or `llm`.
+        extractor: what found it: `quotes` or `llm`.
+        context: what a quote was said about, "" when its own words tell.
         model: what answered the user in that turn.
         extraction_model: what read the turn, where that was a model.
     """
@@ -129,6 +157,13 @@ class Candidate:
     turn_ids: tuple[str, ...] = ()
     model: str = ""
     extraction_model: str = ""
+    form: Form = "statement"
+    context: str = ""
+
+    @property
+    def searched(self) -> str:
+        """The text that it is found by: the content with its context."""
+        return f"{self.context} {self.content}" if self.context else self.content
 
 
 @dataclass(frozen=True, slots=True)

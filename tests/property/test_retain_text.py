@@ -89,7 +89,7 @@ def test_extracting_again_what_was_superseded_changes_nothing(known: str, new: s
     if decision.action in {ReconcileAction.UPDATE, ReconcileAction.REFINE, ReconcileAction.RETRACT}:
         newer = hit(new, later, similarity)
         old = replace(hit(known, NOW, similarity).memory, superseded_at=later, superseded_by=newer.memory.id)
-        again = reconcile(candidate(known, NOW), [newer], [old])
+        again = reconcile(candidate(known, NOW), [newer], [Hit(old, similarity, similarity)])
         assert again.action is ReconcileAction.SKIP
 
 

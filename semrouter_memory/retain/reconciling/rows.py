@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from semrouter_memory.model import Candidate, Json, Memory, MemoryType, Scope
+from semrouter_memory.model import CONTEXT, FORM, Candidate, Json, Memory, MemoryType, Scope
 from semrouter_memory.ports import NewId
 
 _MAX_SOURCES = 20
@@ -100,7 +100,10 @@ class Rows:
 
 
 def _provenance(candidate: Candidate) -> dict[str, Json]:
-    provenance: dict[str, Json] = {
+    provenance: dict[str, Json] = {FORM: candidate.form} if candidate.form == "quote" else {}
+    if candidate.context:
+        provenance[CONTEXT] = candidate.context
+    provenance |= {
         "turn_ids": list(candidate.turn_ids),
         "extractor": candidate.extractor,
         "model": candidate.model,

@@ -1,0 +1,26 @@
+"""The decision *keep?*: which sentences of a message are worth keeping."""
+
+from semrouter_memory.retain.keep import features, in_message
+from training.fitting import Example, fit, left_out, read
+
+KEPT = frozenset("fact people work taste plan event style procedure remember update answer mixed".split())
+_STRENGTH = 0.2
+_FEWEST = 4
+CUT = 0.5
+
+
+def examples(*, held_out: bool = False) -> list[Example]:
+    """Every labelled sentence."""
+    found = []
+    for person in read("sentences.jsonl", held_out=held_out):
+        for message in person["messages"]:
+            pieces = [piece for piece, _ in message["sentences"]]
+            sentences = in_message(pieces, "".join(pieces), message["before"])
+            for sentence, (_, label) in zip(sentences, message["sentences"], strict=True):
+                found.append(Example(features(sentence), "yes" if label in KEPT else "no", person["person"]))
+    return found
+
+
+def model() -> dict:
+    """The weights."""
+    return fit(examples(), strength=_STRENGTH, fewest=_FEWEST) | {"cut": CUT}
