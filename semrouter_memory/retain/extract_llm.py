@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.errors import EmbeddingError, ExtractionParseError
+from semrouter_memory.lexical.terms import terms
 from semrouter_memory.lexical.voice import in_memory_voice
 from semrouter_memory.model import Candidate, ChatMessage, Json, LoggedTurn, MemoryType
 from semrouter_memory.ports import ChatModel, Embedder
 from semrouter_memory.retain.gate import Gated, gate
-from semrouter_memory.retain.reconciling.words import tokens
 from semrouter_memory.retain.redact import is_redacted, without_secrets
 
 EXTRACTOR = "llm"
@@ -226,5 +226,5 @@ def _source(content: str, turns: Sequence[LoggedTurn]) -> LoggedTurn:
 
     Its time is the fact's time, so that a fact from the beginning of a batch does not replace one from its end.
     """
-    words = tokens(content)
-    return max(turns, key=lambda turn: (len(words & tokens(turn.user_text)), turn.sequence))
+    words = set(terms(content))
+    return max(turns, key=lambda turn: (len(words.intersection(terms(turn.user_text))), turn.sequence))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.codec.untrusted import visible
 from semrouter_memory.errors import ExtractionParseError
+from semrouter_memory.language.invisible import visible
 from semrouter_memory.language.own_text import LEFT_OUT
 from semrouter_memory.model import Candidate, Hit, LoggedTurn, Memory, MemoryType, ReconcileAction, Scope
 from semrouter_memory.retain import quotes
@@ -106,7 +106,7 @@ def test_extracting_again_what_was_superseded_changes_nothing(known: str, new: s
     if decision.action in {ReconcileAction.UPDATE, ReconcileAction.REFINE, ReconcileAction.RETRACT}:
         newer = hit(new, later, similarity)
         old = replace(hit(known, NOW, similarity).memory, superseded_at=later, superseded_by=newer.memory.id)
-        again = reconcile(candidate(known, NOW), [newer], [old])
+        again = reconcile(candidate(known, NOW), [newer], [Hit(old, similarity, similarity)])
         assert again.action is ReconcileAction.SKIP
 
 

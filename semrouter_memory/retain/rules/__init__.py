@@ -1,1 +1,0 @@
-"""Word lists that reconciling compares statements with. Pure."""
