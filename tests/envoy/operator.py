@@ -74,6 +74,7 @@ async def talk(
     last: Mapping[str, str] | None = None,
     fields: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
+    tool: str = "",
 ) -> list[dict[str, Any]]:
     """A conversation as a chat client holds it: each request repeats what was said before.
 
@@ -81,10 +82,16 @@ async def talk(
         after: what was said before.
         last: further headers of the last request; `headers` are of all.
         fields: further fields of the bodies.
+        tool: was called, and returned something, before each answer.
     """
     messages = list(after or ())
+    call = {"id": "call_1", "type": "function", "function": {"name": tool, "arguments": "{}"}}
+    used = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "ok"},
+    ]
     for number, text in enumerate(texts, 1):
-        messages.append({"role": "user", "content": text})
+        messages += [{"role": "user", "content": text}, *(used if tool else ())]
         ends = number == len(texts)
         async with on.http(key, headers={**(headers or {}), **(last or {} if ends else {})}) as http:
             body = {"model": "m", "messages": messages, **(fields or {})}

@@ -101,7 +101,7 @@ async def test_the_turn_waits_for_a_better_model(
         return logged(patient, "warning", warning) >= warned + 2
 
     await eventually(tried_twice, f"not twice: {warning}")
-    assert await patient.memories() == ["User's budget for the Hawaii trip is $10,000"]
+    assert await patient.memories() == ["My budget for the Hawaii trip is $10,000."]
     llm.works(INFERRED)
     await patient.remembers(INFERRED)
     assert len(await patient.memories()) == 2
