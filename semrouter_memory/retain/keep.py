@@ -20,9 +20,9 @@ _QUESTION = ("?", "？")
 _FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|im|ive|my|mine|me|we|we're|we've|our|us)\b|[我咱]", re.IGNORECASE)
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 _BEFORE_TOKENS = 150
-CUT = 0.15
+CUT = 0.25
 """From this probability on a sentence is worth keeping: what is kept for nothing costs little, what is not kept is lost."""
-_TRUER = 1.0
+_TRUER = 0.5
 """So many times as likely as to be supposed, played, ironic, pasted or about others it must be to be worth keeping."""
 _MESSAGE_TOKENS = 150
 _AROUND = 0.4
