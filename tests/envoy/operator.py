@@ -74,6 +74,7 @@ async def talk(
     last: Mapping[str, str] | None = None,
     fields: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
+    tool: str = "",
 ) -> list[dict[str, Any]]:
     """A conversation as a chat client holds it: each request repeats what was said before.
 
@@ -81,11 +82,16 @@ async def talk(
         after: what was said before.
         last: further headers of the last request; `headers` are of all.
         fields: further fields of the bodies.
+        tool: one that the model has used for the last text.
     """
     messages = list(after or ())
     for number, text in enumerate(texts, 1):
         messages.append({"role": "user", "content": text})
         ends = number == len(texts)
+        if tool and ends:
+            call = {"id": "call_1", "type": "function", "function": {"name": tool, "arguments": "{}"}}
+            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+            messages.append({"role": "tool", "tool_call_id": "call_1", "content": "done"})
         async with on.http(key, headers={**(headers or {}), **(last or {} if ends else {})}) as http:
             body = {"model": "m", "messages": messages, **(fields or {})}
             answer = (await http.post(CHAT, json=body)).raise_for_status().json()

@@ -174,7 +174,7 @@ async def test_failures_of_the_server_reach_the_client_and_nobodys_memory(
         assert ("asked to fail" in answer.text) is ("status" in how)
     await told(on, CHAT, "I live in Bergen")
     await on.remembers("Bergen")
-    assert await on.memories() == ["User lives in Bergen"]
+    assert await on.memories() == ["I live in Bergen"]
 
 
 @pytest.mark.parametrize("path", APIS)

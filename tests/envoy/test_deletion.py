@@ -16,6 +16,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 TOLD = "My budget for the Hawaii trip is $10,000"
 ASKED = "What's my budget for the Hawaii trip?"
 APOLLO: Any = {"memory_context": {"project_id": "apollo"}}
+FLAT = (
+    "I live in Bergen, in a flat above the old bakery on the harbour, where the windows look out on the fish market and the"
+    " ferries, and where the rent has not gone up since I moved in with my brother five years ago."
+)
+DOG = (
+    "My dog is called Rex, he is a brown spaniel of seven years who sleeps on the sofa all day, barks at the postman every"
+    " morning, is afraid of thunder, and has to be carried down the stairs since his hind leg was operated on last autumn."
+)
 
 Delete = Callable[[Installation], Awaitable[httpx.Response]]
 
@@ -133,7 +141,7 @@ async def test_an_old_conversation_that_goes_on_does_not_bring_it_back(two_filte
         body = {"model": "m", "messages": [*history, {"role": "user", "content": "I live in Bergen"}]}
         (await http.post(CHAT, json=body)).raise_for_status()
     await two_filter.remembers("Bergen")
-    assert await settled(two_filter) == ["User lives in Bergen"]
+    assert await settled(two_filter) == ["I live in Bergen"]
 
 
 async def test_a_projects_deletion_leaves_the_rest(two_filter: Installation) -> None:
@@ -144,18 +152,19 @@ async def test_a_projects_deletion_leaves_the_rest(two_filter: Installation) -> 
     await two_filter.remembers("Bergen")
     await two_filter.remembers("$300", BOB)
     assert (await delete_project(two_filter)).json()["deleted"] == 1
-    assert await settled(two_filter) == ["User lives in Bergen"]
-    assert await settled(two_filter, BOB) == ["User's budget for the Oslo trip is $300"]
+    assert await settled(two_filter) == ["I live in Bergen"]
+    assert await settled(two_filter, BOB) == ["My budget for the Oslo trip is $300"]
 
 
-async def test_one_fact_of_a_turn_goes_and_the_other_stays(two_filter: Installation) -> None:
-    await say(two_filter, "I live in Bergen. My dog is called Rex.")
+async def test_one_quote_of_a_turn_goes_and_the_other_stays(two_filter: Installation) -> None:
+    """Of a message that is long enough for two."""
+    await say(two_filter, f"{FLAT} {DOG}")
     await two_filter.remembers("Rex")
     async with two_filter.http() as http:
         stored = {memory["content"]: memory["id"] for memory in (await http.get("/v1/memory")).json()["data"]}
         (dog,) = [memory_id for content, memory_id in stored.items() if "Rex" in content]
         (await http.delete(f"/v1/memory/{dog}")).raise_for_status()
-    assert await settled(two_filter) == ["User lives in Bergen"]
+    assert await settled(two_filter) == [FLAT]
 
 
 @pytest.mark.parametrize(

@@ -87,10 +87,10 @@ async def nothing_of(on: Installation, *words: str) -> None:
 
 async def test_by_its_id_a_memory_leaves_everything_that_told_it(empty: Installation) -> None:
     """Its history, the episodes, its turns, answers that repeated it, a conversation's state, its use."""
-    long = [f"Tell me about glacier {number}" for number in range(7)]
-    await talk(
-        empty, f"My budget for the {CITY} trip is $10,031", "I live in Bergen", *long, last={"x-session-end": "1"}
-    )
+    told = (f"My budget for the {CITY} trip is $10,031", "I live in Bergen")
+    long = [f"How high is glacier {number}?" for number in range(7)]
+    answer = behaving({"text": f"A flight to {CITY} for $10,031 is booked."})
+    await talk(empty, *told, *long, "Look up flights for it", tool="flights", last={"x-session-end": "1", **answer})
     await has_episode(empty, "10,031")
     await talk(empty, f"My budget for the {CITY} trip is now $15,047")
     await empty.remembers("15,047")
@@ -105,7 +105,7 @@ async def test_by_its_id_a_memory_leaves_everything_that_told_it(empty: Installa
         for memory in history:
             assert (await http.get(f"/v1/memory/{memory['id']}")).status_code == 404
     assert CITY not in await context_of(empty, "What's my budget for the trip?")
-    assert await empty.memories() == ["User lives in Bergen"]
+    assert await empty.memories() == ["I live in Bergen"]
     await nothing_of(empty, CITY, "10,031", "15,047")
 
 
@@ -125,7 +125,7 @@ async def test_by_its_id_a_memory_leaves_answers_in_other_words_and_turns_under_
     assert not under_way.done(), "the turn ended before the deletion"
     await under_way
     await empty.remembers("Bergen")
-    assert await empty.memories() == ["User lives in Bergen"]
+    assert await empty.memories() == ["I live in Bergen"]
 
     async def none_waits() -> bool:
         return (await totals(empty))["waiting"] == 0
@@ -150,7 +150,8 @@ async def test_by_user_and_by_project_nothing_is_left_in_any_file(empty: Install
     """And another user's memories stay."""
     apollo = {"memory_context": {"project_id": "apollo"}}
     await talk(empty, "My dog is called Hugo", key=BOB)
-    await talk(empty, f"My budget for the {CITY} trip is $10,031", fields=apollo, last={"x-session-end": "yes"})
+    await talk(empty, f"My budget for the {CITY} trip is $10,031", fields=apollo)
+    await talk(empty, f"Look up flights to {CITY}", tool="flights", fields=apollo, last={"x-session-end": "yes"})
     await talk(empty, f"My dog is called {DOG}", f"Is {DOG} a good name?", fields=apollo)
     await empty.remembers(DOG)
     await has_episode(empty, CITY)
@@ -173,7 +174,8 @@ async def test_what_is_compacted_is_said_to_the_operator(empty: Installation) ->
 
 async def test_an_export_brings_everything_back(empty: Installation, tmp_path: Path) -> None:
     """Identical but for its use and the note that it was imported; history and expiry included."""
-    await talk(empty, f"My budget for the {CITY} trip is $10,031", "我住在上海", last={"x-session-end": "true"})
+    await talk(empty, f"My budget for the {CITY} trip is $10,031", "我住在上海")
+    await talk(empty, f"Look up flights to {CITY}", tool="flights", last={"x-session-end": "true"})
     await has_episode(empty, CITY)
     await talk(empty, f"My budget for the {CITY} trip is now $15,047")
     await empty.remembers("15,047")
@@ -217,7 +219,7 @@ async def test_a_backup_taken_while_chats_run_is_an_installation(
             if stop.is_set():
                 return
             # A few facts, and then turns with none: it stays within the quota.
-            fact = f"My locker in {PLACES[number]} is {9000 + number}" if number < len(PLACES) else f"Hm {number}"
+            fact = f"My locker in {PLACES[number]} is {9000 + number}" if number < len(PLACES) else f"What is {number} plus {number}?"
             await talk(empty, fact, key=BOB)
             told.append(fact[-4:])
 
@@ -238,7 +240,7 @@ async def test_a_backup_taken_while_chats_run_is_an_installation(
     assert "is there already; name a new one" in again.err
     config = {"memory": {"retain": {"tick_seconds": 0.1}}}
     async with installed(copy.parent, model_directory, sidecar_config=config, environment=ENVIRONMENT) as restored:
-        assert await restored.memories() == [f"User's dog is called {DOG}"]
+        assert await restored.memories() == [f"My dog is called {DOG}"]
 
         async def settled() -> bool:
             return (await totals(restored))["waiting"] == 0

@@ -21,6 +21,7 @@ from .sidecar_log import lines, logged
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 BUDGET = "My budget for the Hawaii trip is $10,000"
+GOAL = "Look up flights to Hawaii"
 BATCH, ATTEMPTS = 6, 2
 END = {"x-session-end": "true"}
 GLACIERS = (
@@ -52,19 +53,19 @@ async def summed_up(on: Installation, word: str, key: str = ALICE) -> str:
 
 
 async def end_by_header(on: Installation) -> None:
-    await talk(on, BUDGET, "I'm allergic to shellfish", last=END)
+    await talk(on, BUDGET, GOAL, tool="flights", last=END)
 
 
 async def end_in_the_body(on: Installation) -> None:
     said = await talk(on, BUDGET)
-    await talk(on, "I'm allergic to shellfish", after=said, fields={"memory_config": {"session_end": True}})
+    await talk(on, GOAL, tool="flights", after=said, fields={"memory_config": {"session_end": True}})
     assert "memory_config" not in on.llm.last.json
 
 
 async def end_through_the_api(on: Installation) -> None:
     named = {"x-session-id": "trips/2027 #1"}
-    await talk(on, BUDGET, "I'm allergic to shellfish", headers=named)
-    await on.remembers("shellfish")
+    await talk(on, BUDGET, GOAL, tool="flights", headers=named)
+    await on.remembers("$10,000")
     path = f"/v1/memory/sessions/{quote(named['x-session-id'], safe='')}/end"
     async with on.http(BOB) as http:
         assert (await http.post(path)).status_code == 404
@@ -73,8 +74,8 @@ async def end_through_the_api(on: Installation) -> None:
 
 
 async def end_from_the_command_line(on: Installation) -> None:
-    await talk(on, BUDGET, "I'm allergic to shellfish", headers={"x-session-id": "mine"})
-    await on.remembers("shellfish")
+    await talk(on, BUDGET, GOAL, tool="flights", headers={"x-session-id": "mine"})
+    await on.remembers("$10,000")
     ran = await command(on, "memory", "end-session", "mine", "--api-key", ALICE)
     assert (ran.status, ran.err) == (0, "")
     assert re.fullmatch(r"ended ses_\w+, 0 turns to learn from\n", ran.out)
@@ -85,31 +86,31 @@ async def test_a_session_that_ends_makes_one_dated_episode(
     two_filter: Installation, end: Callable[[Installation], Awaitable[None]]
 ) -> None:
     await end(two_filter)
-    episode = await summed_up(two_filter, "shellfish")
-    assert episode.startswith(f"On {datetime.now(UTC):%Y-%m-%d} the user ")
-    assert "$10,000" in episode
-    assert len(await two_filter.memories()) == 3
+    episode = await summed_up(two_filter, "flights")
+    assert episode.startswith(f'On {datetime.now(UTC):%Y-%m-%d} the user asked: "{GOAL}". Steps: flights.')
+    assert sorted(await two_filter.memories()) == sorted([BUDGET, episode])
 
 
 async def test_a_session_that_goes_on_after_its_end_is_told_anew(two_filter: Installation) -> None:
-    said = await talk(two_filter, BUDGET, last=END)
-    first = await summed_up(two_filter, "$10,000")
+    said = await talk(two_filter, GOAL, tool="flights", last=END)
+    first = await summed_up(two_filter, "flights")
     (before,) = [memory for memory in await listed(two_filter) if memory["content"] == first]
-    await talk(two_filter, "My flight is on 12 March", after=said, last=END)
-    second = await summed_up(two_filter, "12 March")
-    assert "$10,000" in second
+    await talk(two_filter, "Look up hotels there", tool="hotels", after=said, last=END)
+    second = await summed_up(two_filter, "hotels")
+    assert f'"{GOAL}". Steps: flights, hotels.' in second
     (after,) = [memory for memory in await listed(two_filter) if memory["content"] == second]
     assert after["id"] == before["id"]
 
 
-async def test_a_session_without_anything_of_the_user_makes_none(two_filter: Installation) -> None:
-    """General knowledge; and what they do not want to be kept, in three ways."""
+async def test_a_session_without_an_agents_run_makes_none(two_filter: Installation) -> None:
+    """It could only repeat the quotes; and none is made of what users do not want to be kept, in three ways."""
     await talk(two_filter, "What is the capital of France?", "How high is Mount Everest?", last=END)
-    await talk(two_filter, BUDGET, last=END, headers={"x-memory-opt-out": "1"})
+    await talk(two_filter, BUDGET, "I'm allergic to shellfish", last=END)
+    await talk(two_filter, GOAL, tool="flights", last=END, headers={"x-memory-opt-out": "1"})
     for off in ({"enabled": False}, {"auto_store": False}):
-        await talk(two_filter, BUDGET, fields={"memory_config": {**off, "session_end": True}})
-    await talk(two_filter, "My dog is called Rex", last=END)
-    assert "Rex" in await summed_up(two_filter, "Rex")
+        await talk(two_filter, GOAL, tool="flights", fields={"memory_config": {**off, "session_end": True}})
+    await talk(two_filter, "Look up kennels", tool="kennels", last=END)
+    assert "kennels" in await summed_up(two_filter, "kennels")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -122,12 +123,12 @@ async def hasty(tmp_path_factory: pytest.TempPathFactory, model_directory: Path)
 
 async def test_a_session_that_falls_idle_is_at_its_end(hasty: Installation) -> None:
     """Each on its own, and again when it goes on."""
-    said = await talk(hasty, BUDGET)
-    await talk(hasty, "My dog is called Rex", key=BOB)
-    assert "$10,000" in await summed_up(hasty, "$10,000")
-    assert "Rex" in await summed_up(hasty, "Rex", BOB)
-    await talk(hasty, "I live in Bergen", after=said)
-    assert "$10,000" in await summed_up(hasty, "Bergen")
+    said = await talk(hasty, GOAL, tool="flights")
+    await talk(hasty, "Look up kennels", tool="kennels", key=BOB)
+    assert GOAL in await summed_up(hasty, "flights")
+    assert "kennels" in await summed_up(hasty, "kennels", BOB)
+    await talk(hasty, "Look up hotels there", tool="hotels", after=said)
+    assert GOAL in await summed_up(hasty, "hotels")
 
 
 # -- agents ------------------------------------------------------------------------------------------------------------
@@ -179,10 +180,9 @@ async def test_an_agents_run_in_a_stored_chain_is_told_too(two_filter: Installat
 # -- what changes ------------------------------------------------------------------------------------------------------
 
 
-async def test_criticism_of_an_answer_is_a_lesson(two_filter: Installation) -> None:
+async def test_criticism_of_an_answer_is_remembered(two_filter: Installation) -> None:
     await talk(two_filter, "How do I bake bread?", "too long, bullet points please")
-    await two_filter.remembers("bullet points")
-    assert "User prefers answers as bullet points" in of_type(await listed(two_filter), "reflective")
+    await two_filter.remembers("bullet points please")
 
 
 async def told(on: Installation, text: str, key: str = ALICE) -> str:
@@ -196,7 +196,8 @@ async def told(on: Installation, text: str, key: str = ALICE) -> str:
 )
 async def test_a_new_value_takes_the_place_of_the_old_one(two_filter: Installation, changed: str) -> None:
     """In the list and in recall, which tells of the old value no more, though an episode does; the history has both."""
-    await talk(two_filter, BUDGET, last=END)
+    answer = {"x-stand-in": json.dumps({"text": "The flights to Hawaii fit $10,000."})}
+    await talk(two_filter, BUDGET, GOAL, tool="flights", last={**END, **answer})
     await summed_up(two_filter, "$10,000")
     await talk(two_filter, changed)
     await two_filter.remembers("$15,000")
@@ -221,9 +222,9 @@ async def test_what_is_no_longer_so_is_history(two_filter: Installation) -> None
     await two_filter.remembers("Acme")
     await talk(two_filter, "I no longer work at Acme")
     await two_filter.remembers("no longer")
-    assert await two_filter.memories() == ["User no longer works at Acme"]
+    assert await two_filter.memories() == ["I no longer work at Acme"]
     history = [memory for memory in await listed(two_filter, include="history") if memory["superseded_at"]]
-    assert [memory["content"] for memory in history] == ["User works at Acme"]
+    assert [memory["content"] for memory in history] == ["I work at Acme"]
 
 
 # -- with a model ------------------------------------------------------------------------------------------------------

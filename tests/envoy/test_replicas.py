@@ -276,7 +276,7 @@ async def test_what_was_said_right_before_a_deletion_elsewhere_stays_away(on: Pa
     await say(on, 1, user, "My marker is set")
     await on.remembers(user, "marker")
     await on.settled()
-    assert [memory["content"] for memory in await on.memories(user, include="history")] == ["User's marker is set"]
+    assert [memory["content"] for memory in await on.memories(user, include="history")] == ["My marker is set"]
 
 
 async def deleted(on: Pair, number: int, user: str) -> None:
