@@ -26,6 +26,23 @@ HAWAII = [
     "User's visa for Hawaii is valid until June",
 ]
 DOG, CHINESE = "User's dog is called Rex", "用户夏威夷旅行的预算是一万美元"
+OTHERS = [
+    "User works as a translator",
+    "User is allergic to penicillin",
+    "User's sister is a surgeon",
+    "User plays the cello",
+    "User's car is a red Skoda",
+    "User studied chemistry in Graz",
+    "User's bicycle is a Brompton",
+    "User's landlord is Mr Novak",
+    "User reads detective novels",
+    "User is learning Portuguese",
+    "User's bank is Fjordbanken",
+    "User wants to run a marathon in spring",
+    "User's favourite colour is green",
+    "User collects stamps",
+]
+"""Of few memories, recall shows more than of many."""
 KNOWN = [*HAWAII, DOG, CHINESE]
 """Oldest first."""
 PET = "What should I buy for my pet?"
@@ -35,12 +52,13 @@ EVENING = "Who waits for me at home in the evening?"
 
 
 async def injected(on: Installation, text: str, *, key: str = ALICE) -> list[str]:
-    """What the model was given for this message, in that order."""
+    """What the model was given for this message, in that order. Nothing is learned from it: only `knowing` says what is known."""
     async with on.http(key) as http:
-        body = {"model": "m", "messages": [{"role": "user", "content": text}]}
+        said = [{"role": "user", "content": text}]
+        body: Any = {"model": "m", "messages": said, "memory_config": {"auto_store": False}}
         (await http.post(CHAT, json=body)).raise_for_status()
     seen = on.llm.last.json["messages"]
-    assert seen[-1] == body["messages"][-1]
+    assert seen[-1] == said[-1]
     lines = [line for message in seen[:-1] for line in message["content"].splitlines()]
     return [line.removeprefix("- ") for line in lines if line.startswith("- ")]
 
@@ -178,7 +196,7 @@ async def by_answer(
     config = asking(llm, rewrite="hyde")
     directory = tmp_path_factory.mktemp("hyde")
     async with installed(directory, model_directory, sidecar_config=config, edit_envoy=patient) as on:
-        yield await knowing(on, HAWAII[0], DOG)
+        yield await knowing(on, HAWAII[0], DOG, *OTHERS)
 
 
 async def test_a_question_that_found_nothing_is_searched_for_by_a_likely_answer(
