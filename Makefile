@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BENCH_ARGS ?=
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup model redis demo run test faults fuzz check format proto recordings bench image clean
+.PHONY: help setup model redis demo run test faults fuzz check format proto recordings bench fit image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -108,6 +108,9 @@ proto-check:
 	     diff -q "$$file" "semrouter_memory/$$room/pb/" >/dev/null \
 	     || { echo "generated code is out of date: run make proto"; exit 1; }; done \
 	  && echo "generated code is current"
+
+fit: setup model ## fit the learned decisions (semrouter_memory/learned) to the labelled data in training/
+	@$(BIN)/python -m training.fit
 
 recordings: setup model ## record the traffic that the integration tests replay anew (tests/recordings)
 	@$(BIN)/python -m tests.recordings.make --model $(MODEL)

@@ -1,11 +1,12 @@
 """Fits the learned decisions: `make fit`."""
 
-from training import keep, relevance
+from training import keep, relation, relevance
 from training.fitting import write
 
 
 def main() -> None:
     write("keep", keep.model())
+    write("relation", relation.model())
     wants, relevant = relevance.models()
     write("wants", wants)
     write("relevance", relevant)

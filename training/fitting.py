@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.feature_extraction import DictVectorizer
@@ -28,14 +29,14 @@ class Example:
     person: str
 
 
-def read(name: str, *, held_out: bool = False) -> list[dict]:
+def read(name: str, *, held_out: bool = False) -> list[dict[str, Any]]:
     """The people in one of the labelled files: those to fit on, or those that were set aside to measure with."""
     people = [json.loads(line) for line in (TRAINING / name).read_text().splitlines()]
     aside = set((TRAINING / "held_out.txt").read_text().split())
     return [person for person in people if (person["person"] in aside) is held_out]
 
 
-def fit(examples: Sequence[Example], *, strength: float, fewest: int = 1) -> dict:
+def fit(examples: Sequence[Example], *, strength: float, fewest: int = 1) -> dict[str, Any]:
     """The model as it is stored.
 
     Args:

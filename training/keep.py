@@ -1,5 +1,7 @@
 """The decision *keep?*: which sentences of a message are worth keeping."""
 
+from typing import Any
+
 from semrouter_memory.retain.keep import features, in_message
 from training.fitting import Example, fit, read
 
@@ -23,6 +25,6 @@ def examples(*, held_out: bool = False) -> list[Example]:
     return found
 
 
-def model() -> dict:
+def model() -> dict[str, Any]:
     """The weights."""
     return fit(examples(), strength=_STRENGTH, fewest=_FEWEST) | {"cut": CUT}

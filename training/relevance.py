@@ -61,7 +61,7 @@ class _Remembered:
     vector: np.ndarray
 
 
-def models() -> tuple[dict, dict]:
+def models() -> tuple[dict[str, Any], dict[str, Any]]:
     """The weights of *wants?* and of *relevant?*.
 
     The second sees what the first says of people it was not fitted on, as it will in use.

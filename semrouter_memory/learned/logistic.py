@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from typing import Self
 
@@ -48,7 +48,7 @@ class Logistic:
         return 1 / (1 + math.exp(-self.log_odds(features)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Multinomial:
     """A model of a decision between several classes: log-odds for each, compared by softmax."""
 
@@ -61,11 +61,23 @@ class Multinomial:
 
     def probabilities(self, features: Features) -> dict[str, float]:
         """By class; their sum is 1."""
-        found = {label: model.log_odds(features) for label, model in self.classes.items()}
-        highest = max(found.values())
-        powers = {label: math.exp(each - highest) for label, each in found.items()}
-        total = sum(powers.values())
-        return {label: power / total for label, power in powers.items()}
+        found = [model.bias for model in self.classes.values()]
+        for name, value in features.items():
+            for at, weight in self._by_feature.get(name, ()):
+                found[at] += weight * value
+        highest = max(found)
+        powers = [math.exp(each - highest) for each in found]
+        total = sum(powers)
+        return {label: power / total for label, power in zip(self.classes, powers, strict=True)}
+
+    @cached_property
+    def _by_feature(self) -> dict[str, list[tuple[int, float]]]:
+        """Class and weight, by feature: one look-up a feature instead of one a class."""
+        table: dict[str, list[tuple[int, float]]] = {}
+        for at, model in enumerate(self.classes.values()):
+            for name, weight in model.weights.items():
+                table.setdefault(name, []).append((at, weight))
+        return table
 
 
 def present(names: Iterable[str]) -> dict[str, float]:
@@ -75,4 +87,5 @@ def present(names: Iterable[str]) -> dict[str, float]:
 
 @cache
 def _file(name: str) -> dict:  # type: ignore[type-arg]
-    return json.loads(resources.files(__package__).joinpath(f"{name}.json").read_bytes())
+    found: dict = json.loads(resources.files(__package__).joinpath(f"{name}.json").read_bytes())  # type: ignore[type-arg]
+    return found

@@ -2,23 +2,40 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.model import ASSERTED_AT, IMPORTED_AT, Json
+from semrouter_memory.model import (
+    ASSERTED_AT,
+    CONTEXT,
+    FORM,
+    IMPORTED_AT,
+    OUTDATED_BY,
+    QUOTE,
+    STATEMENTS,
+    Fact,
+    Json,
+)
 from semrouter_memory.retain.redact import Redaction
 
 Redact = Callable[[str], Redaction]
 """Finds the secrets in a text: keys, card numbers, passwords."""
 
-_IDS = frozenset({"turn_ids", "replaces", "contradicts", "consolidated_from"})
+_IDS = frozenset({"turn_ids", "replaces", "contradicts", "consolidated_from", OUTDATED_BY})
 _KINDS: Mapping[str, type] = {
     "extractor": str,
     "model": str,
+    FORM: str,
+    CONTEXT: str,
+    QUOTE: str,
+    STATEMENTS: list,
     "confirmations": int,
     "flagged": bool,
     IMPORTED_AT: str,
     ASSERTED_AT: str,
 }
+
+_STATEMENT = {each.name for each in fields(Fact)}
 
 PROVENANCE = _IDS | _KINDS.keys()
 """Metadata that the service writes itself. A deletion follows `turn_ids` to the turns that a memory came from."""
@@ -71,6 +88,8 @@ def admissible_provenance(metadata: Mapping[str, Json]) -> None:
         # Not isinstance: true is an int, too.
         if key in _KINDS and type(value) is not _KINDS[key]:
             raise InvalidRequestError(f"must be of type {_KINDS[key].__name__}", field=f"metadata.{key}")
+        if key == STATEMENTS and not all(isinstance(each, dict) and each.keys() == _STATEMENT for each in value):
+            raise InvalidRequestError("must be a list of attributes with value and text", field=f"metadata.{key}")
 
 
 def _refuse_text(text: str, redact: Redact, field: str) -> None:

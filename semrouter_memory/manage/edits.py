@@ -5,10 +5,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
-from semrouter_memory.model import Json, Memory, MemoryType
+from semrouter_memory.model import CONTEXT, FORM, OUTDATED_BY, QUOTE, STATEMENTS, Json, Memory, MemoryType
 
 _MAX_REPLACED = 200
 """Turn ids kept of what a memory said before; as many as one may have been learned from."""
+
+
+_NOT_REWORDED = {"turn_ids", "consolidated_from", FORM, CONTEXT, QUOTE, STATEMENTS, OUTDATED_BY}
+"""Metadata that tells of the words before: an edited quote is a statement."""
 
 
 class Unchanged(Enum):
@@ -59,7 +63,18 @@ def reworded(memory: Memory, content: str) -> Memory:
     if content == memory.content:
         return memory
     turns = dict.fromkeys((*memory.ids("replaces"), *memory.ids("turn_ids")))
-    metadata = {key: value for key, value in memory.metadata.items() if key not in {"turn_ids", "consolidated_from"}}
+    metadata = {key: value for key, value in memory.metadata.items() if key not in _NOT_REWORDED}
     if turns:
         metadata["replaces"] = list(turns)[-_MAX_REPLACED:]
     return replace(memory, content=content, metadata=metadata)
+
+
+def said_again(known: Memory, memory: Memory, new: NewMemory, metadata: Mapping[str, Json]) -> Memory:
+    """A memory that a caller stores once more, with what that adds to it."""
+    return replace(
+        known,
+        importance=max(known.importance, memory.importance),
+        expires_at=known.expires_at if isinstance(new.expires_at, Unchanged) else new.expires_at,
+        metadata=metadata,
+        updated_at=memory.updated_at,
+    )

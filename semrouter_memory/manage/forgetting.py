@@ -114,6 +114,8 @@ class Forgetter:
     async def _erase(self, scope: Scope, memory: Memory, hold: OwnerHold) -> None:
         """The memory, all that it replaced and what repeats any of it; what is deleted first leaves the rest reachable."""
         found = await generations(self._reader, scope, memory)
+        for each in await self._linked(scope, [each for generation in found for each in generation]):
+            found += await generations(self._reader, scope, each)
         stated = [each for generation in found for each in generation]
         deleted = await self._turn_log.tombstones(scope)
         merged = await unmerged(self._reader, scope, memory, deleted.covers)
@@ -146,6 +148,23 @@ class Forgetter:
                 if memory.source == SESSION_SOURCE
                 and memory.id not in known
                 and not turns.isdisjoint(source_turns(memory))
+            ]
+            if not (cursor := page.cursor):
+                break
+        return found
+
+    async def _linked(self, scope: Scope, memories: Sequence[Memory]) -> list[Memory]:
+        """The quotes of these statements, the statements of these quotes, and other statements of the same quotes."""
+        known = {memory.id for memory in memories}
+        quotes = {each.id for each in memories if each.form == "quote"} | {
+            each.quote for each in memories if each.quote
+        }
+        found: list[Memory] = []
+        cursor = ""
+        while quotes:
+            page = await self._reader.page(scope, limit=_PAGE, cursor=cursor, reach=Reach.ALL, now=None)
+            found += [
+                each for each in page.memories if each.id not in known and not quotes.isdisjoint({each.id, each.quote})
             ]
             if not (cursor := page.cursor):
                 break

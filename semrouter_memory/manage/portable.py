@@ -55,6 +55,14 @@ class ImportLine(BaseModel):
     expires_at: UtcTime | None = None
     importance: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.5
     metadata: dict[str, Any] = Field(default_factory=dict)
+    form: str = ""
+    """Shown by the API beside the metadata that says it; not read."""
+    context: str = ""
+    """Same."""
+    statements: list[dict[str, Any]] = Field(default_factory=list)
+    """Same."""
+    quote: str | None = None
+    """Same."""
     flagged: bool = False
     """Shown by the API beside the metadata that says it; not read."""
     contradicts: list[str] = Field(default_factory=list)

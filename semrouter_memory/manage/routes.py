@@ -31,7 +31,7 @@ from semrouter_memory.manage.schemas import (
     StoreRequest,
     UpdateRequest,
 )
-from semrouter_memory.model import Memory, MemoryType, Scope
+from semrouter_memory.model import Form, Memory, MemoryType, Scope
 
 router = APIRouter(prefix=PREFIX, tags=["memory"])
 
@@ -40,7 +40,7 @@ router = APIRouter(prefix=PREFIX, tags=["memory"])
     "",
     summary="List memories",
     responses=errors(),
-    dependencies=[only("type", "limit", "cursor", "project_id", "include")],
+    dependencies=[only("type", "form", "limit", "cursor", "project_id", "include")],
 )
 async def list_memories(
     *,
@@ -49,6 +49,7 @@ async def list_memories(
     types: Annotated[
         list[MemoryType] | None, Query(alias="type", description="Only these types; may be repeated.")
     ] = None,
+    form: Annotated[Form | None, Query(description="Only quotes, or only statements.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
     cursor: Annotated[str, Query(description="`next_cursor` of the page before.")] = "",
     project_id: ProjectFilter = None,
@@ -63,6 +64,7 @@ async def list_memories(
         limit=limit,
         cursor=cursor,
         types=_types(types),
+        form=form,
         reach=reach_of(project_id),
         history=include == "history",
     )

@@ -1,13 +1,14 @@
 """The JSON of the management API. What comes in is strict: an unknown field is an error, not a wish that is ignored."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from semrouter_memory.manage.edits import MemoryEdit, NewMemory, Unchanged
-from semrouter_memory.model import Hit, Json, Memory, MemoryType, Usage
+from semrouter_memory.model import Form, Hit, Json, Memory, MemoryType, Usage
 
 MAX_PAGE = 200
 MAX_HITS = 100
@@ -25,8 +26,8 @@ Importance = Annotated[float, Field(ge=0, le=1, strict=True, description="0 (tri
 Metadata = Annotated[
     dict[str, Any],
     Field(
-        description="Anything worth keeping beside the statement, as JSON. `turn_ids`, `extractor`, `model`,"
-        " `confirmations`, `flagged`, `contradicts`, `replaces`, `consolidated_from`, `imported_at` and `asserted_at`"
+        description="Anything worth keeping beside the statement, as JSON. `form`, `context`, `quote`, `statements`,"
+        " `outdated_by`, `turn_ids`, `extractor`, `model`, `confirmations`, `flagged`, `contradicts`, `replaces`, `consolidated_from`, `imported_at` and `asserted_at`"
         " belong to the service. Bounded by `management.max_metadata_bytes`.",
         examples=[{"origin": "crm"}],
     ),
@@ -131,11 +132,20 @@ class SearchRequest(_Request):
     ] = None
 
 
+class StatementJson(BaseModel):
+    """A statement that was derived from a quote."""
+
+    attribute: str = Field(examples=["budget for the Hawaii trip"])
+    value: str = Field(examples=["$10,000"])
+    text: str = Field(examples=["User's budget for the Hawaii trip is $10,000"])
+
+
 class MemoryJson(BaseModel):
     """One memory."""
 
     id: str = Field(examples=["mem_01890a5d-ac96-774b-bcce-b302099a8057"])
     type: MemoryType
+    form: Form = Field(description="`quote`: in the user's own words; `statement`: in the third person.")
     content: str = Field(examples=["User's budget for the Hawaii trip is $10,000"])
     user_id: str = Field(examples=["alice"])
     project_id: str = Field(description='"" is the user\'s own space.')
@@ -158,6 +168,9 @@ class MemoryJson(BaseModel):
         " cannot be read."
     )
     last_accessed_at: datetime | None = Field(description="When last; null when never, or while it cannot be read.")
+    context: str = Field(description='What a quote was said about, where its own words do not tell; else "".')
+    statements: list[StatementJson] = Field(description="What a quote says for certain; empty for a statement.")
+    quote: str | None = Field(description="The id of the quote that a model made the statement from.")
     metadata: dict[str, Any]
 
     @classmethod
@@ -229,7 +242,7 @@ class Imported(BaseModel):
 
 
 class Deleted(BaseModel):
-    """The memory is gone, and with it what it had replaced."""
+    """The memory is gone, and with it what it had replaced; a quote goes with its statements, a statement with its quote."""
 
     id: str
     object: Literal["memory.deleted"] = "memory.deleted"
@@ -263,6 +276,7 @@ def _fields(memory: Memory, usage: UsageById) -> dict[str, Any]:
     return {
         "id": memory.id,
         "type": memory.type,
+        "form": memory.form,
         "content": memory.content,
         "user_id": memory.scope.user_id,
         "project_id": memory.scope.project_id,
@@ -280,6 +294,9 @@ def _fields(memory: Memory, usage: UsageById) -> dict[str, Any]:
         "contradicts": _ids(memory.metadata.get("contradicts")),
         "access_count": used.access_count if used else None if usage is None else 0,
         "last_accessed_at": used.last_accessed_at if used else None,
+        "context": memory.context,
+        "statements": [asdict(fact) for fact in memory.facts],
+        "quote": memory.quote or None,
         "metadata": dict(memory.metadata),
     }
 

@@ -24,12 +24,13 @@ from semrouter_memory.manage.admission import (
     admissible_provenance,
 )
 from semrouter_memory.manage.chains import chain
-from semrouter_memory.manage.edits import MemoryEdit, NewMemory, Unchanged, reworded
+from semrouter_memory.manage.edits import MemoryEdit, NewMemory, Unchanged, reworded, said_again
 from semrouter_memory.manage.forgetting import Forgetter, Written
 from semrouter_memory.manage.importing import Importer, ImportReport, ScopeOf
 from semrouter_memory.manage.portable import ImportLine
 from semrouter_memory.model import (
     EmbeddedMemory,
+    Form,
     Hit,
     Json,
     Memory,
@@ -37,6 +38,7 @@ from semrouter_memory.model import (
     Page,
     PendingSession,
     Reach,
+    ReconcileAction,
     Scope,
     Usage,
 )
@@ -53,11 +55,15 @@ from semrouter_memory.ports import (
     TurnRecords,
 )
 from semrouter_memory.recall.searching import Searcher
+from semrouter_memory.retain.reconciling.rows import Rows
+from semrouter_memory.retain.superseding import marked, stored
 
 SOURCE = "api"
 """`Memory.source` of what was stored here."""
 
 _EXPORT_PAGE = 200
+_NEIGHBOURS = 50
+"""Nearest memories that a new one is compared with."""
 _MAX_ID_CHARS = 128
 """Ours have about 30; a longer one is unknown without asking the store."""
 
@@ -134,6 +140,7 @@ class MemoryService:
         limit: int,
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
+        form: Form | None = None,
         reach: Reach = Reach.ALL,
         history: bool = False,
     ) -> Page:
@@ -153,7 +160,9 @@ class MemoryService:
         shown = (
             memory
             for memory in page.memories
-            if not deleted.covers(memory) and (memory.expires_at is None or memory.expires_at > now)
+            if not deleted.covers(memory)
+            and (memory.expires_at is None or memory.expires_at > now)
+            and form in {None, memory.form}
         )
         return Page(tuple(shown), page.cursor)
 
@@ -226,7 +235,7 @@ class MemoryService:
             return None
 
     async def store(self, scope: Scope, new: NewMemory) -> Memory:
-        """Remember a statement in the scope's project.
+        """Remember a statement in the scope's project, once: one that is known already is returned as said again now.
 
         Raises:
             InvalidRequestError: it may not be stored; the message says why.
@@ -251,7 +260,7 @@ class MemoryService:
                 importance=new.importance,
                 metadata=dict(new.metadata),
             )
-            return await self._write(scope, memory.asserted(time, now=now), hold)
+            return await self._stored(scope, memory.asserted(time, now=now), new, hold)
 
     async def update(self, scope: Scope, memory_id: str, edit: MemoryEdit) -> Memory:
         """Change a memory; it counts as said again now.
@@ -320,6 +329,30 @@ class MemoryService:
         if pending is None:
             raise NotFoundError("no such session", kind="session")
         return pending
+
+    async def _stored(self, scope: Scope, memory: Memory, new: NewMemory, hold: OwnerHold) -> Memory:
+        """The memory, or the one that says the same already; what it gives a new value becomes history."""
+        (vector,) = await self._embedder.embed_passages([embedded_text(memory)])
+        hits = await self._reader.search(
+            scope, vector, limit=_NEIGHBOURS, now=self._clock.now(), types=None, reach=Reach.EXACT, fresh=True
+        )
+        deleted = await self._turn_log.tombstones(scope)
+        decision = stored([hit for hit in hits if not deleted.covers(hit.memory)], memory)
+        if decision.action is ReconcileAction.SKIP:
+            again = decision.targets[0].asserted(memory.asserted_at, now=memory.updated_at)
+            return await self._write(
+                scope, said_again(again, memory, new, self._merged(again.metadata, new.metadata)), hold
+            )
+        rows = Rows(new_id=self._new_id, ttl_days={})
+        memory = rows.replacing(memory, decision.targets)
+        older = [rows.superseded(old, memory, now=memory.updated_at) for old in decision.targets]
+        older += [marked(old, memory) for old in decision.outdated]
+        vectors = await self._embedder.embed_passages([embedded_text(each) for each in older]) if older else []
+        await hold.confirm()
+        pairs = zip((*older, memory), (*vectors, vector), strict=True)
+        await self._writer.upsert(scope, [EmbeddedMemory(each, its) for each, its in pairs])
+        self._written(scope)
+        return memory
 
     async def _write(self, scope: Scope, memory: Memory, hold: OwnerHold) -> Memory:
         vectors = await self._embedder.embed_passages([embedded_text(memory)])

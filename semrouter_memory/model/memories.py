@@ -1,7 +1,7 @@
 """Memories, and what becomes of new statements."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal
@@ -20,12 +20,36 @@ FORM = "form"
 CONTEXT = "context"
 """Metadata of a quote: what it was said about, as far as its own words do not tell (a question that it answers)."""
 
+STATEMENTS = "statements"
+"""Metadata of a quote: what it says for certain, as `Fact`s."""
+
+QUOTE = "quote"
+"""Metadata of a statement that a model made: the id of the quote that says it."""
+
+OUTDATED_BY = "outdated_by"
+"""Metadata of a quote that says more than what has changed since: the ids of the memories that say the new value."""
+
 ASSERTED_AT = "asserted_at"
 """Metadata: when it was said by the turn log's times, where the system's clock stood before that."""
 
 
 Form = Literal["quote", "statement"]
 """How a memory is worded: in the user's own words, or in the third person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A statement taken apart: "User's budget for the Hawaii trip is $10,000".
+
+    Attributes:
+        attribute: what has the value, for example "budget for the Hawaii trip".
+        value: as it was said.
+        text: the statement itself.
+    """
+
+    attribute: str
+    value: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +90,27 @@ class Memory:
         return value if isinstance(value, str) and self.form == "quote" else ""
 
     @property
+    def facts(self) -> tuple[Fact, ...]:
+        """What a quote says for certain."""
+        value = self.metadata.get(STATEMENTS)
+        found = value if isinstance(value, list) and self.form == "quote" else []
+        return tuple(fact for each in found if (fact := _fact(each)))
+
+    @property
+    def outdated_by(self) -> tuple[str, ...]:
+        """Ids of the memories that say a new value of something that this one tells among other things."""
+        return self.ids(OUTDATED_BY)
+
+    @property
+    def quote(self) -> str:
+        """The id of the quote that a statement was made from, "" for none."""
+        value = self.metadata.get(QUOTE)
+        return value if isinstance(value, str) and self.form == "statement" else ""
+
+    @property
     def searched(self) -> str:
-        """The text that words are looked for in: the content with its context."""
-        return f"{self.context} {self.content}" if self.context else self.content
+        """The text that words are looked for in: the content with its context, and with the names of what it tells."""
+        return _searched(self.content, self.context, self.facts)
 
     @property
     def asserted_at(self) -> datetime:
@@ -106,6 +148,20 @@ class Memory:
         """Ids kept in the metadata under that name, which an import may have filled with anything; else none."""
         value = self.metadata.get(name)
         return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list | tuple) else ()
+
+
+def _searched(content: str, context: str, facts: Sequence[Fact]) -> str:
+    said = f"{context} {content}" if context else content
+    named = [fact.attribute for fact in facts if fact.attribute.lower() not in said.lower()]
+    return " ".join((*named, said))
+
+
+def _fact(value: Json) -> Fact | None:
+    """A fact of the metadata, which an import may have filled with anything."""
+    if not isinstance(value, Mapping):
+        return None
+    parts = [part for name in ("attribute", "value", "text") if isinstance(part := value.get(name), str)]
+    return Fact(*parts) if len(parts) == len(fields(Fact)) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +203,8 @@ class Candidate:
         context: what a quote was said about, "" when its own words tell.
         model: what answered the user in that turn.
         extraction_model: what read the turn, where that was a model.
+        facts: what a quote says for certain.
+        quote: the id of the quote that a statement was made from.
     """
 
     type: MemoryType
@@ -159,11 +217,13 @@ class Candidate:
     extraction_model: str = ""
     form: Form = "statement"
     context: str = ""
+    facts: tuple[Fact, ...] = ()
+    quote: str = ""
 
     @property
     def searched(self) -> str:
-        """The text that it is found by: the content with its context."""
-        return f"{self.context} {self.content}" if self.context else self.content
+        """The text that it is found by; see `Memory.searched`."""
+        return _searched(self.content, self.context, self.facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +255,7 @@ class Reconciled:
         reason: a short word for the log, for example `same_attribute_new_value`.
         targets: the known memories that are superseded (UPDATE, REFINE, RETRACT), confirmed (SKIP: one) or contradicted
             (FLAG). With ADD: history that belongs before a candidate that arrived late.
+        outdated: quotes of which a part is replaced; they stay, marked.
         successor: the memory that was said after the candidate and replaced it: the candidate is written as history.
     """
 
@@ -202,3 +263,4 @@ class Reconciled:
     reason: str
     targets: tuple[Memory, ...] = ()
     successor: Memory | None = None
+    outdated: tuple[Memory, ...] = ()

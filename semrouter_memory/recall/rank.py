@@ -6,7 +6,7 @@ What is given unasked comes last and has a small budget of its own within that o
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from semrouter_memory.lexical.terms import terms
@@ -60,7 +60,7 @@ def choose(
         in_order: the hits' order is the one wanted, for their relevance tells nothing.
     """
     known = tuple(hits)
-    candidates = tuple(_candidates(known if in_order else best_first(known), options, unasked))
+    candidates = tuple(as_said(_candidates(known if in_order else best_first(known), options, unasked), known))
     outdated = outdated_episodes(candidates, known, is_deleted)
     texts, overlap, said = VisibleTexts(visible), WordOverlap(shares_words_with), _Said()
     left, unasked_left = budget.tokens, budget.unasked_tokens
@@ -88,6 +88,25 @@ def _candidates(hits: Iterable[Hit], options: RecallOptions, unasked: frozenset[
             continue
         if options.types is None or hit.memory.type in options.types:
             yield hit
+
+
+def as_said(candidates: Iterable[Hit], known: Sequence[Hit]) -> Iterator[Hit]:
+    """Of a quote and its statements one, and what has changed since before the quote that tells the old value.
+
+    The quote is shown, in the user's own words. A statement is shown where its quote is not among what was found, or is
+    outdated in part.
+    """
+    found = {hit.memory.id: hit for hit in known}
+    seen: set[str] = set()
+    for hit in candidates:
+        quote = found.get(hit.memory.quote) if hit.memory.quote else None
+        if quote and quote.memory.type is hit.memory.type and not quote.memory.outdated_by:
+            hit = replace(quote, relevance=max(hit.relevance, quote.relevance))  # noqa: PLW2901
+        newer = (replace(found[each], relevance=hit.relevance) for each in hit.memory.outdated_by if each in found)
+        for each in (*newer, hit):
+            if each.memory.id not in seen:
+                seen.add(each.memory.id)
+                yield each
 
 
 def best_first(hits: Iterable[Hit]) -> list[Hit]:

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from semrouter_memory.learned.logistic import Logistic
 from semrouter_memory.recall import wants
@@ -97,17 +98,27 @@ def _worth_of_marks(need: Need) -> tuple[tuple[np.uint16, np.float32], ...]:
 
 
 def relevances(
-    evidence: Evidence, found: Floats, chosen: Sequence[int], question: Question, anchors: Anchors, *, needs: Floats | None = None
+    found: Floats,
+    chosen: Sequence[int],
+    question: Question,
+    anchors: Anchors,
+    *,
+    needs: Floats | None = None,
+    marks: NDArray[np.uint16] | None = None,
 ) -> Floats:
     """The relevance of the memories at these places.
 
     Args:
         found: the scores of all memories that there are to choose from.
         needs: what of them is `needed`.
+        marks: `Standing` of each, for whether it is a quote.
     """
+    if not len(found):
+        return found
     generous = _GENEROUS * max(0.0, 1 - len(found) / _FEW)
     logits = np.full(len(found), _RELEVANT.bias - _odds(_RELEVANT.cut) + generous, dtype=np.float32)
-    logits += np.float32(_odds(_RELEVANT.cut) - _odds(_QUOTE_CUT)) * ((evidence.marks & _QUOTE) != 0)
+    if marks is not None:
+        logits += np.float32(_odds(_RELEVANT.cut) - _odds(_QUOTE_CUT)) * ((marks & _QUOTE) != 0)
     for name, column in features(found, question, anchors, needs=needs).items():
         logits += np.float32(_RELEVANT.weights.get(name, 0.0)) * column
     # The request must want something, and that must be it: the weaker of the two decides.
@@ -124,8 +135,6 @@ def features(
     What a request needs does not compete with itself: two diets both count, and each is measured against the best of what
     was asked for.
     """
-    if not len(found):
-        return {}
     cosine = _CHINESE_COSINE if question.chinese else 1.0
     backdrop = cosine * (anchors.backdrop @ question.vector)
     mean, spread = _distribution(found, backdrop)

@@ -51,13 +51,15 @@ def line(hit: Hit, style: Style) -> str:
         return f"- {_said(memory)}{_quoted(memory.content)}" if memory.form == "quote" else _item(memory.content)
     text = without_markers(escape(one_line(memory.content)))
     said = f" said={_attribute(_day(memory))}" if memory.form == "quote" else ""
+    said += ' outdated="partly"' if memory.outdated_by else ""
     about = f" about={_attribute(memory.context)}" if memory.context else ""
     return f"<memory id={_attribute(memory.id)} category={_attribute(memory.type)}{said}{about}>{text}</memory>"
 
 
 def _said(memory: Memory) -> str:
     about = f" (asked or told before: {_quoted(memory.context)})" if memory.context else ""
-    return f"{_day(memory)}, the user said{about}: "
+    earlier = " (earlier; part of it has changed since)" if memory.outdated_by else ""
+    return f"{_day(memory)}, the user said{earlier}{about}: "
 
 
 def _day(memory: Memory) -> str:

@@ -336,7 +336,7 @@ def _weighed(shelf: MemoryShelf, evidence: Evidence, asked: Question, known: Anc
     scores = relevance.scores(evidence, asked, needs)
     unasked = offered(evidence.marks, scores, asked.need).tolist() if asked.is_task else []
     chosen = list(dict.fromkeys((*unasked, *_first(scores, shown).tolist())))
-    relevances = relevance.relevances(evidence, scores, chosen, asked, known, needs=needs)
+    relevances = relevance.relevances(scores, chosen, asked, known, needs=needs, marks=evidence.marks)
     hits = _hits(shelf, evidence.positions[chosen], evidence.similarity[chosen], relevances)
     ids = frozenset(hit.memory.id for hit in hits[: len(unasked)])
     return Found(best_first(hits), ids)

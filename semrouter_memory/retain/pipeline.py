@@ -95,7 +95,7 @@ class Retainer:
         self._asking = Asking(self._pace, probe_pause=probe_pause, idling=Idling(monotonic))
         parts = StepParts(turn_log, writer, observer, states)
         self._quotes = QuoteStep(parts, last=chat_model is None)
-        self._model = self._model_step(chat_model, parts) if chat_model else None
+        self._model = self._model_step(chat_model, parts, embedder) if chat_model else None
         episodes = EpisodeWriter(
             writer=writer, embedder=embedder, chat_model=chat_model, observer=observer, keep_quotes=config.quotes
         )
@@ -107,10 +107,11 @@ class Retainer:
             episodes=episodes if config.episodes else None,
         )
 
-    def _model_step(self, model: ChatModel, parts: StepParts) -> ModelStep:
+    def _model_step(self, model: ChatModel, parts: StepParts, embedder: Embedder) -> ModelStep:
         return ModelStep(
             model,
             parts,
+            embedder=embedder,
             asking=self._asking,
             troubles=self._troubles,
             clock=self._clock,

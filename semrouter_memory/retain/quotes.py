@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from semrouter_memory.language.sentences import sentences
-from semrouter_memory.model import Candidate, LoggedTurn, MemoryType
-from semrouter_memory.retain import remember, unfit
+from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType
+from semrouter_memory.retain import remember, statements, unfit
 from semrouter_memory.retain.keep import in_message, keep, keep_model
 from semrouter_memory.retain.spoken import spoken
 
@@ -28,6 +28,8 @@ _MIN_PART_CHARS = 120
 _LOOK_BACK = 3
 """Turns before those that are read in which a short quote's context is looked for."""
 _ASKS = ("?", "？")
+_FACT_CUT = 0.1
+"""A sentence that is a fact and nothing else is kept from this probability on; role-play and pasted texts lie below."""
 _REFERS = re.compile(
     r"^\W*(?:no|yes|actually|scratch|scrap|instead|make|now|sorry|wait|ok|and|also|but)\b|\b(?:it|its|it's|that|them|those|there|one|this|he|she|they|him|her)\b"
     r"|^[不改还也]|[它他她那这]",
@@ -55,12 +57,15 @@ def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) 
     found: dict[str, Candidate] = {}
     said: str | None = None
     for place, turn in enumerate(turns, start=first):
-        for content in quoted(owns[place], asked[place]):
-            if said is None:
-                said = _last_quote(owns[:first], asked)
-            about = _about(content, asked[place], said)
-            found.setdefault(content.casefold(), _candidate(content, about, turn))
-            said = content
+        kept = quoted(owns[place], asked[place])
+        for content in kept:
+            if said is None and _REFERS.search(content):
+                said = _last_told(context[-_LOOK_BACK:])
+            about = _about(content, asked[place], said or "")
+            facts, about, said = statements.in_context(content, about, said or "")
+            found.setdefault(content.casefold(), _candidate(content, about, facts, turn))
+        if not kept and statements.mentioned(turn.user_text):
+            said = turn.user_text
     return tuple(found.values())
 
 
@@ -73,20 +78,26 @@ def quoted(own: str, asked: str = "") -> list[str]:
     pieces = [piece for whole in sentences(own) for piece in _readable(whole)]
     wished, probabilities = remember.wished(pieces), keep(in_message(pieces, own, asked))
     # One sentence explains another: beside one that is worth keeping, what may be stays as well.
-    telling = any(wished) or max(probabilities, default=0.0) >= keep_model().cut
+    telling = any(wished) or any(map(_tells, pieces, probabilities))
     judged = zip(pieces, probabilities, wished, strict=True) if telling else ()
     kept = [
-        piece for piece, probability, wish in judged if (wish or probability >= _BESIDE) and not unfit.reason(piece)
+        piece
+        for piece, probability, wish in judged
+        if (wish or probability >= _BESIDE or _tells(piece, probability)) and not unfit.reason(piece)
     ]
     return [each for each in _passages(kept) if any(map(str.isalnum, each)) and not unfit.reason(each)]
 
 
-def _last_quote(owns: Sequence[str], asked: Sequence[str]) -> str:
-    """The last quote of the turns just before, "" when they gave none."""
-    for place in reversed(range(max(len(owns) - _LOOK_BACK, 0), len(owns))):
-        if found := quoted(owns[place], asked[place]):
-            return found[-1]
-    return ""
+def _tells(piece: str, probability: float) -> bool:
+    return probability >= keep_model().cut or (probability >= _FACT_CUT and statements.is_fact(piece))
+
+
+def _last_told(turns: Sequence[LoggedTurn]) -> str:
+    """What the user told last in these turns, or asked in the last one, as far as it tells what "it" means."""
+    if turns and statements.mentioned(turns[-1].user_text):
+        return turns[-1].user_text
+    earlier = candidates(turns)
+    return statements.told(earlier[-1]) if earlier else ""
 
 
 def _readable(sentence: str) -> Iterator[str]:
@@ -125,7 +136,7 @@ def _about(content: str, asked: str, said: str) -> str:
     return "" if _STEERS.search(about) or unfit.reason(about) else about
 
 
-def _candidate(content: str, about: str, turn: LoggedTurn) -> Candidate:
+def _candidate(content: str, about: str, facts: tuple[Fact, ...], turn: LoggedTurn) -> Candidate:
     return Candidate(
         type=MemoryType.SEMANTIC,
         content=content,
@@ -136,4 +147,5 @@ def _candidate(content: str, about: str, turn: LoggedTurn) -> Candidate:
         model=turn.model,
         form="quote",
         context=about,
+        facts=facts,
     )

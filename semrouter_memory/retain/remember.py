@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from semrouter_memory.language.own_text import own_text
 from semrouter_memory.language.sentences import sentences
-from semrouter_memory.retain.rules.own_words import own_words
 
 _ASKS = re.compile(
     r"^(?:(?:ok|okay|oh|also|and|so|hey|hi|btw|yes|no|thanks|great)[\s,.!]+)*(?:please\s+|pls\s+|plz\s+|can you\s+|could you\s+|you (?:should|must|can)\s+|i(?:'d like| want| need) you to\s+)*"
@@ -34,7 +34,7 @@ _WORDS = re.compile(r"remember|mind|note|forget|save|memor|store|reference|recor
 
 def asks_to_remember(message: str) -> bool:
     """Whether the user, in their own words, asks to have something remembered."""
-    return bool(_WORDS.search(message)) and any(wished(sentences(own_words(message))))
+    return bool(_WORDS.search(message)) and any(wished(sentences(own_text(message))))
 
 
 def wished(pieces: Sequence[str]) -> list[bool]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
+from semrouter_memory.language.own_text import LEFT_OUT
 from semrouter_memory.model import LoggedTurn, ToolUse
 from semrouter_memory.retain import unfit
 from semrouter_memory.retain.spoken import spoken
@@ -89,7 +90,7 @@ def _goal(turns: Sequence[LoggedTurn]) -> str:
         text = strip_block(turn.user_text)[:_READ_CHARS]
         line = next((line for line in text.split("\n") if line.strip()), "")
         line = "" if _OF_ONESELF.match(line) else line
-        for source in (own, line.partition(":")[0].partition("：")[0]):
+        for source in (own.partition(LEFT_OUT)[0].rstrip(" :："), line.partition(":")[0].partition("：")[0]):
             if goal := _kept(source):
                 return goal
     return ""

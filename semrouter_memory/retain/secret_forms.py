@@ -107,7 +107,9 @@ def iban_rule() -> Rule:
         rf"(?:{countries.replace(' ', '|')})\d\d(?:[ ]?[A-Z0-9]){{{int(length) - 4}}}"
         for length, countries in _DATA["iban_lengths"].items()
     )
-    return rule(SecretKind.IBAN, rf"\b(?=[A-Z]{{2}}\d\d)(?P<value>{shapes})(?![A-Z0-9])", values.has_iban_digits)
+    return rule(
+        SecretKind.IBAN, rf"(?<![A-Za-z0-9_])(?=[A-Z]{{2}}\d\d)(?P<value>{shapes})(?![A-Z0-9])", values.has_iban_digits
+    )
 
 
 def is_card(value: str) -> bool:

@@ -37,23 +37,31 @@ NUMBERED = (
     ),
 )
 
+_APART = r"(?<![^\W\u3400-\u9fff])"
+"""No letter or digit before it; Chinese is written without blanks."""
+_ENDS = r"(?![^\W\u3400-\u9fff])"
 _SEPARATOR = r"[ .\u00a0–-]{1,2}"
 CHECKED = (
     *needing(
         "",
-        rule(K.NATIONAL_ID, r"(?<!\d)(?P<value>\d{17}[\dX])(?!\w)", values.is_citizen_number),
+        rule(K.NATIONAL_ID, rf"(?<!\d)(?P<value>\d{{17}}[\dX]){_ENDS}", values.is_citizen_number),
         rule(
             K.CARD,
-            rf"(?<![\w.+-])(?P<value>\d{{14,19}}|\d{{4}}(?:{_SEPARATOR}\d{{4}}){{3}}(?:{_SEPARATOR}\d{{1,3}})?|\d{{4}}{_SEPARATOR}\d{{6}}{_SEPARATOR}\d{{4,5}})(?![\w-])",
+            rf"{_APART}(?<![.+-])(?P<value>\d{{14,19}}|\d{{4}}(?:{_SEPARATOR}\d{{4}}){{3}}(?:{_SEPARATOR}\d{{1,3}})?|\d{{4}}{_SEPARATOR}\d{{6}}{_SEPARATOR}\d{{4,5}}){_ENDS}(?!-)",
             is_card,
         ),
         iban_rule(),
         rule(
             K.RANDOM_STRING,
-            r"(?<![\w/+=.:-])(?P<value>(?=[\w+]*/)[A-Za-z0-9+][A-Za-z0-9/+]{38,86}={0,2})(?![\w/+=])",
+            rf"{_APART}(?<![/+=.:-])(?P<value>(?=[\w+]*/)[A-Za-z0-9+][A-Za-z0-9/+]{{38,86}}={{0,2}}){_ENDS}(?![/+=])",
             values.is_random,
         ),
-        rule(K.RANDOM_STRING, r"(?<![\w/.+=-])(?P<value>[A-Za-z0-9_+=-]{32,})(?![\w/.+=-])", values.is_random, flags=0),
+        rule(
+            K.RANDOM_STRING,
+            rf"{_APART}(?<![/.+=-])(?P<value>[A-Za-z0-9_+=-]{{32,}}){_ENDS}(?![/.+=-])",
+            values.is_random,
+            flags=0,
+        ),
         digit=True,
     ),
 )

@@ -7,8 +7,8 @@ tell: a role-play lasts until the user ends it, and "scratch that" withdraws the
 import re
 from collections.abc import Sequence
 
-from semrouter_memory.model import LoggedTurn
 from semrouter_memory.language.own_text import own_text
+from semrouter_memory.model import LoggedTurn
 
 _ROLE_PLAY = re.compile(
     r"\b(?:role-?\s?play\w*|in character|pretend|act as|let(?:'s|s| us) (?:play|practi[sc]e|rehearse|simulate|pretend)|mock interview"

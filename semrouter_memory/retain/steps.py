@@ -13,7 +13,7 @@ from datetime import timedelta
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.errors import ChatModelError, CircuitOpenError, ExtractionParseError, ModelAwayError
 from semrouter_memory.model import Candidate, ChatMessage, Claim, ExtractionReport, LoggedTurn, TurnState
-from semrouter_memory.ports import ChatModel, Clock, Observer, SessionStateBuilder, TurnLog
+from semrouter_memory.ports import ChatModel, Clock, Embedder, Observer, SessionStateBuilder, TurnLog
 from semrouter_memory.retain import quotes
 from semrouter_memory.retain.asking import Asking
 from semrouter_memory.retain.extract_llm import EXTRACTOR, LlmExtractor, batch_of
@@ -132,6 +132,7 @@ class ModelStep:
         model: ChatModel,
         parts: StepParts,
         *,
+        embedder: Embedder,
         asking: Asking,
         troubles: Troubles,
         clock: Clock,
@@ -139,7 +140,7 @@ class ModelStep:
         context_turns: int,
     ) -> None:
         self._model = model
-        self._extractor = LlmExtractor(model)
+        self._extractor = LlmExtractor(model, embedder)
         self._turn_log = parts.turn_log
         self._writer = parts.writer
         self._observer = parts.observer

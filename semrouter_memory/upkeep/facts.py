@@ -6,8 +6,9 @@ Strategy: sets that can be compared. Merging by rule must keep them; a model's s
 import re
 from collections.abc import Sequence
 
-from semrouter_memory.retain.reconciling.meaning import meaning
-from semrouter_memory.retain.reconciling.words import plain, tokens
+from semrouter_memory.lexical.terms import terms
+from semrouter_memory.lexical.values import folded, split
+from semrouter_memory.retain.reconciling.statement import statement
 from semrouter_memory.retain.wordlist import words
 
 _UNIT = re.compile(
@@ -42,12 +43,13 @@ _PAST = re.compile(r"\b(?:was|were|used to|former|formerly|previously|ex|had)\b|
 
 def values_of(text: str) -> frozenset[str]:
     """Amounts, dates, times and whatever else has digits in it, in one spelling."""
-    return frozenset(token for token in tokens(text) if ":" in token or any(char.isdigit() for char in token))
+    values, rest = split(text)
+    return values | {term for term in terms(rest) if any(char.isdigit() for char in term)}
 
 
 def units_of(text: str) -> frozenset[str]:
     """Currencies and per cent; "$" and "dollars" are one, "$" and "€" are two."""
-    found = (match.group() for match in _UNIT.finditer(plain(text)))
+    found = (match.group() for match in _UNIT.finditer(folded(text)))
     return frozenset(_SPELT.get(unit, unit) for unit in found if unit in _CURRENCY)
 
 
@@ -64,7 +66,7 @@ def digits_of(text: str) -> frozenset[str]:
 
 def is_past(text: str) -> bool:
     """Tells how it was, not how it is; the tokens of both are the same."""
-    return bool(_PAST.search(plain(text)))
+    return bool(_PAST.search(folded(text)))
 
 
 def is_han(text: str) -> bool:
@@ -94,11 +96,15 @@ def adds_nothing(summary: str, originals: Sequence[str]) -> bool:
         and units_of(summary) <= units_of(together)
         # A month is part of a date, which is compared as a value.
         and names_of(summary) - _MONTHS <= _words(together)
-        and meaning(summary).negated == any(meaning(text).negated for text in originals)
+        and _denies(summary) == any(_denies(text) for text in originals)
     )
 
 
 _FUNCTION_HAN = frozenset("用户的是了在也和有就都着过得地")
+
+
+def _denies(text: str) -> bool:
+    return bool({"negated", "ended"} & statement(text).marks)
 
 
 def _words(text: str) -> frozenset[str]:

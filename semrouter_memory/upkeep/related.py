@@ -14,9 +14,9 @@ from functools import cached_property
 
 import numpy as np
 
+from semrouter_memory.lexical.terms import terms
 from semrouter_memory.model import Memory, MemoryType, Scope, Vector
-from semrouter_memory.retain.reconciling.meaning import Meaning, meaning
-from semrouter_memory.retain.reconciling.words import tokens
+from semrouter_memory.retain.reconciling.statement import Statement, statement
 from semrouter_memory.upkeep.facts import digits_of, is_past, keeps_everything, names_of, units_of, values_of
 from semrouter_memory.upkeep.score import is_flagged
 
@@ -31,10 +31,13 @@ _RELATED_SIMILARITY = 0.5
 """Pairs further apart are not looked at; those that are related are well above (a changed budget: 0.56)."""
 _SAME_SIMILARITY = 0.95
 _MIN_SHARED_PREFIX = 3
-_SEQUENCE = tokens(
-    "added adding final finally initial initially total extra additional increase increased raise raised reduced"
-    " lowered updated original originally plus minus budgeted spent top up more less 增加 追加 最终 最后 初始 总共 减少 加了"
+_SEQUENCE = frozenset(
+    terms(
+        "added adding final finally initial initially total extra additional increase increased raise raised reduced"
+        " lowered updated original originally plus minus budgeted spent top up more less 增加 追加 最终 最后 初始 总共 减少 加了"
+    )
 )
+_DENIAL = frozenset({"negated", "ended"})
 _ASIDE = re.compile(r"^(?P<head>.*) \((?P<label>earlier|also): (?P<items>.*)\)$", re.DOTALL)
 
 
@@ -56,8 +59,8 @@ class _Statement:
     memory: Memory
 
     @cached_property
-    def meaning(self) -> Meaning:
-        return meaning(self.memory.content, procedural=self.memory.type is MemoryType.PROCEDURAL)
+    def statement(self) -> Statement:
+        return statement(self.memory.content, procedural=self.memory.type is MemoryType.PROCEDURAL)
 
     @cached_property
     def values(self) -> frozenset[str]:
@@ -70,7 +73,7 @@ class _Statement:
     @cached_property
     def topic(self) -> frozenset[str]:
         """What is left without values and without words like "added" and "final"."""
-        return frozenset(word for word in self.meaning.words if ":" not in word) - _SEQUENCE
+        return (self.statement.words | self.statement.names) - _SEQUENCE
 
     @cached_property
     def is_past(self) -> bool:
@@ -131,22 +134,22 @@ def _group(newest: _Statement, older: Sequence[tuple[_Statement, Tie]]) -> Group
 
 
 def _tie(newer: _Statement, older: _Statement, similarity: float) -> Tie | None:
-    new, old = newer.meaning, older.meaning
-    if new.people != old.people or new.negated != old.negated or newer.is_past != older.is_past:
+    new, old = newer.statement, older.statement
+    if new.people != old.people or new.marks & _DENIAL != old.marks & _DENIAL or newer.is_past != older.is_past:
         return None
     if newer.memory.type is MemoryType.PROCEDURAL:
         return Tie.SAID if new.goal == old.goal and _says_all(newer, older) else None
     if _says_all(newer, older) or _says_all(older, newer) or _is_paraphrase(newer, older, similarity):
         return Tie.SAID
-    if new.event or old.event:
+    if new.is_event or old.is_event:
         return Tie.EARLIER if _in_sequence(newer, older) else None
     return _by_attribute(newer, older)
 
 
 def _says_all(more: _Statement, less: _Statement) -> bool:
     """The one has every word, value and unit of the other."""
-    words = less.meaning.words
-    return bool(words) and words <= more.meaning.words and less.units <= more.units and less.values <= more.values
+    words = less.statement.content
+    return bool(words) and words <= more.statement.content and less.units <= more.units and less.values <= more.values
 
 
 def _is_paraphrase(newer: _Statement, older: _Statement, similarity: float) -> bool:
@@ -161,8 +164,8 @@ def _is_paraphrase(newer: _Statement, older: _Statement, similarity: float) -> b
 
 
 def _by_attribute(newer: _Statement, older: _Statement) -> Tie | None:
-    new, old = newer.meaning, older.meaning
-    if new.key and new.key == old.key and new.verb == old.verb:
+    new, old = newer.statement, older.statement
+    if new.given and new.given == old.given:
         return Tie.EARLIER if _same_class(newer, older) else Tie.ALSO
     return Tie.EARLIER if _in_sequence(newer, older) else None
 
@@ -171,7 +174,7 @@ def _in_sequence(newer: _Statement, older: _Statement) -> bool:
     """As in "Budget for Hawaii is $10,000", "Added $2,000 to the Hawaii budget", "Final Hawaii budget is $12,000"."""
     if not newer.topic or newer.topic != older.topic or not _same_class(newer, older):
         return False
-    return bool((newer.meaning.words | older.meaning.words) & _SEQUENCE)
+    return not _SEQUENCE.isdisjoint(newer.statement.order + older.statement.order)
 
 
 def _same_class(newer: _Statement, older: _Statement) -> bool:
@@ -186,12 +189,14 @@ def _same_class(newer: _Statement, older: _Statement) -> bool:
 def _merged(newest: _Statement, older: Sequence[tuple[_Statement, Tie]]) -> str:
     said = [newest, *(statement for statement, tie in older if tie is Tie.SAID)]
     # The newest, unless another one says all of it and more.
-    head = max(said, key=lambda each: _says_all(each, newest) and len(each.meaning.words - newest.meaning.words))
+    head = max(
+        said, key=lambda each: _says_all(each, newest) and len(each.statement.content - newest.statement.content)
+    )
     start, asides = _taken_apart(head.memory.content)
-    for statement, tie in ((newest, Tie.SAID), *older):
-        if statement is head:
+    for each, tie in ((newest, Tie.SAID), *older):
+        if each is head:
             continue
-        first, inner = _taken_apart(statement.memory.content)
+        first, inner = _taken_apart(each.memory.content)
         if tie is not Tie.SAID or not _covered(first, start):
             _put(asides, tie, _difference(first, start))
         for label, items in inner.items():
@@ -229,7 +234,7 @@ def _difference(text: str, head: str) -> str:
     middle = " ".join(words[start : len(words) - end])
     if start < _MIN_SHARED_PREFIX or not middle:
         return text
-    return middle if tokens(text) <= tokens(head) | tokens(middle) else text
+    return middle if set(terms(text)) <= {*terms(head), *terms(middle)} else text
 
 
 def _common(first: Sequence[str], second: Sequence[str]) -> int:

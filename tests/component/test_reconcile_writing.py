@@ -291,8 +291,8 @@ async def test_a_deleted_users_session_is_not_summed_up(writing: Writing) -> Non
 
 # -- a model's say -----------------------------------------------------------------------------------------------------
 
-KNOWN = "User keeps the bicycle in the cellar of the old house"
-NEW = "User put the bicycle in the garage of the old house"
+KNOWN = "User grows tomatoes on the balcony of the old house"
+NEW = "User grows peppers on the balcony of the old house"
 
 
 async def test_a_model_decides_what_the_rules_are_not_sure_of(judged: Writing, model: ScriptedModel) -> None:

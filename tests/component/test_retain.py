@@ -375,6 +375,17 @@ async def test_a_turn_deleted_while_the_model_read_it_spoils_the_batch(make_benc
     assert (await bench.totals()).waiting == 0
 
 
+async def test_of_a_quote_the_sentence_that_was_deleted_is_not_written_back(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    said = bench.say("My budget for the Hawaii trip is $10,000. I live in Bonn.")
+    assert said is not None
+    digest = bench.log.content_hash("my budget for the Hawaii trip is $10,000")
+    tombstone = Tombstone(scope=ALICE, at=bench.clock.now(), memory_id="mem_x", content_hash=digest)
+    await bench.log.bury(tombstone)
+    await bench.work()
+    assert await bench.contents() == ["I live in Bonn."]
+
+
 async def test_what_was_deleted_after_it_was_said_is_not_written_back(make_bench: MakeBench) -> None:
     bench = make_bench()
     bench.say("I live in Bonn")

@@ -82,16 +82,17 @@ async def talk(
         after: what was said before.
         last: further headers of the last request; `headers` are of all.
         fields: further fields of the bodies.
-        tool: one that the model has used for the last text.
+        tool: was called, and returned something, before each answer.
     """
     messages = list(after or ())
+    call = {"id": "call_1", "type": "function", "function": {"name": tool, "arguments": "{}"}}
+    used = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "ok"},
+    ]
     for number, text in enumerate(texts, 1):
-        messages.append({"role": "user", "content": text})
+        messages += [{"role": "user", "content": text}, *(used if tool else ())]
         ends = number == len(texts)
-        if tool and ends:
-            call = {"id": "call_1", "type": "function", "function": {"name": tool, "arguments": "{}"}}
-            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-            messages.append({"role": "tool", "tool_call_id": "call_1", "content": "done"})
         async with on.http(key, headers={**(headers or {}), **(last or {} if ends else {})}) as http:
             body = {"model": "m", "messages": messages, **(fields or {})}
             answer = (await http.post(CHAT, json=body)).raise_for_status().json()

@@ -125,7 +125,7 @@ async def test_by_its_id_a_memory_leaves_answers_in_other_words_and_turns_under_
     assert not under_way.done(), "the turn ended before the deletion"
     await under_way
     await empty.remembers("Bergen")
-    assert await empty.memories() == ["I live in Bergen"]
+    assert await empty.memories() == ["I live in Bergen."]
 
     async def none_waits() -> bool:
         return (await totals(empty))["waiting"] == 0

@@ -21,7 +21,8 @@ from .sidecar_log import lines, logged
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 BUDGET = "My budget for the Hawaii trip is $10,000"
-GOAL = "Look up flights to Hawaii"
+PLAN, TOOL = "Book a hotel for the Hawaii trip, with a budget of $10,000.", "book_hotel"
+"""A run: without a model, sessions without one make no episode, because quotes tell all that it could."""
 BATCH, ATTEMPTS = 6, 2
 END = {"x-session-end": "true"}
 GLACIERS = (
@@ -53,19 +54,19 @@ async def summed_up(on: Installation, word: str, key: str = ALICE) -> str:
 
 
 async def end_by_header(on: Installation) -> None:
-    await talk(on, BUDGET, GOAL, tool="flights", last=END)
+    await talk(on, PLAN, "I'm allergic to shellfish", last=END, tool=TOOL)
 
 
 async def end_in_the_body(on: Installation) -> None:
-    said = await talk(on, BUDGET)
-    await talk(on, GOAL, tool="flights", after=said, fields={"memory_config": {"session_end": True}})
+    said = await talk(on, PLAN, tool=TOOL)
+    await talk(on, "I'm allergic to shellfish", after=said, fields={"memory_config": {"session_end": True}})
     assert "memory_config" not in on.llm.last.json
 
 
 async def end_through_the_api(on: Installation) -> None:
     named = {"x-session-id": "trips/2027 #1"}
-    await talk(on, BUDGET, GOAL, tool="flights", headers=named)
-    await on.remembers("$10,000")
+    await talk(on, PLAN, "I'm allergic to shellfish", headers=named, tool=TOOL)
+    await on.remembers("shellfish")
     path = f"/v1/memory/sessions/{quote(named['x-session-id'], safe='')}/end"
     async with on.http(BOB) as http:
         assert (await http.post(path)).status_code == 404
@@ -74,8 +75,8 @@ async def end_through_the_api(on: Installation) -> None:
 
 
 async def end_from_the_command_line(on: Installation) -> None:
-    await talk(on, BUDGET, GOAL, tool="flights", headers={"x-session-id": "mine"})
-    await on.remembers("$10,000")
+    await talk(on, PLAN, "I'm allergic to shellfish", headers={"x-session-id": "mine"}, tool=TOOL)
+    await on.remembers("shellfish")
     ran = await command(on, "memory", "end-session", "mine", "--api-key", ALICE)
     assert (ran.status, ran.err) == (0, "")
     assert re.fullmatch(r"ended ses_\w+, 0 turns to learn from\n", ran.out)
@@ -86,31 +87,32 @@ async def test_a_session_that_ends_makes_one_dated_episode(
     two_filter: Installation, end: Callable[[Installation], Awaitable[None]]
 ) -> None:
     await end(two_filter)
-    episode = await summed_up(two_filter, "flights")
-    assert episode.startswith(f'On {datetime.now(UTC):%Y-%m-%d} the user asked: "{GOAL}". Steps: flights.')
-    assert sorted(await two_filter.memories()) == sorted([BUDGET, episode])
+    episode = await summed_up(two_filter, "$10,000")
+    assert episode.startswith(f"On {datetime.now(UTC):%Y-%m-%d} the user ")
+    assert f"Steps: {TOOL}." in episode
+    assert "I'm allergic to shellfish" in await two_filter.memories()
 
 
 async def test_a_session_that_goes_on_after_its_end_is_told_anew(two_filter: Installation) -> None:
-    said = await talk(two_filter, GOAL, tool="flights", last=END)
-    first = await summed_up(two_filter, "flights")
+    said = await talk(two_filter, PLAN, last=END, tool=TOOL)
+    first = await summed_up(two_filter, "$10,000")
     (before,) = [memory for memory in await listed(two_filter) if memory["content"] == first]
-    await talk(two_filter, "Look up hotels there", tool="hotels", after=said, last=END)
-    second = await summed_up(two_filter, "hotels")
-    assert f'"{GOAL}". Steps: flights, hotels.' in second
+    await talk(two_filter, "Find a flight on 12 March", after=said, last=END, tool="find_flight")
+    second = await summed_up(two_filter, "find_flight")
+    assert "$10,000" in second
     (after,) = [memory for memory in await listed(two_filter) if memory["content"] == second]
     assert after["id"] == before["id"]
 
 
-async def test_a_session_without_an_agents_run_makes_none(two_filter: Installation) -> None:
-    """It could only repeat the quotes; and none is made of what users do not want to be kept, in three ways."""
+async def test_a_session_without_anything_of_the_user_makes_none(two_filter: Installation) -> None:
+    """General knowledge; and what they do not want to be kept, in three ways."""
     await talk(two_filter, "What is the capital of France?", "How high is Mount Everest?", last=END)
-    await talk(two_filter, BUDGET, "I'm allergic to shellfish", last=END)
-    await talk(two_filter, GOAL, tool="flights", last=END, headers={"x-memory-opt-out": "1"})
+    await talk(two_filter, BUDGET, last=END, headers={"x-memory-opt-out": "1"})
     for off in ({"enabled": False}, {"auto_store": False}):
-        await talk(two_filter, GOAL, tool="flights", fields={"memory_config": {**off, "session_end": True}})
-    await talk(two_filter, "Look up kennels", tool="kennels", last=END)
-    assert "kennels" in await summed_up(two_filter, "kennels")
+        await talk(two_filter, BUDGET, fields={"memory_config": {**off, "session_end": True}})
+    await talk(two_filter, "My dog is called Rex", "I live in Bergen", last=END)
+    await talk(two_filter, "Find a vet", last=END, tool="find_vet")
+    assert "Rex" not in await summed_up(two_filter, "find_vet")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -123,12 +125,12 @@ async def hasty(tmp_path_factory: pytest.TempPathFactory, model_directory: Path)
 
 async def test_a_session_that_falls_idle_is_at_its_end(hasty: Installation) -> None:
     """Each on its own, and again when it goes on."""
-    said = await talk(hasty, GOAL, tool="flights")
-    await talk(hasty, "Look up kennels", tool="kennels", key=BOB)
-    assert GOAL in await summed_up(hasty, "flights")
-    assert "kennels" in await summed_up(hasty, "kennels", BOB)
-    await talk(hasty, "Look up hotels there", tool="hotels", after=said)
-    assert GOAL in await summed_up(hasty, "hotels")
+    said = await talk(hasty, PLAN, tool=TOOL)
+    await talk(hasty, "Find a vet", key=BOB, tool="find_vet")
+    assert "$10,000" in await summed_up(hasty, "$10,000")
+    assert "find_vet" in await summed_up(hasty, "find_vet", BOB)
+    await talk(hasty, "Find a flight", after=said, tool="find_flight")
+    assert "$10,000" in await summed_up(hasty, "find_flight")
 
 
 # -- agents ------------------------------------------------------------------------------------------------------------
@@ -180,9 +182,10 @@ async def test_an_agents_run_in_a_stored_chain_is_told_too(two_filter: Installat
 # -- what changes ------------------------------------------------------------------------------------------------------
 
 
-async def test_criticism_of_an_answer_is_remembered(two_filter: Installation) -> None:
-    await talk(two_filter, "How do I bake bread?", "too long, bullet points please")
-    await two_filter.remembers("bullet points please")
+async def test_how_to_be_answered_is_kept_as_said(two_filter: Installation) -> None:
+    await talk(two_filter, "How do I bake bread?", "From now on answer in bullet points")
+    await two_filter.remembers("bullet points")
+    assert await two_filter.memories() == ["From now on answer in bullet points"]
 
 
 async def told(on: Installation, text: str, key: str = ALICE) -> str:
@@ -197,7 +200,7 @@ async def told(on: Installation, text: str, key: str = ALICE) -> str:
 async def test_a_new_value_takes_the_place_of_the_old_one(two_filter: Installation, changed: str) -> None:
     """In the list and in recall, which tells of the old value no more, though an episode does; the history has both."""
     answer = {"x-stand-in": json.dumps({"text": "The flights to Hawaii fit $10,000."})}
-    await talk(two_filter, BUDGET, GOAL, tool="flights", last={**END, **answer})
+    await talk(two_filter, BUDGET, "Look up flights", tool="flights", last={**END, **answer})
     await summed_up(two_filter, "$10,000")
     await talk(two_filter, changed)
     await two_filter.remembers("$15,000")

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from semrouter_memory.cli.config import reference_markdown
-from semrouter_memory.config import load, secret
+from semrouter_memory.config import MemoryConfig, load, secret
 from semrouter_memory.errors import ConfigurationError
 
 BLUEPRINT = """
@@ -139,3 +139,13 @@ def test_the_readme_has_the_current_reference() -> None:
 def test_every_key_is_explained() -> None:
     rows = [line for line in reference_markdown().splitlines()[2:] if re.search(r"\|\s*\|$", line)]
     assert rows == []
+
+
+@pytest.mark.parametrize("name", ["quotes", "rules"])
+def test_quotes_are_switched_off_under_their_former_name_too(name: str) -> None:
+    assert MemoryConfig.model_validate({"retain": {name: False}}).retain.quotes is False
+
+
+def test_both_names_at_once_are_refused() -> None:
+    with pytest.raises(ValueError, match="rules"):
+        MemoryConfig.model_validate({"retain": {"rules": False, "quotes": True}})

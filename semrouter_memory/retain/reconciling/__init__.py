@@ -1,1 +1,1 @@
-"""What a new statement means for what is known, and writing it: subject, attribute, value and negation compared."""
+"""What a new statement means for what is known, and writing it: a learned relation within guards."""

@@ -1,10 +1,11 @@
-"""Decides what a new statement means for what is known: add, update, refine, retract, skip or flag. Pure.
+"""Decides what a new memory means for what is known: add, update, refine, retract, skip or flag. Pure.
 
 Strategy: the cosine finds the neighbours but cannot judge them ("prefers dark mode" and "prefers light mode" are at
-0.84, the same budget said twice in other words at 0.56), so `relate` compares what two statements say, and the cosine
-counts only where it is silent. Newer means said later, whenever it arrives: a statement that arrives late takes its
-place in the chain of what was said about the same thing. In doubt a statement is added: a duplicate is a nuisance, a
-fact that was wrongly superseded is lost.
+0.84, the same budget said twice in other words at 0.56), so a learned relation within guards decides (`relation`). Newer
+means said later, whenever it arrives: a statement that arrives late takes its place in the chain of what was said about
+the same thing. In doubt a statement is added: a duplicate is a nuisance, a fact that was wrongly superseded is lost.
+
+A quote tells several facts at once, so it neither supersedes nor is superseded, unless it is one short sentence.
 """
 
 from collections.abc import Sequence
@@ -12,31 +13,28 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from semrouter_memory.model import SESSION_SOURCE, Candidate, Hit, Memory, MemoryType, ReconcileAction, Reconciled
-from semrouter_memory.retain.reconciling.meaning import Meaning, meaning
-from semrouter_memory.retain.reconciling.relate import distinct_for_sure, paraphrase, relate
-from semrouter_memory.retain.reconciling.relation import Relation
+from semrouter_memory.retain.reconciling.features import is_change
+from semrouter_memory.retain.reconciling.relation import REPLACES_CUT, Relation, about_others, relate, repeats
 from semrouter_memory.retain.reconciling.rows import contradicted
+from semrouter_memory.retain.reconciling.statement import Statement, statement
 
 PARAPHRASE_SIMILARITY = 0.95
 """From here on two statements with equal names, numbers and negation are one (measured: distinct facts stay below)."""
 SAME_TURN_SIMILARITY = 0.8
 """The same for two statements that were read from one turn."""
 GREY_SIMILARITY = 0.7
-"""From here on two statements that only look distinct are worth asking a model about."""
+"""From here on two statements that only look unrelated are worth asking a model about."""
+_SURE = 0.75
+"""Probability from which on a short quote is superseded."""
+_SHORT = 20
+"""Words, or Chinese characters, of a quote that is one short sentence."""
 
-NEAR_TYPES = {
-    MemoryType.SEMANTIC: frozenset({MemoryType.SEMANTIC, MemoryType.EPISODIC}),
-    MemoryType.EPISODIC: frozenset({MemoryType.SEMANTIC, MemoryType.EPISODIC}),
-    MemoryType.PROCEDURAL: frozenset({MemoryType.PROCEDURAL}),
-    MemoryType.REFLECTIVE: frozenset({MemoryType.REFLECTIVE}),
-}
-"""Types whose memories a statement may repeat or replace."""
+_STATED = frozenset({MemoryType.SEMANTIC, MemoryType.EPISODIC, MemoryType.PROCEDURAL})
+NEAR_TYPES = {**dict.fromkeys(_STATED, _STATED), MemoryType.REFLECTIVE: frozenset({MemoryType.REFLECTIVE})}
+"""Types whose memories a statement may repeat or replace: extractors differ in which type they give to one fact."""
 
 _SKEW = timedelta(minutes=1)
 """Replicas' clocks differ."""
-
-_OBSOLETE = frozenset({Relation.CONTRADICTS, Relation.REPLACES, Relation.REPLACES_ONE})
-_BY_WEIGHT = (Relation.CONTRADICTS, Relation.REPLACES, Relation.REPLACES_ONE, Relation.REFINES)
 
 
 @dataclass(slots=True)
@@ -56,7 +54,7 @@ class _Found:
     open: list[tuple[Relation, Memory]] = field(default_factory=list)
 
 
-def reconcile(candidate: Candidate, neighbours: Sequence[Hit], history: Sequence[Memory] = ()) -> Reconciled:
+def reconcile(candidate: Candidate, neighbours: Sequence[Hit], history: Sequence[Hit] = ()) -> Reconciled:
     """What to do with a candidate.
 
     Args:
@@ -64,13 +62,13 @@ def reconcile(candidate: Candidate, neighbours: Sequence[Hit], history: Sequence
         history: superseded memories that lead to them; needed where `arrives_late` says so.
     """
     found = _Found()
-    new = _meaning(candidate)
+    new = _statement(candidate)
     for hit in neighbours:
         if is_near(candidate, hit.memory):
             _compare(candidate, new, hit, found)
-    for memory in history:
-        if is_near(candidate, memory) and _was_valid(memory, candidate.observed_at):
-            _compare(candidate, new, Hit(memory, 0.0, 0.0), found)
+    for hit in history:
+        if is_near(candidate, hit.memory) and _was_valid(hit.memory, candidate.observed_at):
+            _compare(candidate, new, hit, found)
     return _decide(candidate, new, found)
 
 
@@ -89,7 +87,9 @@ def not_after(now: datetime, known: Memory, candidate: Candidate) -> Memory:
 
 def is_near(candidate: Candidate, known: Memory) -> bool:
     """Whether the candidate may repeat or replace that memory at all."""
-    return known.type in NEAR_TYPES[candidate.type] and known.source != SESSION_SOURCE
+    if known.type not in NEAR_TYPES[candidate.type] or known.source == SESSION_SOURCE:
+        return False
+    return known.form == candidate.form or (known.form == "quote" and _is_short(_statement(known)))
 
 
 def grey(candidate: Candidate, neighbours: Sequence[Hit], decision: Reconciled) -> tuple[Memory, ...]:
@@ -100,44 +100,57 @@ def grey(candidate: Candidate, neighbours: Sequence[Hit], decision: Reconciled) 
     """
     if decision.action is ReconcileAction.FLAG:
         return decision.targets
-    if decision.action is not ReconcileAction.ADD or decision.successor:
+    if decision.action is not ReconcileAction.ADD or decision.successor or candidate.form == "quote":
         return ()
-    new = _meaning(candidate)
+    new = _statement(candidate)
     return tuple(
         hit.memory
         for hit in neighbours
         if hit.similarity >= GREY_SIMILARITY
         and is_near(candidate, hit.memory)
         and hit.memory.said_at < candidate.observed_at
-        and not distinct_for_sure(new, _meaning(hit.memory))
+        and not about_others(_statement(hit.memory), new)
     )
 
 
-def _compare(candidate: Candidate, new: Meaning, hit: Hit, found: _Found) -> None:
-    known, old = hit.memory, _meaning(hit.memory)
+def _compare(candidate: Candidate, new: Statement, hit: Hit, found: _Found) -> None:
+    known, old = hit.memory, _statement(hit.memory)
     tie = known.said_at == candidate.observed_at
-    after = known.said_at > candidate.observed_at or (tie and old.changing and not new.changing)
-    relation = relate(old, new) if after else relate(new, old)
-    if relation is Relation.DISTINCT and hit.similarity >= _cut(candidate, known) and paraphrase(new, old):
-        relation = Relation.SAME
-    if after:
-        _note_later(relation, known, found)
-    elif relation in {Relation.SAME, Relation.COVERED}:
+    after = known.said_at > candidate.observed_at or (tie and is_change(old) and not is_change(new))
+    older, newer = (new, old) if after else (old, new)
+    relation = _relation(older, newer, hit.similarity, candidate, known)
+    if relation is Relation.UNRELATED or (after and relation is Relation.SAME and not new.content <= old.content):
+        # Said earlier, in more detail.
+        return
+    if relation is Relation.SAME or (after and relation is Relation.REFINES):
         found.said.append((relation, known))
-    elif relation is Relation.PARTLY or (tie and relation in _OBSOLETE and not new.changing):
-        found.open.append((relation, known))
-    elif relation is not Relation.DISTINCT:
-        found.outdated.append((relation, known))
+    elif relation is Relation.CONTRADICTS or (tie and relation is Relation.REPLACES and not is_change(newer)):
+        found.open.append((Relation.CONTRADICTS, known))
+    else:
+        (found.later if after else found.outdated).append((relation, known))
 
 
-def _note_later(relation: Relation, known: Memory, found: _Found) -> None:
-    """What was said earlier and is known in more detail adds nothing; the other way round it does."""
-    if relation in {Relation.SAME, Relation.REFINES}:
-        found.said.append((Relation.SAME if relation is Relation.SAME else Relation.COVERED, known))
-    elif relation is Relation.PARTLY:
-        found.open.append((relation, known))
-    elif relation in _OBSOLETE:
-        found.later.append((relation, known))
+def _relation(older: Statement, newer: Statement, similarity: float, candidate: Candidate, known: Memory) -> Relation:
+    quoted = "quote" in {candidate.form, known.form}
+    relation = relate(older, newer, similarity, sure=_SURE if quoted else REPLACES_CUT)
+    if relation is Relation.UNRELATED and similarity >= _cut(candidate, known) and repeats(older, newer):
+        relation = Relation.SAME
+    if not quoted or (relation is Relation.SAME and older.plain == newer.plain and candidate.form == known.form):
+        return relation
+    return _of_quotes(relation, older, newer, alike=candidate.form == known.form)
+
+
+def _of_quotes(relation: Relation, older: Statement, newer: Statement, *, alike: bool) -> Relation:
+    """What holds where one of the two is a quote, or `alike` both are."""
+    if relation is Relation.SAME and alike and (older.values, older.names) == (newer.values, newer.names):
+        return relation
+    if relation in {Relation.REPLACES, Relation.CONTRADICTS} and _is_short(older) and _is_short(newer):
+        return relation
+    return Relation.UNRELATED
+
+
+def _is_short(said: Statement) -> bool:
+    return len(said.pieces) <= _SHORT and not said.sentences > 1
 
 
 def _cut(candidate: Candidate, known: Memory) -> float:
@@ -150,28 +163,29 @@ def _was_valid(memory: Memory, at: datetime) -> bool:
     return memory.superseded_at is not None and memory.superseded_at > at
 
 
-def _decide(candidate: Candidate, new: Meaning, found: _Found) -> Reconciled:
+def _decide(candidate: Candidate, new: Statement, found: _Found) -> Reconciled:
     if found.said:
         relation, known = min(
             found.said, key=lambda pair: (pair[0] is not Relation.SAME, pair[1].superseded_at is not None)
         )
         rivals = _rivals(known, [memory for _, memory in found.outdated])
         if rivals and known.said_at < candidate.observed_at:
-            repeated = (known,) if relation is Relation.SAME else ()
+            repeated = (known,) if _statement(known).content == new.content else ()
             return Reconciled(ReconcileAction.UPDATE, "contradiction_decided", (*repeated, *rivals))
         return Reconciled(ReconcileAction.SKIP, relation.value, (known,))
+    replaced = tuple(memory for relation, memory in found.outdated if relation is Relation.REPLACES)
     if found.later:
         _, successor = min(found.later, key=lambda pair: pair[1].said_at)
-        targets = tuple(memory for relation, memory in found.outdated if relation in _OBSOLETE)
-        return Reconciled(ReconcileAction.ADD, "replaced_since", targets, successor)
-    outdated = _sure(found)
-    if not outdated and found.open:
-        relation, _ = found.open[0]
-        return Reconciled(ReconcileAction.FLAG, relation.value, tuple(memory for _, memory in found.open))
-    if not outdated:
+        return Reconciled(ReconcileAction.ADD, "replaced_since", replaced, successor)
+    if _are_several(new, replaced):
+        found.open.extend(pair for pair in found.outdated if pair[0] is Relation.REPLACES)
+        found.outdated = [pair for pair in found.outdated if pair[0] is not Relation.REPLACES]
+    if not found.outdated and found.open:
+        return Reconciled(ReconcileAction.FLAG, found.open[0][0].value, tuple(memory for _, memory in found.open))
+    if not found.outdated:
         return Reconciled(ReconcileAction.ADD, "new_statement")
-    relation = next(relation for relation in _BY_WEIGHT if any(relation is each for each, _ in outdated))
-    return Reconciled(_action(relation, new), relation.value, tuple(memory for _, memory in outdated))
+    relation = Relation.REPLACES if replaced else Relation.REFINES
+    return Reconciled(_action(relation, new), relation.value, tuple(memory for _, memory in found.outdated))
 
 
 def _rivals(known: Memory, outdated: Sequence[Memory]) -> list[Memory]:
@@ -179,22 +193,20 @@ def _rivals(known: Memory, outdated: Sequence[Memory]) -> list[Memory]:
     return [memory for memory in outdated if memory.id in contradicted(known)]
 
 
-def _sure(found: _Found) -> list[tuple[Relation, Memory]]:
-    """Several memories of which the candidate can replace only one are left open instead."""
-    one = [pair for pair in found.outdated if pair[0] is Relation.REPLACES_ONE and pair[1].superseded_at is None]
-    if len(one) > 1:
-        found.open.extend(one)
-        return [pair for pair in found.outdated if pair not in one]
-    return found.outdated
+def _are_several(new: Statement, replaced: Sequence[Memory]) -> bool:
+    """Whether a value is given in so few words that it may be meant for one of several: "User's budget is now $900"."""
+    if new.marks & {"ended", "negated"}:
+        return False
+    active = [_statement(memory) for memory in replaced if memory.superseded_at is None]
+    apart = [each.words - new.content for each in active]
+    return any(one and other and not one & other for at, one in enumerate(apart) for other in apart[:at])
 
 
-def _action(relation: Relation, new: Meaning) -> ReconcileAction:
+def _action(relation: Relation, new: Statement) -> ReconcileAction:
     if relation is Relation.REFINES:
         return ReconcileAction.REFINE
-    if relation is Relation.CONTRADICTS and new.negated:
-        return ReconcileAction.RETRACT
-    return ReconcileAction.UPDATE
+    return ReconcileAction.RETRACT if new.marks & {"ended", "negated"} else ReconcileAction.UPDATE
 
 
-def _meaning(statement: Candidate | Memory) -> Meaning:
-    return meaning(statement.content, procedural=statement.type is MemoryType.PROCEDURAL)
+def _statement(said: Candidate | Memory) -> Statement:
+    return statement(said.content, procedural=said.type is MemoryType.PROCEDURAL)

@@ -1,18 +1,250 @@
-"""The ways in which a later statement can stand to an earlier one. Pure."""
+"""How a later statement stands to an earlier one: a learned model, within guards that are rules. Pure.
 
+Strategy: the model gives a probability to each relation, and a relation that would make something history, or drop what is
+new, holds only where no guard speaks against it. In doubt two statements are unrelated: a duplicate is a nuisance, a fact
+that was wrongly superseded is lost.
+"""
+
+from collections.abc import Mapping
 from enum import StrEnum
+from functools import cache
+
+from semrouter_memory.learned.logistic import Multinomial
+from semrouter_memory.lexical.values import kinds
+from semrouter_memory.retain.reconciling.features import features, is_change, is_substituted, is_turned, swapped
+from semrouter_memory.retain.reconciling.statement import MANY_VALUED_KEYS, ONE_VALUED, Statement, statement
+
+MODEL = "relation"
+REPLACES_CUT = 0.6
+_SAME_CUT = 0.7
+_UNRELATED_CUT = 0.5
+_CONTRADICTS_CUT = 0.6
+_MORE = 1
+"""Further words of a statement that says the same."""
+_FAR = 0.3
+"""Cosine below which statements without a common word are not looked at."""
+_SAME_STEPS = 0.75
+_OPEN = frozenset({"num", "date", "time", "day", "month", "year"})
+"""Kinds of number that tell no attribute by themselves."""
+_ONE_AT_A_TIME = frozenset({"lives in", "works as", "works at", "works for", "reports to", "住在"})
+_ONE = ONE_VALUED - {"count"}
+_SPOUSES = frozenset({"partner", "wife", "husband"})
+_STANCE = frozenset({"negated", "ended", "past", "planned"})
 
 
 class Relation(StrEnum):
     """How a later statement stands to an earlier one."""
 
     SAME = "same_statement"
-    COVERED = "already_known"
-    """The later says less than the earlier."""
     REFINES = "more_detail"
     REPLACES = "same_attribute_new_value"
-    REPLACES_ONE = "shorter_name_new_value"
-    """The same, where the later names the attribute in fewer words, and so may mean only one of several."""
     CONTRADICTS = "contradiction"
-    PARTLY = "contradicts_a_part"
-    DISTINCT = "distinct"
+    UNRELATED = "unrelated"
+
+
+def relate(older: Statement, newer: Statement, similarity: float, *, sure: float = REPLACES_CUT) -> Relation:
+    """How the later statement stands to the earlier one.
+
+    Args:
+        similarity: the cosine of their vectors.
+        sure: probability from which on the newer replaces the older.
+    """
+    if older.plain == newer.plain:
+        return Relation.SAME
+    if about_others(older, newer):
+        return Relation.UNRELATED
+    if older.goal:
+        return _by_steps(older, newer)
+    return by_probabilities(older, newer, _model().probabilities(features(older, newer, similarity)), sure=sure)
+
+
+def by_probabilities(
+    older: Statement, newer: Statement, probabilities: Mapping[str, float], *, sure: float = REPLACES_CUT
+) -> Relation:
+    """What the model's probabilities mean within the guards."""
+    if about_others(older, newer):
+        return Relation.UNRELATED
+    if _is_reversed(older, newer) or (_is_given_anew(older, newer) and not keeps_both(older, newer)):
+        return Relation.REPLACES
+    return _decided(older, newer, probabilities, sure)
+
+
+def _decided(older: Statement, newer: Statement, by_relation: Mapping[str, float], sure: float) -> Relation:
+    changed = is_change(newer)
+    replaces = by_relation["replaces"] + (by_relation["contradicts"] if changed else 0.0)
+    if _is_alike(older, newer) and _is_more(newer, older) and "changed" not in newer.marks - older.marks:
+        return Relation.SAME
+    if _is_alike(older, newer) and by_relation["replaces"] < sure:
+        if _is_more(older, newer):
+            return Relation.REFINES if by_relation["unrelated"] < _UNRELATED_CUT else Relation.UNRELATED
+        if by_relation["same"] >= _SAME_CUT and _says_no_more(older, newer):
+            return Relation.SAME
+    denied = "negated" in older.marks ^ newer.marks and not changed
+    if denied and newer.content and newer.content <= older.content:
+        return Relation.CONTRADICTS
+    if replaces >= sure and not denied and not keeps_both(older, newer):
+        return Relation.REPLACES
+    against = by_relation["contradicts"] + (by_relation["replaces"] if denied and _denies(older, newer) else 0.0)
+    if against >= _CONTRADICTS_CUT:
+        return Relation.CONTRADICTS
+    return Relation.UNRELATED
+
+
+def repeats(older: Statement, newer: Statement) -> bool:
+    """Whether two statements with very near vectors differ in nothing that counts."""
+    return not about_others(older, newer) and _is_alike(older, newer) and _says_no_more(older, newer)
+
+
+def _is_alike(older: Statement, newer: Statement) -> bool:
+    """Neither denies, plans or ends what the other tells, and no value or name stands in another's place."""
+    return not (older.marks ^ newer.marks) & _STANCE and not swapped(older, newer) - {"word"}
+
+
+def _is_more(less: Statement, more: Statement) -> bool:
+    """Whether the one has all that the other says."""
+    return less.content <= more.content and not (is_substituted(less, more) and less.content != more.content)
+
+
+def _says_no_more(older: Statement, newer: Statement) -> bool:
+    """Whether other words are all that the newer statement has beside the older one."""
+    alone = len(newer.words - older.content), len(older.words - newer.content)
+    return (
+        alone[0] <= alone[1] + _MORE
+        and newer.values | newer.names | newer.purposes <= older.content
+        and not (is_substituted(older, newer) and swapped(older, newer))
+    )
+
+
+def about_others(older: Statement, newer: Statement) -> bool:
+    """Whether the two are about different persons, or are procedures with different goals."""
+    people = older.people ^ newer.people
+    related = people <= _SPOUSES and "relationship" in older.attributes & newer.attributes
+    return bool(people and not related) or older.goal != newer.goal
+
+
+def keeps_both(older: Statement, newer: Statement) -> bool:
+    """Whether a guard forbids that the newer statement supersedes the older one, whatever the model says."""
+    ended = bool(newer.marks & {"ended", "negated"})
+    return (
+        "also" in newer.marks - older.marks
+        or ("planned" in newer.marks - older.marks and not ended)
+        or ("past" in newer.marks ^ older.marks and not is_change(newer))
+        or older.is_event
+        or ("planned" in older.marks - newer.marks and len(newer.content & older.content) * 2 < len(older.content))
+        or is_turned(older, newer)
+        or (older.key and newer.key and _other_key(older, newer))
+        or bool(newer.key & newer.names - older.content)
+        or _all_other(older.purposes, newer.purposes)
+        or (_same_number(older, newer) and not ended)
+        or _other_measure(older, newer)
+        or not _has_common(older, newer)
+        or _is_of_two(older, newer)
+        or _is_otherwise(older, newer)
+        or (ended and not _denies(older, newer))
+    )
+
+
+def _other_key(older: Statement, newer: Statement) -> bool:
+    """Chinese words have no ends: two names of one thing share a character there."""
+    if newer.is_chinese:
+        return not older.key & newer.key
+    return bool(older.key - newer.content) and bool(newer.key - older.content)
+
+
+def _all_other(older: frozenset[str], newer: frozenset[str]) -> bool:
+    """Both name something that the other does not: "car insurance", "home insurance"."""
+    return bool(older - newer) and bool(newer - older)
+
+
+def _has_common(older: Statement, newer: Statement) -> bool:
+    """A word, an age, or an attribute of which there is one, is in both."""
+    old, new = older.content | older.former, newer.content | newer.former
+    one = older.attributes & newer.attributes & _ONE or "age" in kinds(older.values).keys() & kinds(newer.values).keys()
+    return bool(old & new or one)
+
+
+def _is_otherwise(older: Statement, newer: Statement) -> bool:
+    """Another kind of thing is said with the same key, and nothing tells of a change: "is from 1911", "has five rooms"."""
+    if not older.given or is_change(newer):
+        return False
+    if older.given == newer.given:
+        return _names_value(older) != _names_value(newer)
+    return bool(older.key) and older.key == newer.key and not newer.given
+
+
+def _is_of_two(older: Statement, newer: Statement) -> bool:
+    """Another number of another word: "opens at 9:00", "closes at 18:00"."""
+    others = swapped(older, newer)
+    changed = bool(newer.marks & {"changed", "ended"})
+    return (
+        not changed
+        and is_substituted(older, newer)
+        and bool({"name", "word"} & others)
+        and bool(others - {"name", "word"})
+    )
+
+
+def _same_number(older: Statement, newer: Statement) -> bool:
+    """The same number, and none that is new: it is of something else."""
+    return bool(older.values & newer.values) and not newer.values - older.values
+
+
+def _other_measure(older: Statement, newer: Statement) -> bool:
+    """Both have numbers, of different kinds: a price and a weight belong to different attributes."""
+    old, new = kinds(older.values).keys() - _OPEN, kinds(newer.values).keys() - _OPEN
+    return bool(old and new) and not old & new
+
+
+def _denies(older: Statement, newer: Statement) -> bool:
+    """What ends or is denied is what the older statement says, not something beside it."""
+    said = newer.words | newer.names
+    if "ended" in newer.marks and older.key and older.key & said and not older.key <= newer.content:
+        return False
+    if newer.names & older.names or not said - older.content:
+        return True
+    shared = len(said & older.content)
+    return shared * 3 >= len(said) if "ended" in newer.marks else shared * 2 > len(said)
+
+
+def _is_given_anew(older: Statement, newer: Statement) -> bool:
+    """The same key has another value of the same kind: "User's favourite book is A", "User's favourite book is B"."""
+    if older.pieces == newer.pieces and swapped(older, newer) == {"num"} and "count" in older.attributes:
+        return True
+    if not older.given or older.given != newer.given or older.people or older.key & MANY_VALUED_KEYS:
+        return False
+    old, new = statement(older.value), statement(newer.value)
+    if old.content & new.content or not old.content or not new.content:
+        return False
+    others = swapped(older, newer) - {"word"}
+    one = older.given in _ONE_AT_A_TIME or "favourite" in older.attributes
+    return bool(others or one) and _names_value(older) == _names_value(newer)
+
+
+def _names_value(said: Statement) -> bool:
+    """Whether the value is a name or a number, not a description."""
+    value = statement(said.value)
+    return bool(value.values or value.content & said.names)
+
+
+def _is_reversed(older: Statement, newer: Statement) -> bool:
+    """The same two things in the other order: "tea over coffee", "coffee over tea"."""
+    if older.content != newer.content or not _is_ranked(older) or not _is_ranked(newer):
+        return False
+    return [each for each in older.order if each in older.content] != [
+        each for each in newer.order if each in newer.content
+    ]
+
+
+def _is_ranked(said: Statement) -> bool:
+    return "ranked" in said.marks or ("to" in said.pieces and bool({"prefers", "prefer"} & set(said.pieces)))
+
+
+def _by_steps(older: Statement, newer: Statement) -> Relation:
+    """Two procedures for one goal."""
+    shared, every = len(older.content & newer.content), len(older.content | newer.content)
+    return Relation.SAME if shared >= _SAME_STEPS * every else Relation.REPLACES
+
+
+@cache
+def _model() -> Multinomial:
+    return Multinomial.load(MODEL)

@@ -1,10 +1,10 @@
 """What a decision makes of memories: new, confirmed, superseded, flagged. Pure; time and ids are given."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 
-from semrouter_memory.model import CONTEXT, FORM, Candidate, Json, Memory, MemoryType, Scope
+from semrouter_memory.model import CONTEXT, FORM, QUOTE, STATEMENTS, Candidate, Json, Memory, MemoryType, Scope
 from semrouter_memory.ports import NewId
 
 _MAX_SOURCES = 20
@@ -103,6 +103,10 @@ def _provenance(candidate: Candidate) -> dict[str, Json]:
     provenance: dict[str, Json] = {FORM: candidate.form} if candidate.form == "quote" else {}
     if candidate.context:
         provenance[CONTEXT] = candidate.context
+    if candidate.facts:
+        provenance[STATEMENTS] = [asdict(fact) for fact in candidate.facts]
+    if candidate.quote:
+        provenance[QUOTE] = candidate.quote
     provenance |= {
         "turn_ids": list(candidate.turn_ids),
         "extractor": candidate.extractor,

@@ -29,6 +29,7 @@ def test_every_field_of_a_memory_is_shown() -> None:
     assert MemoryJson.of(memory, {"m1": Usage(7, NOW), "m2": Usage(1, NOW)}).model_dump(mode="json") == {
         "id": "m1",
         "type": "episodic",
+        "form": "statement",
         "content": "User went to Hawaii",
         "user_id": "alice",
         "project_id": "trip",
@@ -46,6 +47,9 @@ def test_every_field_of_a_memory_is_shown() -> None:
         "contradicts": [],
         "access_count": 7,
         "last_accessed_at": "2026-03-01T12:00:00Z",
+        "context": "",
+        "statements": [],
+        "quote": None,
         "metadata": {"turn_ids": ["t1"]},
     }
     never, unknown = MemoryJson.of(memory, {}), MemoryJson.of(memory)

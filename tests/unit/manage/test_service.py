@@ -26,7 +26,7 @@ async def test_a_stored_memory_is_said_now_in_the_scopes_project(house: House) -
     assert (memory.content, memory.scope.project_id, memory.source) == ("User likes tea", "trip", "api")
     assert (memory.importance, memory.metadata, memory.type) == (0.9, {"a": 1}, MemoryType.PROCEDURAL)
     assert memory.observed_at == memory.created_at == memory.updated_at
-    assert house.calls == ["lock", "upsert", "unlock"]
+    assert house.calls == ["lock", "search", "tombstones", "upsert", "unlock"]
 
 
 async def test_what_may_not_be_stored_is_not_stored(house: House) -> None:
@@ -216,3 +216,19 @@ async def test_reads_say_when_the_store_is_away(house: House) -> None:
     ):
         with pytest.raises(StoreUnavailableError):
             await attempt
+
+
+async def test_quotes_and_statements_can_be_listed_by_themselves(house: House) -> None:
+    house.put("q1", metadata={"form": "quote"})
+    house.put("s1", metadata={"quote": "q1"})
+    for form, ids in (("quote", ["q1"]), ("statement", ["s1"])):
+        page = await house.service.page(ALICE, limit=10, form=form)
+        assert [memory.id for memory in page.memories] == ids
+
+
+async def test_an_edited_quote_is_a_statement(house: House) -> None:
+    """It is not in the user's words any more, and what was derived from these does not hold."""
+    fact = {"attribute": "city", "value": "Oslo", "text": "User lives in Oslo"}
+    house.put("q1", metadata={"form": "quote", "context": "the move", "statements": [fact], "outdated_by": ["x"]})
+    edited = await house.service.update(ALICE, "q1", MemoryEdit(content="User lives in Turin"))
+    assert (edited.form, edited.context, edited.facts, edited.outdated_by) == ("statement", "", (), ())

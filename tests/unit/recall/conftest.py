@@ -14,7 +14,12 @@ NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 @pytest.fixture
 def make_hit() -> MakeHit:
     def make(
-        content: str, relevance: float = 0.8, *, memory_id: str = "", memory_type: MemoryType = MemoryType.SEMANTIC
+        content: str,
+        relevance: float = 0.8,
+        *,
+        memory_id: str = "",
+        memory_type: MemoryType = MemoryType.SEMANTIC,
+        **metadata: object,
     ) -> Hit:
         memory = Memory(
             id=memory_id or f"mem-{content}",
@@ -25,6 +30,7 @@ def make_hit() -> MakeHit:
             observed_at=NOW,
             created_at=NOW,
             updated_at=NOW,
+            metadata=metadata,
         )
         return Hit(memory, relevance, relevance)
 

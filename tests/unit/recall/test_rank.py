@@ -206,3 +206,29 @@ def test_with_a_chinese_query_a_memory_must_share_a_word_where_that_is_asked_for
 
     assert chosen(hits, shares_words_with="我的预算是多少？") == ["用户的预算是一万美元"]
     assert len(chosen(hits)) == 2
+
+
+def test_of_a_statement_and_its_quote_the_quote_is_shown_once(make_hit: MakeHit) -> None:
+    quote = make_hit("we have two kids, Mia and Tom", 0.3, memory_id="q", form="quote")
+    hits = [make_hit("User has two children", 0.9, quote="q"), make_hit("User's son is Tom", 0.7, quote="q"), quote]
+
+    assert chosen(hits) == ["we have two kids, Mia and Tom"]
+    assert chosen(hits[:1]) == ["User has two children"], "its quote was not found"
+
+
+def test_the_statement_is_shown_where_its_quote_is_outdated_in_part(make_hit: MakeHit) -> None:
+    hits = [
+        make_hit("User has two children", 0.9, quote="q"),
+        make_hit("two kids, budget 10,000", 0.5, memory_id="q", form="quote", outdated_by=["n"]),
+    ]
+
+    assert chosen(hits) == ["User has two children"]
+
+
+def test_the_new_value_comes_before_a_quote_that_tells_the_old_one_and_with_it(make_hit: MakeHit) -> None:
+    old = make_hit("budget 10,000, Anna eats no fish", 0.9, memory_id="o", form="quote", outdated_by=["n", "gone"])
+    new = make_hit("my budget is 15k now", 0.2, memory_id="n", form="quote")
+
+    assert chosen([old, new]) == ["my budget is 15k now", "budget 10,000, Anna eats no fish"]
+    assert chosen([old, new], RecallOptions(limit=1, threshold=0.6)) == ["my budget is 15k now"]
+    assert chosen([old, new], is_deleted=lambda memory: memory.id == "n") == ["budget 10,000, Anna eats no fish"]

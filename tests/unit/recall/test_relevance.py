@@ -136,17 +136,7 @@ def test_what_is_further_from_the_question_than_a_statement_about_nobody_is_hard
     assert relevances(found, [0], QUESTION, near)[0] < 0.5 * relevances(found, [0], QUESTION, ANCHORS)[0]
 
 
-@pytest.mark.parametrize(
-    "less_likely",
-    [
-        replace(QUESTION, intent=replace(QUESTION.intent, general=0.7)),
-        replace(QUESTION, intent=replace(QUESTION.intent, chat=0.7)),
-        replace(QUESTION, intent=replace(QUESTION.intent, asking=0.1)),
-        replace(QUESTION, personal=False),
-        replace(QUESTION, personal=False, impersonal=True),
-    ],
-    ids=["general knowledge", "small talk", "not about oneself", "no first person", "an impersonal form"],
-)
+@pytest.mark.parametrize("less_likely", [replace(QUESTION, wants=-1.0), replace(QUESTION, wants=-4.0)])
 def test_a_question_that_needs_no_memory_lowers_every_relevance(less_likely: Question) -> None:
     found = [0.75, 0.4, 0.1]
     assert (relevance(found, less_likely) < relevance(found)).all()
@@ -158,6 +148,19 @@ def test_relevances_are_shares_in_the_order_of_the_scores(found: list[float]) ->
     assert ((relevant >= 0) & (relevant <= 1)).all()
     order = np.argsort(found, kind="stable")
     assert (np.diff(relevant[order]) >= 0).all()
+
+
+def test_a_request_that_wants_nothing_gets_nothing_however_near_a_memory_is() -> None:
+    near = [0.9, 0.1, 0.1]
+    assert relevance(near, replace(QUESTION, wants=4.0))[0] > 0.6
+    assert relevance(near, replace(QUESTION, wants=-4.0))[0] < 0.1
+
+
+def test_a_quote_is_shown_from_a_lower_probability_on_than_a_statement() -> None:
+    found = np.array([0.4, 0.1, 0.1], dtype=np.float32)
+    marks = np.array([Standing.QUOTE, 0, 0], dtype=np.uint16)
+    quote = relevances(found, [0], QUESTION, ANCHORS, marks=marks)
+    assert quote > relevances(found, [0], QUESTION, ANCHORS, marks=np.zeros_like(marks))
 
 
 def test_what_a_request_needs_does_not_compete_with_itself() -> None:

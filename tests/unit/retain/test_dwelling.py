@@ -37,10 +37,10 @@ import sys
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.retain.redact import redact
 from semrouter_memory.retain.remember import asks_to_remember
-from semrouter_memory.retain.rules.own_words import own_words
+from semrouter_memory.language.own_text import own_text
 from semrouter_memory.retain.spoken import withdraws
 for text in sys.stdin.read().split("\\0"):
-    sentences(own_words(text))
+    sentences(own_text(text))
     sentences(text)
     asks_to_remember(text)
     withdraws(text)

@@ -13,6 +13,7 @@ from semrouter_memory.retain.extract_llm import (
     MAX_CONTENT_CHARS,
     MAX_FACTS,
     MAX_TURN_CHARS,
+    Extracted,
     LlmExtractor,
     batch_of,
     parse,
@@ -22,7 +23,7 @@ from semrouter_memory.retain.extract_llm import (
 from .conftest import MakeTurn
 
 FACT = '{"type": "semantic", "content": "User likes tea"}'
-TEA = [(MemoryType.SEMANTIC, "User likes tea")]
+TEA = [Extracted(MemoryType.SEMANTIC, "User likes tea")]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_an_empty_array_is_no_error() -> None:
     ],
 )
 def test_an_unknown_type_is_semantic(name: str, kind: MemoryType) -> None:
-    assert parse(f'[{{"type": {name}, "content": "x y"}}]') == [(kind, "x y")]
+    assert parse(f'[{{"type": {name}, "content": "x y"}}]') == [Extracted(kind, "x y")]
 
 
 def test_the_number_of_facts_is_bounded() -> None:
@@ -114,6 +115,14 @@ async def test_a_fact_has_the_time_of_the_turn_it_was_read_from(make_turn: MakeT
     tea, budget = (await LlmExtractor(Answering(answer)).extract_gated(turns, [])).candidates
     assert (tea.turn_ids, tea.observed_at, tea.extractor) == (("turn-2",), turns[1].observed_at, "llm")
     assert budget.turn_ids == ("turn-1",)
+
+
+async def test_a_fact_has_the_turn_that_the_model_names(make_turn: MakeTurn) -> None:
+    turns = [make_turn("I like tea"), make_turn("I like tea", number=2), make_turn("I like tea", number=3)]
+    for named, turn in (("2", "turn-2"), ("9", "turn-3"), ("true", "turn-3")):
+        answer = f'[{{"type":"semantic","content":"User likes tea","turn":{named}}}]'
+        (tea,) = (await LlmExtractor(Answering(answer)).extract_gated(turns, [])).candidates
+        assert tea.turn_ids == (turn,)
 
 
 async def test_what_the_user_did_not_say_is_gated_and_counted(make_turn: MakeTurn) -> None:

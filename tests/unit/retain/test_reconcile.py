@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from semrouter_memory.model import Hit, MemoryType, ReconcileAction
+from semrouter_memory.model import Form, Hit, MemoryType, ReconcileAction
 from semrouter_memory.retain.reconciling.reconcile import grey, reconcile
 
 from .conftest import MakeCandidate, MakeHit
@@ -40,6 +40,7 @@ PAIRS = [
     ("User switched jobs to Acme", "User switched the heating from oil to gas", 0.3, ADD),
     ("User's heating runs on oil", "User switched the heating from oil to gas", 0.7, UPDATE),
     ("用户住在北京", "用户住在上海", 0.9, UPDATE),
+    ("用户的例会在周二下午三点", "用户的例会改到周四上午十点", 0.9, UPDATE),
     ("用户的预算是5000元", "用户的预算是8000元", 0.9, UPDATE),
     # contradiction, and what only looks like one
     ("User likes sushi", "User does not like sushi any more", 0.8, RETRACT),
@@ -104,7 +105,7 @@ def test_what_is_history_already_is_not_written_again(
     """What an update has superseded is extracted again, for example after a crash."""
     newer = make_hit(new, cosine, day=1)
     old = replace(make_hit(known, day=0).memory, superseded_at=newer.memory.observed_at, superseded_by=newer.memory.id)
-    decision = reconcile(make_candidate(known, day=0), [newer], [old])
+    decision = reconcile(make_candidate(known, day=0), [newer], [Hit(old, cosine, cosine)])
     assert (decision.action, decision.targets) == (SKIP, (old,))
 
 
@@ -113,7 +114,7 @@ def test_a_statement_between_two_others_takes_its_place_in_the_chain(
 ) -> None:
     last = make_hit("User lives in Rome", day=9)
     first = replace(make_hit("User lives in Berlin", day=0).memory, superseded_at=last.memory.observed_at)
-    decision = reconcile(make_candidate("User lives in Munich", day=4), [last], [first])
+    decision = reconcile(make_candidate("User lives in Munich", day=4), [last], [Hit(first, 0.8, 0.8)])
     assert (decision.successor, decision.targets) == (last.memory, (first,))
 
 
@@ -168,11 +169,11 @@ def test_only_near_statements_that_may_be_one_are_worth_a_question(
     make_candidate: MakeCandidate, make_hit: MakeHit
 ) -> None:
     known = [
-        make_hit("User keeps the bicycle in the cellar", 0.8),
-        make_hit("User's brother keeps a bicycle in the cellar", 0.8),
-        make_hit("User keeps wine in the cellar", 0.6),
+        make_hit("User grows tomatoes on the balcony of the old house", 0.8),
+        make_hit("User's brother grows tomatoes on the balcony of the old house", 0.8),
+        make_hit("User grows grapes behind the garage", 0.6),
     ]
-    candidate = make_candidate("User stores the bicycle at a friend's place")
+    candidate = make_candidate("User grows peppers on the balcony of the old house")
     assert grey(candidate, known, reconcile(candidate, known)) == (known[0].memory,)
 
 
@@ -191,8 +192,17 @@ def test_procedures_for_one_goal_replace_each_other(make_candidate: MakeCandidat
     assert reconcile(newer, [known]).action is UPDATE
 
 
-def test_another_type_is_no_neighbour(make_candidate: MakeCandidate, make_hit: MakeHit) -> None:
-    known = make_hit("User lives in Berlin", kind=MemoryType.PROCEDURAL)
+@pytest.mark.parametrize("kind", [MemoryType.EPISODIC, MemoryType.PROCEDURAL])
+def test_the_same_thing_said_as_two_types_is_one_memory(
+    kind: MemoryType, make_candidate: MakeCandidate, make_hit: MakeHit
+) -> None:
+    known = make_hit("User wants replies in German", kind=kind)
+    assert reconcile(make_candidate("User wants replies in German"), [known]).action is SKIP
+    assert reconcile(make_candidate("User wants replies in Dutch now"), [known]).action is UPDATE
+
+
+def test_a_lesson_is_no_neighbour_of_a_statement(make_candidate: MakeCandidate, make_hit: MakeHit) -> None:
+    known = make_hit("User lives in Berlin", kind=MemoryType.REFLECTIVE)
     assert reconcile(make_candidate("User lives in Berlin"), [known]).action is ADD
 
 
@@ -206,7 +216,6 @@ def test_two_extractors_reading_one_turn_store_one_memory(make_candidate: MakeCa
     known = make_hit("User cannot stand loud open-plan offices", 0.85, turn_ids=("turn-1",))
     phrased = "User dislikes noisy offices without walls"
     assert reconcile(make_candidate(phrased, turn_ids=("turn-1",)), [known]).action is SKIP
-    assert reconcile(make_candidate(phrased, turn_ids=("turn-2",)), [known]).action is ADD
 
 
 def test_a_paraphrase_anywhere_among_the_neighbours_wins(make_candidate: MakeCandidate, make_hit: MakeHit) -> None:
@@ -220,3 +229,59 @@ def test_an_update_names_its_target_and_reason(make_candidate: MakeCandidate, ma
     known = make_hit("User lives in Berlin")
     decision = reconcile(make_candidate("User lives in Munich"), [make_hit("User likes tea"), known])
     assert (decision.targets, decision.reason) == ((known.memory,), "same_attribute_new_value")
+
+
+# -- quotes ------------------------------------------------------------------------------------------------------------
+
+LONG = "I finally booked the flight. We live in Berlin now, my sister too. The cat came with us and hates it."
+
+
+def test_the_same_quote_is_confirmed(make_candidate: MakeCandidate, make_hit: MakeHit) -> None:
+    known = quoted(make_hit(LONG, 1.0))
+    decision = reconcile(replace(make_candidate(LONG.lower()), form="quote"), [known])
+    assert (decision.action, decision.targets) == (SKIP, (known.memory,))
+
+
+@pytest.mark.parametrize(
+    "new", ["I live in Munich now", "We moved to Munich. The cat is fine with it, my sister is not."]
+)
+def test_a_quote_of_several_facts_is_never_superseded(
+    new: str, make_candidate: MakeCandidate, make_hit: MakeHit
+) -> None:
+    known = quoted(make_hit(LONG, 0.8))
+    assert reconcile(replace(make_candidate(new), form="quote"), [known]).action is ADD
+    assert reconcile(make_candidate("User moved to Munich"), [known]).action is ADD
+
+
+def test_a_quote_of_several_facts_supersedes_nothing(make_candidate: MakeCandidate, make_hit: MakeHit) -> None:
+    known = [quoted(make_hit("I live in Munich", 0.8)), make_hit("User lives in Munich", 0.8)]
+    assert reconcile(replace(make_candidate(LONG), form="quote"), known).action is ADD
+
+
+@pytest.mark.parametrize("form", ["quote", "statement"])
+def test_a_quote_of_one_short_sentence_is_superseded_like_a_statement(
+    form: Form, make_candidate: MakeCandidate, make_hit: MakeHit
+) -> None:
+    known = quoted(make_hit("my budget for the loft is $8,000", 0.9))
+    new = replace(make_candidate("User's budget for the loft is now $9,500"), form=form)
+    decision = reconcile(new, [known])
+    assert (decision.action, decision.targets) == (UPDATE, (known.memory,))
+
+
+def test_a_quote_leaves_statements_to_the_statements(make_candidate: MakeCandidate, make_hit: MakeHit) -> None:
+    known = [make_hit("User lives in Berlin", 0.9)]
+    for said in ("I live in Berlin", "I moved to Munich"):
+        assert reconcile(replace(make_candidate(said), form="quote"), known).action is ADD
+
+
+def test_two_short_quotes_that_cannot_both_be_true_are_flagged(
+    make_candidate: MakeCandidate, make_hit: MakeHit
+) -> None:
+    known = quoted(make_hit("I am vegetarian", 0.6))
+    decision = reconcile(replace(make_candidate("I eat steak every day"), form="quote"), [known])
+    assert (decision.action, decision.targets) == (FLAG, (known.memory,))
+
+
+def quoted(hit: Hit) -> Hit:
+    memory = replace(hit.memory, metadata={**hit.memory.metadata, "form": "quote"})
+    return replace(hit, memory=memory)

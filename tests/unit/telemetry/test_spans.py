@@ -245,7 +245,7 @@ def test_the_steps_of_work_are_its_children_and_it_began_when_it_began(
     with exported.spans.work("session_1"):
         observer.extraction_finished(report)
         observer.episode_finished("episode_runs", turns=2, written=True)
-    work, rules, episode = (exported.the(name) for name in ("memory extract", "extract rules", "episode"))
+    work, rules, episode = (exported.the(name) for name in ("memory extract", "extract quotes", "episode"))
     assert began <= (work.start_time or 0) == (rules.start_time or 0) <= (rules.end_time or 0)
     assert rules.end_time == episode.start_time
     assert {step.parent.span_id for step in (rules, episode) if step.parent} == {work.context.span_id}

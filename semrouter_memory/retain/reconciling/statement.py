@@ -1,0 +1,207 @@
+"""A statement taken apart as far as comparing two of them needs: words, values, names, subject, marks. Pure."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+
+from semrouter_memory.lexical.terms import terms
+from semrouter_memory.lexical.values import folded, split
+from semrouter_memory.lexical.voice import in_memory_voice
+from semrouter_memory.lexical.words import CJK
+
+_VOCABULARY = tomllib.loads(resources.files(__package__).joinpath("vocabulary.toml").read_text(encoding="utf-8"))
+_THE_USER = re.compile(r"\bthe user\b|用[户戶]")
+_TOKEN = re.compile(r"user|[a-z0-9][\w+#.&/-]*[\w+#]|[a-z0-9]|'s\b|n't\b|[\u4e00-\u9fff]+")
+_NAME = re.compile(
+    r"(?:(?<=[\w,)]\s)|(?<=Dr\.\s|Mr\.\s|Ms\.\s)|(?<=Mrs\.\s))[A-Z\u00c0-\u00de][\w'’&-]*|(?<=-)[A-Z][\w]+"
+)
+_CAPITALS = frozenset({"i", "user", "i'm", "i've", "i'd", "i'll", "user's", "ok"})
+_PHRASE = r"(?:[^,;:.]|(?<=\d)[:.](?=\d)){2,60}?"
+_KEY = re.compile(
+    r"^(?:user's|[a-z]+'s) (?P<key>" + _PHRASE + r")"
+    r" (?:(?:is|are|was|were|will be|has been|has|gets?|goes|takes?) |[a-z]{3,}(?:s|ed) (?=(?:on|at|in|to|from|until|by) |\W?\d))"
+)
+_GIVEN = (
+    re.compile(rf"^user's (?P<key>{_PHRASE}) (?:is|are) (?:now |called |named )*(?P<value>\S.*)$"),
+    re.compile(r"^user (?P<key>lives in|works as|works at|works for|reports to) (?P<value>\S.*)$"),
+    re.compile(r"^user(?P<key>的.{1,8}?[是叫]|住在|是)(?P<value>.+)$"),
+)
+_CHANGED_KEY = re.compile(
+    r"^user (?:\w+ ){0,2}?(?:\w+ed|cut) (?:the |an? |his |her |their |user's )?"
+    r"(?P<key>(?!(?:to|from|back|in|out) )[^,;:.]{2,50}?) (?:to|from|until|with|by|into) "
+)
+_HAN_KEY = re.compile(r"^user的(?P<key>[\u4e00-\u9fff]{1,8}?)(?:是|为|改|换|变|涨|降|在|推迟|提前|搬|\s)")
+_FOR = re.compile(
+    r"\b(?:for|at(?= (?:home|work|school|the office))) (?:the |an? |user's |his |her |their )?(?P<what>[\w-]+(?: (?!(?:is|at|in|on|to|and|the)\b)[\w-]+)?)"
+)
+_FORMER = re.compile(r"\bfrom (?:the |an? )?(?P<former>[^,;.]{1,40}?) to |从(?P<han>.{1,10}?)[改换搬涨降升转]")
+_WAY = re.compile(r"\b(from|to) (?:the )?([a-z][\w-]+)")
+_GOAL = re.compile(r"^(?:(?:to|for|when|how to)\s+)?(?P<goal>[^:]{3,80}):\s+(?P<steps>\S.*)$", re.DOTALL)
+_SENTENCE_END = re.compile(r"[.!?]\s|[。！？\n]")
+_EVENT = re.compile(r"^on \d{4}-\d\d-\d\d\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """What a statement says.
+
+    Attributes:
+        plain: its text in one spelling, in the third person.
+        pieces: English words and Chinese characters as they stand.
+        order: stems of its words as they stand.
+        words: stems of what carries content, without names, values and words of change or negation.
+        names: stems of capitalised words.
+        values: numbers by class, as `class:value`.
+        content: words, names and values.
+        people: persons and animals that it is about, other than the user.
+        key: what a value is given to, where the form tells it: "User's (rent) is ...".
+        purposes: what it is said for: "for the Oslo trip", "with Farah".
+        ways: directions: "from Rome", "to Rome".
+        former: what it says that was changed: "from Friday to Sunday"; not among its words, names and values.
+        given: what a value is given to, as it stands: "(rent) is 780 euros", "User (lives in) Rome".
+        value: that value.
+        marks: what it says of itself: negated, ended, changed, planned, ...
+        attributes: attributes that its words may name.
+        goal: what a procedure is for; its words are the steps' then.
+    """
+
+    plain: str
+    pieces: tuple[str, ...]
+    order: tuple[str, ...]
+    words: frozenset[str]
+    names: frozenset[str]
+    values: frozenset[str]
+    content: frozenset[str]
+    people: frozenset[str]
+    key: frozenset[str]
+    purposes: frozenset[str]
+    ways: frozenset[tuple[str, str]]
+    former: frozenset[str]
+    given: str
+    value: str
+    marks: frozenset[str]
+    attributes: frozenset[str]
+    goal: frozenset[str]
+    sentences: int
+    is_event: bool
+    is_chinese: bool
+    in_third_person: bool
+
+
+@lru_cache(4_096)
+def statement(content: str, *, procedural: bool = False) -> Statement:
+    """Take a statement apart."""
+    told = in_memory_voice(content)
+    plain = _THE_USER.sub("user", folded(told))
+    values, rest = split(plain)
+    goal = _GOAL.match(plain) if procedural else None
+    tokens = tuple(_TOKEN.findall(rest))
+    pieces = tuple(piece for token in tokens for piece in (token if CJK.match(token) else (token,)))
+    said = f" {' '.join(tokens)} "
+    names = frozenset(term for name in _NAME.findall(content) if name.lower() not in _CAPITALS for term in _stems(name))
+    # Not a month, which is part of a value.
+    names = (names & frozenset(_stems(rest))) - _LIGHT
+    given = next((found for each in _GIVEN if (found := each.match(plain))), None)
+    marks = frozenset(_found(_MARKS, said))
+    former = _former(plain) if "changed" in marks else frozenset()
+    key = _KEY.match(plain) or _HAN_KEY.match(plain) or ("changed" in marks and _CHANGED_KEY.match(plain))
+    key_words = frozenset(_stems(split(key["key"])[1])) - _LIGHT if key else frozenset()
+    order = tuple(_stems(split(goal["steps"])[1] if goal else rest))
+    return Statement(
+        plain=plain.strip(" .!。！"),
+        pieces=pieces,
+        words=frozenset(order) - _LIGHT - names - former,
+        order=order,
+        names=names - former,
+        values=values - former,
+        content=(frozenset(order) - _LIGHT | names | values) - former,
+        people=_people(tokens, plain),
+        key=key_words,
+        purposes=frozenset(stem for found in _FOR.findall(rest) for stem in _stems(found)),
+        ways=frozenset(_WAY.findall(plain)),
+        marks=marks,
+        former=former,
+        given=given["key"] if given else "",
+        value=given["value"] if given else "",
+        attributes=frozenset(_found(_ATTRIBUTES, said)),
+        goal=frozenset(_stems(goal["goal"])) if goal else frozenset(),
+        sentences=len(_SENTENCE_END.findall(content.strip() + " ")) or 1,
+        is_event=bool(_EVENT.match(plain)),
+        is_chinese=bool(CJK.search(content)),
+        in_third_person=told == content,
+    )
+
+
+def _former(plain: str) -> frozenset[str]:
+    found = _FORMER.search(plain)
+    if not found:
+        return frozenset()
+    values, rest = split(found["former"] or found["han"])
+    return values | frozenset(_stems(rest))
+
+
+def _stems(text: str) -> Iterator[str]:
+    """Stems, with synonyms in one spelling; of Chinese, pairs of characters and the single ones that stand alone."""
+    for term in terms(text):
+        yield _SYNONYMS.get(term, term)
+
+
+# -- vocabulary --------------------------------------------------------------------------------------------------------
+
+
+def _entries(table: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """By name, the words as they stand in a text: English ones between blanks."""
+    return {
+        name: tuple(
+            word if CJK.search(word) else f" {' '.join(_TOKEN.findall(word))} "
+            for entry in listed.replace("\n", "|").split("|")
+            if (word := entry.strip())
+        )
+        for name, listed in table.items()
+    }
+
+
+def _found(entries: Mapping[str, Iterable[str]], said: str) -> Iterator[str]:
+    return (name for name, words in entries.items() if any(word in said for word in words))
+
+
+ONE_VALUED = frozenset(_VOCABULARY["numbers"]["one"].split())
+MANY_VALUED_KEYS = frozenset(term for word in _VOCABULARY["numbers"]["several_keys"].split() for term in terms(word))
+MANY_VALUED = frozenset(_VOCABULARY["numbers"]["several"].split())
+_MARKS = _entries(_VOCABULARY["marks"])
+_ATTRIBUTES = _entries(_VOCABULARY["attributes"])
+_SYNONYMS = {
+    stem: name for name, listed in _VOCABULARY["synonyms"].items() for word in listed.split() for stem in terms(word)
+}
+_LIGHT = frozenset(
+    term
+    for name in ("negated", "ended", "changed", "also", "again", "planned", "past")
+    for word in _MARKS[name]
+    if name == "ended" or len(word.split()) == 1
+    for term in terms(word)
+)
+
+
+def _people(tokens: Sequence[str], plain: str) -> frozenset[str]:
+    """Persons that are named before the user, or that the user has: "User's sister ...", "User has a sister"."""
+    subject = tokens[: _subject_end(tokens)]
+    found = {_KIN[word] for token in subject for word in (token, token.removesuffix("s")) if word in _KIN}
+    start = plain.removeprefix("user").removeprefix("的")
+    han = next((name for word, name in _HAN_KIN if start.startswith(word)), "")
+    return frozenset(found | ({han} if han else set()))
+
+
+def _subject_end(tokens: Sequence[str]) -> int:
+    for at, token in enumerate(tokens):
+        if token == "user" and tokens[at + 1 : at + 2] != ("'s",):  # noqa: S105 - no password
+            return at + _OBJECT if tokens[at + 1 : at + 2] in {("has",), ("have",), ("got",)} else at
+    return _OBJECT
+
+
+_KIN = {word.strip(): name for name, listed in _VOCABULARY["kin"].items() for word in listed.split("|")}
+_HAN_KIN = sorted(((word, name) for word, name in _KIN.items() if CJK.match(word)), key=lambda each: -len(each[0]))
+_OBJECT = 6
+"""Tokens in which a person is looked for, where no other subject stands."""

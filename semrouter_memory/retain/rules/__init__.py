@@ -1,1 +1,0 @@
-"""Own text of users, told apart from what they paste, quote or hand over. Pure."""

@@ -1,0 +1,352 @@
+"""Statements in the third person, derived from a user's own words where that is certain. Pure.
+
+Strategy: a small grammar over clauses that begin with the user ("I live in ...") or with something of theirs ("my budget
+for ... is ..."). It reads nothing that supposes, doubts, negates, asks, or that somebody else is said to have said, and
+takes the words as they are: a statement has no content word that its quote or the quote's context lacks. When in doubt
+there is no statement, because the quote is kept anyway. The grammar reads statements, too, so that a fact from the API or
+a model is compared with one that was quoted.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from semrouter_memory.language.sentences import sentences
+from semrouter_memory.lexical.words import CJK
+from semrouter_memory.model import Candidate, Fact
+from semrouter_memory.retain.facts import DATA, MANY, NUMBER, covers, is_name, kind
+from semrouter_memory.retain.remember import wish
+from semrouter_memory.retain.wordlist import words
+
+_SINGLE, _ROLES = words(DATA["single"]), words(DATA["role"])
+_SINGLE_ZH, _ROLES_ZH = tuple(DATA["single_zh"].split()), tuple(DATA["role_zh"].split())
+_DIETS, _HAD, _DOUBT = words(DATA["diet"]), words(DATA["had"]), words(DATA["doubt"])
+_PETS_ZH = words(DATA["pets_zh"])
+_DOUBT_ZH, _CLAUSE, _STOP = tuple(DATA["doubt_zh"].split()), words(DATA["clause"]), words(DATA["stop"])
+
+_MAX_CHARS = 300
+"""A longer sentence tells a story."""
+_MAX_VALUE_WORDS = 10
+_MAX_ANY_WORDS = 5
+_WORD = re.compile(r"[\w'’&.+/-]*[\w+]|[$€£¥]")
+_OPENING = re.compile(
+    r"^(?:(?:hi|hey|ok|okay|oh|so|well|also|and|but|btw|by the way|fyi|actually|no|yes|yeah|sorry|wait|scratch that|correction|update"
+    r"|just so you know|for context|as of now|now)[\s,.:!-]+)+",
+    re.IGNORECASE,
+)
+_CLAUSES = re.compile(r"(?:[,;]|\s+-|\s+and|,\s*and)\s+(?=(?:i|i'm|i've|my|our|we)\b)|[，；]", re.IGNORECASE)
+_MAY_STATE = re.compile(
+    r"\b(?:i|im|we|my|our|user|call me|always|never|deadline|appointment|name is|called|it|its|that|make|should be)\b|[我是改变]|用户",
+    re.IGNORECASE,
+)
+"""One of these is in everything that makes a statement; most sentences have none."""
+_OWN = re.compile(
+    r"^(?:the user's|user's|my|our|the) (?P<attribute>[^,;:?]{2,60}?)"
+    r"(?P<verb>'s| is| are| has changed to| changed to| went up to| was (?:moved|changed|raised) to|:)(?: now)? (?P<value>.+)$",
+    re.IGNORECASE,
+)
+_CALLED = re.compile(
+    r"^(?P<what>[\w' -]{2,40}?) is (?:now )?(?:called|named) (?P<value>.+)$|^(?P<of>[\w' -]{2,40}?)'s name is (?P<name>.+)$",
+    re.IGNORECASE,
+)
+_HAS_OF = re.compile(
+    r"^an? (?P<head>[\w -]{2,30}?) of (?P<value>[^;?]{1,40}?)(?P<what> for [\w' -]{2,40})?[.!]*$", re.IGNORECASE
+)
+_CALL_ME = re.compile(r"^(?:please |pls |just )?call me (?P<value>.+)$", re.IGNORECASE)
+_OLD = re.compile(r"^(?P<value>\d{1,3}) (?:years old|yo|y/o)\b", re.IGNORECASE)
+_ANSWER = re.compile(
+    r"^(?:please |pls )?(?P<value>(?:always|never) (?:answer|reply|respond|write|use|give|address|call|explain|format)\b.{2,80})$",
+    re.IGNORECASE,
+)
+_CORRECTION = re.compile(
+    r"^(?P<sign>(?:(?:actually|no|sorry|wait|correction|update|make)[,.:!]? )*)(?:it's|its|it is|it|that|that's|should be)"
+    r"(?: now)? (?P<value>(?:[^,;?]|,(?=\d)){1,40}?)(?P<now> now| instead| these days)?[.!]*$",
+    re.IGNORECASE,
+)
+_CORRECTION_ZH = re.compile(
+    r"^(?P<sign>不对|不|更正|其实|现在)?[，, ]*(?:改成|改为|现在是|是|变成)了?(?P<value>[^，。？?]{1,15}?)(?P<now>了)?[。！]*$"
+)
+_MENTION = re.compile(r"\b(?:my|our) (?P<attribute>[\w' -]{2,60})", re.IGNORECASE)
+_OWN_ZH = re.compile(
+    r"^(?:我们?|用户)的?(?P<attribute>[^，。？?是叫的]{1,8}|最喜欢的[^，。是]{1,6})(?:现在)?(?P<verb>是|叫|为|改成|变成|涨到)了?(?P<value>[^，。？?]{1,20}?)[。！]*$"
+)
+_AT_ZH = re.compile(r"^(?:我|用户)(?:现在|目前)?在(?P<value>[^，。？?在]{1,15}?)(?P<verb>工作|上班)了?[。！]*$")
+_TO_ZH = re.compile(r"^(?:我|用户)对(?P<value>[^，。？?]{1,10}?)过敏[。！]*$")
+_OLD_ZH = re.compile(r"^(?:我|用户)(?:今年|现在)?(?P<value>\d{1,3}|[一二三四五六七八九十]{1,3})岁了?[。！]*$")
+_I_ZH = re.compile(r"^(?:我|用户)(?:现在|目前|最近|刚|刚刚|已经)?(?P<rest>[^，。？?]{2,30}?)[。！]*$")
+_AFTER = re.compile(r"[,:](?!\d)|[;(–—。，；？?!]|\.(?=\s|$)|\s-\s")
+_TAIL = re.compile(
+    r"(?: (?:now|these days|at the moment|currently|btw|please|though|today|instead|again|too|as well|thanks|anyway|right now))+$",
+    re.IGNORECASE,
+)
+
+_SUBJECTS = {
+    prefix: begun
+    for begun, prefixes in {
+        "'m ": ("i'm ", "i am ", "im ", "we're ", "we are ", "user is ", "the user is "),
+        "'ve got ": ("i've got ", "i have got ", "we've got ", "user has got "),
+        "have ": ("i have ", "we have ", "user has ", "the user has "),
+        "": ("i've ", "we've ", "i ", "we ", "user ", "the user "),
+    }.items()
+    for prefix in prefixes
+}
+_VAGUE = words("to the it that this these those them there one you your like a an who new and,")
+_ADVERBS = words("just now recently currently really also actually already")
+_PREDICATES = {
+    form: (attribute, third, wanted)
+    for base, (attribute, third, wanted) in DATA["predicates"].items()
+    for form in (base, third)
+}
+_PREDICATES_ZH: dict[str, tuple[str, str]] = {form: tuple(each) for form, each in DATA["predicates_zh"].items()}
+
+
+# -- deriving ----------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(1_024)
+def facts(text: str, context: str = "") -> tuple[Fact, ...]:
+    """What a quote, or a statement, says for certain of its user.
+
+    Args:
+        context: what the quote was said about, where its own words do not tell.
+    """
+    known = facts(context) if context else ()
+    found: dict[str, Fact] = {}
+    for sentence in sentences(text):
+        for clause in _clauses(sentence):
+            if (fact := _fact(clause)) or (fact := _corrected(clause, known or mentioned(context))):
+                found[fact.text] = fact
+    return tuple(found.values())
+
+
+def in_context(content: str, about: str, said: str) -> tuple[tuple[Fact, ...], str, str]:
+    """The facts of a quote, what it is about, and what it tells the next one.
+
+    Args:
+        about: the quote's context, "" where its own words tell.
+        said: what the user said before it.
+    """
+    found = facts(content, said) if about else facts(content)
+    corrected = next((fact for fact in found if fact not in facts(content)), None)
+    if corrected is None:
+        return found, about, content
+    about = subject(corrected)
+    return found, about, _joined(about, corrected)
+
+
+def told(quote: Candidate) -> str:
+    """What a quote tells the next one."""
+    corrected = next((fact for fact in quote.facts if quote.context and fact not in facts(quote.content)), None)
+    return _joined(quote.context, corrected) if corrected else quote.content
+
+
+def _joined(about: str, fact: Fact) -> str:
+    return f"{about}是{fact.value}" if CJK.search(about) else f"{about} is {fact.value}"
+
+
+def is_fact(sentence: str) -> bool:
+    """Whether a sentence says a fact and nothing else."""
+    found = facts(sentence)
+    return bool(found) and covers(" ".join(fact.text for fact in found), sentence)
+
+
+def mentioned(text: str) -> tuple[Fact, ...]:
+    """An attribute that a text names without a value for certain: "what's my budget for the trip?"."""
+    for match in _MENTION.finditer(text):
+        found = match["attribute"].split()
+        head = next((at for at, word in enumerate(found[:4]) if word.lower() in _SINGLE), None)
+        if head is not None:
+            about = found[: head + 4] if found[head + 1 : head + 2] == ["for"] else found[: head + 1]
+            return (Fact(" ".join(about), "", f"User's {' '.join(about)}"),)
+    return ()
+
+
+def subject(fact: Fact) -> str:
+    """What has the value, in the user's own voice."""
+    own = next((each for each in ("用户的", "用户", "User's ") if fact.text.startswith(each)), "")
+    if not own:
+        return fact.text.removesuffix(f" {fact.value}").replace("User ", "I ", 1)
+    return f"{'我的' if own.startswith('用') else 'my '}{fact.attribute}"
+
+
+def _clauses(sentence: str) -> Iterator[str]:
+    """The parts of a sentence with subjects of their own; none of one that may not be meant."""
+    if len(sentence) > _MAX_CHARS or not _MAY_STATE.search(sentence):
+        return
+    sentence = " ".join((wish(sentence) or sentence).replace("\u2019", "'").split())
+    # "May" is a month.
+    lowered = {word.lower() for word in _WORD.findall(sentence) if word != "May"}
+    doubtful = lowered & _DOUBT or any(word.endswith("n't") and word != "can't" for word in lowered)
+    if sentence.endswith(("?", "\uff1f")) or doubtful or any(map(sentence.__contains__, _DOUBT_ZH)):
+        return
+    for clause in _CLAUSES.split(sentence):
+        if clause := clause.strip(" ,;"):
+            yield clause
+
+
+def _fact(clause: str) -> Fact | None:
+    bare = _OPENING.sub("", clause)
+    if CJK.search(bare[:2]):
+        return _chinese(bare)
+    return _own(bare) or _named(bare) or _predicated(bare) or _answered(bare)
+
+
+def _own(clause: str) -> Fact | None:
+    match = _OWN.match(clause)
+    if not match:
+        return None
+    attribute, value = match["attribute"].strip(), _value(match["value"])
+    head = re.split(r" (?:for|in|of|at|with|on) ", attribute)[0].split()
+    plain = [word.lower() for word in head]
+    favourite = len(plain) > 1 and bool({"favourite", "favorite"} & {*plain})
+    if not value or not plain or {word.lower() for word in attribute.split()} & _CLAUSE:
+        return None
+    if not (favourite or plain[-1] in _SINGLE) or (
+        clause[:4].lower() == "the " and plain[-1] not in {"deadline", "appointment"}
+    ):
+        return None
+    if len(value.split()) > _MAX_ANY_WORDS if favourite else kind(value) == "word":
+        return None
+    return Fact(attribute, value, f"User's {attribute} is {value}")
+
+
+def _named(clause: str) -> Fact | None:
+    """What somebody or an animal is called."""
+    if match := _CALL_ME.match(clause):
+        value = _value(match["value"])
+        return Fact("name", value, f"User wants to be called {value}") if is_name(value) else None
+    match = _CALLED.match(clause)
+    if not match:
+        return None
+    owner, _, what = (match["what"] or match["of"]).partition(" ")
+    value = _value(match["value"] or match["name"])
+    if (
+        owner.lower() not in {"my", "our", "user's", *(["the"] if what.lower() in _HAD else [])}
+        or not what
+        or not is_name(value)
+    ):
+        return None
+    if {word.lower() for word in what.split()} & _CLAUSE:
+        return None
+    return Fact(
+        f"{what}'s name",
+        value,
+        f"User's {what} is called {value}" if match["what"] else f"User's {what}'s name is {value}",
+    )
+
+
+def _predicated(clause: str) -> Fact | None:
+    """What the user is, has or does."""
+    prefix = next((each for each in _SUBJECTS if clause.lower().startswith(each)), None)
+    if prefix is None:
+        return None
+    begun = _SUBJECTS[prefix] + clause[len(prefix) :]
+    found = begun.split()
+    while len(found) > 1 and found[0] in _ADVERBS:
+        del found[0]
+    if found[0] == "'m" and found[1:2] and found[1] in _ADVERBS:
+        del found[1]
+    if found[0] == "have" and found[1:2] and found[1] in {"moved", "relocated", "started", "switched"}:
+        del found[0]
+    rest = " ".join(found)
+    if old := _OLD.match(rest.removeprefix("'m ")) if rest.startswith("'m ") else None:
+        return Fact("age", old["value"], f"User is {old.group().lower()}")
+    for count in range(min(5, len(found)), 0, -1):
+        if predicate := _PREDICATES.get(" ".join(found[:count]).lower()):
+            attribute, third, wanted = predicate
+            value = _value(" ".join(found[count:]), listed=wanted in {"any", "had"})
+            return _checked(attribute, third, wanted, value)
+    return None
+
+
+def _checked(attribute: str, third: str, wanted: str, value: str) -> Fact | None:
+    plain = [word.lower() for word in _WORD.findall(value)]
+    if not plain or plain[0] in _CLAUSE or (wanted == "any" and {*plain} & _VAGUE):
+        return None
+    if wanted == "had" and (match := _HAS_OF.match(value)) and plain[0] not in _CLAUSE:
+        return _amount(match, third, value)
+    if wanted == "diet":
+        return Fact("diet", value, f"User is {value}") if plain[0] in _DIETS and len(plain) == 1 else None
+    fits = {
+        "name": is_name(value),
+        "number": bool(NUMBER.search(value)),
+        "role": bool({*plain[:4]} & _ROLES) and not {*plain} & {"who", "your"},
+        "had": bool({word.removesuffix("s") for word in plain[:4]} & _HAD or {*plain[:4]} & _HAD),
+        "any": len(plain) <= _MAX_ANY_WORDS,
+    }
+    if not fits[wanted]:
+        return None
+    return Fact(attribute, value, f"User {third} {value}")
+
+
+def _amount(match: re.Match[str], third: str, whole: str) -> Fact | None:
+    """As in "a budget of $10,000 for the trip"."""
+    value, known = _value(match["value"]), match["head"].lower().split()[-1] in _SINGLE
+    about = f"{match['head']}{match['what'] or ''}"
+    return Fact(about, value, f"User {third} {whole}") if known and kind(value) != "word" else None
+
+
+def _answered(clause: str) -> Fact | None:
+    match = _ANSWER.match(clause)
+    value = _TAIL.sub("", match["value"].rstrip(" .!")) if match else ""
+    return Fact("answers", value, f"User wants the assistant to {value[0].lower()}{value[1:]}") if value else None
+
+
+def _chinese(clause: str) -> Fact | None:
+    if (match := _OWN_ZH.match(clause)) and not {*"我你他她"} & {*match["value"]}:
+        attribute, verb, value = match["attribute"], match["verb"], match["value"].removesuffix("了")
+        if attribute.endswith(_SINGLE_ZH) or attribute.startswith("最"):
+            return Fact(attribute, value, f"用户{'' if attribute[0] == '最' else '的'}{attribute}是{value}")
+        return (
+            Fact(f"{attribute}的名字", value, f"用户的{attribute}叫{value}")
+            if verb == "叫" and attribute in _PETS_ZH
+            else None
+        )
+    if match := _OLD_ZH.match(clause):
+        return Fact("age", match["value"], f"用户{match['value']}岁")
+    if match := _AT_ZH.match(clause):
+        return Fact("employer", match["value"], f"用户在{match['value']}{match['verb']}")
+    if match := _TO_ZH.match(clause):
+        return Fact("allergy", match["value"], f"用户对{match['value']}过敏")
+    match = _I_ZH.match(clause)
+    rest = match["rest"] if match else ""
+    form = max((each for each in _PREDICATES_ZH if rest.startswith(each)), key=len, default="")
+    if not form:
+        return None
+    attribute, wanted = _PREDICATES_ZH[form]
+    value = rest[len(form) :].removesuffix("了")
+    if (wanted == "nothing") != (not value) or (wanted == "role" and not value.endswith(_ROLES_ZH)):
+        return None
+    return Fact(attribute, value or form, f"用户{form}{value}")
+
+
+def _corrected(clause: str, known: Sequence[Fact]) -> Fact | None:
+    """A new value for the attribute that was spoken of just before."""
+    match = _CORRECTION.match(clause) or _CORRECTION_ZH.match(clause)
+    value = _value(match["value"]) if match and (match["sign"] or match["now"]) else ""
+    sort = kind(value)
+    alike = [
+        each
+        for each in known
+        if each.attribute not in MANY and (kind(each.value) == sort if each.value else sort != "word")
+    ]
+    if not value or len(alike) != 1:
+        return None
+    (before,) = alike
+    if not before.value or before.value not in before.text:
+        return Fact(before.attribute, value, f"{before.text} is {value}")
+    return Fact(before.attribute, value, value.join(before.text.rsplit(before.value, 1)))
+
+
+def _value(text: str, *, listed: bool = False) -> str:
+    """What is said, without what explains it; "" when it is too long.
+
+    Args:
+        listed: it may be several things.
+    """
+    text = _AFTER.split(text, maxsplit=1)[0]
+    found = text.split()
+    stop = _STOP if listed else _STOP | {"and"}
+    end = next((at for at, word in enumerate(found) if at and word.lower() in stop), len(found))
+    value = _TAIL.sub("", " ".join(found[:end])).removeprefix("now ").strip(" .!。！\"'")
+    return value if 0 < len(value.split()) <= _MAX_VALUE_WORDS else ""

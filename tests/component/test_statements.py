@@ -1,0 +1,255 @@
+"""Quotes and statements the whole way: real turn log, real embedding model, Milvus Lite, recall and the API's service."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from semrouter_memory.app import pipelines
+from semrouter_memory.app.adapters import Adapters
+from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.config import Config, EmbeddingConfig, ManagementConfig
+from semrouter_memory.embedding.onnx import OnnxEmbedder
+from semrouter_memory.evaluation.playing import PlayClock, work
+from semrouter_memory.evaluation.retrieval_run import request_of, throwaway_adapters
+from semrouter_memory.evaluation.running import models_of
+from semrouter_memory.manage.edits import NewMemory
+from semrouter_memory.manage.importing import ImportReport
+from semrouter_memory.manage.portable import export_line
+from semrouter_memory.manage.service import MemoryService
+from semrouter_memory.model import ChatMessage, Memory, MemoryType, Reach, Scope, SessionHints, Turn
+from semrouter_memory.retain.pipeline import SessionKey
+from semrouter_memory.retain.redact import redact
+
+CONFIG = Config()
+ALICE = Scope("alice")
+SATURDAY = datetime(2026, 3, 21, 10, tzinfo=UTC)
+
+
+class Answering:
+    """A model that lists these facts of every batch."""
+
+    name = "stand-in"
+
+    def __init__(self) -> None:
+        self.facts: list[dict[str, object]] = []
+
+    async def complete(self, messages: Sequence[ChatMessage]) -> str:
+        return "NONE" if messages[-1].content.startswith("Session:") else json.dumps(self.facts)
+
+
+class Installation:
+    """One installation, with a user who talks and asks."""
+
+    def __init__(self, adapters: Adapters, clock: PlayClock, models: ExternalModels, model: Answering | None) -> None:
+        recall = CONFIG.memory.recall.model_copy(update={"deadline_ms": 60_000})
+        retain = CONFIG.memory.retain.model_copy(update={"episodes": False})
+        memory = CONFIG.memory.model_copy(update={"recall": recall, "retain": retain, "extraction_batch_size": 1})
+        if model is not None:
+            models.of_role = lambda role: model if role == "memory_extraction" else None  # type: ignore[method-assign]
+        self._memory = memory
+        self._adapters, self._clock = adapters, clock
+        self._woken: list[SessionKey] = []
+        self.user = ALICE
+        self._retainer = pipelines.retainer(memory, adapters, models, wake=self._woken.append)
+        self._recaller = pipelines.recaller(memory, adapters, models)
+        self.service = MemoryService(
+            reader=adapters.store, writer=adapters.store, embedder=adapters.embedder, turn_log=adapters.turn_log,
+            locks=adapters.locks, clock=clock, new_id=adapters.new_id, redact=redact, config=ManagementConfig(),
+        )  # fmt: skip
+
+    async def say(self, text: str, *, session: str, answer: str = "Noted.") -> None:
+        self._clock.time += timedelta(hours=1)
+        self._retainer.accept(
+            Turn(
+                scope=self.user, hints=SessionHints(explicit=session), user_texts=(text,), assistant_text=answer,
+                observed_at=self._clock.now(), request_id=f"{self.user.user_id}-{self._clock.now()}",
+            )
+        )  # fmt: skip
+        await work(self._retainer, self._woken)
+
+    async def ask(self, question: str) -> str:
+        self._clock.time += timedelta(days=1)
+        return (await self._recaller.recall(request_of(self.user, question, (), self._memory))).text
+
+    async def memories(self, *, history: bool = False) -> list[Memory]:
+        page = await self.service.page(self.user, limit=100, history=history)
+        return list(reversed(page.memories))
+
+    async def contents(self) -> list[str]:
+        return [memory.content for memory in await self.memories()]
+
+
+@pytest.fixture(scope="module")
+def embedder(model_directory: Path) -> OnnxEmbedder:
+    return OnnxEmbedder.load(EmbeddingConfig(), model_directory)
+
+
+@pytest.fixture
+def model() -> Answering | None:
+    return None
+
+
+@pytest.fixture
+async def alice(embedder: OnnxEmbedder, model: Answering | None) -> AsyncIterator[Installation]:
+    async with models_of(CONFIG) as models, throwaway_adapters(embedder, CONFIG.memory) as (adapters, clock):
+        clock.time = SATURDAY
+        yield Installation(adapters, clock, models, model)
+
+
+# -- a new value -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_correction_in_the_same_session_is_recalled_with_what_it_is_about(alice: Installation) -> None:
+    await alice.say("my budget for the Hawaii trip is $10,000", session="a")
+    await alice.say("actually it's 15,000 now", session="a")
+    shown = await alice.ask("what's my budget for the Hawaii trip?")
+    assert "15,000" in shown
+    assert "Hawaii" in shown
+    assert "10,000" not in shown
+    (now,) = await alice.memories()
+    assert [fact.text for fact in now.facts] == ["User's budget for the Hawaii trip is 15,000"]
+    assert len(await alice.service.history(ALICE, now.id)) == 2
+
+
+async def test_a_correction_in_a_later_session_knows_what_was_asked_there(alice: Installation) -> None:
+    await alice.say("my budget for the Hawaii trip is $10,000", session="a")
+    await alice.say("what's my Hawaii budget again?", session="b", answer="It is $10,000.")
+    await alice.say("actually it's 15,000 now", session="b")
+    shown = await alice.ask("what's my budget for the Hawaii trip?")
+    assert "15,000" in shown
+    assert "10,000" not in shown
+
+
+NEW_VALUES = [
+    ("my budget for the Hawaii trip is $10,000", "my Hawaii budget is 15k now", "what's my Hawaii budget?", "10,000", "15k"),
+    ("my favourite food is sushi", "my favorite food is ramen now", "what's my favourite food?", "sushi", "ramen"),
+    ("my favourite book is Middlemarch", "my favourite book is Stoner", "what's my favourite book?", "Middlemarch", "Stoner"),
+    ("my favourite sport is tennis", "my favourite sport is curling now", "what's my favourite sport?", "tennis", "curling"),
+    ("I drive a Dacia Duster", "my car is a Renault 5 now", "what car do I drive?", "Duster", "Renault"),
+    ("my dog's name is Rex", "our dog's name is Luna now", "what's my dog's name?", "Rex", "Luna"),
+    ("I live in Oslo", "I moved to Rennes", "which city do I live in?", "Oslo", "Rennes"),
+    ("I work at Vestmark", "I got a job at Siemens", "where do I work, what is my job?", "Vestmark", "Siemens"),
+]  # fmt: skip
+
+
+async def test_a_new_value_is_recalled_in_place_of_the_old_one(alice: Installation) -> None:
+    for number, (old, new, question, gone, there) in enumerate(NEW_VALUES):
+        alice.user = Scope(f"user-{number}")
+        await alice.say(old, session="a")
+        await alice.say(new, session="b")
+        shown = await alice.ask(question)
+        assert there in shown, question
+        assert gone not in shown, question
+        first, second = await alice.memories(history=True)
+        assert (first.content, first.superseded_by, second.superseded_at) == (old, second.id, None)
+
+
+async def test_a_quote_that_says_more_stays_and_comes_after_the_new_value(alice: Installation) -> None:
+    await alice.say(
+        "My budget for the Hawaii trip is $10,000. Anna is coming along to Hawaii and she eats no fish.", session="a"
+    )
+    await alice.say("my Hawaii budget is 15k now", session="b")
+    shown = await alice.ask("what's my budget for the Hawaii trip?")
+    assert 0 < shown.index("15k") < shown.index("(earlier; part of it has changed since)") < shown.index("10,000")
+    assert "Anna" in await alice.ask("what does Anna not eat in Hawaii?")
+
+
+# -- said twice --------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_said_twice_in_any_way_is_one_memory(alice: Installation) -> None:
+    await alice.say("my favourite food is sushi", session="a")
+    await alice.say("My favorite food is sushi!", session="b")
+    known = await alice.service.store(ALICE, NewMemory(content="User's favourite food is sushi"))
+    again = await alice.service.store(
+        ALICE,
+        NewMemory(content="User's favorite food is sushi", type=MemoryType.PROCEDURAL, metadata={"origin": "crm"}),
+    )
+    assert known.id == again.id
+    (only,) = await alice.memories()
+    assert (only.content, only.metadata["origin"]) == ("my favourite food is sushi", "crm")
+
+
+async def test_what_was_stored_through_the_api_is_superseded_by_what_is_said_and_the_other_way_round(
+    alice: Installation,
+) -> None:
+    await alice.service.store(ALICE, NewMemory(content="User lives in Oslo"))
+    await alice.say("I moved to Rennes", session="a")
+    assert await alice.contents() == ["I moved to Rennes"]
+    await alice.service.store(ALICE, NewMemory(content="User lives in Turin"))
+    assert await alice.contents() == ["User lives in Turin"]
+
+
+# -- forgetting, export ------------------------------------------------------------------------------------------------
+
+
+async def test_an_export_and_import_keep_form_context_and_statements(
+    alice: Installation, embedder: OnnxEmbedder
+) -> None:
+    await alice.say("my budget for the Hawaii trip is $10,000", session="a")
+    await alice.say("actually it's 15,000 now", session="a")
+    (now,) = await alice.memories()
+    async with models_of(CONFIG) as models, throwaway_adapters(embedder, CONFIG.memory) as (adapters, clock):
+        clock.time = SATURDAY + timedelta(days=9)
+        other = Installation(adapters, clock, models, None)
+        report = ImportReport()
+        await other.service.import_lines(lambda _project: ALICE, _chunks(export_line(now)), report)
+        (copy,) = await other.memories()
+    assert (report.imported, copy.form, copy.context, copy.facts) == (1, "quote", now.context, now.facts)
+
+
+async def _chunks(line: bytes) -> AsyncIterator[bytes]:
+    await asyncio.sleep(0)
+    yield line
+
+
+class TestWithAModel:
+    @pytest.fixture
+    def model(self) -> Answering:
+        return Answering()
+
+    async def test_a_statement_is_linked_to_its_quote_and_recall_shows_the_quote(
+        self, alice: Installation, model: Answering
+    ) -> None:
+        model.facts = [
+            {
+                "type": "semantic",
+                "content": "User is busy on Tuesdays, as the children Mia and Tom have choir",
+                "turn": 1,
+            }
+        ]
+        await alice.say("we have two kids, Mia and Tom, and both sing in the Harborside choir on Tuesdays", session="a")
+        quote, statement = sorted(await alice.memories(), key=lambda memory: memory.form)
+        assert (statement.form, statement.quote) == ("statement", quote.id)
+        shown = await alice.ask("when do my kids Mia and Tom have choir?")
+        assert "Harborside" in shown
+        assert "busy" not in shown
+
+    @pytest.mark.parametrize("form", ["quote", "statement"])
+    async def test_a_quote_and_its_statement_are_forgotten_together(
+        self, alice: Installation, model: Answering, form: str
+    ) -> None:
+        model.facts = [
+            {
+                "type": "semantic",
+                "content": "User is busy on Tuesdays, as the children Mia and Tom have choir",
+                "turn": 1,
+            }
+        ]
+        await alice.say("we have two kids, Mia and Tom, and both sing in the Harborside choir on Tuesdays", session="a")
+        named = next(memory for memory in await alice.memories() if memory.form == form)
+        await alice.service.forget(ALICE, named.id)
+        assert await alice.memories(history=True) == []
+        page = await alice.service._reader.page(ALICE, limit=10, reach=Reach.ALL, now=None)
+        assert page.memories == ()
+
+    async def test_what_the_quote_says_already_is_not_stored_again(self, alice: Installation, model: Answering) -> None:
+        model.facts = [
+            {"type": "reflective", "content": "The user has a budget of $10K for the Hawaii vacation", "turn": 1}
+        ]
+        await alice.say("My budget for the Hawaii trip is $10,000", session="a")
+        assert await alice.contents() == ["My budget for the Hawaii trip is $10,000"]

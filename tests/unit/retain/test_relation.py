@@ -1,0 +1,121 @@
+"""What replaces what is known, what repeats it, and what stays beside it: promises over many domains."""
+
+import pytest
+
+from semrouter_memory.retain.reconciling.relation import Relation, relate
+from semrouter_memory.retain.reconciling.statement import statement
+
+SIMILARITY = 0.75
+
+REPLACED = [
+    ("User's budget for the loft is $8,000", "User's budget for the loft is now $9,500"),
+    ("User's budget for the Hawaii trip is $10,000", "User raised the budget for the Hawaii trip to $15,000"),
+    ("User lives in Bremen", "User lives in Kiel"),
+    ("User lives in Bremen", "User moved to Kiel in March"),
+    ("User works as an optician", "User works as a paramedic"),
+    ("User works at Fennwick", "User works at Oakhurst now"),
+    ("User's favourite food is gnocchi", "User's favourite food is laksa"),
+    ("User's favorite book is Emma", "User's favorite book is now Beloved"),
+    ("User's favourite sport is rowing", "User's favourite sport is fencing"),
+    ("User's car is a Saab 900", "User's car is a Cupra Born"),
+    ("User's car is a Saab 900", "User's new car is a Cupra Born"),
+    ("User's dog's name is Biscuit", "User's dog's name is now Barley"),
+    ("User's dose of lisinopril is 10 mg", "User's dose of lisinopril was increased to 20 mg"),
+    ("User's job interview is on 2026-05-04", "User's job interview was moved to 2026-05-11"),
+    ("User has four goats", "User has six goats now"),
+    ("User is 52", "User turned 53"),
+    ("User prefers rail over road", "User prefers road over rail"),
+    ("User is single", "User is dating Mila"),
+    ("User plays in the brass band", "User no longer plays in the brass band"),
+    ("User smokes", "User quit smoking"),
+    ("User works at Fennwick as a buyer", "User was laid off from Fennwick"),
+    ("User has a gym membership at Atlas", "User cancelled the Atlas gym membership"),
+    ("User's choir meets on Mondays", "User's choir moved from Mondays to Wednesdays"),
+    ("用户住在洛阳", "用户搬到郑州了"),
+    ("用户的预算是三千元", "用户的预算现在是四千元"),
+    ("用户的例会在周二下午三点", "用户的例会改到周四上午十点"),
+    ("用户在邮局工作", "用户跳槽去了快递公司"),
+]
+
+BESIDE = [
+    ("User's budget for the Crete trip is $2,000", "User's budget for the Malta trip is $2,000"),
+    ("User's budget for the Crete trip is $2,000", "User's budget for the Malta trip is $3,500"),
+    ("User is planning a trip to Crete", "User is planning a trip to Malta"),
+    ("User's son Anton is 6", "User's son Boris is 9"),
+    ("User's daughter Vera has asthma", "User's daughter Klara has asthma"),
+    ("User's car is a Saab 900", "User's second car is a Fiat 500"),
+    ("User's car is a Saab 900", "User's wife's car is a Cupra Born"),
+    ("User lives in Bremen", "User's sister lives in Kiel"),
+    ("User lives in Bremen", "User wants to move to Kiel"),
+    ("User lives in Bremen", "User was born in Kiel"),
+    ("User works at Fennwick", "User works at night"),
+    ("User's mother is a judge", "User's grandmother is a judge"),
+    ("User likes dates", "User likes figs"),
+    ("User is allergic to walnuts", "User is allergic to pollen"),
+    ("User speaks Farsi", "User is learning Finnish"),
+    ("User does not eat pork", "User does not eat shellfish"),
+    ("User likes playing golf", "User doesn't like watching golf"),
+    ("User's shop opens at 9:00", "User's shop closes at 18:30"),
+    ("User's train to Lyon leaves at 8:10", "User's train from Lyon leaves at 19:40"),
+    ("User's car insurance renews on 1 May", "User's home insurance renews on 1 May"),
+    ("User's flat has 62 square metres", "User's rent is 620 euros"),
+    ("On 2026-01-04 the user ran 10 km", "On 2026-02-08 the user ran 12 km"),
+    ("User uses Ruby for the billing service", "User uses Elixir for the chat service"),
+    ("User drives a Saab 900", "User also has a new Vespa"),
+    ("用户的爸爸爱喝酒", "用户的妈妈不喝酒"),
+    ("用户住在洛阳", "用户的父母住在郑州"),
+    ("用户对芒果过敏", "用户对虾过敏"),
+]
+
+REPEATED = [
+    ("User lives in Bremen", "The user lives in Bremen."),
+    ("User is allergic to walnuts", "The user has a walnut allergy"),
+    ("User's budget for the loft is $8,000", "User has a budget of 8K dollars for the loft"),
+    ("User prefers rail over road", "User likes rail more than road"),
+    ("User adopted a tortoise on 2026-04-02", "User adopted a tortoise on April 2, 2026"),
+    ("User has a tortoise named Olga that bites", "User has a tortoise"),
+    ("用户每天六点起床", "用户每天6点起床"),
+]
+
+MORE = [
+    ("User has a tortoise", "User has a tortoise, an old one named Olga"),
+    ("User works in shipping", "User works in shipping as a customs clerk at the port of Varna"),
+    ("User is allergic to nuts", "User is allergic to nuts, above all walnuts and hazelnuts"),
+]
+
+OPEN = [
+    ("User likes cats and dogs", "User doesn't like dogs"),
+    ("User likes olives on pizza", "User does not like olives"),
+]
+
+
+@pytest.mark.parametrize(("known", "new"), REPLACED)
+def test_a_new_value_replaces_the_old_one(known: str, new: str) -> None:
+    assert relate(statement(known), statement(new), SIMILARITY) is Relation.REPLACES
+
+
+@pytest.mark.parametrize(("one", "other"), BESIDE)
+def test_neither_of_two_that_can_both_be_true_replaces_or_repeats_the_other(one: str, other: str) -> None:
+    for older, newer in ((one, other), (other, one)):
+        assert relate(statement(older), statement(newer), SIMILARITY) in {Relation.UNRELATED, Relation.CONTRADICTS}
+
+
+@pytest.mark.parametrize(("known", "new"), REPEATED)
+def test_other_words_for_the_same_say_nothing_new(known: str, new: str) -> None:
+    assert relate(statement(known), statement(new), 0.9) is Relation.SAME
+
+
+@pytest.mark.parametrize(("known", "new"), MORE)
+def test_a_statement_that_has_all_of_another_and_more_refines_it(known: str, new: str) -> None:
+    assert relate(statement(known), statement(new), 0.8) is Relation.REFINES
+
+
+@pytest.mark.parametrize(("known", "new"), OPEN)
+def test_a_denial_of_a_part_is_a_contradiction(known: str, new: str) -> None:
+    assert relate(statement(known), statement(new), SIMILARITY) is Relation.CONTRADICTS
+
+
+@pytest.mark.parametrize(("one", "other"), BESIDE[:20] + REPLACED[:20])
+def test_what_is_of_another_person_is_never_replaced(one: str, other: str) -> None:
+    of_brother = other.replace("User's", "User's brother's").replace("User ", "User's brother ")
+    assert relate(statement(one), statement(of_brother), 0.9) is Relation.UNRELATED

@@ -1,0 +1,49 @@
+"""The relation model: what the labelled pairs are, and how it does on people it was not fitted on."""
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+
+from semrouter_memory.config import EmbeddingConfig
+from semrouter_memory.embedding.onnx import OnnxEmbedder
+from semrouter_memory.learned.logistic import Multinomial
+from semrouter_memory.lexical.voice import in_memory_voice
+from semrouter_memory.retain.reconciling.relation import MODEL, Relation, relate
+from semrouter_memory.retain.reconciling.statement import statement
+
+TRAINING = Path(__file__).parents[3] / "training"
+LABELS = {"same", "refines", "replaces", "contradicts", "unrelated"}
+
+
+def people(name: str) -> list[dict]:  # type: ignore[type-arg]
+    return [json.loads(line) for line in (TRAINING / name).read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_model_knows_the_labels_of_the_pairs() -> None:
+    pairs = [pair for person in people("statements.jsonl") for pair in person["pairs"]]
+    assert {pair["relation"] for pair in pairs} == LABELS
+    assert set(Multinomial.load(MODEL).classes) == LABELS
+
+
+def test_of_people_set_aside_hardly_anything_is_superseded_wrongly(model_directory: Path) -> None:
+    aside = set((TRAINING / "held_out.txt").read_text(encoding="utf-8").split())
+    pairs = [pair for person in people("pairs.jsonl") if person["person"] in aside for pair in person["pairs"]]
+    texts = sorted({pair[side] for pair in pairs for side in ("old", "new")})
+    embedder = OnnxEmbedder.load(EmbeddingConfig(), model_directory)
+    found = asyncio.run(embedder.embed_passages([in_memory_voice(text) for text in texts]))
+    vectors = dict(zip(texts, found, strict=True))
+    decided = Counter(
+        (
+            pair["relation"],
+            relate(statement(pair["old"]), statement(pair["new"]), float(vectors[pair["old"]] @ vectors[pair["new"]])),
+        )
+        for pair in pairs
+    )
+    wrong = sum(
+        count for (label, relation), count in decided.items() if relation is Relation.REPLACES and label != "replaces"
+    )
+    replaced = sum(count for (label, _), count in decided.items() if label == "replaces")
+    assert decided["unrelated", Relation.REPLACES] <= 1
+    assert wrong <= 0.02 * len(pairs)
+    assert decided["replaces", Relation.REPLACES] >= 0.35 * replaced

@@ -1,0 +1,98 @@
+"""How a newer statement stands to an older one: fitted on labelled pairs, measured on people left out.
+
+Beside the pairs from people's messages it reads `statements.jsonl`: pairs in the third person, the form in which statements
+are stored, and therefore counted twice.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import chain
+from typing import Any, TypeVar
+
+from semrouter_memory.config import Config
+from semrouter_memory.evaluation.embedder import load_embedder
+from semrouter_memory.lexical.voice import in_memory_voice
+from semrouter_memory.retain.reconciling.features import features
+from semrouter_memory.retain.reconciling.relation import MODEL, Relation, by_probabilities
+from semrouter_memory.retain.reconciling.statement import statement
+from training.fitting import Example, fit, left_out, read, write
+
+_T = TypeVar("_T")
+
+FILES = {"pairs.jsonl": 1, "statements.jsonl": 2}
+"""How often each pair of a file counts."""
+_STRENGTH = 0.3
+_FEWEST = 3
+_DIGITS = 2
+"""Of a similarity: the last digits depend on the machine."""
+
+
+@cache
+def _pairs() -> list[tuple[str, dict]]:
+    """File and pair, with its person."""
+    return [
+        (file, {**pair, "person": person["person"]})
+        for file in FILES
+        for person in read(file)
+        for pair in person["pairs"]
+    ]
+
+
+@cache
+def examples() -> list[Example]:
+    """The pairs as the model sees them, in the order of the files."""
+    pairs = [pair for _, pair in _pairs()]
+    texts = sorted({pair[side] for pair in pairs for side in ("old", "new")})
+    embedder = load_embedder(Config(), model=None, progress=print)
+    found = asyncio.run(embedder.embed_passages([in_memory_voice(text) for text in texts]))
+    vectors = dict(zip(texts, found, strict=True))
+    return [
+        Example(
+            features(
+                statement(pair["old"]),
+                statement(pair["new"]),
+                round(float(vectors[pair["old"]] @ vectors[pair["new"]]), _DIGITS),
+            ),
+            pair["relation"],
+            pair["person"],
+        )
+        for pair in pairs
+    ]
+
+
+def model() -> dict[str, Any]:
+    """The model as it is stored."""
+    return fit(list(_counted(examples())), strength=_STRENGTH, fewest=_FEWEST)
+
+
+def report() -> str:
+    """What the decision makes of people it was not fitted on, a table for each file."""
+    places = list(_counted(range(len(examples()))))
+    unseen = left_out([examples()[place] for place in places], strength=_STRENGTH, fewest=_FEWEST)
+    probabilities = dict(zip(places, unseen, strict=True))
+    found = Counter(
+        (file, pair["relation"], _decided(pair, probabilities[place])) for place, (file, pair) in enumerate(_pairs())
+    )
+    return "\n\n".join(_table(file, found) for file in FILES)
+
+
+def _counted(each: Sequence[_T]) -> chain[_T]:
+    return chain.from_iterable([one] * FILES[file] for one, (file, _) in zip(each, _pairs(), strict=True))
+
+
+def _decided(pair: Mapping[str, str], probabilities: Mapping[str, float]) -> Relation:
+    return by_probabilities(statement(pair["old"]), statement(pair["new"]), probabilities)
+
+
+def _table(file: str, found: Counter[tuple[str, str, Relation]]) -> str:
+    labels = [each.name.lower() for each in Relation]
+    rows = [[label, *(str(found[file, label, relation]) for relation in Relation)] for label in labels]
+    head = ["labelled \\ decided", *labels]
+    return "\n".join([file, *("".join(f"{cell:>19}" for cell in row) for row in (head, *rows))])
+
+
+if __name__ == "__main__":
+    write(MODEL, model())
+    print(report())  # noqa: T201 - a script
