@@ -141,7 +141,7 @@ async def test_a_replica_that_dies_for_good_leaves_its_sessions_to_the_other(
     """It had claimed them, and waited for the model."""
     llm = ExtractionLlm()
     llm.hangs = True
-    config = extracting(llm, rules=False, lease_seconds=LEASE_SECONDS)
+    config = extracting(llm, quotes=False, lease_seconds=LEASE_SECONDS)
     config["external_models"][0]["llm_timeout_seconds"] = 30
     shared = settings(milvus_server, **on_redis(redis, prefix="dying"))["memory"]
     config["memory"] = {**config["memory"], **shared, "retain": config["memory"]["retain"]}
