@@ -69,7 +69,7 @@ async def nothing_of(on: Installation, *words: str) -> None:
     """No read shows them, and after a compaction no file holds them."""
     for asked in ({}, {"include": "history"}):
         shown = json.dumps(await listed(on, **asked))
-        assert not any(word in shown for word in words)
+        assert not any(word in shown for word in words), shown
     async with on.http() as http:
         found = await http.post("/v1/memory/search", json={"query": ASKED, "limit": 50})
         exported = await http.get("/v1/memory/export")

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from .client import CHAT
-from .conftest import ALICE, BOB, Installation, eventually, installed, patient
+from .conftest import ALICE, BOB, OTHERS, Installation, eventually, installed, patient
 from .extraction_llm import ExtractionLlm
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -26,23 +26,6 @@ HAWAII = [
     "User's visa for Hawaii is valid until June",
 ]
 DOG, CHINESE = "User's dog is called Rex", "用户夏威夷旅行的预算是一万美元"
-OTHERS = [
-    "User works as a translator",
-    "User is allergic to penicillin",
-    "User's sister is a surgeon",
-    "User plays the cello",
-    "User's car is a red Skoda",
-    "User studied chemistry in Graz",
-    "User's bicycle is a Brompton",
-    "User's landlord is Mr Novak",
-    "User reads detective novels",
-    "User is learning Portuguese",
-    "User's bank is Fjordbanken",
-    "User wants to run a marathon in spring",
-    "User's favourite colour is green",
-    "User collects stamps",
-]
-"""Of few memories, recall shows more than of many."""
 KNOWN = [*HAWAII, DOG, CHINESE]
 """Oldest first."""
 PET = "What should I buy for my pet?"
