@@ -36,7 +36,7 @@ async def say(on: Installation, text: str, key: str = ALICE, **fields: object) -
 
 async def settled(on: Installation, key: str = ALICE) -> list[str]:
     """The user's memories after everything said so far was looked at: what is said last is in them."""
-    await say(on, "My marker is set", key)
+    await say(on, "Remember that my marker is set", key)
     await on.remembers("marker", key)
     return [content for content in await on.memories(key) if "marker" not in content]
 

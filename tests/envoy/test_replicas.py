@@ -180,9 +180,9 @@ async def test_what_a_spool_holds_is_shipped_when_its_replica_starts_again(on: P
     await eventually(accepted, "not all turns were accepted")
     await on.kill(0)
     await asyncio.to_thread(redis.start)
-    await say(on, 1, user, "My marker is set")
+    await say(on, 1, user, "Remember that my marker is set")
     await on.remembers(user, "marker", number=1)
-    assert [turn["user_text"] for turn in await on.turns(user)] == ["My marker is set"]
+    assert [turn["user_text"] for turn in await on.turns(user)] == ["Remember that my marker is set"]
     await on.start(0)
     await on.settled()
     contents = [memory["content"] for memory in await on.memories(user)]
@@ -273,10 +273,12 @@ async def test_what_was_said_right_before_a_deletion_elsewhere_stays_away(on: Pa
         await asyncio.sleep(pause)
         await deleted(on, 0, user)
         assert "$10,000" not in await say(on, 1, user, ASKED)
-    await say(on, 1, user, "My marker is set")
+    await say(on, 1, user, "Remember that my marker is set")
     await on.remembers(user, "marker")
     await on.settled()
-    assert [memory["content"] for memory in await on.memories(user, include="history")] == ["My marker is set"]
+    assert [memory["content"] for memory in await on.memories(user, include="history")] == [
+        "Remember that my marker is set"
+    ]
 
 
 async def deleted(on: Pair, number: int, user: str) -> None:

@@ -124,7 +124,7 @@ async def test_a_chat_loop_is_learned_from_once(two_filter: Installation) -> Non
                 ]
         await client.chat.completions.create(model="m", messages=loop, tools=CHAT_TOOLS)
     await two_filter.remembers("Bergen")
-    assert await two_filter.memories() == ["I live in Bergen"]
+    assert await two_filter.memories() == ["I live in Bergen."]
     # The stand-in answers a tool's result with text, so the second step is an answer as well: one turn again.
     assert await turns(two_filter, "accepted") == accepted + 1
 
