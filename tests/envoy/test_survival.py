@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .client import CHAT, ask, asking, behaving, streamed_without_envoy, streaming, under_way
+from .client import CHAT, ask, asking, behaving, streamed_without_envoy, streaming, told, under_way
 from .conftest import Installation, eventually, installed
 from .extraction_llm import ExtractionLlm, extracting
 
@@ -81,7 +81,7 @@ async def test_a_turn_that_waits_for_the_model_or_is_in_a_workers_hands_survives
             await all_ended(turns)
             llm.hangs = True
             before = len(llm.asked)
-            await ask(on, CHAT, "My dog is called Rex")
+            await told(on, CHAT, "My dog is called Rex")
 
             async def asked() -> bool:
                 return len(llm.asked) > before

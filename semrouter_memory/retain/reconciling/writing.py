@@ -325,13 +325,13 @@ def _without_deleted(scope: Scope, candidate: Candidate, deleted: Tombstones) ->
 
 
 def _kept(scope: Scope, text: str, candidate: Candidate, deleted: Tombstones) -> str:
-    parts = sentences(text)
-    return "".join(part for part in parts if not deleted.forbids(scope, part, candidate.observed_at)).strip()
+    parts = [part for part in sentences(text) if not deleted.forbids(scope, part, candidate.observed_at)]
+    return "".join(parts).strip()
 
 
 def _cut(candidate: Candidate, content: str) -> Candidate:
     """The candidate with that content; of a quote that is shorter now, with the facts that are still said."""
-    if candidate.form != "quote":
+    if candidate.form != "quote" or content == candidate.content:
         return replace(candidate, content=content)
     said = {fact.text for fact in statements.facts(content, candidate.context)}
     return replace(candidate, content=content, facts=tuple(fact for fact in candidate.facts if fact.text in said))
