@@ -142,7 +142,9 @@ async def test_a_turn_that_fails_too_often_is_given_up_and_counted(impatient: In
     assert len(llm.asked) == 1
 
 
-async def test_what_is_quoted_and_what_the_model_finds_is_stored_once(patient: Installation, llm: ExtractionLlm) -> None:
+async def test_what_is_quoted_and_what_the_model_finds_is_stored_once(
+    patient: Installation, llm: ExtractionLlm
+) -> None:
     await patient.forget_everything()
     llm.works("User's budget for the Hawaii trip is $10,000", "User's Hawaii trip has a $10,000 budget", INFERRED)
     await ask(patient, CHAT, TOLD)
