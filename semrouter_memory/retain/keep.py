@@ -14,12 +14,17 @@ from dataclasses import dataclass
 from functools import cache
 
 from semrouter_memory.language.ngrams import ngrams, tokens
-from semrouter_memory.learned.logistic import Features, Logistic
+from semrouter_memory.learned.logistic import Features, Multinomial
 
 _QUESTION = ("?", "？")
 _FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|im|ive|my|mine|me|we|we're|we've|our|us)\b|[我咱]", re.IGNORECASE)
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 _BEFORE_TOKENS = 150
+CUT = 0.15
+"""From this probability on a sentence is worth keeping: what is kept for nothing costs little, what is not kept is lost."""
+_TRUER = 1.0
+"""So many times as likely as to be supposed, played, ironic, pasted or about others it must be to be worth keeping."""
+_MESSAGE_TOKENS = 150
 _AROUND = 0.4
 """The worth of a word around the sentence, beside one in it."""
 
@@ -58,14 +63,14 @@ def in_message(pieces: Sequence[str], message: str, asked: str) -> list[Sentence
 
 
 def keep(sentences: Sequence[Sentence]) -> list[float]:
-    """For each sentence the probability that it is worth keeping."""
-    model = keep_model()
-    return [model.probability(features(sentence)) for sentence in sentences]
+    """For each sentence the probability that it is worth keeping; 0 where it is too likely not meant as true of the user."""
+    found = [keep_model().probabilities(features(sentence)) for sentence in sentences]
+    return [each["kept"] if each["kept"] >= _TRUER * each["untrue"] else 0.0 for each in found]
 
 
 @cache
-def keep_model() -> Logistic:
-    return Logistic.load("keep")
+def keep_model() -> Multinomial:
+    return Multinomial.load("keep")
 
 
 def features(sentence: Sentence) -> Features:
@@ -73,6 +78,7 @@ def features(sentence: Sentence) -> Features:
     words = tokens(sentence.text)
     found = dict.fromkeys(ngrams(words), 1.0)
     found |= dict.fromkeys((f"before {token}" for token in tokens(sentence.before)[-_BEFORE_TOKENS:]), _AROUND)
+    found |= dict.fromkeys((f"message {token}" for token in tokens(sentence.message)[:_MESSAGE_TOKENS]), _AROUND)
     asked = sentence.asked.rstrip()
     question = sentence.text.rstrip(" \n\"'”’)").endswith(_QUESTION)
     personal = bool(_FIRST_PERSON.search(sentence.text.replace("’", "'")))

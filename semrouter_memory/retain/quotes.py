@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType
 from semrouter_memory.retain import remember, statements, unfit
-from semrouter_memory.retain.keep import in_message, keep, keep_model
+from semrouter_memory.retain.keep import CUT, in_message, keep
 from semrouter_memory.retain.spoken import spoken
 
 EXTRACTOR = "quotes"
@@ -21,14 +21,14 @@ _MAX_QUOTE_CHARS = 400
 _MAX_CONTEXT_CHARS = 160
 _SHORT_WORDS = 8
 """A quote with fewer words may not tell what it is about."""
-_BESIDE = 0.25
+_BESIDE = 0.1
 """A sentence of this probability is kept beside one that is kept for itself."""
 _MIN_PART_CHARS = 120
 """Of a sentence that is cut because it is longer than a quote."""
 _LOOK_BACK = 3
 """Turns before those that are read in which a short quote's context is looked for."""
 _ASKS = ("?", "？")
-_FACT_CUT = 0.1
+_FACT_CUT = 0.05
 """A sentence that is a fact and nothing else is kept from this probability on; role-play and pasted texts lie below."""
 _REFERS = re.compile(
     r"^\W*(?:no|yes|actually|scratch|scrap|instead|make|now|sorry|wait|ok|and|also|but)\b|\b(?:it|its|it's|that|them|those|there|one|this|he|she|they|him|her)\b"
@@ -57,7 +57,7 @@ def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) 
     found: dict[str, Candidate] = {}
     said: str | None = None
     for place, turn in enumerate(turns, start=first):
-        kept = quoted(owns[place], asked[place])
+        kept = quoted(owns[place], turn.user_text, asked[place])
         for content in kept:
             if said is None and _REFERS.search(content):
                 said = _last_told(context[-_LOOK_BACK:])
@@ -69,14 +69,15 @@ def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) 
     return tuple(found.values())
 
 
-def quoted(own: str, asked: str = "") -> list[str]:
+def quoted(own: str, message: str, asked: str = "") -> list[str]:
     """The parts of a user's own text that are worth keeping, as typed.
 
     Args:
+        message: with what was cut out of it.
         asked: what the assistant said before.
     """
     pieces = [piece for whole in sentences(own) for piece in _readable(whole)]
-    wished, probabilities = remember.wished(pieces), keep(in_message(pieces, own, asked))
+    wished, probabilities = remember.wished(pieces), keep(in_message(pieces, message, asked))
     # One sentence explains another: beside one that is worth keeping, what may be stays as well.
     telling = any(wished) or any(map(_tells, pieces, probabilities))
     judged = zip(pieces, probabilities, wished, strict=True) if telling else ()
@@ -89,7 +90,7 @@ def quoted(own: str, asked: str = "") -> list[str]:
 
 
 def _tells(piece: str, probability: float) -> bool:
-    return probability >= keep_model().cut or (probability >= _FACT_CUT and statements.is_fact(piece))
+    return probability >= CUT or (probability >= _FACT_CUT and statements.is_fact(piece))
 
 
 def _last_told(turns: Sequence[LoggedTurn]) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.retain.keep import in_message, keep, keep_model
+from semrouter_memory.retain.keep import CUT, in_message, keep
 
 TRAINING = Path(__file__).parents[3] / "training"
 KEPT = frozenset(
@@ -26,7 +26,7 @@ def judged() -> list[tuple[str, bool]]:
         pieces = [piece for piece, _ in message["sentences"]]
         probabilities = keep(in_message(pieces, "".join(pieces), message["before"]))
         labels = [label for _, label in message["sentences"]]
-        found += [(label, each >= keep_model().cut) for label, each in zip(labels, probabilities, strict=True)]
+        found += [(label, each >= CUT) for label, each in zip(labels, probabilities, strict=True)]
     return found
 
 
@@ -69,8 +69,8 @@ def test_of_each_kind_that_is_not_kept_little_is(label: str, most: float) -> Non
     ],
 )
 def test_plain_statements_are_kept(said: str) -> None:
-    assert probability(said) >= keep_model().cut
-    assert probability(said, asked="Noted.") >= keep_model().cut
+    assert probability(said) >= CUT
+    assert probability(said, asked="Noted.") >= CUT
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_plain_statements_are_kept(said: str) -> None:
     ],
 )
 def test_plain_requests_questions_and_thanks_are_not(said: str) -> None:
-    assert probability(said) < keep_model().cut
-    assert probability(said, asked="Noted.") < keep_model().cut
+    assert probability(said) < CUT
+    assert probability(said, asked="Noted.") < CUT
 
 
 def test_a_question_before_it_makes_an_answer_of_a_few_words() -> None:
