@@ -33,7 +33,7 @@ class RecordedClock:
         said = (RECORDINGS / "two-filter" / "02-ask.jsonl").read_text(encoding="utf-8")
         day = re.search(r"- \w{3} (\d+ \w+ \d{4}), the user said", said)
         assert day is not None
-        self._day = datetime.strptime(day[1], "%d %B %Y").date()
+        self._day = datetime.strptime(day[1], "%d %B %Y").replace(tzinfo=UTC).date()
 
     def now(self) -> datetime:
         return datetime.combine(self._day, datetime.now(UTC).timetz())
