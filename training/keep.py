@@ -8,9 +8,7 @@ from training.fitting import Example, fit, read
 KEPT = frozenset(
     ("fact", "people", "work", "taste", "plan", "event", "style", "procedure", "remember", "update", "answer", "mixed")
 )
-UNTRUE = frozenset(
-    ("supposition", "fiction", "roleplay", "irony", "joke", "pasted", "homework", "others", "sensitive")
-)
+UNTRUE = frozenset(("supposition", "fiction", "roleplay", "irony", "joke", "pasted", "homework", "others", "sensitive"))
 _STRENGTH = 0.4
 _FEWEST = 4
 

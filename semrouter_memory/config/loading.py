@@ -30,7 +30,6 @@ class Config(BaseSettings):
         env_nested_delimiter=_ENV_DELIMITER,
         frozen=True,
         extra="forbid",
-        nested_model_default_partial_update=True,
     )
 
     memory: MemoryConfig = MemoryConfig()

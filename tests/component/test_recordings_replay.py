@@ -1,8 +1,10 @@
 """The recordings of this repository, played against the real server with the real pipelines."""
 
 import asyncio
+import re
 import shutil
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 import pytest_asyncio
 from typer.testing import CliRunner
 
-from semrouter_memory.app import App
+from semrouter_memory.app import App, adapters
 from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import Config
 from semrouter_memory.replay.comparing import Difference
@@ -22,6 +24,19 @@ from semrouter_memory.stack.ports import free_port
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 CHAINS = ("two-filter", "single-filter")
 _WITHIN_SECONDS = 20
+
+
+class RecordedClock:
+    """It is the day of the recordings, which is in the text that they inject."""
+
+    def __init__(self) -> None:
+        said = (RECORDINGS / "two-filter" / "02-ask.jsonl").read_text(encoding="utf-8")
+        day = re.search(r"- \w{3} (\d+ \w+ \d{4}), the user said", said)
+        assert day is not None
+        self._day = datetime.strptime(day[1], "%d %B %Y").replace(tzinfo=UTC).date()
+
+    def now(self) -> datetime:
+        return datetime.combine(self._day, datetime.now(UTC).timetz())
 
 
 class Sidecar:
@@ -63,8 +78,10 @@ async def sidecar(tmp_path_factory: pytest.TempPathFactory, model_directory: Pat
         "server": {"listen": "127.0.0.1:0", "drain_seconds": 1},
         "management": {"listen": f"127.0.0.1:{api}", "operator_listen": None},
     }
-    app = App(Config(**config))
-    await app.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(adapters, "SystemClock", RecordedClock)
+        app = App(Config(**config))
+        await app.start()
     try:
         sidecar = Sidecar(app, f"http://127.0.0.1:{api}")
         await sidecar.play(RECORDINGS / "two-filter" / "01-tell.jsonl")
@@ -101,9 +118,7 @@ async def test_the_answers_are_the_same_however_the_bodies_are_cut(sidecar: Side
 async def test_another_answer_is_shown(sidecar: Sidecar, tmp_path: Path) -> None:
     text = (RECORDINGS / "two-filter" / "02-ask.jsonl").read_text(encoding="utf-8")
     path = tmp_path / "edited.jsonl"
-    path.write_text(
-        text.replace("User's budget for the Hawaii trip is $10,000", "User's budget is gone"), encoding="utf-8"
-    )
+    path.write_text(text.replace("My budget for the Hawaii trip is $10,000", "My budget is gone"), encoding="utf-8")
     _, found = await sidecar.play(path)
     assert [each.what for each in found] == ["request_body: another body"]
     assert "edited.jsonl: line 2" in found[0].where

@@ -18,6 +18,23 @@ from semrouter_memory.stack.llm import StandInLlm
 from semrouter_memory.stack.stack import Stack, StackOptions
 
 ALICE, BOB = "demo-key-alice", "demo-key-bob"
+OTHERS = [
+    "User works as a translator",
+    "User is allergic to penicillin",
+    "User's sister is a surgeon",
+    "User plays the cello",
+    "User's car is a red Skoda",
+    "User studied chemistry in Graz",
+    "User's bicycle is a Brompton",
+    "User's landlord is Mr Novak",
+    "User reads detective novels",
+    "User is learning Portuguese",
+    "User's bank is Fjordbanken",
+    "User wants to run a marathon in spring",
+    "User's favourite colour is green",
+    "User collects stamps",
+]
+"""Of few memories, recall shows more than of many."""
 _WITHIN_SECONDS = 15
 _UNHURRIED = {"memory": {"recall": {"deadline_ms": 2000}}}
 """Unless a test says otherwise: what is not about time must not fail on a machine that is busy."""

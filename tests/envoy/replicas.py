@@ -22,6 +22,7 @@ from .conftest import Installation, eventually
 
 OPERATOR = "operator-token"
 LEASE_SECONDS = 3
+REDIS_TIMEOUT_SECONDS = 2.5
 SETTLED_SECONDS = 30
 _PARTS = ("extracted", "empty", "dead_lettered", "deleted", "waiting")
 _PAGE = 200
@@ -45,7 +46,9 @@ def settings(milvus: MilvusServer, **memory: Any) -> dict[str, Any]:
 
 
 def on_redis(server: RedisServer, *, prefix: str = "replicas") -> dict[str, Any]:
-    return {"redis": {"url": server.url, "prefix": prefix, "timeout_ms": 1000, "retry_seconds": 0.1, "lock_seconds": 3}}
+    timeout_ms = int(1000 * REDIS_TIMEOUT_SECONDS)
+    times = {"timeout_ms": timeout_ms, "retry_seconds": 0.1, "lock_seconds": 3}
+    return {"redis": {"url": server.url, "prefix": prefix, **times}}
 
 
 @dataclass(frozen=True, slots=True)

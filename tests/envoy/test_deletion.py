@@ -16,6 +16,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 TOLD = "My budget for the Hawaii trip is $10,000"
 ASKED = "What's my budget for the Hawaii trip?"
 APOLLO: Any = {"memory_context": {"project_id": "apollo"}}
+FLAT = (
+    "I live in Bergen, in a flat above the old bakery on the harbour, where the windows look out on the fish market and the"
+    " ferries, and where the rent has not gone up since I moved in with my brother five years ago."
+)
+DOG = (
+    "My dog is called Rex, he is a brown spaniel of seven years who sleeps on the sofa all day, barks at the postman every"
+    " morning, is afraid of thunder, and has to be carried down the stairs since his hind leg was operated on last autumn."
+)
 
 Delete = Callable[[Installation], Awaitable[httpx.Response]]
 
@@ -148,15 +156,15 @@ async def test_a_projects_deletion_leaves_the_rest(two_filter: Installation) -> 
     assert await settled(two_filter, BOB) == ["My budget for the Oslo trip is $300"]
 
 
-async def test_one_quote_of_a_conversation_goes_and_the_other_stays(two_filter: Installation) -> None:
-    await say(two_filter, "I live in Bergen")
-    await say(two_filter, "My dog is called Rex")
+async def test_one_quote_of_a_turn_goes_and_the_other_stays(two_filter: Installation) -> None:
+    """Of a message that is long enough for two."""
+    await say(two_filter, f"{FLAT} {DOG}")
     await two_filter.remembers("Rex")
     async with two_filter.http() as http:
         stored = {memory["content"]: memory["id"] for memory in (await http.get("/v1/memory")).json()["data"]}
         (dog,) = [memory_id for content, memory_id in stored.items() if "Rex" in content]
         (await http.delete(f"/v1/memory/{dog}")).raise_for_status()
-    assert await settled(two_filter) == ["I live in Bergen"]
+    assert await settled(two_filter) == [FLAT]
 
 
 @pytest.mark.parametrize(

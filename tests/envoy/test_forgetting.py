@@ -69,7 +69,7 @@ async def nothing_of(on: Installation, *words: str) -> None:
     """No read shows them, and after a compaction no file holds them."""
     for asked in ({}, {"include": "history"}):
         shown = json.dumps(await listed(on, **asked))
-        assert not any(word in shown for word in words)
+        assert not any(word in shown for word in words), shown
     async with on.http() as http:
         found = await http.post("/v1/memory/search", json={"query": ASKED, "limit": 50})
         exported = await http.get("/v1/memory/export")
@@ -87,10 +87,11 @@ async def nothing_of(on: Installation, *words: str) -> None:
 
 async def test_by_its_id_a_memory_leaves_everything_that_told_it(empty: Installation) -> None:
     """Its history, the episodes, its turns, answers that repeated it, a conversation's state, its use."""
-    long = [f"Tell me about glacier {number}" for number in range(7)]
-    await talk(
-        empty, f"My budget for the {CITY} trip is $10,031", "I live in Bergen", *long, last={"x-session-end": "1"}
-    )
+    told = (f"My budget for the {CITY} trip is $10,031", "I live in Bergen")
+    long = [f"How high is glacier {number}?" for number in range(7)]
+    answer = behaving({"text": f"A flight to {CITY} for $10,031 is booked."})
+    said = await talk(empty, *told, *long)
+    await talk(empty, "Look up flights for it", after=said, tool="flights", last={"x-session-end": "1", **answer})
     await has_episode(empty, "10,031")
     await talk(empty, f"My budget for the {CITY} trip is now $15,047")
     await empty.remembers("15,047")
@@ -150,7 +151,8 @@ async def test_by_user_and_by_project_nothing_is_left_in_any_file(empty: Install
     """And another user's memories stay."""
     apollo = {"memory_context": {"project_id": "apollo"}}
     await talk(empty, "My dog is called Hugo", key=BOB)
-    await talk(empty, f"My budget for the {CITY} trip is $10,031", fields=apollo, last={"x-session-end": "yes"})
+    await talk(empty, f"My budget for the {CITY} trip is $10,031", fields=apollo)
+    await talk(empty, f"Look up flights to {CITY}", tool="flights", fields=apollo, last={"x-session-end": "yes"})
     await talk(empty, f"My dog is called {DOG}", f"Is {DOG} a good name?", fields=apollo)
     await empty.remembers(DOG)
     await has_episode(empty, CITY)
@@ -173,7 +175,8 @@ async def test_what_is_compacted_is_said_to_the_operator(empty: Installation) ->
 
 async def test_an_export_brings_everything_back(empty: Installation, tmp_path: Path) -> None:
     """Identical but for its use and the note that it was imported; history and expiry included."""
-    await talk(empty, f"My budget for the {CITY} trip is $10,031", "我住在上海", last={"x-session-end": "true"})
+    await talk(empty, f"My budget for the {CITY} trip is $10,031", "我住在上海")
+    await talk(empty, f"Look up flights to {CITY}", tool="flights", last={"x-session-end": "true"})
     await has_episode(empty, CITY)
     await talk(empty, f"My budget for the {CITY} trip is now $15,047")
     await empty.remembers("15,047")
@@ -217,7 +220,8 @@ async def test_a_backup_taken_while_chats_run_is_an_installation(
             if stop.is_set():
                 return
             # A few facts, and then turns with none: it stays within the quota.
-            fact = f"My locker in {PLACES[number]} is {9000 + number}" if number < len(PLACES) else f"Hm {number}"
+            locker = f"My locker in {PLACES[number]} is {9000 + number}" if number < len(PLACES) else ""
+            fact = locker or f"What is {number} plus {number}?"
             await talk(empty, fact, key=BOB)
             told.append(fact[-4:])
 

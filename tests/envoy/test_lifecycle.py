@@ -198,9 +198,10 @@ async def told(on: Installation, text: str, key: str = ALICE) -> str:
     "changed", ["My budget for the Hawaii trip is now $15,000", "I raised my Hawaii trip budget to $15,000"]
 )
 async def test_a_new_value_takes_the_place_of_the_old_one(two_filter: Installation, changed: str) -> None:
-    """In the list and in recall, which tells of the old value no more; the history has both."""
-    await talk(two_filter, BUDGET, last=END)
-    await two_filter.remembers("$10,000")
+    """In the list and in recall, which tells of the old value no more, though an episode does; the history has both."""
+    answer = {"x-stand-in": json.dumps({"text": "The flights to Hawaii fit $10,000."})}
+    await talk(two_filter, BUDGET, "Look up flights", tool="flights", last={**END, **answer})
+    await summed_up(two_filter, "$10,000")
     await talk(two_filter, changed)
     await two_filter.remembers("$15,000")
     (now,) = [memory for memory in await listed(two_filter) if memory["type"] == "semantic"]

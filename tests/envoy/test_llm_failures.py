@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 HINTED = "Would stamps be something to collect there?"
 TOLD = f"My budget for the Hawaii trip is $10,000. {HINTED}"
 INFERRED = "User collects stamps"
-"""No rule finds this in what is told: it can only come from the model, whose words the user did say."""
+"""No quote holds this: it can only come from the model, whose words the user did say."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -90,7 +90,7 @@ Failure = Callable[[ExtractionLlm], None]
 async def test_the_turn_waits_for_a_better_model(
     patient: Installation, llm: ExtractionLlm, failure: Failure, warning: str
 ) -> None:
-    """Meanwhile nothing of it is stored but what the rules found, and no request notices."""
+    """Meanwhile nothing of it is stored but the user's own words, and no request notices."""
     await patient.forget_everything()
     llm.works(INFERRED)
     failure(llm)
@@ -142,7 +142,9 @@ async def test_a_turn_that_fails_too_often_is_given_up_and_counted(impatient: In
     assert len(llm.asked) == 1
 
 
-async def test_what_rules_and_model_both_find_is_stored_once(patient: Installation, llm: ExtractionLlm) -> None:
+async def test_what_is_quoted_and_what_the_model_finds_is_stored_once(
+    patient: Installation, llm: ExtractionLlm
+) -> None:
     await patient.forget_everything()
     llm.works("User's budget for the Hawaii trip is $10,000", "User's Hawaii trip has a $10,000 budget", INFERRED)
     await ask(patient, CHAT, TOLD)

@@ -73,10 +73,7 @@ async def test_what_is_injected_is_not_remembered_again(two_filter: Installation
         await chat(two_filter, ALICE, ASKED)
     await chat(two_filter, ALICE, "I live in Berlin")
     await two_filter.remembers("Berlin")
-    assert sorted(await two_filter.memories()) == [
-        "I live in Berlin",
-        TOLD,
-    ]
+    assert sorted(await two_filter.memories()) == ["I live in Berlin", TOLD]
 
 
 async def test_a_retry_is_remembered_once(two_filter: Installation) -> None:
@@ -112,10 +109,7 @@ async def test_opting_out_is_for_reading_and_writing(two_filter: Installation) -
         await client.chat.completions.create(model="m", messages=user("I work as a pilot"), extra_body=no_store)
     await chat(two_filter, ALICE, "I live in Berlin")
     await two_filter.remembers("Berlin")
-    assert sorted(await two_filter.memories()) == [
-        "I live in Berlin",
-        TOLD,
-    ]
+    assert sorted(await two_filter.memories()) == ["I live in Berlin", TOLD]
 
 
 async def test_projects_see_their_own_and_the_users(two_filter: Installation) -> None:

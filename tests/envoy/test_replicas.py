@@ -23,14 +23,15 @@ from tests.redis_server import RedisServer
 from .client import CHAT, RESPONSES
 from .conftest import eventually
 from .extraction_llm import ExtractionLlm, extracting
-from .replicas import LEASE_SECONDS, Pair, key_of, on_redis, pair, settings
+from .replicas import LEASE_SECONDS, REDIS_TIMEOUT_SECONDS, Pair, key_of, on_redis, pair, settings
 from .talk import PLACES, Talks, killed_at_random, nothing_lost_nothing_twice, restarted, say, told
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
 TOLD = "My budget for the Hawaii trip is $10,000"
 ASKED = "What's my budget for the Hawaii trip?"
-SLOW_SECONDS = 1.0
+SLOW_SECONDS = 0.8 * REDIS_TIMEOUT_SECONDS
+"""What waits for Redis takes its timeout at least; a busy machine is late by less."""
 KILLS = 2
 """Of either kind of log; the fault suite kills more often."""
 USERS = [f"user-{number}" for number in range(20)]
@@ -141,7 +142,7 @@ async def test_a_replica_that_dies_for_good_leaves_its_sessions_to_the_other(
     """It had claimed them, and waited for the model."""
     llm = ExtractionLlm()
     llm.hangs = True
-    config = extracting(llm, rules=False, lease_seconds=LEASE_SECONDS)
+    config = extracting(llm, quotes=False, lease_seconds=LEASE_SECONDS)
     config["external_models"][0]["llm_timeout_seconds"] = 30
     shared = settings(milvus_server, **on_redis(redis, prefix="dying"))["memory"]
     config["memory"] = {**config["memory"], **shared, "retain": config["memory"]["retain"]}

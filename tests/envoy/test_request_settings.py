@@ -16,6 +16,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 ASKED = "What's my budget for the trip?"
 KNOWN = ["User's budget for the trip is $10,000", "User's budget for the Japan trip is ¥900,000"]
 PROCEDURE = "To have travel expenses paid: send the receipts to Anna"
+ALL = [*KNOWN, PROCEDURE]
+"""Of so few, all are given."""
 
 _MUTATION = "type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3.HeaderMutation"
 _SIGNALS = ("x-vsr-fact-check-needed", "x-vsr-requires-tool")
@@ -96,7 +98,7 @@ async def test_classifiers_and_greetings_decide(
         ({"similarity_threshold": 1.0}, []),
         ({"similarity_threshold": 0.1, "memory_types": ["procedural", "reflective"]}, [PROCEDURE]),
         ({"enabled": False}, []),
-        ({"enabled": None, "retrieval_limit": None, "similarity_threshold": None, "memory_types": None}, KNOWN),
+        ({"enabled": None, "retrieval_limit": None, "similarity_threshold": None, "memory_types": None}, ALL),
     ],
     ids=str,
 )
@@ -110,7 +112,7 @@ async def test_our_fields_of_another_shape_are_taken_out_and_switch_memory_off(
     on: Installation, field: str, value: Any
 ) -> None:
     seen = await given(on, CHAT, asking(CHAT, ASKED, **{field: value}))
-    assert memories(seen) == ([] if value is not None else KNOWN)
+    assert memories(seen) == ([] if value is not None else ALL)
     assert field not in seen
 
 
@@ -137,7 +139,7 @@ async def test_a_setting_that_cannot_be_read_is_off(
     answer.raise_for_status()
     names = [f"{field}.{name}" for field, values in fields.items() for name in values]
     names = [name.replace("agent_id", "unknown") for name in names]
-    assert memories(on.llm.last.json) == (KNOWN if reads else [])
+    assert memories(on.llm.last.json) == (ALL if reads else [])
     assert not {"memory_config", "memory_context"} & on.llm.last.json.keys()
     reason = "injected, unreadable_setting" if reads else "unreadable_setting"
     assert answer.headers["x-memory-reason"] == reason
@@ -150,7 +152,7 @@ async def test_a_setting_that_cannot_be_read_is_off(
 
 
 async def test_opting_out_can_be_declined(on: Installation) -> None:
-    assert memories(await given(on, CHAT, asking(CHAT, ASKED), **{"x-memory-opt-out": "false"})) == KNOWN
+    assert memories(await given(on, CHAT, asking(CHAT, ASKED), **{"x-memory-opt-out": "false"})) == ALL
 
 
 PARTS = [{"type": "text", "text": "Be "}, {"type": "text", "text": "brief."}]
@@ -173,7 +175,7 @@ async def test_the_system_message_keeps_what_it_said(on: Installation, before: l
     question = {"role": "user", "content": [{"type": "text", "text": ASKED}, IMAGE]}
     seen = await given(on, CHAT, json.dumps({"model": "m", "messages": [*before, question]}).encode())
     got = seen["messages"]
-    assert memories(seen) == KNOWN
+    assert memories(seen) == ALL
     (system,) = [message for message in got if message["role"] in ("system", "developer")]
     said = next((message for message in before if message["role"] != "user"), {"role": "system", "content": ""})
     assert {**system, "content": system["content"][: len(said["content"])]} == said
@@ -184,7 +186,7 @@ async def test_the_system_message_keeps_what_it_said(on: Installation, before: l
 @pytest.mark.parametrize("said", [None, "", "Be brief."])
 async def test_instructions_keep_what_they_said(on: Installation, said: str | None) -> None:
     seen = await given(on, RESPONSES, asking(RESPONSES, ASKED, instructions=said))
-    assert memories(seen) == KNOWN
+    assert memories(seen) == ALL
     assert seen["instructions"].startswith(said or "<!-- semrouter-memory:begin -->")
     assert seen["input"] == ASKED
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from .client import CHAT
-from .conftest import Installation, eventually
+from .conftest import OTHERS, Installation, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -90,7 +90,8 @@ async def test_responses_are_chained_by_their_ids_and_by_conversations(two_filte
 async def test_a_vague_question_is_completed_from_the_chain(two_filter: Installation) -> None:
     """Its body holds nothing but "How much?"."""
     async with two_filter.http() as http:
-        (await http.post("/v1/memory", json={"content": "User's budget for Hawaii is $10,000"})).raise_for_status()
+        for content in ("User's budget for Hawaii is $10,000", *OTHERS):
+            (await http.post("/v1/memory", json={"content": content})).raise_for_status()
     async with two_filter.sdk() as client:
         alone = await client.responses.create(model="m", input="How much?")
         assert "$10,000" not in alone.output_text

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from .client import CHAT
-from .conftest import ALICE, BOB, Installation, eventually, installed, patient
+from .conftest import ALICE, BOB, OTHERS, Installation, eventually, installed, patient
 from .extraction_llm import ExtractionLlm
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -35,12 +35,13 @@ EVENING = "Who waits for me at home in the evening?"
 
 
 async def injected(on: Installation, text: str, *, key: str = ALICE) -> list[str]:
-    """What the model was given for this message, in that order."""
+    """What the model was given for this message, in that order. Nothing is learned from it: only `knowing` says what is known."""
     async with on.http(key) as http:
-        body = {"model": "m", "messages": [{"role": "user", "content": text}]}
+        said = [{"role": "user", "content": text}]
+        body: Any = {"model": "m", "messages": said, "memory_config": {"auto_store": False}}
         (await http.post(CHAT, json=body)).raise_for_status()
     seen = on.llm.last.json["messages"]
-    assert seen[-1] == body["messages"][-1]
+    assert seen[-1] == said[-1]
     lines = [line for message in seen[:-1] for line in message["content"].splitlines()]
     return [line.removeprefix("- ") for line in lines if line.startswith("- ")]
 
@@ -178,7 +179,7 @@ async def by_answer(
     config = asking(llm, rewrite="hyde")
     directory = tmp_path_factory.mktemp("hyde")
     async with installed(directory, model_directory, sidecar_config=config, edit_envoy=patient) as on:
-        yield await knowing(on, HAWAII[0], DOG)
+        yield await knowing(on, HAWAII[0], DOG, *OTHERS)
 
 
 async def test_a_question_that_found_nothing_is_searched_for_by_a_likely_answer(

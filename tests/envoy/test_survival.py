@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .client import CHAT, ask, asking, behaving, streamed_without_envoy, streaming, under_way
+from .client import CHAT, ask, asking, behaving, streamed_without_envoy, streaming, told, under_way
 from .conftest import Installation, eventually, installed
 from .extraction_llm import ExtractionLlm, extracting
 
@@ -68,7 +68,7 @@ async def test_a_turn_that_waits_for_the_model_or_is_in_a_workers_hands_survives
 ) -> None:
     """First the model is down when the sidecar is killed; then it hangs, and the worker's lease must end."""
     llm = ExtractionLlm()
-    config = extracting(llm, rules=False, max_attempts=1_000, lease_seconds=2)
+    config = extracting(llm, quotes=False, max_attempts=1_000, lease_seconds=2)
     config["external_models"][0]["llm_timeout_seconds"] = 30
     async with install(sidecar_config=config) as on:
         await ask(on, CHAT, TOLD)
@@ -81,7 +81,7 @@ async def test_a_turn_that_waits_for_the_model_or_is_in_a_workers_hands_survives
             await all_ended(turns)
             llm.hangs = True
             before = len(llm.asked)
-            await ask(on, CHAT, "My dog is called Rex")
+            await told(on, CHAT, "My dog is called Rex")
 
             async def asked() -> bool:
                 return len(llm.asked) > before

@@ -89,7 +89,7 @@ async def installed_with(
             yield Installation(stack, llm)
 
 
-async def tell(on: Installation, text: str, path: str = CHAT, *, key: str = ALICE, **how: Any) -> bytes:
+async def tell(on: Installation, text: str, path: str = CHAT, /, *, key: str = ALICE, **how: Any) -> bytes:
     """One request, streamed or not (`stream`), which must succeed; `how` is the LLM's behaviour. Returns the answer."""
     stream = how.pop("stream", False)
     behaviour = {"content-type": "application/json", "x-stand-in": json.dumps(how)}

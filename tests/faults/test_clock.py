@@ -128,22 +128,22 @@ async def test_set_back_for_all_processes_it_hides_nothing_and_brings_nothing_ba
         unfinished += await forget(machine)
         assert await everything(machine) == []
         await tell(machine, f"My name is {name}")
-        await eventually(partial(remembered, machine, f"User's name is {name}"), f"{name} is not remembered")
+        await eventually(partial(remembered, machine, f"My name is {name}"), f"{name} is not remembered")
         if step is STEPS[-1]:
             await machine.stack.sidecar.stop(kill=True)
             await machine.stack.start_sidecar()
-        assert await everything(machine) == [f"User's name is {name}"]
+        assert await everything(machine) == [f"My name is {name}"]
         behind += step
         system_clock.set(-behind)
         unfinished += await forget(machine)
     await tell(machine, "I live in Berlin")
-    await eventually(partial(remembered, machine, "User lives in Berlin"), "Berlin is not remembered")
+    await eventually(partial(remembered, machine, "I live in Berlin"), "Berlin is not remembered")
     system_clock.set(timedelta())
-    assert await everything(machine) == ["User lives in Berlin"]
+    assert await everything(machine) == ["I live in Berlin"]
     await tell(machine, "I live in Munich")
-    await eventually(partial(remembered, machine, "User lives in Munich"), "Munich is not remembered")
-    assert sorted(await everything(machine)) == ["User lives in Berlin", "User lives in Munich"]
-    assert await machine.memories() == ["User lives in Munich"]
+    await eventually(partial(remembered, machine, "I live in Munich"), "Munich is not remembered")
+    assert sorted(await everything(machine)) == ["I live in Berlin", "I live in Munich"]
+    assert await machine.memories() == ["I live in Munich"]
     figures(steps_back=2 * len(STEPS), deletions=2 * len(STEPS), answered_unfinished=unfinished)
 
 

@@ -40,6 +40,8 @@ _LOG_APART = ["bash", "-c", 'exec "$@" > >(cat) 2>&1', "bash"]
 """The log is written by another process, which is not limited."""
 _PAGE = 4096
 SAID_WHILE_FULL = sized(8, 60)
+ANSWER = "y" * 30_000
+"""Longer in all than what the turn log's files already take of the disk, which stays writable when it is full."""
 DROPPED = "semrouter_memory_turns_dropped_total"
 
 
@@ -112,8 +114,8 @@ async def test_a_full_disk(disk: tuple[Installation, FullDisk | FileLimit], figu
     await on.remembers(PLACES[0])
     with of.full():
         for number in range(SAID_WHILE_FULL):
-            await tell(on, told(PLACES[1 + number % 20]), APIS[number % 2])
-            await tell(on, told(PLACES[21 + number % 20]), APIS[number % 2], stream=True)
+            await tell(on, told(PLACES[1 + number % 20]), APIS[number % 2], text=ANSWER)
+            await tell(on, told(PLACES[21 + number % 20]), APIS[number % 2], text=ANSWER, stream=True)
         await eventually(partial(_dropped, on), "nothing was counted as dropped")
     dropped = await on.metric(DROPPED)
     assert logged(on, "warning", "Turn dropped") == dropped

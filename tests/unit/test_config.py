@@ -142,8 +142,15 @@ def test_every_key_is_explained() -> None:
 
 
 @pytest.mark.parametrize("name", ["quotes", "rules"])
-def test_quotes_are_switched_off_under_their_former_name_too(name: str) -> None:
-    assert MemoryConfig.model_validate({"retain": {name: False}}).retain.quotes is False
+def test_quotes_are_switched_off_under_their_former_name_too(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a file, and in the environment."""
+    file = tmp_path / "config.yaml"
+    file.write_text(f"memory: {{retain: {{{name}: false}}}}", encoding="utf-8")
+    assert load(file).memory.retain.quotes is False
+    monkeypatch.setenv(f"SEMROUTER_MEMORY__MEMORY__RETAIN__{name.upper()}", "false")
+    assert load().memory.retain.quotes is False
 
 
 def test_both_names_at_once_are_refused() -> None:

@@ -36,6 +36,7 @@ from semrouter_memory.ports import (
     Tombstones,
     TurnLog,
 )
+from semrouter_memory.retain import statements
 from semrouter_memory.retain.passages import fitted, reads_all
 from semrouter_memory.retain.reconciling.reconcile import arrives_late, grey, not_after, reconcile
 from semrouter_memory.retain.reconciling.rows import Rows, contradicted
@@ -202,7 +203,7 @@ class ReconcilingWriter:
         if self._fits(candidate.content):
             return candidate
         content = await asyncio.to_thread(fitted, candidate.content, self._fits)
-        return replace(candidate, content=content) if content else None
+        return _cut(candidate, content) if content else None
 
     # -- deciding ------------------------------------------------------------------------------------------------------
 
@@ -319,9 +320,21 @@ def _without_deleted(scope: Scope, candidate: Candidate, deleted: Tombstones) ->
     """A quote without the sentences that were deleted as a memory of their own; what is deleted whole is refused later."""
     if candidate.form != "quote":
         return candidate
-    said = candidate.observed_at
-    kept = [part for part in sentences(candidate.content) if not deleted.forbids(scope, part, said)]
-    return replace(candidate, content="".join(kept).strip() or candidate.content)
+    content, context = (_kept(scope, text, candidate, deleted) for text in (candidate.content, candidate.context))
+    return _cut(replace(candidate, context=context), content or candidate.content)
+
+
+def _kept(scope: Scope, text: str, candidate: Candidate, deleted: Tombstones) -> str:
+    parts = [part for part in sentences(text) if not deleted.forbids(scope, part, candidate.observed_at)]
+    return "".join(parts).strip()
+
+
+def _cut(candidate: Candidate, content: str) -> Candidate:
+    """The candidate with that content; of a quote that is shorter now, with the facts that are still said."""
+    if candidate.form != "quote" or content == candidate.content:
+        return replace(candidate, content=content)
+    said = {fact.text for fact in statements.facts(content, candidate.context)}
+    return replace(candidate, content=content, facts=tuple(fact for fact in candidate.facts if fact.text in said))
 
 
 def _says(memory: Memory, candidate: Candidate) -> bool:
