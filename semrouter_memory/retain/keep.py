@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from semrouter_memory.language.moods import asks, orders
 from semrouter_memory.language.ngrams import ngrams, tokens
 from semrouter_memory.learned.logistic import Features, Multinomial
 
@@ -20,10 +21,12 @@ _QUESTION = ("?", "？")
 _FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|im|ive|my|mine|me|we|we're|we've|our|us)\b|[我咱]", re.IGNORECASE)
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 _BEFORE_TOKENS = 150
-CUT = 0.25
+CUT = 0.2
 """From this probability on a sentence is worth keeping: what is kept for nothing costs little, what is not kept is lost."""
 _TRUER = 0.5
 """So many times as likely as to be supposed, played, ironic, pasted or about others it must be to be worth keeping."""
+_ASKING_CUT = 0.75
+"""A question or an order tells something on the way, or is of no use later."""
 _MESSAGE_TOKENS = 150
 _AROUND = 0.4
 """The worth of a word around the sentence, beside one in it."""
@@ -63,9 +66,19 @@ def in_message(pieces: Sequence[str], message: str, asked: str) -> list[Sentence
 
 
 def keep(sentences: Sequence[Sentence]) -> list[float]:
-    """For each sentence the probability that it is worth keeping; 0 where it is too likely not meant as true of the user."""
-    found = [keep_model().probabilities(features(sentence)) for sentence in sentences]
-    return [each["kept"] if each["kept"] >= _TRUER * each["untrue"] else 0.0 for each in found]
+    """For each sentence the probability that it is worth keeping; 0 where it need not be asked what it tells.
+
+    That is so where it is too likely not meant as true of the user, and where it asks or orders and does not tell for sure.
+    """
+    return [_judged(sentence) for sentence in sentences]
+
+
+def _judged(sentence: Sentence) -> float:
+    found = keep_model().probabilities(features(sentence))
+    kept = found["kept"]
+    if kept < _TRUER * found["untrue"]:
+        return 0.0
+    return kept if kept >= _ASKING_CUT or not (asks(sentence.text) or orders(sentence.text)) else 0.0
 
 
 @cache
@@ -80,12 +93,15 @@ def features(sentence: Sentence) -> Features:
     found |= dict.fromkeys((f"before {token}" for token in tokens(sentence.before)[-_BEFORE_TOKENS:]), _AROUND)
     found |= dict.fromkeys((f"message {token}" for token in tokens(sentence.message)[:_MESSAGE_TOKENS]), _AROUND)
     asked = sentence.asked.rstrip()
-    question = sentence.text.rstrip(" \n\"'”’)").endswith(_QUESTION)
+    question, order = asks(sentence.text), orders(sentence.text)
     personal = bool(_FIRST_PERSON.search(sentence.text.replace("’", "'")))
     if asked:
         found |= dict.fromkeys((f"asked {token}" for token in tokens(asked[-200:])[-12:]), _AROUND)
     return found | {
         "#question": float(question),
+        "#order": float(order),
+        "#order in the first person": float(order and personal),
+        "#neither question nor order": float(not question and not order),
         "#question without person": float(question and not personal),
         "#impersonal": float(not question and not personal),
         "#words": math.log1p(len(words)),

