@@ -57,7 +57,7 @@ def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) 
     found: dict[str, Candidate] = {}
     said: str | None = None
     for place, turn in enumerate(turns, start=first):
-        kept = quoted(owns[place], turn.user_text, asked[place])
+        kept = quoted(owns[place], asked[place])
         for content in kept:
             if said is None and _REFERS.search(content):
                 said = _last_told(context[-_LOOK_BACK:])
@@ -69,15 +69,14 @@ def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) 
     return tuple(found.values())
 
 
-def quoted(own: str, message: str, asked: str = "") -> list[str]:
+def quoted(own: str, asked: str = "") -> list[str]:
     """The parts of a user's own text that are worth keeping, as typed.
 
     Args:
-        message: with what was cut out of it.
         asked: what the assistant said before.
     """
     pieces = [piece for whole in sentences(own) if not withdraws(whole) for piece in _readable(whole)]
-    wished, probabilities = remember.wished(pieces), keep(in_message(pieces, message, asked))
+    wished, probabilities = remember.wished(pieces), keep(in_message(pieces, own, asked))
     # One sentence explains another: beside one that is worth keeping, what may be stays as well.
     telling = any(wished) or any(map(_tells, pieces, probabilities))
     judged = zip(pieces, probabilities, wished, strict=True) if telling else ()

@@ -97,7 +97,20 @@ def test_what_is_told_together_stays_together_and_in_order(make_turn: MakeTurn) 
 
 
 def test_a_long_message_becomes_several_quotes_that_lose_no_word(make_turn: MakeTurn) -> None:
-    said = " ".join(f"My friend number {number} lives in Bonn and works as a baker." for number in range(12))
+    told = [
+        "I live in Bonn with my wife and our two kids.",
+        "My sister Ines works as a nurse in Cologne.",
+        "We have a dog called Rex, he is nine years old.",
+        "I am allergic to peanuts and to cats.",
+        "My boss is called Olga and I report to her since May.",
+        "I play the cello in a small orchestra on Mondays.",
+        "My car is a blue Skoda from 2014.",
+        "I moved here from Lima in 2009.",
+        "My mother lives in Rome and I visit her every summer.",
+        "I work as a baker and I start at four in the morning.",
+        "Our flat has three rooms and a small garden.",
+    ]
+    said = " ".join(told)
     found = contents(make_turn, said)
     assert len(found) == 2
     assert max(map(len, found)) <= 400

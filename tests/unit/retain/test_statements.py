@@ -115,7 +115,7 @@ def test_a_correction_of_a_correction_speaks_of_the_same(make_turn: MakeTurn) ->
     turns = [
         make_turn(text, number=number)
         for number, text in enumerate(
-            ["my budget for the Oslo trip is 900", "actually it's 950 now", "no, make it 990"]
+            ["my budget for the Oslo trip is 900", "actually it's 950 now", "no wait, it's 990 now"]
         )
     ]
     *_, last = quotes.candidates(turns)
