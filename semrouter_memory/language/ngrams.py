@@ -3,16 +3,19 @@
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 _TOKEN = re.compile(r"[^\W\d_\u3400-\u9fff]+(?:'[^\W\d_\u3400-\u9fff]+)?|[\u3400-\u9fff]|\d+|[?!:.,;\"]|\n")
 _FULL_WIDTH = str.maketrans("’‘？！：。，；“”", "''?!:.,;\"\"")
 _FIRST = 3
 
 
-def tokens(text: str) -> list[str]:
+# A message is read again for each of its sentences, and for the turn after it.
+@lru_cache(64)
+def tokens(text: str) -> tuple[str, ...]:
     """Lower-cased words, single Chinese characters and marks; every number is one token."""
     found = _TOKEN.findall(text.translate(_FULL_WIDTH).lower().strip())
-    return ["0" if token.isdigit() else token for token in found]
+    return tuple("0" if token.isdigit() else token for token in found)
 
 
 def ngrams(found: Sequence[str]) -> Iterator[str]:
