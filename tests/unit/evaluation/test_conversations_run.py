@@ -36,7 +36,7 @@ async def played(model_directory: Path, *conversations: Conversation) -> list[Re
 
 async def test_what_was_said_is_remembered_and_the_end_of_the_session_is_summed_up(model_directory: Path) -> None:
     (outcome,) = await played(model_directory, conversation("I live in Quito", "I have two cats", wanted="quito"))
-    assert "User lives in Quito" in outcome.memories
+    assert any("I live in Quito" in memory for memory in outcome.memories)
     assert any("2026-03-15" in memory for memory in outcome.memories)
     assert (outcome.missed, outcome.violations, outcome.failures) == ((), (), ())
 
@@ -45,7 +45,7 @@ async def test_what_was_replaced_is_history_and_counts_no_more(model_directory: 
     said = "My budget for the Hawaii trip is $10,000", "My budget for the Hawaii trip is now $15,000"
     (outcome,) = await played(model_directory, conversation(*said, wanted="15,000"))
     assert outcome.missed == ()
-    assert "User's budget for the Hawaii trip is $10,000" not in outcome.memories
+    assert not any("10,000" in memory for memory in outcome.memories)
 
 
 async def test_one_conversations_memories_are_not_anothers(model_directory: Path) -> None:
@@ -59,7 +59,7 @@ def test_the_command_writes_the_result_and_ends_well_whatever_the_score(tmp_path
     turns = [{"user": "I live in Quito", "assistant": "ok"}]
     lines = [
         {"id": "a", "turns": turns, "should_remember": [{"about": "x", "any_of": ["lima"]}], "should_not_remember": []},
-        {"id": "b", "turns": turns, "should_remember": [], "should_not_remember": ["lives in quito"]},
+        {"id": "b", "turns": turns, "should_remember": [], "should_not_remember": ["live in quito"]},
     ]
     cases.write_text("".join(json.dumps(line) + "\n" for line in lines))
     arguments = ["eval", "conversations", str(cases), "--model", str(model_directory), "--json", str(out)]
@@ -69,4 +69,4 @@ def test_the_command_writes_the_result_and_ends_well_whatever_the_score(tmp_path
     assert (result["file"], result["conversations"]) == ("cases.jsonl", 2)
     assert (result["should_remember"], result["remembered"]) == (1, 0)
     assert {violation["id"] for violation in result["violations"]} == {"b"}
-    assert "User lives in Quito" in {violation["text"] for violation in result["violations"]}
+    assert "I live in Quito" in {violation["text"] for violation in result["violations"]}
