@@ -34,10 +34,9 @@ async def played(model_directory: Path, *conversations: Conversation) -> list[Re
             return [await run.play(each) for each in conversations]
 
 
-async def test_what_was_said_is_remembered_and_the_end_of_the_session_is_summed_up(model_directory: Path) -> None:
+async def test_what_was_said_is_remembered_in_the_users_words(model_directory: Path) -> None:
     (outcome,) = await played(model_directory, conversation("I live in Quito", "I have two cats", wanted="quito"))
     assert any("I live in Quito" in memory for memory in outcome.memories)
-    assert any("2026-03-15" in memory for memory in outcome.memories)
     assert (outcome.missed, outcome.violations, outcome.failures) == ((), (), ())
 
 
