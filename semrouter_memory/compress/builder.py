@@ -13,6 +13,7 @@ from datetime import timedelta
 from semrouter_memory.codec.base import strip_block
 from semrouter_memory.compress import asking, record
 from semrouter_memory.compress.block import render
+from semrouter_memory.compress.reading import is_question
 from semrouter_memory.compress.record import Covered
 from semrouter_memory.compress.state import State, fitting, folded, learned
 from semrouter_memory.config import CompressionConfig
@@ -117,7 +118,10 @@ class StateBuilder:
         self, kept: list[Covered], turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]
     ) -> list[Covered]:
         for turn in turns:
-            facts = [found.content for found in candidates if turn.id in found.turn_ids]
+            told = [found for found in candidates if turn.id in found.turn_ids]
+            texts = [text for found in told for text in ([each.text for each in found.facts] or [found.content])]
+            # A quote may be a question; what is open is a part of the state by itself.
+            facts = [text for text in texts if not is_question(text)]
             kept = self._with_turn(kept, turn, facts)
         return kept
 

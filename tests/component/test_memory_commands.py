@@ -87,7 +87,7 @@ async def test_a_memory_from_its_beginning_to_its_end(run: Run) -> None:
     shown = json.loads((await run("get", memory_id)).stdout)
     assert (shown["type"], shown["project_id"], shown["importance"]) == ("procedural", "work", 0.9)
     assert shown["metadata"] == {"a": 1}
-    assert "make ship" in (await run("search", "deploys make", "--threshold", "0.1")).output
+    assert "make ship" in (await run("search", "how do I deploy?", "--threshold", "0.1")).output
     assert "make ship" in (await run("list", "--type", "procedural", "--project", "work")).output
     updated = await run("update", memory_id, "--content", "User deploys with make release")
     assert json.loads(updated.stdout)["content"] == "User deploys with make release"

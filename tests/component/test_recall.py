@@ -110,6 +110,7 @@ async def test_the_designs_own_example_is_found(empty: Recalling, others: tuple[
 
 
 async def test_a_vague_question_is_understood_from_the_conversation(known: Recalling) -> None:
+    await known.remember(*MORE_FACTS)
     history = [
         Message(Role.USER, "Planning Hawaii vacation"),
         Message(Role.ASSISTANT, "Sounds great!"),
