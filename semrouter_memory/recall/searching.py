@@ -7,7 +7,7 @@ Whatever the source, the same formula gives the relevance (`relevance`), or the 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,8 @@ _SHELF_SHARE = 0.2
 _PAGE = 1_000
 _PATIENCE_SECONDS = 0.4
 """For others' queries; together with the deadline it stays below the second after which Envoy goes on without us."""
+_SEARCHES = 2.0
+"""Log-odds that a search wants something."""
 _EMBEDDINGS = 2
 """At a time: one that runs and one that is ready, so that the thread never waits."""
 
@@ -179,9 +181,8 @@ class Searcher:
         words, text = self._texts(query, ())
         vector, intent = await self._embedded(text, query, None)
         shelf = await self._asked_of_the_store(vector, words, request, reach=reach, fresh=True)
-        scored = await self._scored(
-            shelf, self._looked_at(shelf, words, query, request), vector, intent, _shown(request)
-        )
+        looked = self._looked_at(shelf, words, query, request)
+        scored = await self._scored(shelf, looked, vector, intent, _shown(request), searched=True)
         return scored.hits
 
     def _texts(self, query: str, history: Sequence[Message]) -> tuple[str, str]:
@@ -192,13 +193,25 @@ class Searcher:
             return words, search_text(query, history, max_chars=bound)
         return words, in_memory_voice(words)
 
-    async def _scored(self, shelf: MemoryShelf, looked: _LookedAt, vector: Vector, intent: Intent, shown: int) -> Found:
+    async def _scored(
+        self,
+        shelf: MemoryShelf,
+        looked: _LookedAt,
+        vector: Vector,
+        intent: Intent,
+        shown: int,
+        *,
+        searched: bool = False,
+    ) -> Found:
         if not len(looked.positions):
             return Found(empty=True)
         if looked.asked is None or looked.columns is None:
             return _nearest(shelf, looked.positions, vector, shown=shown)
         evidence = looked.columns.compared(shelf, vector)
         asked = looked.asked.meant(vector, intent)
+        if searched:
+            # Who searches wants to find, whatever the words.
+            asked = replace(asked, wants=max(asked.wants, _SEARCHES))
         return _weighed(shelf, evidence, asked, await self._anchors(), shown=shown)
 
     async def _at_once(
