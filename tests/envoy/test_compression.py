@@ -100,11 +100,11 @@ async def test_a_long_chat_goes_up_as_its_state_and_its_last_turns(compressing: 
 
 async def test_a_client_that_edits_its_history_is_given_the_full_history(compressing: Installation) -> None:
     messages, _ = await conversation(compressing, MIN_TURNS + 4)
-    edited = [*messages, user("And now?")]
+    edited = [*messages, user("Thanks!")]
     edited[3] = user(f"{said_in(1)}, and to nuts")
     got = await asked(compressing, edited)
     assert got == edited
-    shorter = [*messages[:3], *messages[5:], user("And now?")]
+    shorter = [*messages[:3], *messages[5:], user("Thanks!")]
     got = await asked(compressing, shorter)
     assert got == shorter
 

@@ -13,7 +13,7 @@ from .sidecar_log import logged
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-HINTED = "Would stamps be something to collect there?"
+HINTED = "Which albums suit the stamps that I collect?"
 TOLD = f"My budget for the Hawaii trip is $10,000. {HINTED}"
 INFERRED = "User collects stamps"
 """No quote holds this: it can only come from the model, whose words the user did say."""
@@ -136,7 +136,7 @@ async def test_a_turn_that_fails_too_often_is_given_up_and_counted(impatient: In
     await eventually(given_up, "no dead letter")
     llm.works("User bought shelves in Bergen")
     llm.asked.clear()
-    await ask(impatient, CHAT, "In Bergen some bought shelves, right?", key=BOB)
+    await ask(impatient, CHAT, "Where in Bergen did I buy shelves?", key=BOB)
     await impatient.remembers("Bergen", key=BOB)
     assert await impatient.memories(ALICE) == []
     assert len(llm.asked) == 1

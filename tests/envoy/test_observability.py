@@ -135,7 +135,7 @@ USED = "what is known is used"
 FORGED = {"x_memory_used": "99", "x_memory_reason": "injected", "x_memory_ids": "mem_forged"}
 ASKING: dict[str, tuple[str, str, dict[str, str]]] = {
     USED: (CHAT, ASKED, {}),
-    "below_threshold": (CHAT, "Which enzymes digest the starch in bread?", {}),
+    "below_threshold": (CHAT, "How does a transistor work?", {}),
     "greeting": (CHAT, "Hello!", FORGED),
     "opted_out": (CHAT, ASKED, {"x_memory_opt_out": "true"}),
     "encoded_body": (CHAT, ASKED, {"content_encoding": "br"}),
@@ -329,7 +329,7 @@ async def test_an_extraction_is_linked_to_the_exchange_it_reads(
     await traced.forget_everything()
     extractor.works("User collects stamps")
     trace = "1af7651916cd43dd8448eb211c80319d"
-    await post(traced, "Would stamps be something to collect there?", traceparent=f"00-{trace}-{CLIENTS_SPAN}-01")
+    await post(traced, "Which albums suit the stamps that I collect?", traceparent=f"00-{trace}-{CLIENTS_SPAN}-01")
     await traced.remembers("stamps")
     retain = await arrived(collector, "memory retain", trace)
 

@@ -88,12 +88,12 @@ async def test_responses_are_chained_by_their_ids_and_by_conversations(two_filte
 
 
 async def test_a_vague_question_is_completed_from_the_chain(two_filter: Installation) -> None:
-    """Its body holds nothing but "How much?"."""
+    """Its body holds nothing but a word or two."""
     async with two_filter.http() as http:
         for content in ("User's budget for Hawaii is $10,000", *OTHERS):
             (await http.post("/v1/memory", json={"content": content})).raise_for_status()
     async with two_filter.sdk() as client:
-        alone = await client.responses.create(model="m", input="How much?")
+        alone = await client.responses.create(model="m", input="And?")
         assert "$10,000" not in alone.output_text
         # What an answer says already is not given again.
         says: Any = {"extra_headers": {"x-stand-in": json.dumps({"text": "Gladly."})}}
