@@ -125,12 +125,16 @@ async def test_without_a_sidecar_everything_but_memory_works(chain: Installation
 
 @pytest.mark.parametrize("path", APIS)
 async def test_killed_in_the_middle_of_an_answer(chain: Installation, path: str) -> None:
-    """The client's stream goes on: the same pieces at the same pace, and a regular end."""
+    """The client's stream goes on: the same bytes at the same pace, and a regular end.
+
+    On a busy machine two pieces may arrive in one read.
+    """
     async with streaming(chain, path, "Hello?", **LONG) as pieces:
         seen = await first(pieces, 4)
         await kill(chain)
         seen += [piece async for piece in pieces]
-    assert [piece.data for piece in seen] == await streamed_without_envoy(chain, path, "Hello?", **LONG)
+    sent = await streamed_without_envoy(chain, path, "Hello?", **LONG)
+    assert b"".join(piece.data for piece in seen) == b"".join(sent)
     assert max(gaps(seen)) < DELAY_SECONDS + STALL_SECONDS
 
 
