@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from semrouter_memory.language.marks import GAP
+from semrouter_memory.language.moods import QUESTION_MARKS
 from semrouter_memory.language.wordlists import pattern
 
 _ORDER = pattern(
@@ -81,8 +82,12 @@ def _begins(number: int, lines: Sequence[str], last: int | None) -> tuple[int, i
     if number == last or not _follows(number, lines, last) or (order and number and _is_cut(lines, number - 1)):
         return None
     bare = line.rstrip()
-    stops = bare.endswith((".", "!", "?", "。", "！", "？"))
-    if bare.endswith(("?", "？")) and not lines[number + 1].strip() and _POINTS.search(_SENTENCE_END.split(bare)[-1]):
+    stops = bare.endswith((".", "!", "。", "！", *QUESTION_MARKS))
+    if (
+        bare.endswith(QUESTION_MARKS)
+        and not lines[number + 1].strip()
+        and _POINTS.search(_SENTENCE_END.split(bare)[-1])
+    ):
         return number, len(line)
     if order or (not stops and len(bare) <= _INTRODUCTION_CHARS and _INTRODUCES.search(line)):
         return number, len(line)
@@ -99,7 +104,7 @@ def _in_line(line: str, order: re.Match[str] | None) -> int | None:
     begin = 0
     for end in _SENTENCE_END.finditer(line):
         sentence, begin = line[begin : end.end()], end.end()
-        asked = sentence.rstrip().endswith(("?", "？"))
+        asked = sentence.rstrip().endswith(QUESTION_MARKS)
         ordered = bool(_ORDER.search(sentence))
         if ((asked or ordered) and _POINTS.search(sentence)) or (ordered and _ORDER_POINTS.search(sentence)):
             return end.end()

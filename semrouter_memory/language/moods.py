@@ -5,6 +5,7 @@ from functools import cache
 
 from semrouter_memory.language import wordlists
 
+QUESTION_MARKS = ("?", "？")
 _ASKS = re.compile(r"[?？]\W*$")
 _WORD = re.compile(r"[\w'’]+")
 

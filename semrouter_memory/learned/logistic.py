@@ -5,12 +5,13 @@ Strategy: the weights are data, one JSON file a model beside this module, writte
 """
 
 import json
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
 from importlib import resources
 from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 Features = Mapping[str, float]
 """Values by the features' names."""
@@ -44,48 +45,53 @@ class Logistic:
         weights = self.weights
         return sum(weights[name] * value for name, value in features.items() if name in weights)
 
-    def probability(self, features: Features) -> float:
-        return 1 / (1 + math.exp(-self.log_odds(features)))
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Multinomial:
-    """A model of a decision between several classes: log-odds for each, compared by softmax."""
+    """A model of a decision between several classes: log-odds for each, compared by softmax.
 
-    classes: Mapping[str, Logistic]
+    Attributes:
+        classes: their names.
+        biases: for each class the log-odds where no feature is known.
+        rows: by feature, its row of `weights`.
+        weights: what one unit of a feature adds to the log-odds, a column for each class.
+    """
+
+    classes: tuple[str, ...]
+    biases: NDArray[np.float32]
+    rows: Mapping[str, int]
+    weights: NDArray[np.float32]
 
     @classmethod
     def load(cls, name: str) -> Self:
         """The model of that name, as it was fitted."""
-        return cls({label: Logistic(each["bias"], each["weights"]) for label, each in _file(name)["classes"].items()})
+        return cls.of(
+            {label: Logistic(each["bias"], each["weights"]) for label, each in _file(name)["classes"].items()}
+        )
+
+    @classmethod
+    def of(cls, models: Mapping[str, Logistic]) -> Self:
+        """The model that these make together.
+
+        Args:
+            models: by class.
+        """
+        rows = {name: row for row, name in enumerate({name: None for each in models.values() for name in each.weights})}
+        weights = np.zeros((len(rows), len(models)), np.float32)
+        for column, each in enumerate(models.values()):
+            for name, weight in each.weights.items():
+                weights[rows[name], column] = weight
+        return cls(tuple(models), np.array([each.bias for each in models.values()], np.float32), rows, weights)
 
     def probabilities(self, features: Features) -> dict[str, float]:
         """By class; their sum is 1."""
-        found = [model.bias for model in self.classes.values()]
-        for name, value in features.items():
-            for at, weight in self._by_feature.get(name, ()):
-                found[at] += weight * value
-        highest = max(found)
-        powers = [math.exp(each - highest) for each in found]
-        total = sum(powers)
-        return {label: power / total for label, power in zip(self.classes, powers, strict=True)}
-
-    @cached_property
-    def _by_feature(self) -> dict[str, list[tuple[int, float]]]:
-        """Class and weight, by feature: one look-up a feature instead of one a class."""
-        table: dict[str, list[tuple[int, float]]] = {}
-        for at, model in enumerate(self.classes.values()):
-            for name, weight in model.weights.items():
-                table.setdefault(name, []).append((at, weight))
-        return table
+        known = [(self.rows[name], value) for name, value in features.items() if name in self.rows]
+        rows, values = zip(*known, strict=True) if known else ((), ())
+        odds = self.biases + np.array(values, np.float32) @ self.weights[list(rows)]
+        powers = np.exp(odds - odds.max())
+        return dict(zip(self.classes, (powers / powers.sum()).tolist(), strict=True))
 
 
-def present(names: Iterable[str]) -> dict[str, float]:
-    """Features that are there or not, such as words."""
-    return dict.fromkeys(names, 1.0)
-
-
-@cache
 def _file(name: str) -> dict:  # type: ignore[type-arg]
     found: dict = json.loads(resources.files(__package__).joinpath(f"{name}.json").read_bytes())  # type: ignore[type-arg]
     return found

@@ -13,6 +13,7 @@ from operator import or_
 import numpy as np
 from numpy.typing import NDArray
 
+from semrouter_memory.language.moods import QUESTION_MARKS
 from semrouter_memory.lexical.voice import embedded_text
 from semrouter_memory.model import Memory, MemoryType
 from semrouter_memory.recall import standing_words
@@ -94,7 +95,7 @@ _REQUEST_CHARS = 500
 def standing_of(memory: Memory) -> Standing:
     """What classes of standing memory a statement belongs to."""
     content = embedded_text(memory)[:_STATEMENT_CHARS].lower()
-    is_question = memory.type is MemoryType.EPISODIC and memory.content.rstrip().endswith(("?", "？"))
+    is_question = memory.type is MemoryType.EPISODIC and memory.content.rstrip().endswith(QUESTION_MARKS)
     found = Standing.QUESTION if is_question else Standing.NONE
     if memory.form == "quote":
         found |= Standing.QUOTE

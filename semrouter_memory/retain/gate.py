@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib import resources
 
+from semrouter_memory.language.moods import QUESTION_MARKS
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.model import Candidate, LoggedTurn
 from semrouter_memory.retain import unfit
@@ -234,12 +235,12 @@ class _Known:
 
 def _tells(sentence: str) -> bool:
     """Whether a sentence may say something of the user: a question does where it speaks of them."""
-    return not sentence.endswith(("?", "？")) or bool(_FIRST_PERSON.search(sentence))
+    return not sentence.endswith(QUESTION_MARKS) or bool(_FIRST_PERSON.search(sentence))
 
 
 def _is_near(content: str, similarities: Mapping[str, float]) -> bool:
     best = max(similarities, key=lambda sentence: similarities[sentence], default="")
-    near = bool(best) and similarities[best] >= NEAR and not best.endswith(("?", "？"))
+    near = bool(best) and similarities[best] >= NEAR and not best.endswith(QUESTION_MARKS)
     return near and not _against(content, best)
 
 

@@ -11,13 +11,12 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
-from semrouter_memory.language.moods import asks, orders
+from semrouter_memory.language.moods import QUESTION_MARKS, asks, orders
 from semrouter_memory.language.ngrams import ngrams, tokens
 from semrouter_memory.learned.logistic import Features, Multinomial
 
-_QUESTION = ("?", "？")
+_MODEL = Multinomial.load("keep")
 _FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|im|ive|my|mine|me|we|we're|we've|our|us)\b|[我咱]", re.IGNORECASE)
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 _BEFORE_TOKENS = 150
@@ -74,16 +73,12 @@ def keep(sentences: Sequence[Sentence]) -> list[float]:
 
 
 def _judged(sentence: Sentence) -> float:
-    found = keep_model().probabilities(features(sentence))
+    known = features(sentence)
+    found = _MODEL.probabilities(known)
     kept = found["kept"]
     if kept < _TRUER * found["untrue"]:
         return 0.0
-    return kept if kept >= _ASKING_CUT or not (asks(sentence.text) or orders(sentence.text)) else 0.0
-
-
-@cache
-def keep_model() -> Multinomial:
-    return Multinomial.load("keep")
+    return kept if kept >= _ASKING_CUT or known["#neither question nor order"] else 0.0
 
 
 def features(sentence: Sentence) -> Features:
@@ -106,7 +101,7 @@ def features(sentence: Sentence) -> Features:
         "#impersonal": float(not question and not personal),
         "#words": math.log1p(len(words)),
         "#message": math.log1p(len(sentence.message)) / 2,
-        "#answers": float(asked.endswith(_QUESTION)),
+        "#answers": float(asked.endswith(QUESTION_MARKS)),
         "#answered": float(bool(asked)),
         "#first": float(sentence.place == 0),
         "#last": float(sentence.place == sentence.count - 1),

@@ -9,7 +9,9 @@ short to be understood alone carries the question that it answers, or what was s
 import re
 from collections.abc import Iterator, Sequence
 
+from semrouter_memory.language.moods import QUESTION_MARKS
 from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.wordlists import HAN
 from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType
 from semrouter_memory.retain import remember, statements, unfit
 from semrouter_memory.retain.keep import CUT, in_message, keep
@@ -27,7 +29,6 @@ _MIN_PART_CHARS = 120
 """Of a sentence that is cut because it is longer than a quote."""
 _LOOK_BACK = 3
 """Turns before those that are read in which a short quote's context is looked for."""
-_ASKS = ("?", "？")
 _FACT_CUT = 0.05
 """A sentence that is a fact and nothing else is kept from this probability on; role-play and pasted texts lie below."""
 _REFERS = re.compile(
@@ -40,7 +41,6 @@ _STEERS = re.compile(
     re.IGNORECASE,
 )
 """In an assistant's question: what a page or a tool's result may have put there to be kept."""
-_HAN = re.compile(r"[\u3400-\u9fff]")
 _QUESTION = re.compile(r"[^.!?。！？\n]*[?？]")
 
 
@@ -77,13 +77,13 @@ def quoted(own: str, asked: str = "") -> list[str]:
     """
     pieces = [piece for whole in sentences(own) if not withdraws(whole) for piece in _readable(whole)]
     wished, probabilities = remember.wished(pieces), keep(in_message(pieces, own, asked))
+    judged = zip(wished, pieces, probabilities, strict=True)
+    tells = [wish or _tells(piece, probability) for wish, piece, probability in judged]
     # One sentence explains another: beside one that is worth keeping, what may be stays as well.
-    telling = any(wished) or any(map(_tells, pieces, probabilities))
-    judged = zip(pieces, probabilities, wished, strict=True) if telling else ()
     kept = [
         piece
-        for piece, probability, wish in judged
-        if (wish or probability >= _BESIDE or _tells(piece, probability)) and not unfit.reason(piece)
+        for piece, probability, telling in zip(pieces, probabilities, tells, strict=True)
+        if any(tells) and (telling or probability >= _BESIDE) and not unfit.reason(piece)
     ]
     return [each for each in _passages(kept) if any(map(str.isalnum, each)) and not unfit.reason(each)]
 
@@ -119,16 +119,18 @@ def _passages(pieces: Sequence[str]) -> Iterator[str]:
         if passage and len(passage) + len(piece) > _MAX_QUOTE_CHARS:
             yield " ".join(passage.split())
             passage = ""
-        passage += piece if piece[-1:].isspace() or _HAN.search(piece[-2:]) else f"{piece} "
+        passage += piece if piece[-1:].isspace() or HAN.search(piece[-2:]) else f"{piece} "
     if passage.strip():
         yield " ".join(passage.split())
 
 
 def _about(content: str, asked: str, said: str) -> str:
     """What a short quote is about, "" when it tells that itself."""
-    if len(content.split()) + len(_HAN.findall(content)) // 2 > _SHORT_WORDS:
+    if len(content.split()) + len(HAN.findall(content)) // 2 > _SHORT_WORDS:
         return ""
-    questions = _QUESTION.findall(asked.rstrip()[-2 * _MAX_CONTEXT_CHARS :]) if asked.rstrip().endswith(_ASKS) else []
+    questions = (
+        _QUESTION.findall(asked.rstrip()[-2 * _MAX_CONTEXT_CHARS :]) if asked.rstrip().endswith(QUESTION_MARKS) else []
+    )
     if questions:
         about = " ".join(questions[-1].split())[-_MAX_CONTEXT_CHARS:]
     else:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from semrouter_memory.language.moods import QUESTION_MARKS
 from semrouter_memory.language.own_text import own_text
 from semrouter_memory.language.sentences import sentences
 
@@ -46,7 +47,7 @@ def wished(pieces: Sequence[str]) -> list[bool]:
     announced = False
     for piece in pieces:
         opens = bool(_ANNOUNCES.match(piece.strip()))
-        announced = opens or (announced and not piece.rstrip().endswith(("?", "？")))
+        announced = opens or (announced and not piece.rstrip().endswith(QUESTION_MARKS))
         found.append(announced or bool(wish(piece)))
         announced = announced and "\n\n" not in piece
     return found
@@ -55,7 +56,7 @@ def wished(pieces: Sequence[str]) -> list[bool]:
 def wish(sentence: str) -> str:
     """What the user asks to have remembered, "" when they ask no such thing."""
     if not _WORDS.search(sentence) or (
-        sentence.rstrip().endswith(("?", "？")) and not _ASKS_POLITELY.match(sentence.strip())
+        sentence.rstrip().endswith(QUESTION_MARKS) and not _ASKS_POLITELY.match(sentence.strip())
     ):
         return ""
     for pattern in (_ASKS, _ASKS_CHINESE, _FOR_REFERENCE):

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
+from semrouter_memory.language.moods import QUESTION_MARKS
 from semrouter_memory.language.own_text import LEFT_OUT
 from semrouter_memory.model import LoggedTurn, ToolUse
 from semrouter_memory.retain import unfit
@@ -125,7 +126,7 @@ def _verdicts(turns: Sequence[LoggedTurn]) -> Iterator[str]:
 
 
 def _judges(sentence: str) -> bool:
-    return _fits(sentence) and bool(_VERDICT.search(sentence)) and not sentence.endswith(("?", "？"))
+    return _fits(sentence) and bool(_VERDICT.search(sentence)) and not sentence.endswith(QUESTION_MARKS)
 
 
 def _fits(sentence: str) -> bool:

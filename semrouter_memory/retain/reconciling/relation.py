@@ -7,22 +7,19 @@ that was wrongly superseded is lost.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from functools import cache
 
 from semrouter_memory.learned.logistic import Multinomial
 from semrouter_memory.lexical.values import kinds
 from semrouter_memory.retain.reconciling.features import features, is_change, is_substituted, is_turned, swapped
 from semrouter_memory.retain.reconciling.statement import MANY_VALUED_KEYS, ONE_VALUED, Statement, statement
 
-MODEL = "relation"
+_MODEL = Multinomial.load("relation")
 REPLACES_CUT = 0.6
 _SAME_CUT = 0.7
 _UNRELATED_CUT = 0.5
 _CONTRADICTS_CUT = 0.6
 _MORE = 1
 """Further words of a statement that says the same."""
-_FAR = 0.3
-"""Cosine below which statements without a common word are not looked at."""
 _SAME_STEPS = 0.75
 _OPEN = frozenset({"num", "date", "time", "day", "month", "year"})
 """Kinds of number that tell no attribute by themselves."""
@@ -55,7 +52,7 @@ def relate(older: Statement, newer: Statement, similarity: float, *, sure: float
         return Relation.UNRELATED
     if older.goal:
         return _by_steps(older, newer)
-    return by_probabilities(older, newer, _model().probabilities(features(older, newer, similarity)), sure=sure)
+    return by_probabilities(older, newer, _MODEL.probabilities(features(older, newer, similarity)), sure=sure)
 
 
 def by_probabilities(
@@ -243,8 +240,3 @@ def _by_steps(older: Statement, newer: Statement) -> Relation:
     """Two procedures for one goal."""
     shared, every = len(older.content & newer.content), len(older.content | newer.content)
     return Relation.SAME if shared >= _SAME_STEPS * every else Relation.REPLACES
-
-
-@cache
-def _model() -> Multinomial:
-    return Multinomial.load(MODEL)

@@ -9,7 +9,7 @@ from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.learned.logistic import Multinomial
 from semrouter_memory.lexical.voice import in_memory_voice
-from semrouter_memory.retain.reconciling.relation import MODEL, Relation, relate
+from semrouter_memory.retain.reconciling.relation import Relation, relate
 from semrouter_memory.retain.reconciling.statement import statement
 
 TRAINING = Path(__file__).parents[3] / "training"
@@ -23,7 +23,7 @@ def people(name: str) -> list[dict]:  # type: ignore[type-arg]
 def test_the_model_knows_the_labels_of_the_pairs() -> None:
     pairs = [pair for person in people("statements.jsonl") for pair in person["pairs"]]
     assert {pair["relation"] for pair in pairs} == LABELS
-    assert set(Multinomial.load(MODEL).classes) == LABELS
+    assert set(Multinomial.load("relation").classes) == LABELS
 
 
 def test_of_people_set_aside_hardly_anything_is_superseded_wrongly(model_directory: Path) -> None:
