@@ -138,6 +138,10 @@ class MemoryReader(Protocol):
         """The owner's memories that these superseded (one step back), in whatever project; reads fresh."""
         ...
 
+    async def count(self, scope: Scope) -> int:
+        """How many memories the owner has, in all projects, superseded and expired ones included; reads fresh."""
+        ...
+
     async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
         """All of the owner's active memories, of every project, with their vectors, in no order; reads fresh.
 

@@ -1,18 +1,17 @@
 """The decisions *wants?* and *relevant?*: whether a request wants memories, and which."""
 
 import asyncio
-import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from semrouter_memory.config import EmbeddingConfig, RecallConfig
+from semrouter_memory.config import Config, RecallConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
+from semrouter_memory.evaluation.embedder import load_embedder
+from semrouter_memory.learned.logistic import log_odds
 from semrouter_memory.lexical.voice import embedded_text
 from semrouter_memory.model import FORM, Hit, Memory, MemoryType, Message, Role, Scope
 from semrouter_memory.recall import anchors, found, relevance, wants
@@ -22,7 +21,6 @@ from semrouter_memory.recall.query import search_query, search_text
 from semrouter_memory.recall.times import period_of
 from training.fitting import Example, fit, left_out, read
 
-MODEL = Path(os.environ.get("SEMROUTER_MEMORY_MODEL", Path(__file__).parents[1] / ".cache" / "model"))
 WANTS_CUT = 0.55
 CUT = 0.28
 _STRENGTH = 0.2
@@ -70,7 +68,7 @@ def models() -> tuple[dict[str, Any], dict[str, Any]]:
     asked = [_asked(case) for case in known if not case.others]
     unseen = left_out(asked, strength=_STRENGTH, fewest=_FEWEST)
     odds = {(each.person, each.text): each for each in known if not each.others}
-    odds = dict(zip(odds, (_log_odds(each["yes"]) for each in unseen), strict=True))
+    odds = dict(zip(odds, (log_odds(each["yes"]) for each in unseen), strict=True))
     rows = [
         Example(row, "yes" if wanted else "no", case.person)
         for case in known
@@ -85,11 +83,12 @@ def models() -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _asked(case: Case) -> Example:
     question = case.question
-    words = wants.words_of(case.text, case.history)
-    meaning = wants.meaning_of(
-        question.vector, question.intent, personal=question.personal, impersonal=question.impersonal
-    )
-    return Example({**words, **meaning}, "yes" if case.wanted.any() else "no", case.person)
+    features = {
+        **wants.words_of(case.text, case.history),
+        **wants.components_of(question.vector),
+        **wants.nearness_of(question.intent, personal=question.personal, impersonal=question.impersonal),
+    }
+    return Example(features, "yes" if case.wanted.any() else "no", case.person)
 
 
 def rows_of(case: Case, backdrop: Anchors, odds: float) -> list[dict[str, float]]:
@@ -106,17 +105,13 @@ def rows_of(case: Case, backdrop: Anchors, odds: float) -> list[dict[str, float]
     return [{name: float(column[row]) for name, column in table.items()} for row in range(len(scores))]
 
 
-def _log_odds(probability: float) -> float:
-    return math.log(probability / (1 - probability))
-
-
 def cases(*, held_out: bool = False) -> tuple[list[Case], Anchors]:
     """Every labelled request, as recall sees it."""
     return asyncio.run(_cases(read("requests.jsonl", held_out=held_out)))
 
 
 async def _cases(people: Sequence[Mapping[str, Any]]) -> tuple[list[Case], Anchors]:
-    embedder = OnnxEmbedder.load(EmbeddingConfig(), MODEL)
+    embedder = load_embedder(Config(), model=None, progress=print)
     known = await anchors.embedded(embedder)
     remembered = [await _remembered(embedder, person) for person in people]
     cases_of_all = []

@@ -180,7 +180,9 @@ class AgeingConfig(Section):
         default_factory=dict, description="type -> days after it was last said that a memory expires; else never"
     )
     max_memories: int = Field(
-        0, ge=0, description="of one user, history included, which leaves first, then the lowest-scored; 0: no bound"
+        10_000,
+        ge=0,
+        description="of one user, history included, which leaves first, then the lowest-scored; 0: no bound",
     )
     max_bytes: int = Field(0, ge=0, description="bytes of text of one user's memories, as max_memories; 0: no bound")
     sweep_seconds: float = Field(3600, gt=0, description="pause between sweeps, each reads all memories")

@@ -5,6 +5,7 @@ Strategy: the weights are data, one JSON file a model beside this module, writte
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -15,6 +16,10 @@ from numpy.typing import NDArray
 
 Features = Mapping[str, float]
 """Values by the features' names."""
+
+
+def log_odds(probability: float) -> float:
+    return math.log(probability / (1 - probability))
 
 
 @dataclass(frozen=True, slots=True)

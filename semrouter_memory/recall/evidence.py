@@ -72,7 +72,7 @@ class Wording:
             vector: of what is searched for.
             intent: of the request.
         """
-        meaning = wants.meaning_of(vector, intent, personal=self.personal, impersonal=self.impersonal)
+        meaning = wants.by_meaning(vector, intent, personal=self.personal, impersonal=self.impersonal)
         return Question(
             terms=self.terms,
             answered=self.answered,
@@ -80,7 +80,7 @@ class Wording:
             personal=self.personal,
             impersonal=self.impersonal,
             chinese=self.chinese,
-            wants=self.wants + wants.model().added(meaning),
+            wants=self.wants + meaning,
             vector=vector,
             intent=intent,
         )
@@ -167,7 +167,7 @@ def wording(text: str, request: str, history: Sequence[Message]) -> Wording:
         # "How much?" goes on with what was talked about.
         impersonal=not personal and bool(_GENERAL_FORM.match(request)) and not (history and is_vague(request)),
         chinese=bool(CJK.search(request)),
-        wants=wants.model().log_odds(wants.words_of(request, history)),
+        wants=wants.by_words(request, history),
     )
 
 

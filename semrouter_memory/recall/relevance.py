@@ -9,13 +9,12 @@ meaning and in words, what its neighbours have, and what the request needs witho
 For a Chinese question the cosine counts a fifth: the default model knows few of the characters. The ranking is the order
 of the scores.
 
-Then the **relevance**, 0..1: how likely the assistant wants the memory for this question, a logistic regression over the
-score, its distance to the best one, how far it stands out from the owner's other memories and from statements about
-nobody, and whether the question is one that needs memories at all. It is shifted so that 0.6 is the cut that serves
-best (a probability of 0.29).
+Its constants were fitted on questions of invented users, and checked on users that the fit had not seen.
 
-The numbers were fitted on the questions of some seventy invented users and five real conversations, and checked on users
-that the fit had not seen.
+Then the **relevance**, 0..1: how likely the assistant wants the memory for this question, a logistic model (`make fit`)
+over the score, its distance to the best one, how far it stands out from the owner's other memories and from statements
+about nobody, how many memories there are, and whether the question wants memories at all (`wants`). A quote is shown from
+a lower probability on than a statement. How it does on people left out: `docs/learned-decisions.md`.
 """
 
 import math
@@ -25,7 +24,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from semrouter_memory.learned.logistic import Logistic
+from semrouter_memory.learned.logistic import Logistic, log_odds
 from semrouter_memory.recall import wants
 from semrouter_memory.recall.anchors import Anchors
 from semrouter_memory.recall.evidence import Evidence, Floats, Question
@@ -53,9 +52,11 @@ _NEEDED: tuple[tuple[Need, Standing, float], ...] = (
 _QUESTION_MARK = np.uint16(Standing.QUESTION)
 _SMALLEST_SPREAD = 0.03
 _RELEVANT = Logistic.load("relevance")
-_CUT_RELEVANCE = 0.6
+_CUT = log_odds(_RELEVANT.cut)
+_SHOWN_CUT = log_odds(0.6)
+"""Relevance is shifted so that a memory on the cut has 0.6, the default threshold."""
 _QUOTE = np.uint16(Standing.QUOTE)
-_QUOTE_CUT = 0.03
+_QUOTE_CUT = log_odds(0.03)
 """A quote tells more than one thing, and with its date and in the user's words it misleads nobody."""
 _FEW = 16
 _GENEROUS = 1.5
@@ -116,15 +117,15 @@ def relevances(
     if not len(found):
         return found
     generous = _GENEROUS * max(0.0, 1 - len(found) / _FEW)
-    logits = np.full(len(found), _RELEVANT.bias - _odds(_RELEVANT.cut) + generous, dtype=np.float32)
+    logits = np.full(len(found), _RELEVANT.bias - _CUT + generous, dtype=np.float32)
     if marks is not None:
-        logits += np.float32(_odds(_RELEVANT.cut) - _odds(_QUOTE_CUT)) * ((marks & _QUOTE) != 0)
+        logits += np.float32(_CUT - _QUOTE_CUT) * ((marks & _QUOTE) != 0)
     for name, column in features(found, question, anchors, needs=needs).items():
         logits += np.float32(_RELEVANT.weights.get(name, 0.0)) * column
     # The request must want something, and that must be it: the weaker of the two decides.
-    sure = _SURE * (question.wants - _odds(wants.model().cut))
+    sure = _SURE * (question.wants - wants.CUT)
     logits = np.where(logits < sure, logits, sure + _ORDER * (logits - sure))
-    return np.asarray(1 / (1 + np.exp(-(logits[chosen] + _odds(_CUT_RELEVANCE)))), dtype=np.float32)
+    return np.asarray(1 / (1 + np.exp(-(logits[chosen] + _SHOWN_CUT))), dtype=np.float32)
 
 
 def features(
@@ -153,10 +154,6 @@ def features(
         "chinese": float(question.chinese),
         "memories": math.log1p(len(found)),
     }
-
-
-def _odds(probability: float) -> float:
-    return math.log(probability / (1 - probability))
 
 
 def _distribution(found: Floats, backdrop: Floats) -> tuple[float, float]:

@@ -156,6 +156,18 @@ class MilvusConnection:
             )
         return [hit["entity"] for hit in results[0]]
 
+    async def count(self, expression: str) -> int:
+        """How many rows; sees every write that was acknowledged before."""
+        with _speaking("query"):
+            answer = await self._client.query(
+                self._target.collection,
+                filter=expression,
+                output_fields=["count(*)"],
+                consistency_level="Strong",
+                retry_times=0,
+            )
+        return int(answer[0]["count(*)"])
+
     async def query(self, expression: str, columns: Sequence[str], *, limit: int = WINDOW) -> list[Row]:
         """The first rows in the order of their keys, vectors as arrays; sees every write that was acknowledged before."""
         with _speaking("query"):

@@ -85,6 +85,9 @@ class InMemoryStore:
         rows = self._within(scope, Reach.ALL)
         return [schema.memory_from(scope, row) for row in rows if row["superseded_by"] in newer]
 
+    async def count(self, scope: Scope) -> int:
+        return len(list(self._within(scope, Reach.ALL)))
+
     async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
         rows = list(self._active(scope, Reach.ALL, None, now))
         return [schema.embedded_from(scope, row) for row in rows] if len(rows) <= limit else None

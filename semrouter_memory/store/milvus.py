@@ -209,6 +209,9 @@ class MilvusStore:
                 return
             last_key = max(row["id"] for row in rows)
 
+    async def count(self, scope: Scope) -> int:
+        return await self._count(Selection(scope=scope, reach=Reach.ALL))
+
     async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
         """Same as the port's. On Lite 10 to 20 ms for 200 memories, 0.6 to 0.8 s for 10,000; other questions go in between.
 
@@ -221,22 +224,11 @@ class MilvusStore:
         while True:
             rows = await self._query(selection, schema.SHELF_COLUMNS, after_key=last_key, limit=batch)
             found += (schema.embedded_from(scope, row) for row in rows)
-            if len(found) > limit or (len(rows) == batch and not last_key and await self._exceeds(selection, limit)):
+            if len(found) > limit or (len(rows) == batch and not last_key and await self._count(selection) > limit):
                 return None
             if len(rows) < batch:
                 return found
             last_key = max(row["id"] for row in rows)
-
-    async def _exceeds(self, selection: Selection, limit: int) -> bool:
-        """Whether there are more, by their keys alone; saves reading vectors in vain."""
-        count, last_key = 0, ""
-        while True:
-            wanted = min(limit + 1 - count, WINDOW)
-            keys = await self._query(selection, [schema.ID.name], after_key=last_key, limit=wanted)
-            count += len(keys)
-            if count > limit or len(keys) < wanted:
-                return count > limit
-            last_key = max(row["id"] for row in keys)
 
     async def _at(self, scope: Scope, places: Sequence[Place]) -> tuple[Memory, ...]:
         """The memories at these places, in this order; one that was deleted meanwhile is left out."""
@@ -370,6 +362,10 @@ class MilvusStore:
             if len(answer) < WINDOW:
                 return rows
             last_key = max(row["id"] for row in answer)
+
+    async def _count(self, selection: Selection) -> int:
+        expression = schema.filter_expression(selection)
+        return await self._ask("query", lambda store: store.count(expression))
 
     async def _query(
         self, selection: Selection, columns: Sequence[str], *, after_key: str = "", limit: int = WINDOW

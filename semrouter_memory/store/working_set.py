@@ -119,6 +119,9 @@ class WorkingSet:
     async def predecessors(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
         return await self._store.predecessors(scope, memory_ids)
 
+    async def count(self, scope: Scope) -> int:
+        return await self._store.count(scope)
+
     async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
         return await self._store.shelve(scope, limit=limit, now=now)
 

@@ -18,7 +18,6 @@ from semrouter_memory.upkeep.erase import Eraser
 from semrouter_memory.upkeep.leaving import (
     Judged,
     exceeds_quota,
-    has_quota,
     is_expired,
     is_low,
     is_old_history,
@@ -219,7 +218,9 @@ class Sweeper:
         return exceeds_quota(len(tally.ids) - len(left), size, self._config)
 
     async def _over_quota(self, scope: Scope, now: datetime, *, without: Collection[str] = ()) -> list[Judged]:
-        if not has_quota(self._config):
+        config = self._config
+        # Asked after every write: all of an owner's memories are read only when some of them must leave.
+        if not config.max_bytes and await self._reader.count(scope) <= config.max_memories:
             return []
         memories = [memory for memory in await listed(self._reader, scope, now=None) if memory.id not in without]
         if not exceeds_quota(len(memories), sum(map(size_of, memories)), self._config):

@@ -764,6 +764,21 @@ async def test_predecessors_are_what_a_memory_superseded_directly(store: Store, 
     assert await ids() == set()
 
 
+async def test_all_of_an_owners_memories_are_counted(store: Store, user: Scope) -> None:
+    stranger = Scope(f"not-{user.user_id}")
+    await write(
+        store,
+        *(memory(user, f"mem_{number}") for number in range(3)),
+        superseded(memory(user, "mem_old"), "mem_1"),
+        memory(replace(user, project_id="hawaii"), "mem_expired", expires_at=NOW - timedelta(days=1)),
+        memory(stranger, "mem_x"),
+    )
+    assert await store.count(user) == 5
+    await store.delete(user, ["mem_2"])
+    assert await store.count(user) == 4
+    assert await store.count(Scope(f"nobody-{user.user_id}")) == 0
+
+
 async def test_many_predecessors_are_all_found(store: Store, user: Scope) -> None:
     rows = [embedded(superseded(memory(user, f"mem_{number}"), "mem_new")) for number in range(250)]
     await store.upsert(user, rows)

@@ -68,6 +68,9 @@ class Store:
         self._call("predecessors")
         return [memory for memory in self._visible(scope) if memory.superseded_by in memory_ids]
 
+    async def count(self, scope: Scope) -> int:
+        raise NotImplementedError
+
     async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
         raise NotImplementedError
 
