@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold
@@ -41,7 +42,7 @@ def fit(examples: Sequence[Example], *, strength: float, fewest: int = 1) -> dic
 
     Args:
         strength: inverse of the L2 penalty.
-        fewest: cases in which a feature must occur to get a weight.
+        fewest: people of whom a feature must tell to get a weight; what one person often says tells nothing of others.
     """
     vectorizer, solver = _fitted(examples, strength, fewest)
     names = [str(name) for name in vectorizer.get_feature_names_out()]
@@ -73,7 +74,9 @@ def left_out(examples: Sequence[Example], *, strength: float, fewest: int = 1) -
 def _fitted(examples: Sequence[Example], strength: float, fewest: int) -> tuple[DictVectorizer, LogisticRegression]:
     vectorizer = DictVectorizer()
     table = vectorizer.fit_transform([each.features for each in examples])
-    vectorizer.restrict(np.asarray((table != 0).sum(axis=0)).ravel() >= fewest)
+    _, places = np.unique([each.person for each in examples], return_inverse=True)
+    by_person = csr_array((np.ones(len(places)), (places, np.arange(len(places)))))
+    vectorizer.restrict((by_person @ (table != 0) > 0).sum(axis=0) >= fewest)
     table = vectorizer.transform([each.features for each in examples])
     solver = LogisticRegression(C=strength, max_iter=2_000, tol=1e-5)
     solver.fit(table, [each.label for each in examples])

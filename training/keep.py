@@ -10,7 +10,7 @@ KEPT = frozenset(
 )
 UNTRUE = frozenset(("supposition", "fiction", "roleplay", "irony", "joke", "pasted", "homework", "others", "sensitive"))
 _STRENGTH = 0.4
-_FEWEST = 4
+_FEWEST = 2
 
 
 def examples(*, held_out: bool = False) -> list[Example]:

@@ -15,7 +15,7 @@ from semrouter_memory.config import Config
 from semrouter_memory.evaluation.embedder import load_embedder
 from semrouter_memory.lexical.voice import in_memory_voice
 from semrouter_memory.retain.reconciling.features import features
-from semrouter_memory.retain.reconciling.relation import MODEL, Relation, by_probabilities
+from semrouter_memory.retain.reconciling.relation import Relation, by_probabilities
 from semrouter_memory.retain.reconciling.statement import statement
 from training.fitting import Example, fit, left_out, read, write
 
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 FILES = {"pairs.jsonl": 1, "statements.jsonl": 2}
 """How often each pair of a file counts."""
 _STRENGTH = 0.3
-_FEWEST = 3
+_FEWEST = 2
 _DIGITS = 2
 """Of a similarity: the last digits depend on the machine."""
 
@@ -94,5 +94,5 @@ def _table(file: str, found: Counter[tuple[str, str, Relation]]) -> str:
 
 
 if __name__ == "__main__":
-    write(MODEL, model())
+    write("relation", model())
     print(report())  # noqa: T201 - a script

@@ -1,7 +1,7 @@
 """The decisions *wants?* and *relevant?*: whether a request wants memories, and which."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,12 +11,13 @@ import numpy as np
 from semrouter_memory.config import Config, RecallConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.embedder import load_embedder
+from semrouter_memory.language.ngrams import tokens
 from semrouter_memory.learned.logistic import log_odds
 from semrouter_memory.lexical.voice import embedded_text
 from semrouter_memory.model import FORM, Hit, Memory, MemoryType, Message, Role, Scope
 from semrouter_memory.recall import anchors, found, relevance, wants
-from semrouter_memory.recall.anchors import Anchors
-from semrouter_memory.recall.evidence import Evidence, Question, gathered, wording
+from semrouter_memory.recall.anchors import Anchors, Intent
+from semrouter_memory.recall.evidence import Evidence, Question, Wording, gathered, wording
 from semrouter_memory.recall.query import search_query, search_text
 from semrouter_memory.recall.times import period_of
 from training.fitting import Example, fit, left_out, read
@@ -24,7 +25,7 @@ from training.fitting import Example, fit, left_out, read
 WANTS_CUT = 0.55
 CUT = 0.28
 _STRENGTH = 0.2
-_FEWEST = 4
+_FEWEST = 3
 _SCOPE = Scope("training")
 _OTHERS = 10
 _EVERY = 3
@@ -59,6 +60,14 @@ class _Remembered:
     vector: np.ndarray
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    wording: Wording
+    vector: np.ndarray
+    intent: Intent
+    history: Sequence[Message]
+
+
 def models() -> tuple[dict[str, Any], dict[str, Any]]:
     """The weights of *wants?* and of *relevant?*.
 
@@ -83,10 +92,12 @@ def models() -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _asked(case: Case) -> Example:
     question = case.question
+    known = case.evidence.known
     features = {
         **wants.words_of(case.text, case.history),
         **wants.components_of(question.vector),
         **wants.nearness_of(question.intent, personal=question.personal, impersonal=question.impersonal),
+        **wants.names_of(known, len(question.named) - known),
     }
     return Example(features, "yes" if case.wanted.any() else "no", case.person)
 
@@ -112,7 +123,7 @@ def cases(*, held_out: bool = False) -> tuple[list[Case], Anchors]:
 
 async def _cases(people: Sequence[Mapping[str, Any]]) -> tuple[list[Case], Anchors]:
     embedder = load_embedder(Config(), model=None, progress=print)
-    known = await anchors.embedded(embedder)
+    known, common = await anchors.embedded(embedder), _common()
     remembered = [await _remembered(embedder, person) for person in people]
     cases_of_all = []
     for place, person in enumerate(people):
@@ -121,7 +132,7 @@ async def _cases(people: Sequence[Mapping[str, Any]]) -> tuple[list[Case], Ancho
         others = [alike[(at + step) % len(alike)] for step in range(1, _OTHERS + 1)]
         many = [*remembered[place], *(each for other in others for each in remembered[other])]
         for number, request in enumerate(person["requests"]):
-            asked = await _asking(embedder, known, request)
+            asked = await _asking(embedder, known, request, common)
             cases_of_all.append(_case(person["person"], request, asked, remembered[place], others=False))
             if number % _EVERY == 0:
                 cases_of_all.append(_case(person["person"], request, asked, many, others=True))
@@ -135,31 +146,42 @@ async def _remembered(embedder: OnnxEmbedder, person: Mapping[str, Any]) -> list
 
 
 async def _asking(
-    embedder: OnnxEmbedder, known: Anchors, request: Mapping[str, Any]
-) -> tuple[Question, tuple[Message, ...]]:
+    embedder: OnnxEmbedder, known: Anchors, request: Mapping[str, Any], common: Collection[str]
+) -> _Asked:
     said, history = request["text"], tuple(Message(Role(role), text) for role, text in request["history"])
     bound = RecallConfig().max_query_chars
     vector = await embedder.embed_query(search_text(said, history, max_chars=bound))
     alone = await embedder.embed_query(search_text(said, (), max_chars=bound)) if history else vector
     asked = wording(search_query(said, history, max_chars=bound), said, history)
-    return asked.meant(vector, known.intent(alone)), history
+    # The model that is fitted here will know other words than the last one.
+    asked = replace(asked, named=wants.rare(said, common))
+    return _Asked(asked, vector, known.intent(alone), history)
+
+
+def _common() -> frozenset[str]:
+    """The words that the model will have weights for."""
+    askers: dict[str, set[str]] = {}
+    for person in read("requests.jsonl"):
+        for request in person["requests"]:
+            for token in tokens(request["text"]):
+                askers.setdefault(token, set()).add(person["person"])
+    return frozenset(token for token, people in askers.items() if len(people) >= _FEWEST)
 
 
 def _case(
     person: str,
     request: Mapping[str, Any],
-    asked: tuple[Question, tuple[Message, ...]],
+    asked: _Asked,
     remembered: Sequence[_Remembered],
     *,
     others: bool,
 ) -> Case:
-    question, history = asked
-    similarities = [float(each.vector @ question.vector) for each in remembered]
+    similarities = [float(each.vector @ asked.vector) for each in remembered]
     shelf = found.found(
         Hit(each.memory, similarity, similarity) for each, similarity in zip(remembered, similarities, strict=True)
     )
     period = period_of(request["text"], _time(request["at"]))
-    columns = gathered(shelf, shelf.positions(_SCOPE), question, period)
+    columns = gathered(shelf, shelf.positions(_SCOPE), asked.wording, period)
     ids = [shelf.memory(place).id for place in range(len(shelf))]
     wanted = {f"{person} {each}" for each in request["wants"]}
     fine = {f"{person} {each}" for each in request.get("fine", ())}
@@ -167,9 +189,9 @@ def _case(
         person,
         request["kind"],
         request["text"],
-        history,
-        question,
-        columns.compared(shelf, question.vector),
+        asked.history,
+        asked.wording.meant(asked.vector, asked.intent, known=columns.known),
+        columns.compared(shelf, asked.vector),
         np.array([each in wanted for each in ids]),
         np.array([each not in fine for each in ids]),
         others,

@@ -55,6 +55,7 @@ class Wording:
         impersonal: it has the form of a question of general knowledge, and no first person.
         chinese: it has Chinese characters, of which the default model knows few.
         wants: log-odds, by its words, that it wants anything that is known of the user.
+        named: index terms of each rare word.
     """
 
     terms: tuple[str, ...]
@@ -64,14 +65,17 @@ class Wording:
     impersonal: bool
     chinese: bool
     wants: float
+    named: tuple[tuple[str, ...], ...]
 
-    def meant(self, vector: Vector, intent: Intent) -> "Question":
+    def meant(self, vector: Vector, intent: Intent, *, known: int) -> "Question":
         """With what the model makes of it.
 
         Args:
             vector: of what is searched for.
             intent: of the request.
+            known: how many of the rare words occur in memories.
         """
+        names = wants.by_names(known, len(self.named) - known)
         meaning = wants.by_meaning(vector, intent, personal=self.personal, impersonal=self.impersonal)
         return Question(
             terms=self.terms,
@@ -80,7 +84,8 @@ class Wording:
             personal=self.personal,
             impersonal=self.impersonal,
             chinese=self.chinese,
-            wants=self.wants + meaning,
+            wants=self.wants + names + meaning,
+            named=self.named,
             vector=vector,
             intent=intent,
         )
@@ -117,6 +122,7 @@ class Columns:
         answered: how much of the memory the last answers have said, 0..1.
         marks: `Standing` of each.
         timely: whether the memory was written in the period that the question speaks of; None: it speaks of none.
+        known: how many of the rare words that the question has occur in one of them.
     """
 
     positions: NDArray[np.intp]
@@ -125,6 +131,7 @@ class Columns:
     answered: Floats
     marks: NDArray[np.uint16]
     timely: NDArray[np.bool_] | None = None
+    known: int
 
     def compared(self, shelf: MemoryShelf, vector: Vector) -> "Evidence":
         """With the memories' similarity to that vector."""
@@ -135,6 +142,7 @@ class Columns:
             answered=self.answered,
             marks=self.marks,
             timely=self.timely,
+            known=self.known,
             similarity=shelf.similarities(vector)[_picked(shelf, self.positions)],
         )
 
@@ -168,6 +176,7 @@ def wording(text: str, request: str, history: Sequence[Message]) -> Wording:
         impersonal=not personal and bool(_GENERAL_FORM.match(request)) and not (history and is_vague(request)),
         chinese=bool(CJK.search(request)),
         wants=wants.by_words(request, history),
+        named=wants.named(request),
     )
 
 
@@ -188,6 +197,7 @@ def gathered(shelf: MemoryShelf, positions: NDArray[np.intp], asked: Wording, pe
         answered=answered[picked],
         marks=shelf.marks[picked],
         timely=_written_in(period, created_at[picked]) if period and period.end - period.start <= _LONGEST else None,
+        known=sum(bool(shelf.lexical(word)[picked].any()) for word in asked.named),
     )
 
 

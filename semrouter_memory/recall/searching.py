@@ -208,7 +208,7 @@ class Searcher:
         if looked.asked is None or looked.columns is None:
             return _nearest(shelf, looked.positions, vector, shown=shown)
         evidence = looked.columns.compared(shelf, vector)
-        asked = looked.asked.meant(vector, intent)
+        asked = looked.asked.meant(vector, intent, known=looked.columns.known)
         if searched:
             # Who searches wants to find, whatever the words.
             asked = replace(asked, wants=max(asked.wants, _SEARCHES))

@@ -2,17 +2,19 @@
 
 Strategy: "what's my budget?", "suggest a dinner" and "draft a mail to my boss" want memories, whatever these are; "what is
 the capital of Mongolia?", "thanks!" and a pasted text to translate want none. Words, pairs of words, the vector that the
-search needs anyway and its nearness to known requests each add to the log-odds. The words' part is found while the model
-embeds. How it does on people left out: `docs/learned-decisions.md`.
+search needs anyway and its nearness to known requests each add to the log-odds; so does whether the memories hold what the
+request names ("when is Priya's exam?"). The words' part is found while the model embeds. How it does on people left out:
+`docs/learned-decisions.md`.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import numpy as np
 
 from semrouter_memory.language.ngrams import ngrams, tokens
 from semrouter_memory.learned.logistic import Features, Logistic, log_odds
+from semrouter_memory.lexical.terms import terms
 from semrouter_memory.model import Message, Role, Vector
 from semrouter_memory.recall.anchors import Intent
 
@@ -25,6 +27,7 @@ _COMPONENTS = tuple(f"#{place}" for place in range(384))
 _SCALE = 2.0
 _NEARNESS = 3.0
 """Cosines differ by tenths."""
+_MOST_NAMES = 2
 _MODEL = Logistic.load("wants")
 _OF_COMPONENTS = _SCALE * np.array([_MODEL.weights.get(name, 0.0) for name in _COMPONENTS], np.float32)
 """What each component of a vector adds: one product instead of 384 look-ups."""
@@ -44,10 +47,25 @@ def by_meaning(vector: Vector, intent: Intent, *, personal: bool, impersonal: bo
     return float(vector[:components] @ _OF_COMPONENTS[:components]) + _MODEL.added(nearness)
 
 
+def by_names(known: int, unknown: int) -> float:
+    """What it adds that the memories hold, or do not hold, what the request names."""
+    return _MODEL.added(names_of(known, unknown))
+
+
+def named(request: str) -> tuple[tuple[str, ...], ...]:
+    """What the request names: the index terms of each word that is so rare that the model knows nothing about it."""
+    return rare(request, _MODEL.weights)
+
+
+def rare(request: str, common: Container[str]) -> tuple[tuple[str, ...], ...]:
+    """The index terms of each word of a request that is not common."""
+    words = dict.fromkeys(token for token in tokens(_read(request)) if token not in common)
+    return tuple(filter(None, (tuple(terms(word)) for word in words)))
+
+
 def words_of(request: str, history: Sequence[Message]) -> Features:
     """The features made of its words."""
-    text = request if len(request) <= 2 * _READ_CHARS else f"{request[:_READ_CHARS]}\n{request[-_READ_CHARS:]}"
-    found = tokens(text)
+    found = tokens(_read(request))
     before = next((message.text for message in reversed(history) if message.role is Role.USER), "")
     features = dict.fromkeys(ngrams(found), 1.0)
     features |= dict.fromkeys((f"before {token}" for token in tokens(before[:_READ_CHARS])[:_BEFORE_TOKENS]), _BEFORE)
@@ -66,6 +84,15 @@ def nearness_of(intent: Intent, *, personal: bool, impersonal: bool) -> Features
     }
 
 
+def names_of(known: int, unknown: int) -> Features:
+    """The features made of how many of the rare words memories hold."""
+    return {"#known names": float(min(known, _MOST_NAMES)), "#unknown names": float(min(unknown, _MOST_NAMES))}
+
+
 def components_of(vector: Vector) -> Features:
     """The features made of its vector, for the fit."""
     return dict(zip(_COMPONENTS, (_SCALE * vector).tolist(), strict=False))
+
+
+def _read(request: str) -> str:
+    return request if len(request) <= 2 * _READ_CHARS else f"{request[:_READ_CHARS]}\n{request[-_READ_CHARS:]}"

@@ -23,7 +23,7 @@ NO_INTENT = Intent(0, 0, 0, 0)
 
 
 def asked(text: str, *history: Message, request: str | None = None) -> Question:
-    return evidence.wording(text, text if request is None else request, history).meant(vector(0), NO_INTENT)
+    return evidence.wording(text, text if request is None else request, history).meant(vector(0), NO_INTENT, known=0)
 
 
 def shelf_of(contents: Sequence[str], minutes: Sequence[float]) -> Shelf:

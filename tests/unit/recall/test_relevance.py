@@ -19,7 +19,7 @@ VECTOR = np.array([1, 0, 0, 0], dtype=np.float32)
 BACKDROP = np.array([[0.1, 1, 0, 0], [0.0, 0, 1, 0], [0.05, 0, 0, 1]], dtype=np.float32)
 ANCHORS = Anchors(np.tile(BACKDROP, (4, 1)), (3, 6, 9, 12), backdrop=BACKDROP)
 INTENT = Intent(general=0.2, chat=0.1, asking=0.5, request=0.2)
-QUESTION = evidence.wording("user's budget", "What's my budget?", ()).meant(VECTOR, INTENT)
+QUESTION = evidence.wording("user's budget", "What's my budget?", ()).meant(VECTOR, INTENT, known=0)
 
 
 def rows(**columns: Sequence[float]) -> Evidence:
@@ -36,6 +36,7 @@ def rows(**columns: Sequence[float]) -> Evidence:
         nearby=column("nearby"),
         answered=column("answered"),
         marks=column("marks").astype(np.uint16),
+        known=0,
     )
 
 

@@ -36,7 +36,7 @@ def test_a_model_tells_what_it_was_fitted_to_apart() -> None:
 
 
 def test_a_feature_that_is_too_rare_has_no_weight() -> None:
-    examples = [*_talk(), Example({"once": 1.0}, "yes", "P0")]
+    examples = [*_talk(), *[Example({"once": 1.0}, "yes", "P0") for _ in range(9)]]
     assert "once" not in fit(examples, strength=1.0, fewest=2)["weights"]
 
 
