@@ -82,13 +82,9 @@ def _sections() -> Iterator[tuple[type[BaseModel], str]]:
 def _nested(section: type[BaseModel], prefix: str) -> Iterator[tuple[type[BaseModel], str]]:
     yield section, prefix
     for name, field in section.model_fields.items():
-        if _is_section(field):
-            assert field.annotation is not None
-            yield from _nested(field.annotation, f"{prefix}{name}.")
-
-
-def _is_section(field: FieldInfo) -> bool:
-    return inspect.isclass(field.annotation) and issubclass(field.annotation, BaseModel)
+        kind: Any = field.annotation
+        if inspect.isclass(kind) and issubclass(kind, BaseModel):
+            yield from _nested(kind, f"{prefix}{name}.")
 
 
 def _section(section: type[BaseModel], prefix: str, rows: Mapping[str, list[str]]) -> Iterator[str]:
