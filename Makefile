@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BENCH_ARGS ?=
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup model redis demo run test faults fuzz check format proto recordings bench fit image clean
+.PHONY: help setup model redis demo run test faults fuzz check format proto docs recordings bench fit image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -83,12 +83,12 @@ faults: setup model redis ## the fault suite in full (about a quarter of an hour
 fuzz: setup ## coverage-guided fuzzing of codecs, wire and exchange (FUZZ_SECONDS=60 for all)
 	@nice -n 19 $(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS)
 
-check: setup ## format, lint, types, import contracts, generated code
+check: setup ## format, lint, types, import contracts, generated code, documentation
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
-	@$(MAKE) --no-print-directory proto-check
+	@$(MAKE) --no-print-directory proto-check docs-check
 
 format: setup ## format the code and fix what can be fixed
 	@$(BIN)/ruff format .
@@ -109,6 +109,19 @@ proto-check:
 	     || { echo "generated code is out of date: run make proto"; exit 1; }; done \
 	  && echo "generated code is current"
 
+# The variable silences an announcement of the theme's authors. With --quiet, --strict would count no warnings.
+MKDOCS = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs: setup ## write the references from the code and build the documentation into site/
+	@$(BIN)/python -m docs.generate
+	@$(MKDOCS)
+	@echo "the documentation is in site/index.html"
+
+# A broken link is an error. That the references are current is a test's to say.
+.PHONY: docs-check
+docs-check:
+	@out=$$(mktemp -d) && trap 'rm -r "$$out"' EXIT && $(MKDOCS) --site-dir "$$out" && echo "the documentation's links are good"
+
 fit: setup model ## fit the learned decisions (semrouter_memory/learned) to the labelled data in training/
 	@$(BIN)/python -m training.fit
 
@@ -122,4 +135,4 @@ image: ## build the container image (needs a container engine)
 	docker build -f deploy/Dockerfile -t semrouter-memory .
 
 clean: ## remove everything that was made here
-	rm -rf $(VENV) .cache .run build dist *.egg-info
+	rm -rf $(VENV) .cache .run build dist site *.egg-info

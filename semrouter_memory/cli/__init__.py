@@ -53,7 +53,7 @@ def serve(
     """Run the sidecar until SIGTERM or Ctrl-C.
 
     Settings come from the file, with environment variables on top: SEMROUTER_MEMORY__MEMORY__MILVUS__URI sets
-    memory.milvus.uri, and so on. The configuration reference is in the README.
+    memory.milvus.uri, and so on. `semrouter-memory config reference` prints all keys.
     """
     from semrouter_memory.app import run  # noqa: PLC0415 - the server's libraries take a second to load
     from semrouter_memory.config import load  # noqa: PLC0415

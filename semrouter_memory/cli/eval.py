@@ -84,8 +84,8 @@ def conversations(
     A line: {"id", "turns": [{"user", "assistant"}, ...], "should_remember": [{"about", "any_of": [...]}],
     "should_not_remember": [...]}. Each conversation is a session of a user of its own, played turn by turn up to its
     end. Then each "should_remember" needs a memory that contains one of "any_of", and none may contain a text of
-    "should_not_remember"; case does not count, and superseded memories do not count either. Rules alone extract, and a
-    model with the role memory_extraction too when one is configured.
+    "should_not_remember"; case does not count, and superseded memories do not count either. Quotes are
+    stored, and what a model with the role memory_extraction extracts, when one is configured.
     """
     from semrouter_memory.config import load  # noqa: PLC0415 - the embedder's libraries take a second to load
     from semrouter_memory.evaluation.conversations_run import evaluate  # noqa: PLC0415

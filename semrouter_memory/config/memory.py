@@ -14,58 +14,62 @@ class MilvusConfig(Section):
 
     address: HostAndPort | None = Field(None, description="host:port of a Milvus server")
     uri: str | None = Field(None, description="a file (Milvus Lite), http(s)://host:port, or unix:path")
-    collection: str = Field("agentic_memory", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="made on first use")
-    dimension: int = Field(384, ge=1, le=32768, description="must be the embedding's")
+    collection: str = Field("agentic_memory", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="created on first use")
+    dimension: int = Field(384, ge=1, le=32768, description="must equal memory.embedding.dimension")
     token: SecretStr | None = Field(None, description="user:password or API key; environment only")
     token_file: Path | None = Field(None, description="file that holds the token")
-    timeout_ms: int = Field(10_000, ge=1, description="bound on background reads and writes")
-    reconnect_seconds: float = Field(5.0, gt=0, description="pause between attempts to reach the store")
+    timeout_ms: int = Field(10_000, ge=1, description="timeout of background reads and writes")
+    reconnect_seconds: float = Field(5.0, gt=0, description="pause between attempts to connect to the store")
 
 
 class EmbeddingConfig(Section):
-    """The embedding profile. Another model is another profile here, not other code."""
+    """The embedding model. Another model needs other settings, not other code."""
 
     model: str = Field("all-MiniLM-L6-v2", description="name of the profile; part of the collection's fingerprint")
-    dimension: int = Field(384, ge=1, description="what the model gives")
+    dimension: int = Field(384, ge=1, description="dimension of the model's vectors")
     path: Path | None = Field(
         None,
         description="directory with model.onnx (or onnx/model.onnx) and tokenizer.json; default <data_dir>/models/<model>",
     )
-    pooling: Literal["mean", "cls"] = Field(
-        "mean", description="how token vectors become one, as the model was trained"
-    )
-    query_prefix: str = Field("", description="put before queries, as the model was trained")
-    passage_prefix: str = Field("", description="put before memories, as the model was trained")
+    pooling: Literal["mean", "cls"] = Field("mean", description="how token vectors are pooled, as in its training")
+    query_prefix: str = Field("", description="text before each query, as in the model's training")
+    passage_prefix: str = Field("", description="text before each memory, as in the model's training")
     max_tokens: int = Field(
-        256, ge=8, description="what the model reads of a text; longer memories are refused, longer queries are cut"
+        256,
+        ge=8,
+        description="tokens that the model reads of a text, special ones included; longer memories are refused, longer queries are cut",
     )
     threads: int = Field(1, ge=1, description="inference threads; 1 is the fastest for short queries")
 
 
 class IdentityConfig(Section):
-    """Who the user is. No identity, no memory."""
+    """Who the user is. A request without an identity has no memory."""
 
-    user_header: HeaderName = Field("x-authz-user-id", description="set by an authenticating filter")
+    user_header: HeaderName = Field("x-authz-user-id", description="user's id, set by an authenticating filter")
     jwt_namespace: str = Field(
         "envoy.filters.http.jwt_authn", description="metadata_context namespace that holds verified JWT payloads"
     )
     jwt_claim: str | None = Field(None, description="claim that names the user, for example sub; unset: not used")
     trust_body: bool = Field(default=False, description="development only: take memory_context.user_id for the user")
-    session_header: HeaderName = Field("x-session-id", description="names a session; without it the transcript does")
-    session_end_header: HeaderName = Field("x-session-end", description="truthy: the session ends with this turn")
-    opt_out_headers: tuple[HeaderName, ...] = Field(
-        ("x-memory-opt-out",), description="any of them set: neither recalled nor stored"
+    session_header: HeaderName = Field("x-session-id", description="names the session; without it the transcript does")
+    session_end_header: HeaderName = Field(
+        "x-session-end",
+        description="header that ends the session with this turn, if its value is in memory.signals.truthy",
     )
-    max_id_chars: int = Field(256, ge=1, le=512, description="longer ids disable memory for the request")
+    opt_out_headers: tuple[HeaderName, ...] = Field(
+        ("x-memory-opt-out",),
+        description="headers that switch recall and storing off; every value but false, 0, no and off counts",
+    )
+    max_id_chars: int = Field(256, ge=1, le=512, description="a longer id disables memory for the request")
 
 
 class SignalsConfig(Section):
     """Headers set by upstream classifiers."""
 
-    fact_header: HeaderName = Field("x-vsr-fact-check-needed", description="a general-knowledge question")
-    tool_header: HeaderName = Field("x-vsr-requires-tool", description="a tool will give the answer")
+    fact_header: HeaderName = Field("x-vsr-fact-check-needed", description="marks a general-knowledge question")
+    tool_header: HeaderName = Field("x-vsr-requires-tool", description="marks a request that a tool answers")
     truthy: tuple[Annotated[str, AfterValidator(str.lower)], ...] = Field(
-        ("true", "1", "yes", "on", "needed", "required"), description="values that mean yes"
+        ("true", "1", "yes", "on", "needed", "required"), description="header values that mean yes"
     )
 
 
@@ -75,19 +79,20 @@ class RecallConfig(Section):
     deadline_ms: int = Field(
         50,
         ge=1,
-        description="recall without a model answers within this, or not at all; waiting for other requests' embeddings does not count",
+        description="deadline of recall without an external model, after which the request passes without memory; waiting for other requests' embeddings does not count",
     )
-    rewrite_deadline_ms: int = Field(400, ge=1, description="extra time for memory_rewrite, when it is configured")
+    rewrite_deadline_ms: int = Field(400, ge=1, description="additional time for the memory_rewrite model")
     strategy: Literal["hybrid", "semantic", "keywords"] = Field(
         "hybrid",
         description="hybrid: calibrated relevance of meaning and words; semantic: the cosine alone; keywords: all of the"
         " message's keywords must occur",
     )
     keyword_extraction: Literal["local", "llm"] = Field(
-        "local", description="who finds the keywords of strategy keywords: rules, or the memory_rewrite model"
+        "local",
+        description="what extracts the keywords of strategy keywords: rules (local) or the memory_rewrite model (llm)",
     )
     max_keyword_memories: int = Field(
-        20, ge=1, description="bound on what strategy keywords injects; token_budget holds as well"
+        20, ge=1, description="bound on the memories that strategy keywords injects; token_budget applies as well"
     )
     keyword_order: Literal["newest", "insertion"] = Field(
         "newest",
@@ -100,27 +105,38 @@ class RecallConfig(Section):
     )
     token_budget: int = Field(512, ge=16, description="bound on the injected block, in the embedding model's tokens")
     standing_tokens: int = Field(
-        64, ge=0, description="of it, bound on memories given unasked: how to answer, the user's name; 0: none"
+        64,
+        ge=0,
+        description="part of token_budget for memories that are injected without a search: how to answer, the user's name; 0: none",
     )
-    max_limit: int = Field(50, ge=1, description="bound on retrieval_limit of a request")
-    render: Literal["markdown", "xml"] = Field("markdown", description="how memories are written into the request")
-    position: Position = Field(Position.SYSTEM, description="where: the system message, or the last user message's end")
+    max_limit: int = Field(50, ge=1, description="upper bound on a request's retrieval_limit")
+    render: Literal["markdown", "xml"] = Field("markdown", description="format of the injected block")
+    position: Position = Field(
+        Position.SYSTEM,
+        description="where the block is inserted: in the system message, or at the end of the last user message",
+    )
     max_query_chars: int = Field(4000, ge=16, description="longer queries are cut before they are embedded")
 
 
 class WorkingSetConfig(Section):
     """The memories of recently active users, kept in the process."""
 
-    enabled: bool = Field(default=True, description="off: every search asks the store")
-    max_mb: int = Field(256, ge=1, description="bound on all users' memories in the process; the longest unused leave")
+    enabled: bool = Field(default=True, description="off: every search queries the store")
+    max_mb: int = Field(256, ge=1, description="bound on cached memories; least recently used users are evicted first")
     max_owner_memories: int = Field(
-        20_000, ge=1, description="users with more (or with more than a quarter of max_mb) are searched in the store"
+        20_000,
+        ge=1,
+        description="users with more memories, or more than a quarter of max_mb, are not cached; the store is searched",
     )
     max_age_seconds: float = Field(
-        300, gt=0, description="read anew after so long: what others wrote without telling shows by then"
+        300,
+        gt=0,
+        description="maximum age of a user's cached memories; bounds staleness if another process writes without a notification",
     )
     redis_ttl_seconds: float = Field(
-        300, ge=0, description="how long replicas can take a user's memories from Redis, where there is one; 0: never"
+        300,
+        ge=0,
+        description="how long a user's cached memories are shared through Redis, if it is configured; 0: not shared",
     )
 
 
@@ -129,28 +145,27 @@ class RetainConfig(Section):
 
     quotes: bool = Field(
         default=True,
-        description="keep at once, without a model, what users tell, in their own words; former name: rules",
+        description="store what users say of themselves at once, in their own words, without an external model; former name: rules",
     )
-    context_turns: int = Field(5, ge=0, description="earlier turns given to the model as context")
-    session_idle_seconds: float = Field(300, gt=0, description="a session is at its end when idle for so long")
+    context_turns: int = Field(5, ge=0, description="earlier turns that the memory_extraction model gets as context")
+    session_idle_seconds: float = Field(300, gt=0, description="idle time after which a session ends")
     turn_retention_days: float = Field(7, gt=0, description="how long the text of finished turns is kept")
-    workers: int = Field(2, ge=1, description="sessions that are extracted at a time")
-    max_queue: int = Field(1000, ge=1, description="sessions waiting in the process; more wait in the turn log")
-    tick_seconds: float = Field(1.0, gt=0, description="how often triggers are looked at")
-    lease_seconds: float = Field(120, gt=0, description="how long a worker that died keeps others from its session")
-    max_attempts: int = Field(8, ge=1, description="then a turn is dead-lettered")
-    retry_seconds: float = Field(5.0, gt=0, description="first back-off; doubled at each failure")
-    retry_max_seconds: float = Field(900, gt=0, description="longest back-off")
-    max_turn_chars: int = Field(64_000, ge=256, description="longer messages are cut in the turn log")
-    episodes: bool = Field(default=True, description="sum a session up in one episodic memory at its end")
+    workers: int = Field(2, ge=1, description="sessions that are extracted concurrently")
+    max_queue: int = Field(1000, ge=1, description="sessions queued in the process; further ones wait in the turn log")
+    tick_seconds: float = Field(1.0, gt=0, description="interval at which sessions are checked for work")
+    lease_seconds: float = Field(120, gt=0, description="lease on a session; then another worker may take it over")
+    max_attempts: int = Field(8, ge=1, description="attempts after which a turn is dead-lettered")
+    retry_seconds: float = Field(5.0, gt=0, description="first back-off after a failure; doubled with each further one")
+    retry_max_seconds: float = Field(900, gt=0, description="upper bound on the back-off")
+    max_turn_chars: int = Field(64_000, ge=256, description="bound on a message in the turn log; longer ones are cut")
+    episodes: bool = Field(default=True, description="write one episodic memory at the end of a session")
     drift_similarity: Percent = Field(
-        0.2, description="turns less similar than this to the ones before have changed the topic: a model is asked"
+        0.2,
+        description="similarity to the turns before, below which the topic has changed and the memory_extraction model is asked",
     )
-    breaker_failures: int = Field(
-        3, ge=1, description="failures in a row after which a model is left alone for a while"
-    )
-    breaker_seconds: float = Field(30, gt=0, description="first pause of a model that is left alone; doubled")
-    breaker_max_seconds: float = Field(300, gt=0, description="longest pause of a model that is left alone")
+    breaker_failures: int = Field(3, ge=1, description="consecutive failures after which a model's circuit opens")
+    breaker_seconds: float = Field(30, gt=0, description="first time for which a circuit stays open; then doubled")
+    breaker_max_seconds: float = Field(300, gt=0, description="upper bound on that time")
 
     @model_validator(mode="before")
     @classmethod
@@ -164,65 +179,75 @@ class RedisConfig(Section):
     """Shares the turn log, session state and locks between replicas; unset: SQLite in the data directory."""
 
     url: str | None = Field(None, description="redis://host:port/db, rediss:// or unix://path; without a password")
-    username: str | None = Field(None, description="for servers with access control lists")
+    username: str | None = Field(None, description="user name, for servers with access control lists")
     password: SecretStr | None = Field(None, description="environment only")
     password_file: Path | None = Field(None, description="file that holds the password")
-    prefix: str = Field("srm", pattern=r"^[A-Za-z0-9_-]+$", description="begins every key; one per installation")
-    timeout_ms: int = Field(2_000, ge=1, description="bound on one call")
-    retry_seconds: float = Field(1.0, gt=0, description="first pause before a server that is away is asked again")
-    lock_seconds: float = Field(30, gt=1, description="how long a process that died keeps an owner's lock")
+    prefix: str = Field("srm", pattern=r"^[A-Za-z0-9_-]+$", description="prefix of every key; one per installation")
+    timeout_ms: int = Field(2_000, ge=1, description="timeout of one call")
+    retry_seconds: float = Field(1.0, gt=0, description="first pause before an unavailable server is tried again")
+    lock_seconds: float = Field(30, gt=1, description="lease on an owner's lock; then the lock is free")
 
 
 class AgeingConfig(Section):
-    """How memories leave. Off or conservative by default: nothing is lost that nobody asked to lose."""
+    """Expiry, quotas, pruning, consolidation and compaction."""
 
     ttl_days: dict[MemoryType, Annotated[float, Field(gt=0)]] = Field(
-        default_factory=dict, description="type -> days after it was last said that a memory expires; else never"
+        default_factory=dict,
+        description="days after it was last said, by type, after which a memory expires; a type that is not named never expires",
     )
     max_memories: int = Field(
         10_000,
         ge=0,
-        description="of one user, history included, which leaves first, then the lowest-scored; 0: no bound",
+        description="quota of one user, history included; history is deleted first, then the lowest-scored memories; 0: no bound",
     )
-    max_bytes: int = Field(0, ge=0, description="bytes of text of one user's memories, as max_memories; 0: no bound")
-    sweep_seconds: float = Field(3600, gt=0, description="pause between sweeps, each reads all memories")
-    prune: Literal["off", "dry-run", "on"] = Field(
-        "off", description="delete what scores low for long, for good; dry-run reports only"
+    max_bytes: int = Field(
+        0,
+        ge=0,
+        description="quota on the bytes of text of one user's memories, enforced like max_memories; 0: no bound",
     )
-    prune_below: float = Field(0.1, ge=0, le=1, description="score below which a memory is low")
-    prune_after_days: float = Field(180, gt=0, description="so long unused, unconfirmed, and uses counted")
-    history_days: float = Field(0, ge=0, description="superseded memories are deleted for good so long after; 0: kept")
+    sweep_seconds: float = Field(3600, gt=0, description="pause between sweeps; each sweep reads all memories")
+    prune: Literal["off", "dry-run", "on"] = Field("off", description="delete what scores low; dry-run only reports")
+    prune_below: float = Field(0.1, ge=0, le=1, description="score below which a memory may be pruned")
+    prune_after_days: float = Field(
+        180,
+        gt=0,
+        description="days without use or confirmation before a memory may be pruned; uses must have been counted for that time",
+    )
+    history_days: float = Field(0, ge=0, description="days after which superseded memories are deleted; 0: never")
     consolidate: Literal["off", "on"] = Field(
-        "off", description="merge related memories, the originals as history; may ask memory_extraction"
+        "off", description="merge related memories, the originals become history; may ask the memory_extraction model"
     )
-    consolidate_at: int = Field(200, ge=2, description="active memories of one user from which they are consolidated")
-    usage_seconds: float = Field(10, gt=0, description="how often access counts are written; a kill loses the last")
+    consolidate_at: int = Field(200, ge=2, description="a user's active memories from which consolidation starts")
+    usage_seconds: float = Field(10, gt=0, description="interval of writing access counts; a kill loses the last ones")
     half_life_days: float = Field(90, gt=0, description="age at which a memory's recency has halved, in its score")
-    compact_hours: float = Field(24, ge=0, description="pause between compactions, which rewrite files; 0: on demand")
+    compact_hours: float = Field(24, ge=0, description="pause between compactions of the files; 0: only on demand")
 
 
 class CompressionConfig(Section):
     """Replaces the beginning of a long conversation with a structured state. Off by default."""
 
-    enabled: bool = Field(default=False, description="on: long requests are shortened")
-    min_turns: int = Field(20, ge=6, description="shorter conversations go up whole")
-    raw_turns: int = Field(5, ge=1, description="last turns that always go up as they are")
-    every_turns: int = Field(10, ge=1, description="a model is asked for the state every so many turns")
+    enabled: bool = Field(default=False, description="on: long conversations are shortened")
+    min_turns: int = Field(20, ge=6, description="turns of a conversation from which on it is shortened")
+    raw_turns: int = Field(5, ge=1, description="last turns that are sent unchanged")
+    every_turns: int = Field(10, ge=1, description="turns after which the memory_extraction model reorders the state")
     state_tokens: int = Field(250, ge=50, description="bound on the state, in the embedding model's tokens")
-    state_ttl_hours: float = Field(168, gt=0, description="how long an untouched session's state is kept")
+    state_ttl_hours: float = Field(168, gt=0, description="how long the state of an idle session is kept")
 
 
 class MemoryConfig(Section):
-    enabled: bool = Field(default=True, description="off: requests pass untouched, but for our own fields")
-    auto_store: bool = Field(default=True, description="off: memories are recalled, nothing new is learned")
+    enabled: bool = Field(
+        default=True,
+        description="off: requests pass; only memory_config and memory_context are removed",
+    )
+    auto_store: bool = Field(default=True, description="off: memories are recalled, nothing is stored")
     data_dir: Path = Field(
         Path("~/.local/share/semrouter-memory"), description="turn log, Milvus Lite, model; readable by its owner only"
     )
     milvus: MilvusConfig = MilvusConfig()
     embedding: EmbeddingConfig = EmbeddingConfig()
-    default_retrieval_limit: int = Field(5, ge=0, description="memories for one request at most")
-    default_similarity_threshold: Percent = Field(0.6, description="a memory's relevance must reach it")
-    extraction_batch_size: int = Field(10, ge=1, description="a model is asked every so many turns of a session")
+    default_retrieval_limit: int = Field(5, ge=0, description="default of retrieval_limit: bound on injected memories")
+    default_similarity_threshold: Percent = Field(0.6, description="default of similarity_threshold: least relevance")
+    extraction_batch_size: int = Field(10, ge=1, description="turns after which the memory_extraction model is asked")
     identity: IdentityConfig = IdentityConfig()
     signals: SignalsConfig = SignalsConfig()
     recall: RecallConfig = RecallConfig()

@@ -13,9 +13,9 @@ from semrouter_memory.errors import ConfigurationError
 class LlmEndpoint(Section):
     """Either address and port, or a whole base URL."""
 
-    address: str | None = Field(None, description="host name")
-    port: int | None = Field(None, ge=1, le=65535, description="with it: http://address:port/v1")
-    base_url: str | None = Field(None, description="for example https://api.example.com/v1; wins over address and port")
+    address: str | None = Field(None, description="host name of the server")
+    port: int | None = Field(None, ge=1, le=65535, description="port of the server; the URL is http://address:port/v1")
+    base_url: str | None = Field(None, description="for example https://api.example.com/v1; overrides address and port")
 
     @model_validator(mode="after")
     def _names_a_server(self) -> "LlmEndpoint":
@@ -31,15 +31,15 @@ class LlmEndpoint(Section):
 class ExternalModel(Section):
     """An OpenAI-compatible chat model that takes over one role."""
 
-    llm_provider: str = Field("vllm", description="for the reader; every server is spoken to in the OpenAI way")
+    llm_provider: str = Field("vllm", description="name in traces; the API is always OpenAI's")
     model_role: Literal["memory_rewrite", "memory_extraction", "memory_reconcile"] = Field(
-        description="what it is asked for"
+        description="use of the model"
     )
     llm_endpoint: LlmEndpoint
-    llm_model_name: str = Field(description="as its server calls it")
-    llm_timeout_seconds: float = Field(30, gt=0, description="bound on one call")
-    max_tokens: int = Field(500, ge=1, description="bound on one answer")
-    temperature: float = Field(0.1, ge=0, le=2, description="low, because facts are wanted")
+    llm_model_name: str = Field(description="name of the model at its server")
+    llm_timeout_seconds: float = Field(30, gt=0, description="timeout of one call")
+    max_tokens: int = Field(500, ge=1, description="bound on the tokens of one answer")
+    temperature: float = Field(0.1, ge=0, le=2, description="sampling temperature; low, because facts are wanted")
     api_key_env: str | None = Field(None, description="name of the environment variable that holds the key")
     api_key_file: Path | None = Field(None, description="file that holds the key")
 
@@ -61,14 +61,19 @@ class ServerConfig(Section):
     """The ext_proc server."""
 
     listen: ListenAddress = Field("127.0.0.1:50051", description="host:port, or unix:path")
-    max_message_bytes: int = Field(72 * 1024 * 1024, ge=1024, description="above Envoy's body limit of 64 MiB")
-    max_body_bytes: int = Field(64 * 1024 * 1024, ge=1024, description="larger bodies pass without memory")
-    max_answer_bytes: int = Field(8 * 1024 * 1024, ge=1024, description="longer answers are not remembered")
-    max_concurrent_streams: int = Field(16_384, ge=1, description="per connection; two per open answer")
-    drain_seconds: float = Field(10, ge=0, description="how long running exchanges may end at shutdown")
-    secret_header: HeaderName = Field("x-memory-secret", description="gRPC metadata and HTTP header of the secret")
+    max_message_bytes: int = Field(72 * 1024 * 1024, ge=1024, description="must exceed Envoy's body limit (64 MiB)")
+    max_body_bytes: int = Field(64 * 1024 * 1024, ge=1024, description="larger request bodies pass without memory")
+    max_answer_bytes: int = Field(8 * 1024 * 1024, ge=1024, description="larger answers, decoded, are not stored")
+    max_concurrent_streams: int = Field(16_384, ge=1, description="streams of one connection; an open answer takes two")
+    drain_seconds: float = Field(10, ge=0, description="time for running exchanges to end at shutdown")
+    secret_header: HeaderName = Field(
+        "x-memory-secret", description="gRPC metadata and HTTP header of the shared secret"
+    )
     shared_secret: SecretStr | None = Field(None, description="what Envoy sends in secret_header; environment only")
-    shared_secret_file: Path | None = Field(None, description="needed where others than Envoy can connect")
+    shared_secret_file: Path | None = Field(
+        None,
+        description="file that holds the secret; required if a port is bound to more than loopback or a Unix socket",
+    )
 
 
 class ManagementConfig(Section):
@@ -78,14 +83,17 @@ class ManagementConfig(Section):
     operator_listen: ListenAddress | None = Field(
         "127.0.0.1:9090", description="/healthz /readyz /metrics, operator's API"
     )
-    operator_token: SecretStr | None = Field(None, description="environment only; unset: nobody acts for others")
+    operator_token: SecretStr | None = Field(
+        None,
+        description="token of the operator; environment only; unset: the operator's routes for other users do not exist",
+    )
     operator_token_file: Path | None = Field(None, description="file that holds the token")
     max_content_chars: int = Field(
         8_000, ge=16, description="bound on one memory's text; memory.embedding.max_tokens is another, in tokens"
     )
     max_metadata_bytes: int = Field(8_192, ge=256, description="bound on what a caller attaches to one memory")
     max_body_bytes: int = Field(1024 * 1024, ge=1024, description="larger requests are refused with 413")
-    max_import_bytes: int = Field(64 * 1024 * 1024, ge=1024, description="the same, of an import")
+    max_import_bytes: int = Field(64 * 1024 * 1024, ge=1024, description="larger imports are refused with 413")
     max_import_lines: int = Field(10_000, ge=1, description="memories in one import; a file may be sent in parts")
 
 
@@ -97,39 +105,43 @@ class TracingConfig(Section):
         None, description="OTLP collector, as http://host:4317; unset: OTEL_EXPORTER_OTLP_ENDPOINT, else this machine"
     )
     protocol: Literal["grpc", "http/protobuf"] | None = Field(
-        None, description="of the collector; unset: OTEL_EXPORTER_OTLP_PROTOCOL, else grpc"
+        None, description="protocol of the collector; unset: OTEL_EXPORTER_OTLP_PROTOCOL, else grpc"
     )
     sample_ratio: float | None = Field(
-        None, ge=0, le=1, description="of traces that nobody decided about yet; unset: OTEL_TRACES_SAMPLER, else all"
+        None,
+        ge=0,
+        le=1,
+        description="share of the traces that are sampled where the caller has not decided; unset: OTEL_TRACES_SAMPLER, else all",
     )
     headers_file: Path | None = Field(
-        None, description="sent to the collector, one `name: value` a line; unset: OTEL_EXPORTER_OTLP_HEADERS"
+        None,
+        description="file with headers for the collector, one `name: value` a line; unset: OTEL_EXPORTER_OTLP_HEADERS",
     )
 
 
 class TelemetryConfig(Section):
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="DEBUG tells each bypass")
-    log_format: Literal["json", "console"] = Field("json", description="to standard error")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="log level; DEBUG logs each request that passes without memory"
+    )
+    log_format: Literal["json", "console"] = Field("json", description="format of the log on standard error")
     tracing: TracingConfig = TracingConfig()
 
 
 class RecordingConfig(Section):
     """Writes down what Envoy and this service say to each other, to be replayed. Credentials are never written."""
 
-    enabled: bool = Field(default=False, description="on: exchanges are recorded from the start on")
-    directory: Path | None = Field(None, description="takes the recordings; default <data_dir>/recordings")
+    enabled: bool = Field(default=False, description="on: exchanges are recorded from the start of the process")
+    directory: Path | None = Field(None, description="directory for the recordings; default <data_dir>/recordings")
     sample: float = Field(1.0, gt=0, le=1, description="share of the exchanges that is recorded")
     format: Literal["jsonl", "protobuf"] = Field("jsonl", description="JSON lines, or proto/recording.proto")
     files: Literal["rolling", "exchange"] = Field("rolling", description="many exchanges in a file, or one in each")
-    max_file_mb: int = Field(64, ge=1, description="bound on a file; exchanges that are larger are left out")
-    max_total_mb: int = Field(1024, ge=1, description="bound on all recordings in the directory; the oldest leave")
-    max_buffer_mb: int = Field(
-        64, ge=1, description="bound on what is under way or waits to be written; more is left out and counted"
-    )
+    max_file_mb: int = Field(64, ge=1, description="bound on a file; larger exchanges are left out")
+    max_total_mb: int = Field(1024, ge=1, description="bound on all recordings; the oldest are deleted")
+    max_buffer_mb: int = Field(64, ge=1, description="bound on what waits to be written; more is left out and counted")
     redact_headers: tuple[HeaderName, ...] = Field(
         (), description="headers (and gRPC metadata) that are not recorded, besides those that carry credentials"
     )
-    pseudonymise: bool = Field(default=False, description="on: every word and id is replaced, the same by the same")
+    pseudonymise: bool = Field(default=False, description="on: every word and id is replaced, equal ones by equal ones")
     pseudonym_key: SecretStr | None = Field(
         None, description="the same key gives the same pseudonyms; environment only; unset: drawn at each start"
     )

@@ -142,7 +142,7 @@ class RedisStateStore:
         return swept
 
     async def compact(self) -> None:
-        """Nothing to do here: no file is ours. Redis rewrites its own (see the README)."""
+        """Nothing to do here: Redis rewrites its own files."""
 
     async def backup(self, directory: Path) -> None:
         """Nothing to do here: Redis is backed up by its own means."""
