@@ -6,6 +6,7 @@ from training.fitting import write
 
 def main() -> None:
     write("keep", keep.model())
+    write("keep_in_doubt", keep.model_in_doubt())
     write("relation", relation.model())
     wants, relevant = relevance.models()
     write("wants", wants)

@@ -1,15 +1,20 @@
 """The decision *keep?*: which sentences of a message are worth keeping."""
 
+import asyncio
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from semrouter_memory.retain.keep import features, in_message
-from training.fitting import Example, fit, read
+from semrouter_memory.config import Config
+from semrouter_memory.evaluation.embedder import load_embedder
+from semrouter_memory.retain.keep import features, in_message, meaning
+from training.fitting import Example, fit, left_out, read
 
 KEPT = frozenset(
     ("fact", "people", "work", "taste", "plan", "event", "style", "procedure", "remember", "update", "answer", "mixed")
 )
 UNTRUE = frozenset(("supposition", "fiction", "roleplay", "irony", "joke", "pasted", "homework", "others", "sensitive"))
 _STRENGTH = 0.4
+_STRENGTH_IN_DOUBT = 0.1
 _FEWEST = 2
 
 
@@ -30,5 +35,29 @@ def _class(label: str) -> str:
 
 
 def model() -> dict[str, Any]:
-    """The weights."""
+    """The weights of the first decision, by words."""
     return fit(examples(), strength=_STRENGTH, fewest=_FEWEST)
+
+
+def model_in_doubt() -> dict[str, Any]:
+    """The weights of the second decision, by meaning.
+
+    It sees what the first says of people it was not fitted on, as it will in use.
+    """
+    told = left_out(examples(), strength=_STRENGTH, fewest=_FEWEST)
+    texts = [piece.strip() for person in read("sentences.jsonl") for piece, _ in _pieces(person)]
+    embedder = load_embedder(Config(), model=None, progress=print)
+    once = sorted(set(texts))
+    vectors = dict(zip(once, asyncio.run(embedder.embed_passages(once)), strict=True))
+    return fit(
+        [
+            Example(meaning(by_words, vectors[text]), example.label, example.person)
+            for example, by_words, text in zip(examples(), told, texts, strict=True)
+        ],
+        strength=_STRENGTH_IN_DOUBT,
+    )
+
+
+def _pieces(person: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every sentence with its label."""
+    return (piece for message in person["messages"] for piece in message["sentences"])

@@ -1,22 +1,27 @@
-"""Whether a sentence of a user's message is worth keeping: a learned decision over its words and where they stand. Pure.
+"""Whether a sentence of a user's message is worth keeping: a learned decision over its words and its meaning. Pure.
 
-Strategy: single words and pairs of words decide most ("i live", "could you"); where the sentence stands, the sentence before
-it and whether the assistant has just asked something decide the rest. The model's weights come from
-labelled messages (`training/`). Measured on people left out, words alone do better than the sentence's vector alone (area
-under the curve 0.91 against 0.82), and both together no better than more data makes words; so nothing is embedded that is
-not stored.
+Strategy: words decide first, single ones and pairs ("i live", "could you"), where the sentence stands, the sentence before it
+and whether the assistant has just asked something. Only where they leave it in doubt the sentence's vector is asked for,
+and a second model decides by it and by what the words told: most sentences need not be embedded. Both are fitted on
+labelled messages (`training/`); `docs/learned-decisions.md` has how they do on people left out.
 """
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from semrouter_memory.language.moods import QUESTION_MARKS, asks, orders
 from semrouter_memory.language.ngrams import ngrams, tokens
 from semrouter_memory.learned.logistic import Features, Multinomial
+from semrouter_memory.model import Vector
 
-_MODEL = Multinomial.load("keep")
+_BY_WORDS = Multinomial.load("keep")
+_BY_MEANING = Multinomial.load("keep_in_doubt")
+_IN_DOUBT = (0.04, 0.85)
+"""Between these probabilities the words leave it in doubt."""
+_SCALE = 2.0
+_LEAST = 1e-4
 _FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|im|ive|my|mine|me|we|we're|we've|our|us)\b|[我咱]", re.IGNORECASE)
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 _BEFORE_TOKENS = 150
@@ -64,25 +69,63 @@ def in_message(pieces: Sequence[str], message: str, asked: str) -> list[Sentence
     return [Sentence(piece, before[place], message, asked, place, len(pieces)) for place, piece in enumerate(pieces)]
 
 
-def keep(sentences: Sequence[Sentence]) -> list[float]:
-    """For each sentence the probability that it is worth keeping; 0 where it need not be asked what it tells.
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What its words tell of a sentence.
 
-    That is so where it is too likely not meant as true of the user, and where it asks or orders and does not tell for sure.
+    Attributes:
+        text: the sentence without blanks around it.
+        probabilities: that it is worth keeping ("kept"), not meant as true of the user ("untrue"), or neither ("other").
+        asking: it has the form of a question or an order.
     """
+
+    text: str
+    probabilities: Mapping[str, float]
+    asking: bool
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether its vector can tell more."""
+        least, most = _IN_DOUBT
+        return least <= self.probabilities["kept"] <= most
+
+    def worth(self, vector: Vector | None = None) -> float:
+        """The probability that the sentence is worth keeping; 0 where it need not be asked what it tells.
+
+        That is so where it is too likely not meant as true of the user, and where it asks or orders and does not tell for
+        sure.
+
+        Args:
+            vector: the sentence's; None leaves it at what the words tell.
+        """
+        found = self.probabilities
+        if vector is not None and self.in_doubt:
+            found = _BY_MEANING.probabilities(meaning(found, vector))
+        kept = found["kept"]
+        if kept < _TRUER * found["untrue"]:
+            return 0.0
+        return kept if kept >= _ASKING_CUT or not self.asking else 0.0
+
+
+def judge(sentences: Sequence[Sentence]) -> list[Judged]:
+    """What the words of each sentence tell."""
     return [_judged(sentence) for sentence in sentences]
 
 
-def _judged(sentence: Sentence) -> float:
+def _judged(sentence: Sentence) -> Judged:
     known = features(sentence)
-    found = _MODEL.probabilities(known)
-    kept = found["kept"]
-    if kept < _TRUER * found["untrue"]:
-        return 0.0
-    return kept if kept >= _ASKING_CUT or known["#neither question nor order"] else 0.0
+    asking = not known["#neither question nor order"]
+    return Judged(sentence.text.strip(), _BY_WORDS.probabilities(known), asking)
+
+
+def meaning(by_words: Mapping[str, float], vector: Vector) -> Features:
+    """What the second decision is made from: what the words told, and the sentence's vector."""
+    told = {f"#{name}": math.log(max(each, _LEAST)) for name, each in by_words.items()}
+    return told | {str(place): each for place, each in enumerate((_SCALE * vector).tolist())}
 
 
 def features(sentence: Sentence) -> Features:
-    """What the decision is made from: words and pairs of words of the sentence, the words around it, and its shape."""
+    """What the first decision is made from: words and pairs of words of the sentence, the words around it, and its shape."""
     words = tokens(sentence.text)
     found = dict.fromkeys(ngrams(words), 1.0)
     found |= dict.fromkeys((f"before {token}" for token in tokens(sentence.before)[-_BEFORE_TOKENS:]), _AROUND)

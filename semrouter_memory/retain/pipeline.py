@@ -94,7 +94,7 @@ class Retainer:
         probe_pause = timedelta(seconds=config.breaker_seconds)
         self._asking = Asking(self._pace, probe_pause=probe_pause, idling=Idling(monotonic))
         parts = StepParts(turn_log, writer, observer, states)
-        self._quotes = QuoteStep(parts, last=chat_model is None)
+        self._quotes = QuoteStep(parts, embedder=embedder, last=chat_model is None)
         self._model = self._model_step(chat_model, parts, embedder) if chat_model else None
         episodes = EpisodeWriter(
             writer=writer, embedder=embedder, chat_model=chat_model, observer=observer, keep_quotes=config.quotes

@@ -1,4 +1,4 @@
-"""What users say of themselves, kept in their own words. Pure.
+"""What users say of themselves, kept in their own words.
 
 Strategy: of a message only the user's own text is read, sentence by sentence, and a learned decision says which tell
 something that later conversations may need (`keep`). What is kept stays together and as it was typed, because one sentence
@@ -6,15 +6,19 @@ explains another ("a studio in Porto", "80 a night at most"); long messages beco
 short to be understood alone carries the question that it answers, or what was said before it, as its context.
 """
 
+import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 
 from semrouter_memory.language.moods import QUESTION_MARKS
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.language.wordlists import HAN
-from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType
+from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType, Vector
+from semrouter_memory.ports import Embedder
 from semrouter_memory.retain import remember, statements, unfit
-from semrouter_memory.retain.keep import CUT, in_message, keep
+from semrouter_memory.retain.keep import CUT, Judged, in_message, judge
 from semrouter_memory.retain.spoken import spoken, withdraws
 
 EXTRACTOR = "quotes"
@@ -29,6 +33,8 @@ _MIN_PART_CHARS = 120
 """Of a sentence that is cut because it is longer than a quote."""
 _LOOK_BACK = 3
 """Turns before those that are read in which a short quote's context is looked for."""
+_AT_ONCE_CHARS = 120
+"""Of what users said, read where it is asked for: two milliseconds at most, about what a thread costs a recall beside it."""
 _FACT_CUT = 0.05
 """A sentence that is a fact and nothing else is kept from this probability on; role-play and pasted texts lie below."""
 _REFERS = re.compile(
@@ -44,48 +50,102 @@ _STEERS = re.compile(
 _QUESTION = re.compile(r"[^.!?。！？\n]*[?？]")
 
 
-def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) -> tuple[Candidate, ...]:
-    """What is worth keeping of the turns, oldest first, each text once.
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """A user's message, sentence by sentence.
+
+    Attributes:
+        asked: what the assistant said before.
+        pieces: the sentences of the user's own text, as typed.
+        wished: which of them the user asks to have remembered.
+        judged: what their words tell.
+    """
+
+    turn: LoggedTurn
+    asked: str
+    pieces: Sequence[str]
+    wished: Sequence[bool]
+    judged: Sequence[Judged]
+
+    def quotes(self, vectors: Mapping[str, Vector]) -> list[str]:
+        """What is worth keeping of it, as typed."""
+        worth = [each.worth(vectors.get(each.text)) for each in self.judged]
+        tells = [wish or _tells(*each) for wish, *each in zip(self.wished, self.pieces, worth, strict=True)]
+        # One sentence explains another: beside one that is worth keeping, what may be stays as well.
+        kept = [
+            piece
+            for piece, probability, telling in zip(self.pieces, worth, tells, strict=True)
+            if any(tells) and (telling or probability >= _BESIDE) and not unfit.reason(piece)
+        ]
+        return [each for each in _passages(kept) if any(map(str.isalnum, each)) and not unfit.reason(each)]
+
+
+class Reading:
+    """Turns that are read for quotes.
 
     Args:
         turns: the turns to read, oldest first.
         context: turns before them.
     """
-    owns = spoken((*context, *turns))
-    asked = ["", *(turn.assistant_text for turn in (*context, *turns))]
-    first = len(context)
-    found: dict[str, Candidate] = {}
-    said: str | None = None
-    for place, turn in enumerate(turns, start=first):
-        kept = quoted(owns[place], asked[place])
-        for content in kept:
-            if said is None and _REFERS.search(content):
-                said = _last_told(context[-_LOOK_BACK:])
-            about = _about(content, asked[place], said or "")
-            facts, about, said = statements.in_context(content, about, said or "")
-            found.setdefault(content.casefold(), _candidate(content, about, facts, turn))
-        if not kept and statements.mentioned(turn.user_text):
-            said = turn.user_text
-    return tuple(found.values())
+
+    def __init__(self, turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) -> None:
+        owns = spoken((*context, *turns))[len(context) :]
+        asked = [turn.assistant_text for turn in (*context[-1:], *turns)]
+        asked = asked if context else ["", *asked]
+        self._context = context
+        self._messages = [_message(*each) for each in zip(turns, owns, asked, strict=False)]
+
+    @property
+    def in_doubt(self) -> list[str]:
+        """Sentences of which the words do not tell whether they are worth keeping."""
+        every = (each for message in self._messages for each in message.judged)
+        return list(dict.fromkeys(each.text for each in every if each.in_doubt))
+
+    def candidates(self, vectors: Mapping[str, Vector] = MappingProxyType({})) -> tuple[Candidate, ...]:
+        """What is worth keeping of the turns, oldest first, each text once.
+
+        Args:
+            vectors: of the sentences in doubt; where one is missing, the words decide.
+        """
+        found: dict[str, Candidate] = {}
+        said: str | None = None
+        for message in self._messages:
+            kept = message.quotes(vectors)
+            for content in kept:
+                if said is None and _REFERS.search(content):
+                    said = _last_told(self._context[-_LOOK_BACK:])
+                about = _about(content, message.asked, said or "")
+                facts, about, said = statements.in_context(content, about, said or "")
+                found.setdefault(content.casefold(), _candidate(content, about, facts, message.turn))
+            if not kept and statements.mentioned(message.turn.user_text):
+                said = message.turn.user_text
+        return tuple(found.values())
 
 
-def quoted(own: str, asked: str = "") -> list[str]:
-    """The parts of a user's own text that are worth keeping, as typed.
+async def read(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn], embedder: Embedder) -> tuple[Candidate, ...]:
+    """What is worth keeping of the turns.
 
-    Args:
-        asked: what the assistant said before.
+    Raises:
+        EmbeddingError: sentences are in doubt, and the model does not answer.
     """
+    if sum(len(turn.user_text) for turn in (*context, *turns)) <= _AT_ONCE_CHARS:
+        reading = Reading(turns, context)
+    else:
+        # In a thread: a long conversation takes a quarter of a second, which recall does not have.
+        reading = await asyncio.to_thread(Reading, turns, context)
+    texts = reading.in_doubt
+    vectors = await embedder.embed_passages(texts) if texts else []
+    return reading.candidates(dict(zip(texts, vectors, strict=True)))
+
+
+def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) -> tuple[Candidate, ...]:
+    """What is worth keeping of the turns, as far as words tell."""
+    return Reading(turns, context).candidates()
+
+
+def _message(turn: LoggedTurn, own: str, asked: str) -> _Message:
     pieces = [piece for whole in sentences(own) if not withdraws(whole) for piece in _readable(whole)]
-    wished, probabilities = remember.wished(pieces), keep(in_message(pieces, own, asked))
-    judged = zip(wished, pieces, probabilities, strict=True)
-    tells = [wish or _tells(piece, probability) for wish, piece, probability in judged]
-    # One sentence explains another: beside one that is worth keeping, what may be stays as well.
-    kept = [
-        piece
-        for piece, probability, telling in zip(pieces, probabilities, tells, strict=True)
-        if any(tells) and (telling or probability >= _BESIDE) and not unfit.reason(piece)
-    ]
-    return [each for each in _passages(kept) if any(map(str.isalnum, each)) and not unfit.reason(each)]
+    return _Message(turn, asked, pieces, remember.wished(pieces), judge(in_message(pieces, own, asked)))
 
 
 def _tells(piece: str, probability: float) -> bool:

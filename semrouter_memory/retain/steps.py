@@ -24,8 +24,6 @@ from semrouter_memory.retain.troubles import Troubles
 
 _SCENE_TURNS = 20
 """Earlier turns that tell what a short quote is about, and whether a role-play is on."""
-_AT_ONCE_CHARS = 120
-"""Of what users said, read where the step runs: two milliseconds at most, about what a thread costs a recall beside it."""
 _QUOTED_TURNS = 100
 """Turns that are read for quotes at a time; an eighth of it after each failure."""
 _KNOCK = (ChatMessage("user", "Answer with [] and nothing else."),)
@@ -54,7 +52,8 @@ class QuoteStep:
         last: no model reads them afterwards, so the caller finishes them at once.
     """
 
-    def __init__(self, parts: StepParts, *, last: bool) -> None:
+    def __init__(self, parts: StepParts, *, embedder: Embedder, last: bool) -> None:
+        self._embedder = embedder
         self._turn_log = parts.turn_log
         self._writer = parts.writer
         self._observer = parts.observer
@@ -66,10 +65,14 @@ class QuoteStep:
 
         Returns:
             The turns that something was found in; None when the claim is lost.
+
+        Raises:
+            EmbeddingError: words alone do not tell what to keep, and the model does not answer.
         """
         new = {turn.id for turn in part}
         first, last = (claim.turns.index(turn) for turn in (part[0], part[-1]))
-        found = await _found(claim.turns[first : last + 1], (*claim.context, *claim.turns[:first]))
+        scene = _scene((*claim.context, *claim.turns[:first]))
+        found = await quotes.read(claim.turns[first : last + 1], scene, self._embedder)
         candidates = [candidate for candidate in found if candidate.turn_ids[0] in new]
         self._observer.session_due(Trigger.QUOTES)
         written = await self._written(claim, candidates, new)
@@ -108,15 +111,12 @@ async def found_in(claim: Claim, turns: Sequence[LoggedTurn]) -> set[str]:
     if not turns:
         return set()
     before = claim.turns[: claim.turns.index(turns[0])]
-    return {candidate.turn_ids[0] for candidate in await _found(turns, (*claim.context, *before))}
+    found = await asyncio.to_thread(quotes.candidates, turns, _scene((*claim.context, *before)))
+    return {candidate.turn_ids[0] for candidate in found}
 
 
-async def _found(turns: Sequence[LoggedTurn], before: Sequence[LoggedTurn]) -> tuple[Candidate, ...]:
-    scene = _alive(before)[-_SCENE_TURNS:]
-    if sum(len(turn.user_text) for turn in (*scene, *turns)) <= _AT_ONCE_CHARS:
-        return quotes.candidates(turns, scene)
-    # In a thread: a long conversation takes a quarter of a second, which recall does not have.
-    return await asyncio.to_thread(quotes.candidates, turns, scene)
+def _scene(before: Sequence[LoggedTurn]) -> Sequence[LoggedTurn]:
+    return _alive(before)[-_SCENE_TURNS:]
 
 
 def _alive(turns: Sequence[LoggedTurn]) -> list[LoggedTurn]:
