@@ -6,6 +6,7 @@ from dataclasses import fields
 
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import (
+    ASKED,
     ASSERTED_AT,
     CONTEXT,
     FORM,
@@ -27,6 +28,7 @@ _KINDS: Mapping[str, type] = {
     "model": str,
     FORM: str,
     CONTEXT: str,
+    ASKED: str,
     QUOTE: str,
     STATEMENTS: list,
     "confirmations": int,

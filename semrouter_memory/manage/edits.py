@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
-from semrouter_memory.model import CONTEXT, FORM, OUTDATED_BY, QUOTE, STATEMENTS, Json, Memory, MemoryType
+from semrouter_memory.model import ASKED, CONTEXT, FORM, OUTDATED_BY, QUOTE, STATEMENTS, Json, Memory, MemoryType
 
 _MAX_REPLACED = 200
 """Turn ids kept of what a memory said before; as many as one may have been learned from."""
 
 
-_NOT_REWORDED = {"turn_ids", "consolidated_from", FORM, CONTEXT, QUOTE, STATEMENTS, OUTDATED_BY}
+_NOT_REWORDED = {"turn_ids", "consolidated_from", FORM, CONTEXT, ASKED, QUOTE, STATEMENTS, OUTDATED_BY}
 """Metadata that tells of the words before: an edited quote is a statement."""
 
 

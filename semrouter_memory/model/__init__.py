@@ -4,6 +4,7 @@ Times are aware datetimes in UTC. Texts are user content: they never go into a l
 """
 
 from semrouter_memory.model.memories import (
+    ASKED,
     ASSERTED_AT,
     CONTEXT,
     FORM,
@@ -64,6 +65,7 @@ from semrouter_memory.model.turns import (
 )
 
 __all__ = [
+    "ASKED",
     "ASSERTED_AT",
     "CONTEXT",
     "FORM",

@@ -20,6 +20,9 @@ FORM = "form"
 CONTEXT = "context"
 """Metadata of a quote: what it was said about, as far as its own words do not tell (a question that it answers)."""
 
+ASKED = "asked"
+"""Metadata of a quote: the question that it answers, where its own words tell. It is found by it, and shown without."""
+
 STATEMENTS = "statements"
 """Metadata of a quote: what it says for certain, as `Fact`s."""
 
@@ -86,7 +89,15 @@ class Memory:
     @property
     def context(self) -> str:
         """What a quote was said about, "" when its own words tell."""
-        value = self.metadata.get(CONTEXT)
+        return self._of_quote(CONTEXT)
+
+    @property
+    def asked(self) -> str:
+        """The question that a quote answers, "" when there was none or it is the context."""
+        return self._of_quote(ASKED)
+
+    def _of_quote(self, name: str) -> str:
+        value = self.metadata.get(name)
         return value if isinstance(value, str) and self.form == "quote" else ""
 
     @property
@@ -110,7 +121,7 @@ class Memory:
     @property
     def searched(self) -> str:
         """The text that words are looked for in: the content with its context, and with the names of what it tells."""
-        return _searched(self.content, self.context, self.facts)
+        return _searched(self.content, self.context or self.asked, self.facts)
 
     @property
     def asserted_at(self) -> datetime:
@@ -201,6 +212,7 @@ class Candidate:
     Attributes:
         extractor: what found it: `quotes` or `llm`.
         context: what a quote was said about, "" when its own words tell.
+        asked: the question that a quote answers, "" when there was none or it is the context.
         model: what answered the user in that turn.
         extraction_model: what read the turn, where that was a model.
         facts: what a quote says for certain.
@@ -217,13 +229,14 @@ class Candidate:
     extraction_model: str = ""
     form: Form = "statement"
     context: str = ""
+    asked: str = ""
     facts: tuple[Fact, ...] = ()
     quote: str = ""
 
     @property
     def searched(self) -> str:
         """The text that it is found by; see `Memory.searched`."""
-        return _searched(self.content, self.context, self.facts)
+        return _searched(self.content, self.context or self.asked, self.facts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,11 @@ _LEAST = 1e-4
 _FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|im|ive|my|mine|me|we|we're|we've|our|us)\b|[我咱]", re.IGNORECASE)
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 _BEFORE_TOKENS = 150
-CUT = 0.2
+CUT = 0.16
 """From this probability on a sentence is worth keeping: what is kept for nothing costs little, what is not kept is lost."""
-_TRUER = 0.5
+_TRUER = 0.3
 """So many times as likely as to be supposed, played, ironic, pasted or about others it must be to be worth keeping."""
-_ASKING_CUT = 0.75
+_ASKING_CUT = 0.55
 """A question or an order tells something on the way, or is of no use later."""
 _MESSAGE_TOKENS = 150
 _AROUND = 0.4

@@ -70,7 +70,8 @@ class _Message:
     def quotes(self, vectors: Mapping[str, Vector]) -> list[str]:
         """What is worth keeping of it, as typed."""
         worth = [each.worth(vectors.get(each.text)) for each in self.judged]
-        tells = [wish or _tells(*each) for wish, *each in zip(self.wished, self.pieces, worth, strict=True)]
+        read = zip(self.wished, self.pieces, worth, strict=True)
+        tells = [wish or _tells(piece, probability) for wish, piece, probability in read]
         # One sentence explains another: beside one that is worth keeping, what may be stays as well.
         kept = [
             piece
@@ -116,7 +117,8 @@ class Reading:
                     said = _last_told(self._context[-_LOOK_BACK:])
                 about = _about(content, message.asked, said or "")
                 facts, about, said = statements.in_context(content, about, said or "")
-                found.setdefault(content.casefold(), _candidate(content, about, facts, message.turn))
+                asked = "" if about or _is_short(content) else _asked(message.asked)
+                found.setdefault(content.casefold(), _candidate(content, about, asked, facts, message.turn))
             if not kept and statements.mentioned(message.turn.user_text):
                 said = message.turn.user_text
         return tuple(found.values())
@@ -184,21 +186,30 @@ def _passages(pieces: Sequence[str]) -> Iterator[str]:
         yield " ".join(passage.split())
 
 
+def _is_short(content: str) -> bool:
+    return len(content.split()) + len(HAN.findall(content)) // 2 <= _SHORT_WORDS
+
+
 def _about(content: str, asked: str, said: str) -> str:
     """What a short quote is about, "" when it tells that itself."""
-    if len(content.split()) + len(HAN.findall(content)) // 2 > _SHORT_WORDS:
+    if not _is_short(content):
         return ""
-    questions = (
-        _QUESTION.findall(asked.rstrip()[-2 * _MAX_CONTEXT_CHARS :]) if asked.rstrip().endswith(QUESTION_MARKS) else []
-    )
-    if questions:
-        about = " ".join(questions[-1].split())[-_MAX_CONTEXT_CHARS:]
-    else:
-        about = said[:_MAX_CONTEXT_CHARS] if _REFERS.search(content) else ""
+    if asked.rstrip().endswith(QUESTION_MARKS):
+        return _asked(asked)
+    return _harmless(said[:_MAX_CONTEXT_CHARS]) if _REFERS.search(content) else ""
+
+
+def _asked(answer: str) -> str:
+    """The last question in an assistant's answer."""
+    questions = _QUESTION.findall(answer.rstrip()[-2 * _MAX_CONTEXT_CHARS :])
+    return _harmless(" ".join(questions[-1].split())[-_MAX_CONTEXT_CHARS:]) if questions else ""
+
+
+def _harmless(about: str) -> str:
     return "" if _STEERS.search(about) or unfit.reason(about) else about
 
 
-def _candidate(content: str, about: str, facts: tuple[Fact, ...], turn: LoggedTurn) -> Candidate:
+def _candidate(content: str, about: str, asked: str, facts: tuple[Fact, ...], turn: LoggedTurn) -> Candidate:
     return Candidate(
         type=MemoryType.SEMANTIC,
         content=content,
@@ -209,5 +220,6 @@ def _candidate(content: str, about: str, facts: tuple[Fact, ...], turn: LoggedTu
         model=turn.model,
         form="quote",
         context=about,
+        asked=asked,
         facts=facts,
     )

@@ -27,6 +27,7 @@ from semrouter_memory.model import (
     Turn,
     TurnTotals,
 )
+from semrouter_memory.ports import Embedder
 from semrouter_memory.retain import quotes
 from tests.retaining import ALICE, START, MakeBench, ScriptedModel
 
@@ -556,13 +557,15 @@ async def test_while_the_model_is_away_the_rules_read_new_turns_only(
     model.error = CircuitOpenError("away", wait_seconds=3600)
     bench = make_bench(model, batch_size=1)
     read: list[int] = []
-    candidates = quotes.candidates
+    reading = quotes.read
 
-    def counted(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) -> tuple[Candidate, ...]:
+    async def counted(
+        turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn], embedder: Embedder
+    ) -> tuple[Candidate, ...]:
         read.append(len(turns))
-        return candidates(turns, context)
+        return await reading(turns, context, embedder)
 
-    monkeypatch.setattr(quotes, "candidates", counted)
+    monkeypatch.setattr(quotes, "read", counted)
     for number in range(30):
         bench.say(f"My cat number {number} is called Tom")
         await bench.work()

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 
-from semrouter_memory.model import CONTEXT, FORM, QUOTE, STATEMENTS, Candidate, Json, Memory, MemoryType, Scope
+from semrouter_memory.model import ASKED, CONTEXT, FORM, QUOTE, STATEMENTS, Candidate, Json, Memory, MemoryType, Scope
 from semrouter_memory.ports import NewId
 
 _MAX_SOURCES = 20
@@ -103,6 +103,8 @@ def _provenance(candidate: Candidate) -> dict[str, Json]:
     provenance: dict[str, Json] = {FORM: candidate.form} if candidate.form == "quote" else {}
     if candidate.context:
         provenance[CONTEXT] = candidate.context
+    if candidate.asked:
+        provenance[ASKED] = candidate.asked
     if candidate.facts:
         provenance[STATEMENTS] = [asdict(fact) for fact in candidate.facts]
     if candidate.quote:

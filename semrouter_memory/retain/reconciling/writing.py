@@ -320,8 +320,9 @@ def _without_deleted(scope: Scope, candidate: Candidate, deleted: Tombstones) ->
     """A quote without the sentences that were deleted as a memory of their own; what is deleted whole is refused later."""
     if candidate.form != "quote":
         return candidate
-    content, context = (_kept(scope, text, candidate, deleted) for text in (candidate.content, candidate.context))
-    return _cut(replace(candidate, context=context), content or candidate.content)
+    texts = (candidate.content, candidate.context, candidate.asked)
+    content, context, asked = (_kept(scope, text, candidate, deleted) for text in texts)
+    return _cut(replace(candidate, context=context, asked=asked), content or candidate.content)
 
 
 def _kept(scope: Scope, text: str, candidate: Candidate, deleted: Tombstones) -> str:
