@@ -123,7 +123,7 @@ def is_card(value: str) -> bool:
 # -- the pieces of spoken forms
 NOT_IN_WORD = r"(?<![\w'’-])"
 FOR = r"(?:\s(?:for|of|to|on|at|in|with|from|that|which|i|you|he|she|it|we|they|für|vom|zum|der|des|meiner|auf|de|del|du|da|para|pour|van|voor)\s(?!(?:\w{1,5}\s)?(?:heart|soul|success|happiness|life|love|wealth|peace|freedom)\b)[^.,;:?!\n\"“「]{1,60}?)?"
-IS = r"(?:\s(?:is|are|was|were|remains|ist|lautet|war|est|es|é|=)\s?:?\s|['’]s\s|\s?(?:=|:|：)\s?)(?:(?:now|still|currently|again|actually|simply|just|jetzt)\s)?"
+IS = r"(?:\s(?:is|are|was|were|remains|ist|lautet|war|est|es|é|是|为|為|=)\s?:?\s|['’]s\s|\s?(?:=|:|：)\s?)(?:(?:now|still|currently|again|actually|simply|just|jetzt)\s)?"
 _WAS_SET = r"(?:\s(?:has\sbeen|have\sbeen|was|is|got)?\s?(?:changed|set|reset|updated|switched)\s(?:back\s)?to\s)"
 QUOTE, END_QUOTE = r"[\"“‘'`「«]", r"[\"”’'`」»]"
 WORD = r"[^\s\"“”‘’'`]{3,64}?(?=[.,;:!?)]*(?:[\s\"”’'`]|\Z))"
