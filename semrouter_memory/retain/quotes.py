@@ -1,4 +1,4 @@
-"""What users say of themselves, kept in their own words.
+"""What users say of themselves, kept in their own words. Pure.
 
 Strategy: of a message only the user's own text is read, sentence by sentence, and a learned decision says which tell
 something that later conversations may need (`keep`). What is kept stays together and as it was typed, because one sentence
@@ -6,7 +6,6 @@ explains another ("a studio in Porto", "80 a night at most"); long messages beco
 short to be understood alone carries the question that it answers, or what was said before it, as its context.
 """
 
-import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from semrouter_memory.language.moods import QUESTION_MARKS
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.language.wordlists import HAN
 from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType, Vector
-from semrouter_memory.ports import Embedder
 from semrouter_memory.retain import remember, statements, unfit
 from semrouter_memory.retain.keep import CUT, Judged, in_message, judge
 from semrouter_memory.retain.spoken import spoken, withdraws
@@ -33,8 +31,6 @@ _MIN_PART_CHARS = 120
 """Of a sentence that is cut because it is longer than a quote."""
 _LOOK_BACK = 3
 """Turns before those that are read in which a short quote's context is looked for."""
-_AT_ONCE_CHARS = 120
-"""Of what users said, read where it is asked for: two milliseconds at most, about what a thread costs a recall beside it."""
 _FACT_CUT = 0.05
 """A sentence that is a fact and nothing else is kept from this probability on; role-play and pasted texts lie below."""
 _REFERS = re.compile(
@@ -122,22 +118,6 @@ class Reading:
             if not kept and statements.mentioned(message.turn.user_text):
                 said = message.turn.user_text
         return tuple(found.values())
-
-
-async def read(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn], embedder: Embedder) -> tuple[Candidate, ...]:
-    """What is worth keeping of the turns.
-
-    Raises:
-        EmbeddingError: sentences are in doubt, and the model does not answer.
-    """
-    if sum(len(turn.user_text) for turn in (*context, *turns)) <= _AT_ONCE_CHARS:
-        reading = Reading(turns, context)
-    else:
-        # In a thread: a long conversation takes a quarter of a second, which recall does not have.
-        reading = await asyncio.to_thread(Reading, turns, context)
-    texts = reading.in_doubt
-    vectors = await embedder.embed_passages(texts) if texts else []
-    return reading.candidates(dict(zip(texts, vectors, strict=True)))
 
 
 def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) -> tuple[Candidate, ...]:

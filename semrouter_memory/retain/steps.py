@@ -24,6 +24,8 @@ from semrouter_memory.retain.troubles import Troubles
 
 _SCENE_TURNS = 20
 """Earlier turns that tell what a short quote is about, and whether a role-play is on."""
+_AT_ONCE_CHARS = 120
+"""Of what users said, read where it is asked for: two milliseconds at most, about what a thread costs a recall beside it."""
 _QUOTED_TURNS = 100
 """Turns that are read for quotes at a time; an eighth of it after each failure."""
 _KNOCK = (ChatMessage("user", "Answer with [] and nothing else."),)
@@ -72,7 +74,7 @@ class QuoteStep:
         new = {turn.id for turn in part}
         first, last = (claim.turns.index(turn) for turn in (part[0], part[-1]))
         scene = _scene((*claim.context, *claim.turns[:first]))
-        found = await quotes.read(claim.turns[first : last + 1], scene, self._embedder)
+        found = await read(claim.turns[first : last + 1], scene, self._embedder)
         candidates = [candidate for candidate in found if candidate.turn_ids[0] in new]
         self._observer.session_due(Trigger.QUOTES)
         written = await self._written(claim, candidates, new)
@@ -94,6 +96,25 @@ class QuoteStep:
             return Written(frozenset(new))
         alive = await self._turn_log.surviving(claim)
         return Written(alive) if alive else None
+
+
+async def read(turns: Sequence[LoggedTurn], scene: Sequence[LoggedTurn], embedder: Embedder) -> tuple[Candidate, ...]:
+    """The quotes of the turns.
+
+    Args:
+        scene: turns before them.
+
+    Raises:
+        EmbeddingError: sentences are in doubt, and the model does not answer.
+    """
+    if sum(len(turn.user_text) for turn in (*scene, *turns)) <= _AT_ONCE_CHARS:
+        reading = quotes.Reading(turns, scene)
+    else:
+        # In a thread: a long conversation takes a quarter of a second, which recall does not have.
+        reading = await asyncio.to_thread(quotes.Reading, turns, scene)
+    texts = reading.in_doubt
+    vectors = await embedder.embed_passages(texts) if texts else []
+    return reading.candidates(dict(zip(texts, vectors, strict=True)))
 
 
 def unread(claim: Claim) -> list[LoggedTurn]:

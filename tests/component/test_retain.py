@@ -28,7 +28,7 @@ from semrouter_memory.model import (
     TurnTotals,
 )
 from semrouter_memory.ports import Embedder
-from semrouter_memory.retain import quotes
+from semrouter_memory.retain import steps
 from tests.retaining import ALICE, START, MakeBench, ScriptedModel
 
 SECRET = "sk-abcdefghij1234567890"
@@ -557,7 +557,7 @@ async def test_while_the_model_is_away_the_rules_read_new_turns_only(
     model.error = CircuitOpenError("away", wait_seconds=3600)
     bench = make_bench(model, batch_size=1)
     read: list[int] = []
-    reading = quotes.read
+    reading = steps.read
 
     async def counted(
         turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn], embedder: Embedder
@@ -565,7 +565,7 @@ async def test_while_the_model_is_away_the_rules_read_new_turns_only(
         read.append(len(turns))
         return await reading(turns, context, embedder)
 
-    monkeypatch.setattr(quotes, "read", counted)
+    monkeypatch.setattr(steps, "read", counted)
     for number in range(30):
         bench.say(f"My cat number {number} is called Tom")
         await bench.work()
