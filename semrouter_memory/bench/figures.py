@@ -257,6 +257,20 @@ class FirstRecall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Learning:
+    """What a turn of some 30 words takes to be read and stored, in processor time of this process.
+
+    Attributes:
+        embedding: of the message alone, in the same minutes.
+        kept: memories a turn.
+    """
+
+    turn: Times
+    embedding: Times
+    kept: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFigures:
     """Recall in the process, by how many memories the user has.
 
@@ -267,6 +281,7 @@ class ProcessFigures:
     embedding: Times
     active: Mapping[int, Times]
     first: Mapping[int, FirstRecall]
+    learning: Learning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

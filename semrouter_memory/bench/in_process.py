@@ -1,4 +1,4 @@
-"""Recall without Envoy and gRPC: the recaller that serves, the real model, Milvus Lite and the working set.
+"""Recall and learning without Envoy and gRPC: the parts that serve, the real model, Milvus Lite and the working set.
 
 Strategy: one user of each size, all active. Each question is asked for each of them and embedded by itself, one right
 after the other, so that every figure has its part of the slow and of the fast moments. Where a user has more memories
@@ -17,12 +17,22 @@ import numpy as np
 from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, Sessions, connect, working_set_of
 from semrouter_memory.app.models import ExternalModels
-from semrouter_memory.bench.figures import FirstRecall, ProcessFigures, Times
-from semrouter_memory.bench.workload import memory_of, questions, statements
+from semrouter_memory.bench.figures import FirstRecall, Learning, ProcessFigures, Times
+from semrouter_memory.bench.workload import memory_of, messages, questions, statements
 from semrouter_memory.config import EmbeddingConfig, MemoryConfig
 from semrouter_memory.errors import MemoryServiceError
-from semrouter_memory.model import EmbeddedMemory, Reason, RecallOptions, RecallRequest, Scope, Vector
+from semrouter_memory.model import (
+    EmbeddedMemory,
+    Reason,
+    RecallOptions,
+    RecallRequest,
+    Scope,
+    SessionHints,
+    Turn,
+    Vector,
+)
 from semrouter_memory.recall.pipeline import Recaller
+from semrouter_memory.retain.triggers import SessionKey
 from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
@@ -33,6 +43,9 @@ _NOISE = 0.02
 _BATCH = 500
 _WARM_UP = 10
 _TIMES_COLD = 5
+TURNS = 200
+"""That are learned from."""
+_TURNS_OF_SESSION = 10
 _PATIENCE_SECONDS = 60
 _ANSWERED = frozenset({Reason.INJECTED, Reason.BELOW_THRESHOLD, Reason.NO_MEMORIES})
 
@@ -91,7 +104,27 @@ class InProcess:
             embedding=Times.of(embedding[_WARM_UP:]),
             active={size: Times.of(times[_WARM_UP:]) for size, times in active.items()},
             first=first,
+            learning=await self._learning(shown),
         )
+
+    async def _learning(self, shown: Callable[[Iterable[str]], Iterable[str]]) -> Learning:
+        """Read so many turns of one user, one after the other, as the workers would between requests."""
+        woken: list[SessionKey] = []
+        retainer = pipelines.retainer(self._config, self._adapters, self._models, wake=woken.append)
+        scope = Scope("user-who-tells")
+        reading, embedding = [], []
+        for number, message in enumerate(shown(list(messages(TURNS)))):
+            started = time.process_time()
+            retainer.accept(_turn(scope, number, message))
+            await retainer.settle()
+            while woken:
+                await retainer.process(woken.pop())
+            reading.append((time.process_time() - started) * 1000)
+            started = time.process_time()
+            await self._adapters.embedder.embed_passages([message])
+            embedding.append((time.process_time() - started) * 1000)
+        kept = await self._adapters.store.count(scope)
+        return Learning(turn=Times.of(reading[_WARM_UP:]), embedding=Times.of(embedding[_WARM_UP:]), kept=kept / TURNS)
 
     async def _first(self, size: int) -> FirstRecall:
         """What a user costs who was away: a working set of its own each time, which knows nobody."""
@@ -162,6 +195,17 @@ async def in_process(model: Path, directory: Path, sizes: Sequence[int]) -> Asyn
         observer = TelemetryObserver(Metrics())
         adapters = await connect(config, observer=observer, arrived=lambda *_: None, on_exit=exits)
         yield InProcess(config, adapters, sizes, exits)
+
+
+def _turn(scope: Scope, number: int, message: str) -> Turn:
+    return Turn(
+        scope=scope,
+        hints=SessionHints(explicit=f"session-{number // _TURNS_OF_SESSION}"),
+        user_texts=(message,),
+        assistant_text="Certainly. Here is a suggestion that should do for the start; tell me what to change.",
+        observed_at=datetime.now(UTC),
+        request_id=f"request-{number}",
+    )
 
 
 def _scope(size: int) -> Scope:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from semrouter_memory.bench import footprint
 from semrouter_memory.bench.context import Bench
 from semrouter_memory.bench.figures import Footprint, Footprints, ProcessFigures
-from semrouter_memory.bench.in_process import in_process
+from semrouter_memory.bench.in_process import TURNS, in_process
 
 SIZES = (200, 1_000, 10_000)
 QUESTIONS = 300
@@ -23,7 +23,9 @@ async def recall(bench: Bench) -> ProcessFigures:
             for size in SIZES:
                 await users.store(size)
                 done(1)
-        with bench.progress("recall in the process, first for users who were away", QUESTIONS) as done:
+        with bench.progress(
+            "recall in the process, first for users who were away; then learning", QUESTIONS + TURNS
+        ) as done:
 
             def shown(questions: Iterable[str]) -> Iterator[str]:
                 for question in questions:

@@ -198,6 +198,11 @@ def _recall(figures: ProcessFigures) -> Iterator[Table]:
     for size, first in figures.first.items():
         table.add_row(f"first request of a user with {size:,} who was away", *_times(first.recall))
         table.add_row("    until all of them are at hand", *_times(first.at_hand))
+    table.add_section()
+    learning = figures.learning
+    ratio = f"{learning.turn.p50 / learning.embedding.p50:.2f} x"
+    table.add_row(f"processor time to learn from a turn ({learning.kept:.1f} memories)", *_times(learning.turn), ratio)
+    table.add_row("    to embed the message", *_times(learning.embedding))
     yield table
 
 

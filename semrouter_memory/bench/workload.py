@@ -91,6 +91,24 @@ _QUESTIONS = (
     "What did I tell {person} about the {project} service and {tool}?",
     "Does my {kin} {person} know that I prefer {like}?",
 )
+_MESSAGES = (
+    (
+        "I'm going to {place} with my {kin} {person} in {year}, the {thing} costs ${amount} and is {value}. Can you suggest what we"
+        " could do there on a rainy day?"
+    ),
+    (
+        "My {kin} {person} {habit} {time} now. Please draft a short message to congratulate {person}. Something warm, four or five"
+        " sentences, and mention {place} where we met in {year}."
+    ),
+    (
+        "Our {project} service runs on {tool} since last week and {person} is on call for it. How would you roll out the next"
+        " release without a pause for the customers?"
+    ),
+    (
+        "Thanks, that helps. I prefer {like} by the way, and I only have time {time}. What would be a good next step for somebody"
+        " who has never been to {place}?"
+    ),
+)
 _DRAWS = 20
 """So often a question is drawn again that was asked before; by then nearly all of its form were."""
 
@@ -101,6 +119,12 @@ def statements(count: int, seed: int = 0) -> Iterator[tuple[MemoryType, str]]:
     for number in range(count):
         kind, form = _STATEMENTS[number % len(_STATEMENTS)]
         yield kind, _filled(form, draw)
+
+
+def messages(count: int, seed: int = 0) -> Iterator[str]:
+    """So many messages of about 30 words in two or three sentences, of which one or two tell something about the user."""
+    draw = random.Random(_SEED + seed)  # noqa: S311 - the same messages in every run
+    return (_filled(form, draw) for form, _ in zip(itertools.cycle(_MESSAGES), range(count), strict=False))
 
 
 def questions(count: int, seed: int = 0) -> list[str]:

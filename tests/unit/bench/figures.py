@@ -8,6 +8,7 @@ from semrouter_memory.bench.figures import (
     Growth,
     GrowthPoint,
     Headline,
+    Learning,
     PathFigures,
     Prefixes,
     PrefixFigures,
@@ -73,7 +74,12 @@ HEADLINE = Headline(
 STREAM = StreamFigures(first_token=times(2), between=times(5), on_the_way=times(0.2))
 STREAMS = Streams(pause_ms=5, chains={ALONE: STREAM, NOOP: STREAM, PRODUCT: STREAM})
 PREFIXES = Prefixes(conversations={"chat, system": PrefixFigures(turns=9, kept=0.4, cached=0.3, with_memory=8)})
-RECALL = ProcessFigures(embedding=times(2.0), active={200: times(3), 1_000: times(3.7), 10_000: times(7.4)}, first={})
+RECALL = ProcessFigures(
+    embedding=times(2.0),
+    active={200: times(3), 1_000: times(3.7), 10_000: times(7.4)},
+    first={},
+    learning=Learning(turn=times(9.0), embedding=times(3.0), kept=0.8),
+)
 FOOTPRINT = Footprint(
     users=10,
     memories=200,
