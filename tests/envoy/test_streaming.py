@@ -38,8 +38,8 @@ def chain(request: pytest.FixtureRequest, shared: Installation, single: Installa
 async def test_each_piece_passes_by_itself_and_at_once(chain: Installation, path: str) -> None:
     """The same pieces as without Envoy, each when it was sent: none waits for another."""
     how: dict[str, Any] = {"text": WORDS, "delay_ms": DELAY_MS}
-    pieces = await streamed(chain, path, "Tell me something", **how)
-    assert [piece.data for piece in pieces] == await streamed_without_envoy(chain, path, "Tell me something", **how)
+    pieces = await streamed(chain, path, "Tell me a joke", **how)
+    assert [piece.data for piece in pieces] == await streamed_without_envoy(chain, path, "Tell me a joke", **how)
     assert len(pieces) > len(WORDS.split())
     assert 0.5 < statistics.median(gaps(pieces)) * 1000 / DELAY_MS < 1.5
 
@@ -47,7 +47,7 @@ async def test_each_piece_passes_by_itself_and_at_once(chain: Installation, path
 @pytest.mark.parametrize("path", APIS)
 async def test_the_first_token_arrives_before_the_last_is_sent(chain: Installation, path: str) -> None:
     delay = 0.1
-    async with streaming(chain, path, "Tell me something", text="one two three", delay_ms=delay * 1000) as pieces:
+    async with streaming(chain, path, "Tell me a joke", text="one two three", delay_ms=delay * 1000) as pieces:
         seen = [piece async for piece in pieces]
     first = next(piece for piece in seen if b"one" in piece.data)
     assert seen[-1].at - first.at > 3 * delay
@@ -56,8 +56,8 @@ async def test_the_first_token_arrives_before_the_last_is_sent(chain: Installati
 @pytest.mark.parametrize("path", APIS)
 async def test_frames_split_anywhere_arrive_as_they_were_sent(chain: Installation, path: str) -> None:
     how: dict[str, Any] = {"text": "née, 日本", "split": 37, "delay_ms": 5}
-    pieces = await streamed(chain, path, "Tell me something", **how)
-    sent = await streamed_without_envoy(chain, path, "Tell me something", **how)
+    pieces = await streamed(chain, path, "Tell me a joke", **how)
+    sent = await streamed_without_envoy(chain, path, "Tell me a joke", **how)
     assert b"".join(piece.data for piece in pieces) == b"".join(sent)
 
 
@@ -71,8 +71,8 @@ async def test_a_packed_stream_stays_one(
     """Nothing is unpacked on its way, and what is inside is remembered all the same."""
     before = await chain.metric("semrouter_memory_turns_total")
     how: dict[str, Any] = {"text": WORDS, "split": 50, "encoding": encoding, "delay_ms": 5}
-    packed = b"".join([piece.data for piece in await streamed(chain, path, "Tell me something", **how)])
-    assert packed == b"".join(await streamed_without_envoy(chain, path, "Tell me something", **how))
+    packed = b"".join([piece.data for piece in await streamed(chain, path, "Tell me a joke", **how)])
+    assert packed == b"".join(await streamed_without_envoy(chain, path, "Tell me a joke", **how))
     assert WORDS.rsplit(maxsplit=1)[-1].encode() in unpacked(packed)
 
     async def one_more() -> bool:
@@ -84,7 +84,7 @@ async def test_a_packed_stream_stays_one(
 async def test_an_answer_in_an_unknown_encoding_is_counted_as_dropped(chain: Installation) -> None:
     metric = 'semrouter_memory_turns_dropped_total{reason="encoded_answer"}'
     before = await chain.metric(metric)
-    await streamed(chain, CHAT, "Tell me something", text=WORDS, encoding="compress")
+    await streamed(chain, CHAT, "Tell me a joke", text=WORDS, encoding="compress")
 
     async def counted() -> bool:
         return await chain.metric(metric) == before + 1
@@ -93,7 +93,7 @@ async def test_an_answer_in_an_unknown_encoding_is_counted_as_dropped(chain: Ins
 
 
 async def test_a_stream_that_the_server_cuts_is_cut_for_the_client(chain: Installation) -> None:
-    pieces = await streamed(chain, CHAT, "Tell me something", text=WORDS, cut=4, delay_ms=DELAY_MS)
+    pieces = await streamed(chain, CHAT, "Tell me a joke", text=WORDS, cut=4, delay_ms=DELAY_MS)
     assert len(pieces) == 4
 
 
@@ -121,7 +121,7 @@ async def test_many_streams_at_a_time(single: Installation) -> None:
 async def test_a_client_that_reads_slowly_gets_everything(chain: Installation) -> None:
     """More than all buffers on the way hold, so that it pushes back up to the server."""
     choices = 1_000
-    body = asking(CHAT, "Tell me something", stream=True, n=choices)
+    body = asking(CHAT, "Tell me a joke", stream=True, n=choices)
     async with (
         chain.http(headers=behaving({"text": WORDS})) as http,
         http.stream("POST", CHAT, content=body) as answer,
