@@ -22,7 +22,7 @@ from semrouter_memory.recall.query import search_query, search_text
 from semrouter_memory.recall.times import period_of
 from training.fitting import Example, fit, left_out, read
 
-WANTS_CUT = 0.5
+WANTS_CUT = 0.43
 CUT = 0.32
 _STRENGTH = 0.2
 _FEWEST = 3
