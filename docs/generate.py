@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from semrouter_memory.cli import app
-from semrouter_memory.cli.config import reference_markdown
+from semrouter_memory.cli.config import reference_rows
 from semrouter_memory.config import ENV_PREFIX, Config, ExternalModel
 from semrouter_memory.exchange import states
 
@@ -62,16 +62,9 @@ def _page(title: str, source: str, parts: list[str]) -> str:
 
 
 def _configuration() -> str:
-    rows = dict(_rows())
+    rows = {path: cells for path, *cells in reference_rows()}
     tables = [part for section, prefix in _sections() for part in _section(section, prefix, rows)]
     return _page("Configuration", "semrouter_memory/config", [_FILE, _ENVIRONMENT, *tables])
-
-
-def _rows() -> Iterator[tuple[str, list[str]]]:
-    """The cells of the reference's table, by key."""
-    for line in reference_markdown().splitlines()[2:]:
-        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-        yield cells[0].strip("`"), cells
 
 
 def _sections() -> Iterator[tuple[type[BaseModel], str]]:
@@ -97,7 +90,7 @@ def _section(section: type[BaseModel], prefix: str, rows: Mapping[str, list[str]
         yield inspect.cleandoc(section.__doc__)
     table = ["| key | type | default | meaning |", "|---|---|---|---|"]
     for name, field in keys:
-        _, kind, default, meaning = rows[prefix + name]
+        kind, default, meaning = rows[prefix + name]
         table.append(f"| `{prefix}{name}` | {', '.join([kind, *_bounds(field)])} | {default} | {_escaped(meaning)} |")
     yield "\n".join(table)
 

@@ -12,7 +12,7 @@ from semrouter_memory.config import Config, RecallConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.embedder import load_embedder
 from semrouter_memory.language.ngrams import tokens
-from semrouter_memory.learned.logistic import log_odds
+from semrouter_memory.learned.logistic import components, log_odds
 from semrouter_memory.lexical.voice import embedded_text
 from semrouter_memory.model import FORM, Hit, Memory, MemoryType, Message, Role, Scope
 from semrouter_memory.recall import anchors, found, relevance, wants
@@ -95,7 +95,7 @@ def _asked(case: Case) -> Example:
     known = case.evidence.known
     features = {
         **wants.words_of(case.text, case.history),
-        **wants.components_of(question.vector),
+        **components(question.vector),
         **wants.nearness_of(question.intent, personal=question.personal, impersonal=question.impersonal),
         **wants.names_of(known, len(question.named) - known),
     }

@@ -47,9 +47,16 @@ def reference() -> None:
 def reference_markdown() -> str:
     """The configuration reference: one table row for each key."""
     rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
-    rows += [_row(path, field) for path, field in _leaves(Config, "")]
-    rows += [_row(path, field) for path, field in _leaves(ExternalModel, "external_models[].")]
+    rows += [f"| `{path}` | {kind} | {default} | {meaning} |" for path, kind, default, meaning in reference_rows()]
     return "\n".join(rows)
+
+
+def reference_rows() -> Iterator[tuple[str, str, str, str]]:
+    """Each key with its type, default and meaning."""
+    for section, prefix in ((Config, ""), (ExternalModel, "external_models[].")):
+        for path, field in _leaves(section, prefix):
+            default = "required" if field.is_required() else f"`{_value(field.get_default(call_default_factory=True))}`"
+            yield path, _type(field.annotation), default, field.description or ""
 
 
 def _leaves(section: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
@@ -59,11 +66,6 @@ def _leaves(section: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldI
             yield from _leaves(inner, f"{prefix}{name}.")
         elif name != "external_models":
             yield prefix + name, field
-
-
-def _row(path: str, field: FieldInfo) -> str:
-    default = "required" if field.is_required() else f"`{_value(field.get_default(call_default_factory=True))}`"
-    return f"| `{path}` | {_type(field.annotation)} | {default} | {field.description or ''} |"
 
 
 def _value(default: Any) -> str:

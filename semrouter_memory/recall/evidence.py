@@ -197,8 +197,18 @@ def gathered(shelf: MemoryShelf, positions: NDArray[np.intp], asked: Wording, pe
         answered=answered[picked],
         marks=shelf.marks[picked],
         timely=_written_in(period, created_at[picked]) if period and period.end - period.start <= _LONGEST else None,
-        known=sum(bool(shelf.lexical(word)[picked].any()) for word in asked.named),
+        known=_known(shelf, picked, asked.named),
     )
+
+
+def _known(shelf: MemoryShelf, picked: slice | NDArray[np.intp], named: Sequence[Sequence[str]]) -> int:
+    """How many of the words occur in these memories."""
+
+    def occur(terms: Sequence[str]) -> bool:
+        return bool(shelf.lexical(terms)[picked].any())
+
+    # Of a pasted text's hundred rare words none does as a rule, and one look tells.
+    return sum(map(occur, named)) if named and occur([term for word in named for term in word]) else 0
 
 
 def _picked(shelf: MemoryShelf, positions: NDArray[np.intp]) -> slice | NDArray[np.intp]:

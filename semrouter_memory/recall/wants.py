@@ -10,8 +10,6 @@ request names ("when is Priya's exam?"). The words' part is found while the mode
 import math
 from collections.abc import Container, Sequence
 
-import numpy as np
-
 from semrouter_memory.language.ngrams import ngrams, tokens
 from semrouter_memory.learned.logistic import Features, Logistic, log_odds
 from semrouter_memory.lexical.terms import terms
@@ -23,14 +21,11 @@ _READ_CHARS = 500
 _BEFORE_TOKENS = 60
 _BEFORE = 0.4
 """The worth of a word of the message before, beside one of the request."""
-_COMPONENTS = tuple(f"#{place}" for place in range(384))
-_SCALE = 2.0
 _NEARNESS = 3.0
 """Cosines differ by tenths."""
 _MOST_NAMES = 2
 _MODEL = Logistic.load("wants")
-_OF_COMPONENTS = _SCALE * np.array([_MODEL.weights.get(name, 0.0) for name in _COMPONENTS], np.float32)
-"""What each component of a vector adds: one product instead of 384 look-ups."""
+_OF_COMPONENTS = _MODEL.of_components(384)
 CUT = log_odds(_MODEL.cut)
 """Log-odds from which on a request wants something."""
 
@@ -87,11 +82,6 @@ def nearness_of(intent: Intent, *, personal: bool, impersonal: bool) -> Features
 def names_of(known: int, unknown: int) -> Features:
     """The features made of how many of the rare words memories hold."""
     return {"#known names": float(min(known, _MOST_NAMES)), "#unknown names": float(min(unknown, _MOST_NAMES))}
-
-
-def components_of(vector: Vector) -> Features:
-    """The features made of its vector, for the fit."""
-    return dict(zip(_COMPONENTS, (_SCALE * vector).tolist(), strict=False))
 
 
 def _read(request: str) -> str:

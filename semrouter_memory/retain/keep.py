@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 from semrouter_memory.language.moods import QUESTION_MARKS, asks, orders
 from semrouter_memory.language.ngrams import ngrams, tokens
-from semrouter_memory.learned.logistic import Features, Multinomial
+from semrouter_memory.learned.logistic import Features, Multinomial, components
 from semrouter_memory.model import Vector
 
 _BY_WORDS = Multinomial.load("keep")
 _BY_MEANING = Multinomial.load("keep_in_doubt")
 _IN_DOUBT = (0.04, 0.85)
 """Between these probabilities the words leave it in doubt."""
-_SCALE = 2.0
 _LEAST = 1e-4
 _FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|im|ive|my|mine|me|we|we're|we've|our|us)\b|[我咱]", re.IGNORECASE)
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
@@ -114,14 +113,14 @@ def judge(sentences: Sequence[Sentence]) -> list[Judged]:
 
 def _judged(sentence: Sentence) -> Judged:
     known = features(sentence)
-    asking = not known["#neither question nor order"]
+    asking = bool(known["#question"] or known["#order"])
     return Judged(sentence.text.strip(), _BY_WORDS.probabilities(known), asking)
 
 
 def meaning(by_words: Mapping[str, float], vector: Vector) -> Features:
     """What the second decision is made from: what the words told, and the sentence's vector."""
     told = {f"#{name}": math.log(max(each, _LEAST)) for name, each in by_words.items()}
-    return told | {str(place): each for place, each in enumerate((_SCALE * vector).tolist())}
+    return {**told, **components(vector)}
 
 
 def features(sentence: Sentence) -> Features:

@@ -87,8 +87,8 @@ class Reading:
 
     def __init__(self, turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) -> None:
         owns = spoken((*context, *turns))[len(context) :]
-        asked = [turn.assistant_text for turn in (*context[-1:], *turns)]
-        asked = asked if context else ["", *asked]
+        before = context[-1].assistant_text if context else ""
+        asked = (before, *(turn.assistant_text for turn in turns))
         self._context = context
         self._messages = [_message(*each) for each in zip(turns, owns, asked, strict=False)]
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.errors import ChatModelError, CircuitOpenError, ExtractionParseError, ModelAwayError
-from semrouter_memory.model import Candidate, ChatMessage, Claim, ExtractionReport, LoggedTurn, TurnState
+from semrouter_memory.model import Candidate, ChatMessage, Claim, ExtractionReport, LoggedTurn, TurnState, Vector
 from semrouter_memory.ports import ChatModel, Clock, Embedder, Observer, SessionStateBuilder, TurnLog
 from semrouter_memory.retain import quotes
 from semrouter_memory.retain.asking import Asking
@@ -109,12 +109,15 @@ async def read(turns: Sequence[LoggedTurn], scene: Sequence[LoggedTurn], embedde
     """
     if sum(len(turn.user_text) for turn in (*scene, *turns)) <= _AT_ONCE_CHARS:
         reading = quotes.Reading(turns, scene)
-    else:
-        # In a thread: a long conversation takes a quarter of a second, which recall does not have.
-        reading = await asyncio.to_thread(quotes.Reading, turns, scene)
+        return reading.candidates(await _vectors(reading, embedder))
+    # In a thread: a long conversation takes a quarter of a second, which recall does not have.
+    reading = await asyncio.to_thread(quotes.Reading, turns, scene)
+    return await asyncio.to_thread(reading.candidates, await _vectors(reading, embedder))
+
+
+async def _vectors(reading: quotes.Reading, embedder: Embedder) -> dict[str, Vector]:
     texts = reading.in_doubt
-    vectors = await embedder.embed_passages(texts) if texts else []
-    return reading.candidates(dict(zip(texts, vectors, strict=True)))
+    return dict(zip(texts, await embedder.embed_passages(texts), strict=True)) if texts else {}
 
 
 def unread(claim: Claim) -> list[LoggedTurn]:

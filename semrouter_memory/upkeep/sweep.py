@@ -223,9 +223,9 @@ class Sweeper:
         if not config.max_bytes and await self._reader.count(scope) <= config.max_memories:
             return []
         memories = [memory for memory in await listed(self._reader, scope, now=None) if memory.id not in without]
-        if not exceeds_quota(len(memories), sum(map(size_of, memories)), self._config):
+        if not exceeds_quota(len(memories), sum(map(size_of, memories)), config):
             return []
-        return over_quota(memories, await self._usage(scope, memories), now=now, config=self._config)
+        return over_quota(memories, await self._usage(scope, memories), now=now, config=config)
 
     async def _usage(self, scope: Scope, memories: Sequence[Memory]) -> Mapping[str, Usage]:
         found: dict[str, Usage] = {}
