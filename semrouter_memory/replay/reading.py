@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
 
 from semrouter_memory.errors import RecordingError
 from semrouter_memory.replay import lines, protocol
@@ -169,7 +168,11 @@ def framed_messages(
     while True:
         place = Place(name, f"offset {offset}")
         try:
-            framed = next_framed(file)
+            length = _length(file)
+            if length is None:
+                return
+            size, nbytes = length
+            data = _exactly(file, size)
         except EOFError:
             if not offset:
                 raise RecordingError(f"{place}: {otherwise}") from None
@@ -177,30 +180,17 @@ def framed_messages(
             return
         except RecordingError as error:
             raise RecordingError(f"{place}: {error if offset else otherwise}") from None
-        if framed is None:
-            return
-        offset += framed.nbytes
-        yield place, framed.data
+        offset += size + nbytes
+        yield place, data
 
 
-class Framed(NamedTuple):
-    """A message without its length, and how long both are."""
+def _length(file: BufferedReader) -> tuple[int, int] | None:
+    """A length as a varint, and how many bytes that takes; None at the end.
 
-    data: bytes
-    nbytes: int
-
-
-def next_framed(file: BufferedReader) -> Framed | None:
-    """The next message; None at the end. Raises: EOFError within one, RecordingError for a length that is none."""
-    length = varint(file)
-    if length is None:
-        return None
-    size, nbytes = length
-    return Framed(_exactly(file, size), size + nbytes)
-
-
-def varint(file: BinaryIO) -> tuple[int, int] | None:
-    """A length, and how many bytes say it; None at the end. Raises: EOFError within one, RecordingError for none."""
+    Raises:
+        EOFError: the file ends within it.
+        RecordingError: it is none.
+    """
     size = 0
     for index in range(_MAX_VARINT_BYTES):
         byte = file.read(1)

@@ -32,7 +32,7 @@ def recording_config(directory: Path) -> dict[str, Any]:
     }
 
 
-FORMS = ("JSON_BODY_AS_STRING", "JSON_BODY_AS_BYTES", "PROTO_BINARY_LENGTH_DELIMITED", "PROTO_BINARY", "PROTO_TEXT")
+FORMS = ("JSON_BODY_AS_STRING", "JSON_BODY_AS_BYTES", "PROTO_BINARY_LENGTH_DELIMITED")
 
 
 def tapped(directory: Path) -> Any:
