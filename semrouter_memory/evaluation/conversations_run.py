@@ -10,9 +10,9 @@ from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig
-from semrouter_memory.evaluation.conversations import Conversation, Remembered, conversation_of, judge, result_of
+from semrouter_memory.evaluation.conversations import ConversationCase, Remembered, conversation_of, judge, result_of
 from semrouter_memory.evaluation.conversations_report import print_remembered
-from semrouter_memory.evaluation.playing import Noticing, PlayClock, work
+from semrouter_memory.evaluation.playing import FailureRecorder, PlayClock, work
 from semrouter_memory.evaluation.running import play_files
 from semrouter_memory.model import Reach, Scope, SessionHints, Turn
 from semrouter_memory.ports import Observer
@@ -38,10 +38,10 @@ class ConversationsRun:
         self._models = models
         self._played = 0
 
-    async def play(self, conversation: Conversation) -> Remembered:
+    async def play(self, conversation: ConversationCase) -> Remembered:
         """Say every turn, end the session, and look at what is known then."""
         self._played += 1
-        scope, woken, observer = Scope(f"conversation-{self._played}"), list[SessionKey](), Noticing()
+        scope, woken, observer = Scope(f"conversation-{self._played}"), list[SessionKey](), FailureRecorder()
         store = InMemoryStore(dimension=self._adapters.embedder.dimension)
         adapters = replace(self._adapters, store=store, observer=cast("Observer", observer))
         retainer = pipelines.retainer(self._config, adapters, self._models, wake=woken.append)

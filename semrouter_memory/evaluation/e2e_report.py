@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from semrouter_memory.evaluation.e2e import Judged, Lost
+from semrouter_memory.evaluation.e2e import JudgedQuestion, MissStage
 from semrouter_memory.model import Json
 
 _WANTING = "all that want memory"
@@ -16,7 +16,7 @@ _NOT_WANTING = "all that want none"
 _COLUMNS = ("questions", "answered", "coverage", "misled", "quiet", "tokens")
 
 
-def figures_of(judged: Sequence[Judged]) -> dict[str, Json]:
+def figures_of(judged: Sequence[JudgedQuestion]) -> dict[str, Json]:
     """The figures of one file, as they are written: by kind and of all, and every question's verdict."""
     groups = {**_by_kind(judged), **_totals(judged)}
     return {
@@ -38,7 +38,7 @@ def figures_of(judged: Sequence[Judged]) -> dict[str, Json]:
     }
 
 
-def print_figures(console: Console, file: str, judged: Sequence[Judged], *, memories: int) -> None:
+def print_figures(console: Console, file: str, judged: Sequence[JudgedQuestion], *, memories: int) -> None:
     """One file's table, where its misses were lost, and what failed."""
     table = Table(title=Text(f"{file}: {memories} memories"), title_justify="left")
     table.add_column("kind")
@@ -51,13 +51,13 @@ def print_figures(console: Console, file: str, judged: Sequence[Judged], *, memo
         _add(table, name, group)
     console.print(table)
     lost = _lost(judged)
-    console.print(f"lost: {', '.join(f'{name} {lost[name]}' for name in Lost)}")
+    console.print(f"lost: {', '.join(f'{name} {lost[name]}' for name in MissStage)}")
     if failed := Counter(each.failed for each in judged if each.failed):
         reasons = ", ".join(f"{reason}: {count}" for reason, count in failed.items())
         console.print(f"[red]Failed, and counted as nothing injected: {reasons}[/red]")
 
 
-def print_misses(console: Console, judged: Sequence[Judged]) -> None:
+def print_misses(console: Console, judged: Sequence[JudgedQuestion]) -> None:
     """Every question that was missed, misled or answered where nothing was wanted."""
     table = Table(title="misses", title_justify="left", show_lines=True)
     for name in ("question", "text", "wanted", "lost", "injected"):
@@ -73,18 +73,18 @@ def print_misses(console: Console, judged: Sequence[Judged]) -> None:
     console.print(table)
 
 
-def _by_kind(judged: Sequence[Judged]) -> dict[str, list[Judged]]:
+def _by_kind(judged: Sequence[JudgedQuestion]) -> dict[str, list[JudgedQuestion]]:
     kinds = sorted({each.question.kind for each in judged})
     return {kind: [each for each in judged if each.question.kind == kind] for kind in kinds}
 
 
-def _totals(judged: Sequence[Judged]) -> dict[str, list[Judged]]:
+def _totals(judged: Sequence[JudgedQuestion]) -> dict[str, list[JudgedQuestion]]:
     wanting = [each for each in judged if each.question.wants_memory]
     others = [each for each in judged if not each.question.wants_memory]
     return {name: group for name, group in ((_WANTING, wanting), (_NOT_WANTING, others)) if group}
 
 
-def _figures(group: Sequence[Judged]) -> dict[str, float | None]:
+def _figures(group: Sequence[JudgedQuestion]) -> dict[str, float | None]:
     """Shares and means; None where there is nothing to count."""
     matched = [each.score for each in group if each.question.any_of]
     covered = [each.score for each in group if each.question.answer]
@@ -99,12 +99,12 @@ def _figures(group: Sequence[Judged]) -> dict[str, float | None]:
     }
 
 
-def _add(table: Table, name: str, group: Sequence[Judged]) -> None:
+def _add(table: Table, name: str, group: Sequence[JudgedQuestion]) -> None:
     figures = _figures(group)
     shares = (figures[column] for column in _COLUMNS[1:-1])
     cells = ("-" if share is None else f"{share:.2f}" for share in shares)
     table.add_row(Text(name), str(len(group)), *cells, f"{figures['tokens']:.0f}")
 
 
-def _lost(judged: Sequence[Judged]) -> Counter[Lost]:
+def _lost(judged: Sequence[JudgedQuestion]) -> Counter[MissStage]:
     return Counter(each.lost for each in judged if each.lost)

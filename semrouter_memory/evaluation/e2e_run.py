@@ -16,7 +16,7 @@ from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig
 from semrouter_memory.evaluation.cases import parse_cases, write_json
-from semrouter_memory.evaluation.e2e import Judged, Question, User, judge, user_of
+from semrouter_memory.evaluation.e2e import CaseQuestion, EndToEndCase, JudgedQuestion, judge, user_of
 from semrouter_memory.evaluation.e2e_report import figures_of, print_figures, print_misses
 from semrouter_memory.evaluation.playing import PlayClock, work
 from semrouter_memory.evaluation.progress import tracked
@@ -49,7 +49,7 @@ class EndToEndRun:
         """Embed what recall compares with, before the first question."""
         await self._recaller.prepare()
 
-    async def play(self, user: User) -> list[Judged]:
+    async def play(self, user: EndToEndCase) -> list[JudgedQuestion]:
         """Say every turn of every session, then ask every question."""
         self._users += 1
         scope = Scope(f"user-{self._users}")
@@ -78,7 +78,7 @@ class EndToEndRun:
         self._retainer.accept(turn)
         await work(self._retainer, self._woken)
 
-    async def _ask(self, scope: Scope, user: str, question: Question, kept: Sequence[str]) -> Judged:
+    async def _ask(self, scope: Scope, user: str, question: CaseQuestion, kept: Sequence[str]) -> JudgedQuestion:
         self._clock.time = question.at
         result = await self._recaller.recall(request_of(scope, question.text, question.history, self._config))
         return judge(
@@ -130,7 +130,7 @@ async def evaluate(
             async with throwaway_adapters(embedder, config.memory) as (adapters, clock):
                 run = EndToEndRun(adapters, clock, config.memory, models)
                 await run.prepare()
-                judged: list[Judged] = []
+                judged: list[JudgedQuestion] = []
                 for user in tracked(users, file.name, total=len(users)):
                     judged += await run.play(user)
             print_figures(console, file.name, judged, memories=run.memories)

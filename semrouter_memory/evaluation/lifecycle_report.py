@@ -6,13 +6,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from semrouter_memory.evaluation.lifecycle import Outcome, result_of
+from semrouter_memory.evaluation.lifecycle import ScenarioOutcome, result_of
 from semrouter_memory.model import Json
 
 _ALL = "all"
 
 
-def print_outcomes(console: Console, file: str, outcomes: Sequence[Outcome]) -> None:
+def print_outcomes(console: Console, file: str, outcomes: Sequence[ScenarioOutcome]) -> None:
     """One file's table, then what went wrong."""
     result = result_of(file, outcomes)
     table = Table(title=Text(file), title_justify="left")
@@ -38,7 +38,7 @@ def _cells(name: str, counts: Json, wrong: int) -> list[Text]:
     ]
 
 
-def _failure(outcome: Outcome) -> Text:
+def _failure(outcome: ScenarioOutcome) -> Text:
     """Expected and found, side by side. It is text of the cases, so it must not be read as markup."""
     lines = [f"{outcome.scenario.id} ({outcome.scenario.kind})"]
     lines += [f"    expected: {problem}" for problem in outcome.problems]

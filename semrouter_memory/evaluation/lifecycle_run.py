@@ -12,7 +12,7 @@ from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig
-from semrouter_memory.evaluation.lifecycle import Outcome, Scenario, judge, result_of, scenario_of
+from semrouter_memory.evaluation.lifecycle import Scenario, ScenarioOutcome, judge, result_of, scenario_of
 from semrouter_memory.evaluation.lifecycle_report import print_outcomes
 from semrouter_memory.evaluation.playing import Ids, PlayClock
 from semrouter_memory.evaluation.running import play_files
@@ -35,7 +35,7 @@ class LifecycleRun:
         self._models = models
         self._played = 0
 
-    async def play(self, scenario: Scenario) -> Outcome:
+    async def play(self, scenario: Scenario) -> ScenarioOutcome:
         """Hand the candidates over one by one and look at what is known then."""
         self._played += 1
         scope, ids = Scope(f"scenario-{self._played}"), Ids()

@@ -13,7 +13,7 @@ from semrouter_memory.config import Config, MemoryConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.cases import Case, parse_cases, write_json
 from semrouter_memory.evaluation.embedder import load_embedder
-from semrouter_memory.evaluation.playing import Noticing, played_adapters
+from semrouter_memory.evaluation.playing import FailureRecorder, played_adapters
 from semrouter_memory.evaluation.progress import tracked
 from semrouter_memory.model import Json
 from semrouter_memory.ports import Observer
@@ -24,7 +24,7 @@ _PlayedT_contra = TypeVar("_PlayedT_contra", contravariant=True)
 _CameT_co = TypeVar("_CameT_co", covariant=True)
 
 
-class Player(Protocol[_PlayedT_contra, _CameT_co]):
+class CaseRunner(Protocol[_PlayedT_contra, _CameT_co]):
     """Plays one case after the other."""
 
     async def play(self, case: _PlayedT_contra, /) -> _CameT_co: ...
@@ -34,7 +34,7 @@ class Player(Protocol[_PlayedT_contra, _CameT_co]):
 async def models_of(config: Config) -> AsyncIterator[ExternalModels]:
     """The configured chat models, asked as the service asks them; closed at the end."""
     async with AsyncExitStack() as exits:
-        observer = cast("Observer", Noticing())
+        observer = cast("Observer", FailureRecorder())
         yield ExternalModels(config.external_models, config.memory.retain, observer, exits)
 
 
@@ -45,7 +45,7 @@ def embedder_of(config: Config, model: Path | None, console: Console) -> OnnxEmb
 async def play_files(
     files: Sequence[Path],
     parse: Callable[[Case], CaseT],
-    player: Callable[[Adapters, MemoryConfig, ExternalModels], Player[CaseT, OutcomeT]],
+    runner: Callable[[Adapters, MemoryConfig, ExternalModels], CaseRunner[CaseT, OutcomeT]],
     *,
     show: Callable[[Console, str, Sequence[OutcomeT]], None],
     result: Callable[[str, Sequence[OutcomeT]], Json],
@@ -72,7 +72,7 @@ async def play_files(
     results = []
     async with models_of(config) as models:
         with played_adapters(embedder) as adapters:
-            run = player(adapters, config.memory, models)
+            run = runner(adapters, config.memory, models)
             for file, of_file in cases.items():
                 outcomes = [await run.play(case) for case in tracked(of_file, file.name, total=len(of_file))]
                 show(console, file.name, outcomes)

@@ -17,15 +17,15 @@ from semrouter_memory.replay.pb import tap_pb2 as tap
 from semrouter_memory.replay.records import (
     IMMEDIATE,
     REQUEST_ID,
-    Answer,
     Begin,
     End,
     EndedBy,
     Fields,
     Header,
+    ProcessingRequest,
+    ProcessingResponse,
     Record,
     SetHeader,
-    Shown,
     header_value,
 )
 from semrouter_memory.transport.pb import ext_proc_pb2 as pb
@@ -52,9 +52,9 @@ def encoded(record: Record) -> bytes:
             message.begin.CopyFrom(
                 recording_pb2.Begin(exchange=exchange, metadata=fields, answers_unknown=not answers_known)
             )
-        case Shown() as shown:
+        case ProcessingRequest() as shown:
             message.request.CopyFrom(_request(shown))
-        case Answer() as answer:
+        case ProcessingResponse() as answer:
             message.response.CopyFrom(_response(answer))
         case End(by, note):
             message.end.CopyFrom(recording_pb2.End(by=by.name, note=note))
@@ -74,17 +74,17 @@ def decoded(data: bytes) -> Record:
     return Record(message.stream, message.time_us, _event(message))
 
 
-def shown_from(data: bytes) -> Shown:
+def shown_from(data: bytes) -> ProcessingRequest:
     """What a serialised `ProcessingRequest` shows. Raises: RecordingError."""
     return _shown(_parsed(pb.ProcessingRequest, data))
 
 
-def answer_from(data: bytes) -> Answer:
+def answer_from(data: bytes) -> ProcessingResponse:
     """What a serialised `ProcessingResponse` answers. Raises: RecordingError."""
     return _answer(_parsed(pb.ProcessingResponse, data))
 
 
-def request_bytes(shown: Shown) -> bytes:
+def request_bytes(shown: ProcessingRequest) -> bytes:
     """The `ProcessingRequest`, for playing."""
     return _request(shown).SerializeToString()
 
@@ -118,7 +118,7 @@ def _parsed(kind: Any, data: bytes) -> Any:
         raise RecordingError("this is not a message of that kind") from None
 
 
-def _event(message: recording_pb2.Record) -> Header | Begin | Shown | Answer | End:
+def _event(message: recording_pb2.Record) -> Header | Begin | ProcessingRequest | ProcessingResponse | End:
     match message.WhichOneof("record"):
         case "header":
             header = message.header
@@ -138,14 +138,14 @@ def _event(message: recording_pb2.Record) -> Header | Begin | Shown | Answer | E
 _ENDED_BY = {recording_pb2.End.By.Value(by.name): by for by in EndedBy}
 
 
-def _shown(message: pb.ProcessingRequest) -> Shown:
+def _shown(message: pb.ProcessingRequest) -> ProcessingRequest:
     kind = message.WhichOneof("request") or ""
     part: Any = getattr(message, kind) if kind else None
     modes: tuple[str | None, str | None] = (None, None)
     if message.HasField("protocol_config"):
         config = message.protocol_config
         modes = (_mode_name(config.request_body_mode), _mode_name(config.response_body_mode))
-    return Shown(
+    return ProcessingRequest(
         kind=kind,
         headers=_shown_fields(kind, part),
         body=part.body if kind in _BODIES else b"",
@@ -158,7 +158,7 @@ def _shown(message: pb.ProcessingRequest) -> Shown:
     )
 
 
-def _request(shown: Shown) -> pb.ProcessingRequest:
+def _request(shown: ProcessingRequest) -> pb.ProcessingRequest:
     message = pb.ProcessingRequest(observability_mode=shown.observing)
     part: Any = getattr(message, shown.kind) if shown.kind else None
     if shown.kind in _HEADERS:
@@ -179,7 +179,7 @@ def _request(shown: Shown) -> pb.ProcessingRequest:
     return message
 
 
-def _answer(message: pb.ProcessingResponse) -> Answer:
+def _answer(message: pb.ProcessingResponse) -> ProcessingResponse:
     kind = message.WhichOneof("response") or ""
     if kind == IMMEDIATE:
         return _immediate(message)
@@ -188,7 +188,7 @@ def _answer(message: pb.ProcessingResponse) -> Answer:
     common: Any = pb.CommonResponse() if part is None or trailers else part.response
     headers = part.header_mutation if trailers else common.header_mutation
     body, streamed, end_of_stream = _mutation(common.body_mutation)
-    return Answer(
+    return ProcessingResponse(
         kind=kind,
         set_headers=_set_headers(headers),
         remove_headers=tuple(headers.remove_headers),
@@ -201,9 +201,9 @@ def _answer(message: pb.ProcessingResponse) -> Answer:
     )
 
 
-def _immediate(message: pb.ProcessingResponse) -> Answer:
+def _immediate(message: pb.ProcessingResponse) -> ProcessingResponse:
     answer = message.immediate_response
-    return Answer(
+    return ProcessingResponse(
         kind=IMMEDIATE,
         set_headers=_set_headers(answer.headers),
         remove_headers=tuple(answer.headers.remove_headers),
@@ -224,7 +224,7 @@ def _mutation(mutation: pb.BodyMutation) -> tuple[bytes | None, bool, bool]:
     return None, False, False
 
 
-def _response(answer: Answer) -> pb.ProcessingResponse:
+def _response(answer: ProcessingResponse) -> pb.ProcessingResponse:
     message = pb.ProcessingResponse()
     if answer.dynamic_metadata:
         message.dynamic_metadata.CopyFrom(_struct(answer.dynamic_metadata))
@@ -245,7 +245,7 @@ def _response(answer: Answer) -> pb.ProcessingResponse:
     return message
 
 
-def _fill_common(common: pb.CommonResponse, answer: Answer, headers: pb.HeaderMutation) -> None:
+def _fill_common(common: pb.CommonResponse, answer: ProcessingResponse, headers: pb.HeaderMutation) -> None:
     if answer.replaces:
         common.status = pb.CommonResponse.CONTINUE_AND_REPLACE
     common.clear_route_cache = answer.clear_route_cache

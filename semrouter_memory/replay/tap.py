@@ -30,9 +30,9 @@ from semrouter_memory.replay.records import (
     EndedBy,
     Event,
     Fields,
-    Place,
+    ProcessingRequest,
     Record,
-    Shown,
+    SourceLocation,
     header_value,
 )
 
@@ -60,7 +60,7 @@ class TappedExchange:
         garbled: a compressed body was written as text, which Envoy does by putting spaces where bytes are no text.
     """
 
-    place: Place
+    place: SourceLocation
     request_headers: Fields = ()
     request_chunks: list[bytes] = field(default_factory=list)
     request_trailers: Fields = ()
@@ -115,9 +115,9 @@ class _Gathered:
         self._path = path
         self._begun: list[TappedExchange] = []
         self._running: dict[int, TappedExchange] = {}
-        self._others: list[Place] = []
+        self._others: list[SourceLocation] = []
 
-    def take(self, place: Place, trace: Any) -> None:
+    def take(self, place: SourceLocation, trace: Any) -> None:
         kind = trace.WhichOneof("trace")
         if kind == "http_buffered_trace":
             self._begun.append(_buffered(trace.http_buffered_trace, place))
@@ -138,7 +138,7 @@ class _Gathered:
         if self._others:
             tell(f"{self._others[0]}: left out, as {len(self._others)} in all: {_NONE_OF_HTTP}")
 
-    def _of(self, segment: Any, place: Place) -> TappedExchange:
+    def _of(self, segment: Any, place: SourceLocation) -> TappedExchange:
         """The segment's exchange: another one when its id comes again, as in outputs that were put together."""
         tapped = self._running.get(segment.trace_id)
         again = segment.WhichOneof("message_piece") == "request_headers" and tapped and tapped.request_headers
@@ -173,13 +173,13 @@ def records_from(tapped: TappedExchange, *, chain: Chain, user: str, user_header
     return [*copies[: 1 + len(observed)], *asked, *copies[1 + len(observed) :]]
 
 
-def _stream(number: int, name: str, shown: list[Shown], by: EndedBy) -> list[Record]:
+def _stream(number: int, name: str, shown: list[ProcessingRequest], by: EndedBy) -> list[Record]:
     events: list[Event] = [Begin(name, (), answers_known=False), *shown, End(by)]
     return [Record(number, 0, event) for event in events]
 
 
-def _request_headers(tapped: TappedExchange, *, observing: bool, modes: tuple[str, str]) -> Shown:
-    return Shown(
+def _request_headers(tapped: TappedExchange, *, observing: bool, modes: tuple[str, str]) -> ProcessingRequest:
+    return ProcessingRequest(
         kind="request_headers",
         headers=tapped.request_headers,
         end_of_stream=not tapped.request_chunks,
@@ -189,23 +189,26 @@ def _request_headers(tapped: TappedExchange, *, observing: bool, modes: tuple[st
     )
 
 
-def _buffered_request(tapped: TappedExchange, response_mode: str) -> list[Shown]:
+def _buffered_request(tapped: TappedExchange, response_mode: str) -> list[ProcessingRequest]:
     body = b"".join(tapped.request_chunks)
     first = _request_headers(tapped, observing=False, modes=("BUFFERED", response_mode))
     return [first, *_chunks("request_body", [body] if tapped.request_chunks else [], ends=True)]
 
 
-def _response(tapped: TappedExchange) -> list[Shown]:
+def _response(tapped: TappedExchange) -> list[ProcessingRequest]:
     if not tapped.response_headers:
         return []
     chunks = tapped.response_chunks
-    headers = Shown(kind="response_headers", headers=tapped.response_headers, end_of_stream=not chunks)
+    headers = ProcessingRequest(kind="response_headers", headers=tapped.response_headers, end_of_stream=not chunks)
     return [headers, *_chunks("response_body", chunks, ends=True)]
 
 
-def _chunks(kind: str, chunks: list[bytes], *, ends: bool) -> list[Shown]:
+def _chunks(kind: str, chunks: list[bytes], *, ends: bool) -> list[ProcessingRequest]:
     last = len(chunks) - 1
-    return [Shown(kind=kind, body=chunk, end_of_stream=ends and index == last) for index, chunk in enumerate(chunks)]
+    return [
+        ProcessingRequest(kind=kind, body=chunk, end_of_stream=ends and index == last)
+        for index, chunk in enumerate(chunks)
+    ]
 
 
 def _usable(tapped: TappedExchange, tell: Tell) -> Iterator[TappedExchange]:
@@ -225,7 +228,7 @@ def _usable(tapped: TappedExchange, tell: Tell) -> Iterator[TappedExchange]:
         yield tapped
 
 
-def _buffered(trace: Any, place: Place) -> TappedExchange:
+def _buffered(trace: Any, place: SourceLocation) -> TappedExchange:
     tapped = TappedExchange(place, fields_of(trace.request.headers), response_headers=fields_of(trace.response.headers))
     for message, headers, chunks in (
         (trace.request, tapped.request_headers, tapped.request_chunks),
@@ -253,7 +256,7 @@ def _add_chunk(tapped: TappedExchange, headers: Fields, chunks: list[bytes], bod
     chunks.append(body.as_bytes or body.as_string.encode())
 
 
-def _traces_in(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[Place, TapTrace]]:
+def _traces_in(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[SourceLocation, TapTrace]]:
     """The traces of a file, each with its place.
 
     Raises:
@@ -266,7 +269,7 @@ def _traces_in(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[Pl
     return _in_framed(file, name, tell)
 
 
-def _in_framed(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[Place, TapTrace]]:
+def _in_framed(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[SourceLocation, TapTrace]]:
     for place, data in framed_messages(file, name, tell, otherwise=_NO_TAP):
         try:
             trace = protocol.tap_trace(data)
@@ -275,14 +278,14 @@ def _in_framed(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[Pl
         yield place, trace
 
 
-def _in_json(text: str, name: str, tell: Tell) -> Iterator[tuple[Place, TapTrace]]:
+def _in_json(text: str, name: str, tell: Tell) -> Iterator[tuple[SourceLocation, TapTrace]]:
     """Objects one after the other, each on a line or over several, or in an array."""
     decoder, at, found = json.JSONDecoder(), 0, 0
     counted, line = 0, 1
     while (at := _after(_BETWEEN, text, at)) < len(text):
         # From where the counting stopped: from the start each time would take forever for large files.
         counted, line = at, line + text.count("\n", counted, at)
-        place = Place(name, f"line {line}")
+        place = SourceLocation(name, f"line {line}")
         try:
             value, at = decoder.raw_decode(text, at)
         except (json.JSONDecodeError, RecursionError) as error:

@@ -16,7 +16,7 @@ from semrouter_memory.cli import app as command_line
 from semrouter_memory.errors import RecordingError
 from semrouter_memory.replay.pb import tap_pb2
 from semrouter_memory.replay.reading import exchanges_in_file
-from semrouter_memory.replay.records import Begin, End, EndedBy, Shown
+from semrouter_memory.replay.records import Begin, End, EndedBy, ProcessingRequest
 from semrouter_memory.replay.tap import Chain, TappedExchange, records_from, tapped_exchanges
 
 BIG = 2**64 - 1
@@ -134,7 +134,9 @@ def imported(*arguments: object) -> tuple[int, str]:
 def paths_in(directory: Path) -> list[str]:
     """The `:path`s of the recorded exchanges, in order."""
     exchanges = [each for path in sorted(directory.iterdir()) for each in exchanges_in_file(path, pytest.fail)]
-    firsts = [next(each.event for each in one.records if isinstance(each.event, Shown)) for one in exchanges]
+    firsts = [
+        next(each.event for each in one.records if isinstance(each.event, ProcessingRequest)) for one in exchanges
+    ]
     return [first.headers[0][1].decode() for first in firsts]
 
 
