@@ -11,8 +11,7 @@ from semrouter_memory.evaluation.cases import Case, objects_of, parse_cases, tex
 from semrouter_memory.evaluation.compression import CompressionRun, Measured
 from semrouter_memory.evaluation.long_talk import PlantedFact, Talk, long_talk
 from semrouter_memory.evaluation.playing import played_adapters
-from semrouter_memory.evaluation.progress import tracked
-from semrouter_memory.evaluation.running import embedder_of, models_of
+from semrouter_memory.evaluation.running import embedder_of, models_of, tracked
 
 LENGTHS = (20, 50, 100, 200, 1000)
 """Of the made conversations that are played by default."""

@@ -24,10 +24,10 @@ from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig, MilvusConfig
 from semrouter_memory.evaluation.playing import Ids, PlayClock, played_adapters
-from semrouter_memory.evaluation.progress import tracked
 from semrouter_memory.evaluation.retrieval import Known, Query, RetrievalCase
 from semrouter_memory.evaluation.retrieval_figures import Asked, Scored
 from semrouter_memory.evaluation.retrieval_sweep import THRESHOLDS, CachingEmbedder, Point, points_of
+from semrouter_memory.evaluation.running import tracked
 from semrouter_memory.exchange.policy import RouteSettings, policy_for
 from semrouter_memory.exchange.turns import recall_request
 from semrouter_memory.model import EmbeddedMemory, Memory, Message, Reason, RecallRequest, RecallResult, Scope, Signals

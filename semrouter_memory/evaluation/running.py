@@ -1,11 +1,12 @@
 """What the commands have in common: files of cases in, tables and JSON out."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
@@ -14,7 +15,6 @@ from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.cases import Case, parse_cases, write_json
 from semrouter_memory.evaluation.embedder import load_embedder
 from semrouter_memory.evaluation.playing import FailureRecorder, played_adapters
-from semrouter_memory.evaluation.progress import tracked
 from semrouter_memory.model import Json
 from semrouter_memory.ports import Observer
 
@@ -79,3 +79,14 @@ async def play_files(
                 results.append(result(file.name, outcomes))
     if json_out is not None:
         write_json(json_out, {"files": results})
+
+
+T = TypeVar("T")
+
+
+def tracked(items: Iterable[T], what: str, *, total: int) -> Iterator[T]:
+    """Yield the items and show how far it is; nothing is shown where standard error is no terminal."""
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield from progress.track(items, description=what, total=total)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from semrouter_memory.evaluation.e2e import JudgedQuestion, MissStage, content_words, judge, user_of
-from semrouter_memory.evaluation.e2e_report import figures_of
+from semrouter_memory.evaluation.e2e_run import figures_of
 
 AT = "2026-03-15T10:00:00Z"
 
