@@ -8,7 +8,7 @@ case is skipped, and whatever looks personal overrides the fact signal, which is
 import re
 import unicodedata
 
-from semrouter_memory.lexical.voice import is_personal
+from semrouter_memory.language.third_person import is_personal
 from semrouter_memory.model import Decision, Reason, Signals
 
 MAX_GREETING_CHARS = 20

@@ -6,7 +6,8 @@ their cosine says nothing. So a Chinese question must share at least one word wi
 
 from collections.abc import Iterator
 
-from semrouter_memory.lexical.words import CJK, content_runs, content_words
+from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.words import content_runs, content_words
 
 _PAIR = 2
 

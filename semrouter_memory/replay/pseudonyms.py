@@ -11,8 +11,9 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-_HAN = "\u4e00-\u9fff\u3400-\u4dbf"
-_WORD = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+")
+from semrouter_memory.language.scripts import CJK_RANGE
+
+_WORD = re.compile(rf"[{CJK_RANGE}]|[^\W_{CJK_RANGE}]+")
 _NUMBER = re.compile(r"\d+")
 _KEPT_WORDS = 65_536
 

@@ -55,7 +55,7 @@ _CHINESE = re.compile(r"(?<!自)我[们們]?(?!国|國)|咱[们們]?|俺[们們]
 
 
 @lru_cache(64)
-def in_memory_voice(query: str) -> str:
+def to_third_person(query: str) -> str:
     """The query with the speaker called "user" (Chinese: 用户), as memories call them."""
     for pattern, replacement in _ENGLISH:
         query = pattern.sub(replacement, query)
@@ -66,12 +66,12 @@ def in_memory_voice(query: str) -> str:
 
 def embedded_text(memory: Memory | Candidate) -> str:
     """What of a memory the model embeds: a statement as it is, a quote with its context, in the voice of statements."""
-    return in_memory_voice(memory.searched) if memory.form == "quote" else memory.content
+    return to_third_person(memory.searched) if memory.form == "quote" else memory.content
 
 
 def is_personal(query: str) -> bool:
     """Whether the text speaks in the first person (English, Chinese)."""
-    return in_memory_voice(query) != query
+    return to_third_person(query) != query
 
 
 def _speaker(match: re.Match[str]) -> str:
