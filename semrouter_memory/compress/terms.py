@@ -1,4 +1,4 @@
-"""Words of a text: which of them carry content, and which can be checked. English and Chinese, without a dictionary."""
+"""Which words of a text carry content, and which can be checked. English and Chinese, without a dictionary. Pure."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a text is indexed under: the terms that a query and a memory are compared by.
+"""What a text is indexed under: the terms that a query and a memory are compared by. Pure.
 
 Strategy: the same terms however something is written. Case, inflection and typographic variants go (Snowball's English
 stemmer, Porter 2); numbers stay whole and lose their thousands separators, dates are terms and name their month; names

@@ -1,4 +1,4 @@
-"""Asks in the voice in which memories are written: "my budget" is looked for as "user's budget".
+"""Asks in the voice in which memories are written: "my budget" is looked for as "user's budget". Pure.
 
 Memories are statements about "the user" in the third person. The embedding model takes "my" and "User's" for different
 subjects; saying it the same way raises the cosine by 0.1 to 0.3. What this changes is also what "personal" means.

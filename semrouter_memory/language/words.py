@@ -1,4 +1,4 @@
-"""Which words of a text carry content: shared by the query, the rewrite check and the diversity of the ranking.
+"""Which words of a text carry content: shared by the query, the rewrite check and the diversity of the ranking. Pure.
 
 English words are separated by the text itself. Chinese is not segmented: a run of characters is cut at function words,
 and what lies between them counts as content. That needs no dictionary and is right often enough to tell a vague query

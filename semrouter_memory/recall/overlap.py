@@ -1,4 +1,4 @@
-"""Whether a memory has anything of a Chinese question in it.
+"""Whether a memory has anything of a Chinese question in it. Pure.
 
 The default model's vocabulary lacks most Chinese characters: to it, sentences that have nothing in common look alike, and
 their cosine says nothing. So a Chinese question must share at least one word with a memory, whatever the cosine says.

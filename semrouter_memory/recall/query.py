@@ -1,4 +1,4 @@
-"""What is looked for: the user's words, and for a vague question what the conversation was about."""
+"""What is looked for: the user's words, and for a vague question what the conversation was about. Pure."""
 
 import re
 from collections.abc import Sequence

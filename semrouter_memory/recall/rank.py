@@ -1,4 +1,4 @@
-"""Which of the memories found are given to the model, and in what order.
+"""Which of the memories found are given to the model, and in what order. Pure.
 
 Strategy: cheap tests first. The order is by relevance, ties by id, so that the same hits always make the same block.
 What is given unasked comes last and has a small budget of its own within that of the block.

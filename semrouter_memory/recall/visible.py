@@ -1,4 +1,4 @@
-"""Which memories the model can read in the request anyway: repeating them costs tokens and says nothing.
+"""Which memories the model can read in the request anyway: repeating them costs tokens and says nothing. Pure.
 
 Strategy: texts can be megabytes and memories are a sentence, so the texts are not normalised. A memory's longest word is
 searched for, and only those of its surroundings that have its other words too are compared, in the memory's voice: "My
