@@ -20,7 +20,7 @@ from semrouter_memory.errors import (
     StoreUnavailableError,
     UnavailableError,
 )
-from semrouter_memory.lexical.voice import embedded_text
+from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.manage.chains import generations
 from semrouter_memory.manage.retelling import Told, told
 from semrouter_memory.manage.unmerging import Unmerged, source_turns, unmerged

@@ -7,7 +7,7 @@ all words of the statement tells it, whoever says them and in whatever order; wo
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from semrouter_memory.lexical.words import content_words
+from semrouter_memory.language.words import content_words
 from semrouter_memory.model import LoggedTurn, Memory, Scope
 from semrouter_memory.ports import TurnRecords
 

@@ -1,4 +1,4 @@
-"""Takes credentials, and content where that is wanted, out of what is recorded, before it is written anywhere.
+"""Takes credentials, and content where that is wanted, out of what is recorded, before it is written anywhere. Pure.
 
 Always: the values of headers that carry credentials, in requests, answers and gRPC metadata, and everything that the
 given redaction finds in header values and bodies. With a key: every word and every id gets a pseudonym, so that what is

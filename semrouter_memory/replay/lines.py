@@ -1,4 +1,4 @@
-"""Records as JSON lines, made to be read and compared by people: a record a line, keys in a fixed order.
+"""Records as JSON lines, made to be read and compared by people: a record a line, keys in a fixed order. Pure.
 
 What is at its default is left out. Bytes are written as text where they are UTF-8, else as base64 under a name that says
 so. A line without a time happened when the one before it did.

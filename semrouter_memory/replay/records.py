@@ -1,4 +1,4 @@
-"""What a recording consists of, as values; the two file formats are views of these.
+"""What a recording consists of, as values; the two file formats are views of these. Pure.
 
 The order of a recording's records is the order in which things happened. Times only say how long that took.
 """

@@ -14,7 +14,7 @@ import orjson
 
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.errors import StateStoreError
-from semrouter_memory.lexical.voice import embedded_text
+from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import ASSERTED_AT, EmbeddedMemory, Json, Memory, Scope
 from semrouter_memory.ports import (
     ChatModel,

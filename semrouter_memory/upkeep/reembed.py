@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import Protocol, TypeAlias
 
 from semrouter_memory.errors import EmbeddingError
-from semrouter_memory.lexical.voice import embedded_text
+from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import EmbeddedMemory, Memory, Scope
 from semrouter_memory.ports import Embedder, MemoryReader, MemoryWriter, TurnLog
 

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from semrouter_memory.lexical.terms import terms
+from semrouter_memory.language.terms import terms
 from semrouter_memory.model import Memory, MemoryType, Scope, Vector
 from semrouter_memory.retain.reconciling.statement import Statement, statement
 from semrouter_memory.upkeep.facts import digits_of, is_past, keeps_everything, names_of, units_of, values_of

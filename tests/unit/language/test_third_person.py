@@ -2,7 +2,7 @@
 
 import pytest
 
-from semrouter_memory.lexical.voice import in_memory_voice, is_personal
+from semrouter_memory.language.third_person import is_personal, to_third_person
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from semrouter_memory.lexical.voice import in_memory_voice, is_personal
     ],
 )
 def test_the_speaker_is_called_the_user(query: str, expected: str) -> None:
-    assert in_memory_voice(query) == expected
+    assert to_third_person(query) == expected
     assert is_personal(query)
 
 
@@ -54,5 +54,5 @@ def test_the_speaker_is_called_the_user(query: str, expected: str) -> None:
     ],
 )
 def test_what_only_looks_like_the_first_person_stays(query: str) -> None:
-    assert in_memory_voice(query) == query
+    assert to_third_person(query) == query
     assert not is_personal(query)

@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from semrouter_memory.language import wordlists
+from semrouter_memory.language import word_lists
 
 QUESTION_MARKS = ("?", "？")
 _ASKS = re.compile(r"[?？]\W*$")
@@ -27,11 +27,11 @@ def orders(sentence: str) -> bool:
 
 @cache
 def _list(name: str) -> frozenset[str]:
-    return frozenset(wordlists.entries(name))
+    return frozenset(word_lists.entries(name))
 
 
 @cache
 def _order() -> re.Pattern[str]:
-    return wordlists.pattern(
+    return word_lists.pattern(
         r"^\W*(?:{politeness}\W+)*{commands}(?![\w'])(?!\W*(?:is|are|was|were)\b)|^\W*(?:那|请|麻烦|再|可以)*(?:帮|给我|写|翻译|解释|列|改|推荐|生成|告诉我|总结|继续|扮演)"
     )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.lexical.terms import terms
+from semrouter_memory.language.terms import terms
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.lexical import index
-from semrouter_memory.lexical.index import TermIndex
-from semrouter_memory.lexical.terms import terms
+from semrouter_memory.language import bm25
+from semrouter_memory.language.bm25 import TermIndex
+from semrouter_memory.language.terms import terms
 
 TEXTS = (
     "User's budget for the Hawaii trip is $10,000",
@@ -38,7 +38,7 @@ def expected(texts: Sequence[str], query: Sequence[str]) -> list[float]:
             having = sum(term in each for each in documents)
             idf = math.log(1 + (max(len(documents), 20) - having + 0.5) / (having + 0.5))
             count = document[term]
-            total += idf * count / (count + index.K1 * (1 - index.B + index.B * length / mean)) if count else 0.0
+            total += idf * count / (count + bm25.K1 * (1 - bm25.B + bm25.B * length / mean)) if count else 0.0
         return total
 
     return [score(*pair) for pair in zip(documents, lengths, strict=True)]
@@ -53,42 +53,42 @@ def same(one: TermIndex, other: TermIndex) -> bool:
     "query", ["What's my budget?", "the dog Rex and the trip", "budget budget trip", "我的预算", "nothing of it", "the"]
 )
 def test_scores_are_those_of_the_formula(query: str) -> None:
-    scores = index.build(TEXTS).scores(terms(query))
+    scores = bm25.build(TEXTS).scores(terms(query))
     assert scores.dtype == np.float32
     np.testing.assert_allclose(scores, expected(TEXTS, terms(query)), rtol=1e-5)
 
 
 def test_a_text_that_answers_is_above_one_that_does_not() -> None:
-    scores = index.build(TEXTS).scores(terms("what was my Hawaii budget"))
+    scores = bm25.build(TEXTS).scores(terms("what was my Hawaii budget"))
     assert scores.argmax() == 0
     assert scores[1] == 0
 
 
 def test_a_term_that_is_everywhere_still_counts_for_something() -> None:
-    assert (index.build(["dog"] * 3).scores(["dog"]) > 0).all()
+    assert (bm25.build(["dog"] * 3).scores(["dog"]) > 0).all()
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["", "the"]])
 def test_texts_without_terms_answer_nothing(texts: list[str]) -> None:
-    built = index.build(texts)
+    built = bm25.build(texts)
     assert len(built) == len(texts)
     assert built.scores(["dog"]).tolist() == [0.0] * len(texts)
     assert built.scores([]).tolist() == [0.0] * len(texts)
 
 
 def test_more_repetitions_than_a_byte_counts_are_many() -> None:
-    scores = index.build(["dog " * 1000, "dog"]).scores(["dog"])
+    scores = bm25.build(["dog " * 1000, "dog"]).scores(["dog"])
     assert np.isfinite(scores).all()
     assert (scores > 0).all()
 
 
 def test_a_text_longer_than_is_counted_is_still_found() -> None:
-    scores = index.build([" ".join(f"w{n}" for n in range(70_000)), "w1"]).scores(["w1"])
+    scores = bm25.build([" ".join(f"w{n}" for n in range(70_000)), "w1"]).scores(["w1"])
     assert 0 < scores[0] < scores[1]
 
 
 def test_a_terms_hash_is_the_same_in_every_process() -> None:
-    assert index.term_hash("budget") == 0xE0DA34A8DE1FFA10
+    assert bm25.term_hash("budget") == 0xE0DA34A8DE1FFA10
 
 
 @given(st.lists(ANY_TEXT, max_size=8), st.lists(ANY_TEXT, max_size=4), st.data())
@@ -103,17 +103,17 @@ def test_a_changed_index_is_the_one_that_would_be_built(
     moved = np.full(len(before), -1, dtype=np.intp)
     moved[kept] = others
     after = dict(zip(places, added, strict=True)) | {new: before[old] for old, new in zip(kept, others, strict=True)}
-    changed = index.build(before).changed(moved, added, np.array(places, dtype=np.intp))
-    assert same(changed, index.build([after[at] for at in range(size)]))
+    changed = bm25.build(before).changed(moved, added, np.array(places, dtype=np.intp))
+    assert same(changed, bm25.build([after[at] for at in range(size)]))
 
 
 @given(st.lists(ANY_TEXT, min_size=1, max_size=8), st.lists(WORDS, max_size=6))
 def test_any_texts_and_any_query_score_as_the_formula_says(texts: list[str], query: list[str]) -> None:
     wanted = [term for word in query for term in terms(word)]
-    np.testing.assert_allclose(index.build(texts).scores(wanted), expected(texts, wanted), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(bm25.build(texts).scores(wanted), expected(texts, wanted), rtol=1e-4, atol=1e-6)
 
 
 def test_the_only_memory_there_is_holds_rare_words_all_the_same() -> None:
-    alone = index.build(["User lives in Lyon"]).scores(["lyon"])[0]
-    among_twenty = index.build(["User lives in Lyon", *(f"number {at}" for at in range(19))]).scores(["lyon"])[0]
+    alone = bm25.build(["User lives in Lyon"]).scores(["lyon"])[0]
+    among_twenty = bm25.build(["User lives in Lyon", *(f"number {at}" for at in range(19))]).scores(["lyon"])[0]
     assert alone > 0.5 * among_twenty

@@ -1,4 +1,4 @@
-"""What a text is indexed under: the terms that a query and a memory are compared by.
+"""What a text is indexed under: the terms that a query and a memory are compared by. Pure.
 
 Strategy: the same terms however something is written. Case, inflection and typographic variants go (Snowball's English
 stemmer, Porter 2); numbers stay whole and lose their thousands separators, dates are terms and name their month; names
@@ -12,9 +12,9 @@ from functools import lru_cache
 
 import Stemmer
 
-from semrouter_memory.lexical.words import CJK, CJK_RANGE, STOP_WORDS, content_runs
+from semrouter_memory.language.scripts import APOSTROPHES, CJK, CJK_RANGE
+from semrouter_memory.language.words import STOP_WORDS, content_runs
 
-_APOSTROPHE = str.maketrans("’‘ʼ＇", "''''")
 _TOKEN = re.compile(
     rf"""
       (?P<date>\d{{4}}-\d{{2}}(?:-\d{{2}})?(?!\d))
@@ -45,7 +45,7 @@ _STEMMER = Stemmer.Stemmer("english")
 def terms(text: str) -> list[str]:
     """The text's terms in order, repetitions included; words that carry no content are left out."""
     if not text.isascii():
-        text = _without_accents(unicodedata.normalize("NFKC", text).translate(_APOSTROPHE))
+        text = _without_accents(unicodedata.normalize("NFKC", text).translate(APOSTROPHES))
     text = text.lower()
     return list(_terms(_MAY.sub(_MONTHS[4], text) if "may" in text else text))
 

@@ -1,4 +1,4 @@
-"""Which words of a text carry content: shared by the query, the rewrite check and the diversity of the ranking.
+"""Which words of a text carry content: shared by the query, the rewrite check and the diversity of the ranking. Pure.
 
 English words are separated by the text itself. Chinese is not segmented: a run of characters is cut at function words,
 and what lies between them counts as content. That needs no dictionary and is right often enough to tell a vague query
@@ -7,12 +7,10 @@ from one that names something.
 
 import re
 
-_APOSTROPHE = str.maketrans("’‘ʼ＇", "''''")
-CJK_RANGE = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+from semrouter_memory.language.scripts import APOSTROPHES, CJK, CJK_RANGE
+
 _LETTER = rf"[^\W{CJK_RANGE}]"
 _WORD = re.compile(rf"[{CJK_RANGE}]+|{_LETTER}+(?:['.,-]{_LETTER}\w*)*")
-CJK = re.compile(rf"[{CJK_RANGE}]")
-"""One Chinese character."""
 
 STOP_WORDS = frozenset(
     """
@@ -44,7 +42,7 @@ _MIN_CJK_CONTENT = 2
 
 def words(text: str) -> list[str]:
     """The text's words, lower-cased; a run of Chinese characters is one word."""
-    return _WORD.findall(text.translate(_APOSTROPHE).lower())
+    return _WORD.findall(text.translate(APOSTROPHES).lower())
 
 
 def content_words(text: str) -> list[str]:

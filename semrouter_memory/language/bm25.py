@@ -18,7 +18,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from semrouter_memory.lexical.terms import terms
+from semrouter_memory.language.terms import terms
 
 K1 = 1.2
 B = 0.4

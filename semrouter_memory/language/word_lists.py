@@ -1,19 +1,25 @@
-"""The words that layouts are made of, from `words.toml`, as patterns. Pure."""
+"""Lists of words: from `word_lists.toml` as patterns, and from a line of text as a set. Pure."""
 
 import re
 import tomllib
 from functools import cache
 from importlib.resources import files
 
-HAN = re.compile(r"[\u3400-\u9fff]")
-_BEFORE, _BEHIND = r"(?<![^\W\u3400-\u9fff])", r"(?![^\W\u3400-\u9fff])"
+from semrouter_memory.language.scripts import CJK, CJK_RANGE
+
+_WORD_START, _WORD_END = rf"(?<![^\W{CJK_RANGE}])", rf"(?![^\W{CJK_RANGE}])"
 """No letter of a word that is not Chinese."""
 _NAME = re.compile(r"\{([a-z_]+)\}")
 
 
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text, separated by blanks."""
+    return frozenset(text.split())
+
+
 @cache
 def _lists() -> dict[str, str]:
-    return tomllib.loads(files(__package__).joinpath("words.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(files(__package__).joinpath("word_lists.toml").read_text(encoding="utf-8"))
 
 
 @cache
@@ -24,12 +30,12 @@ def entries(name: str) -> tuple[str, ...]:
 
 @cache
 def _any_of(name: str) -> str:
-    found = [_with_lists(each) for each in entries(name)]
+    alternatives = [_with_lists(each) for each in entries(name)]
     if name.endswith("_lines"):
-        return f"(?:{'|'.join(found)})"
-    spaced = "|".join(each for each in found if not HAN.search(each))
-    joined = [each for each in found if HAN.search(each)]
-    return "(?:" + "|".join([f"{_BEFORE}(?:{spaced}){_BEHIND}", *joined]) + ")"
+        return f"(?:{'|'.join(alternatives)})"
+    english = "|".join(each for each in alternatives if not CJK.search(each))
+    chinese = [each for each in alternatives if CJK.search(each)]
+    return "(?:" + "|".join([f"{_WORD_START}(?:{english}){_WORD_END}", *chinese]) + ")"
 
 
 def _with_lists(form: str) -> str:

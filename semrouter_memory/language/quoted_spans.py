@@ -7,7 +7,8 @@ follows, because a text that was cut short on its way must not come free by that
 import re
 from collections.abc import Iterable
 
-from semrouter_memory.language.wordlists import HAN, entries, pattern
+from semrouter_memory.language.scripts import CJK, CJK_RANGE
+from semrouter_memory.language.word_lists import entries, pattern
 
 GAP = "\ufffc"
 """Stands for each character that was cut, so that places in the text stay the same."""
@@ -43,12 +44,12 @@ _QUOTE = re.compile(
 )
 _INLINE = re.compile(
     r"(`{1,2})(?P<code>[^`\n]*)\1|!\[[^\]\n]{0,200}\]\([^)\n]*\)?|&lt;.*(?:&gt;|$)"
-    r"|[A-Za-z\d_]\((?=(?:[^()\s]{1,80}\s+){3}|[^()\n]{0,80}[\u3400-\u9fff]{4})[^()\n]*(?:\)|$)",
+    rf"|[A-Za-z\d_]\((?=(?:[^()\s]{{1,80}}\s+){{3}}|[^()\n]{{0,80}}[{CJK_RANGE}]{{4}})[^()\n]*(?:\)|$)",
     re.MULTILINE,
 )
 """A command or name in backticks; an image; a call, as in `save_memory(...)`; markup that was escaped."""
-_PROSE = re.compile(r"\b(?:i|my|we|our|user|remember|always|never|assistant)\b|[\u3400-\u9fff]", re.IGNORECASE)
-_WORD = re.compile(r"[^\W\u3400-\u9fff][\w'’.-]*")
+_PROSE = re.compile(rf"\b(?:i|my|we|our|user|remember|always|never|assistant)\b|[{CJK_RANGE}]", re.IGNORECASE)
+_WORD = re.compile(rf"[^\W{CJK_RANGE}][\w'’.-]*")
 _SENTENCE_SIGNS = "我。！？"
 _QUOTE_WORDS, _QUOTE_CHARS, _COMMAND_WORDS = 4, 40, 8
 
@@ -121,6 +122,6 @@ def _is_text(inline: re.Match[str]) -> bool:
 
 def _is_sentence(quoted: str) -> bool:
     """A quoted word or name stays, a quoted sentence goes."""
-    if HAN.search(quoted) and any(sign in quoted for sign in _SENTENCE_SIGNS):
+    if CJK.search(quoted) and any(sign in quoted for sign in _SENTENCE_SIGNS):
         return True
-    return len(_WORD.findall(quoted)) + len(HAN.findall(quoted)) // 2 >= _QUOTE_WORDS or len(quoted) > _QUOTE_CHARS
+    return len(_WORD.findall(quoted)) + len(CJK.findall(quoted)) // 2 >= _QUOTE_WORDS or len(quoted) > _QUOTE_CHARS

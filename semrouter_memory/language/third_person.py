@@ -1,4 +1,4 @@
-"""Asks in the voice in which memories are written: "my budget" is looked for as "user's budget".
+"""Asks in the voice in which memories are written: "my budget" is looked for as "user's budget". Pure.
 
 Memories are statements about "the user" in the third person. The embedding model takes "my" and "User's" for different
 subjects; saying it the same way raises the cosine by 0.1 to 0.3. What this changes is also what "personal" means.
@@ -55,7 +55,7 @@ _CHINESE = re.compile(r"(?<!自)我[们們]?(?!国|國)|咱[们們]?|俺[们們]
 
 
 @lru_cache(64)
-def in_memory_voice(query: str) -> str:
+def to_third_person(query: str) -> str:
     """The query with the speaker called "user" (Chinese: 用户), as memories call them."""
     for pattern, replacement in _ENGLISH:
         query = pattern.sub(replacement, query)
@@ -66,12 +66,12 @@ def in_memory_voice(query: str) -> str:
 
 def embedded_text(memory: Memory | Candidate) -> str:
     """What of a memory the model embeds: a statement as it is, a quote with its context, in the voice of statements."""
-    return in_memory_voice(memory.searched) if memory.form == "quote" else memory.content
+    return to_third_person(memory.searched) if memory.form == "quote" else memory.content
 
 
 def is_personal(query: str) -> bool:
     """Whether the text speaks in the first person (English, Chinese)."""
-    return in_memory_voice(query) != query
+    return to_third_person(query) != query
 
 
 def _speaker(match: re.Match[str]) -> str:

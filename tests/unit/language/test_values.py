@@ -2,7 +2,7 @@
 
 import pytest
 
-from semrouter_memory.lexical.values import split, values
+from semrouter_memory.language.values import split, values
 
 
 @pytest.mark.parametrize(
