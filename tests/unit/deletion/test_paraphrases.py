@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from semrouter_memory.manage.retelling import Told, told
+from semrouter_memory.deletion.lineage import Paraphrases, find_paraphrases
 from semrouter_memory.model import LoggedTurn, Memory, MemoryType, Scope, TurnState
 from semrouter_memory.ports import TurnRecords
 
@@ -40,7 +40,7 @@ def turn(sequence: int, user_text: str, assistant_text: str = "Noted.") -> Logge
     )
 
 
-async def telling(content: str, *turns: LoggedTurn) -> Told:
+async def telling(content: str, *turns: LoggedTurn) -> Paraphrases:
     memory = Memory(
         id="m",
         scope=Scope("alice", "apollo"),
@@ -51,7 +51,7 @@ async def telling(content: str, *turns: LoggedTurn) -> Told:
         created_at=NOW,
         updated_at=NOW,
     )
-    return await told(cast(TurnRecords, Records(turns)), memory.scope, [memory])
+    return await find_paraphrases(cast(TurnRecords, Records(turns)), memory.scope, [memory])
 
 
 @pytest.mark.parametrize(

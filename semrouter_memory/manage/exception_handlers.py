@@ -1,4 +1,4 @@
-"""How the HTTP ports say no: every error is JSON in the shape of OpenAI's APIs, whatever raised it."""
+"""Exception handlers of the HTTP ports: every error becomes JSON in the error shape of OpenAI's APIs."""
 
 import hmac
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from semrouter_memory.deletion.service import DeletionUnfinishedError
 from semrouter_memory.errors import (
     EmbeddingError,
     InvalidRequestError,
@@ -22,18 +23,17 @@ from semrouter_memory.errors import (
     StoreUnavailableError,
     TurnLogError,
 )
-from semrouter_memory.manage.forgetting import DeletionUnfinishedError
+from semrouter_memory.manage.backup import MaintenanceError
 from semrouter_memory.manage.importing import ImportUnfinishedError, TooManyLinesError
-from semrouter_memory.manage.maintenance import MaintenanceError
 
 _log = structlog.get_logger("semrouter_memory.manage")
 
 RETRY_SECONDS = 5
-"""`Retry-After` of a 503: the store is tried again about that often."""
+"""`Retry-After` of a 503: about the interval at which the store is tried again."""
 
 
 class Refusal(HTTPException):
-    """A request that ends here, with the error's code."""
+    """An HTTP error with the code of its body."""
 
     def __init__(self, status: HTTPStatus, message: str, code: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(status, message, headers)
@@ -53,16 +53,16 @@ def error_response(
 
 
 def install(app: FastAPI, *, max_body_bytes: int, max_bytes_of: Mapping[str, int] = MappingProxyType({})) -> None:
-    """Make every way in which a request of this app can fail end in `error_response`.
+    """Make every failing request of this app end in `error_response`.
 
     Args:
-        max_bytes_of: path -> its own bound on a body, where it has one.
+        max_bytes_of: path -> bound on its body, where it differs from `max_body_bytes`.
     """
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_validation)
-    app.add_exception_handler(MemoryServiceError, _on_ours)
+    app.add_exception_handler(MemoryServiceError, _on_service_error)
     app.add_middleware(_BodyLimit, max_body_bytes=max_body_bytes, max_bytes_of=max_bytes_of)
-    app.add_middleware(_Shield)
+    app.add_middleware(_CatchAll)
 
 
 async def _on_http(_request: Request, error: Exception) -> Response:
@@ -84,28 +84,28 @@ async def _on_validation(_request: Request, error: Exception) -> Response:
     return error_response(HTTPStatus.BAD_REQUEST, f"{param}: {what}", code="invalid_value", param=param)
 
 
-_AWAY: tuple[tuple[type[MemoryServiceError], str, str], ...] = (
+_UNAVAILABLE: tuple[tuple[type[MemoryServiceError], str, str], ...] = (
     (
         DeletionUnfinishedError,
-        "a part is away; what was named is hidden from now on, but only repeating this request erases it, and its history",
+        "a part is unavailable; the memory is hidden from now on, but not all of it is deleted: repeat the request",
         "deletion_unfinished",
     ),
     (ImportUnfinishedError, "", "import_unfinished"),
     (MaintenanceError, "", "maintenance_failed"),
     (
         LockLostError,
-        "this user's memories cannot be locked for a change at the moment; repeat the request",
+        "this user's memories cannot be locked for a change at present; repeat the request",
         "lock_lost",
     ),
-    (StateStoreError, "the sessions' state cannot be reached at the moment", "state_unavailable"),
-    (StoreUnavailableError, "the store is away for the moment", "store_unavailable"),
+    (StateStoreError, "the state store is unavailable at present", "state_unavailable"),
+    (StoreUnavailableError, "the store is unavailable at present", "store_unavailable"),
     (EmbeddingError, "the text could not be embedded", "embedding_unavailable"),
-    (TurnLogError, "the turn log, which knows what was deleted, is not readable", "turn_log_unavailable"),
+    (TurnLogError, "the turn log, which has the tombstones, is not readable", "turn_log_unavailable"),
 )
-"""What may work again later, most special first; without a text of ours the error's own is made to be shown."""
+"""Errors that end without action, the most special first; without a message here, the error's own message is shown."""
 
 
-async def _on_ours(_request: Request, error: Exception) -> Response:
+async def _on_service_error(_request: Request, error: Exception) -> Response:
     match error:
         case TooManyLinesError():
             return error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error), code="too_many_lines")
@@ -113,7 +113,7 @@ async def _on_ours(_request: Request, error: Exception) -> Response:
             return error_response(HTTPStatus.BAD_REQUEST, str(error), code="invalid_value", param=error.field)
         case NotFoundError():
             return error_response(HTTPStatus.NOT_FOUND, f"no such {error.kind}", code=f"{error.kind}_not_found")
-    for kind, message, code in _AWAY:
+    for kind, message, code in _UNAVAILABLE:
         if isinstance(error, kind):
             return _unavailable(message or str(error), code)
     raise error
@@ -125,10 +125,10 @@ def _unavailable(message: str, code: str) -> JSONResponse:
     )
 
 
-class _Shield:
-    """Ends what nobody expected in a 500 without details.
+class _CatchAll:
+    """Turns an unexpected exception into a 500 without details.
 
-    It must not reach the server, which would log its message: a foreign message may quote content.
+    The server would log its message, and a foreign message may quote content.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -144,9 +144,9 @@ class _Shield:
 
         try:
             await self._app(scope, receive, sending)
-        except Exception as error:  # noqa: BLE001 - the last line: whatever it is, the client gets an answer
+        except Exception as error:  # noqa: BLE001 - the client gets an answer in any case
             _log.error("Management request failed", error=type(error).__name__, method=scope.get("method"))
-            # A response that has begun stays incomplete, and the server cuts the connection: the client notices.
+            # A response that has begun stays incomplete; the server closes the connection, so the client notices.
             if not started:
                 message = "the server failed to answer this request"
                 response = error_response(HTTPStatus.INTERNAL_SERVER_ERROR, message, code="internal_error")
@@ -154,7 +154,7 @@ class _Shield:
 
 
 class _BodyLimit:
-    """Refuses bodies beyond the limit, by their stated length or as soon as too much arrived."""
+    """Refuses bodies above the limit, by their content-length or as soon as too much arrived."""
 
     def __init__(self, app: ASGIApp, max_body_bytes: int, max_bytes_of: Mapping[str, int]) -> None:
         self._app = app
@@ -193,7 +193,7 @@ def _stated_length(scope: Scope) -> int:
 
 
 class SharedSecretCheck:
-    """Lets only requests pass that carry the proxy's secret: who reaches the port directly could be anybody."""
+    """Refuses requests without the proxy's secret: a caller that reaches the port directly could claim any identity."""
 
     def __init__(self, app: ASGIApp, header: str, secret: str) -> None:
         self._app = app

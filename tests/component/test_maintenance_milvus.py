@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.config import AgeingConfig, MilvusConfig
+from semrouter_memory.maintenance.run import MaintenanceRun
+from semrouter_memory.maintenance.sweep import Sweeper
 from semrouter_memory.model import Scope, Tombstone
 from semrouter_memory.sessions.locks import InProcessOwnerLocks
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.sessions.state import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.upkeep.erase import Eraser
-from semrouter_memory.upkeep.ledger import Ledger
-from semrouter_memory.upkeep.sweep import Sweeper
+from tests.memory_service import deletion_service
 from tests.store_observer import StoreObserver
-from tests.unit.upkeep.parts import BOB, EMBEDDER, NOW, SteppingClock, aged, keep
+from tests.unit.maintenance.parts import BOB, EMBEDDER, NOW, SteppingClock, aged, keep
 
 pytest.importorskip("milvus_lite")
 
@@ -43,20 +43,27 @@ async def test_a_sweep_deletes_from_milvus_what_it_judged_and_nothing_else(tmp_p
         )
         await turn_log.bury(Tombstone(scope=BOB, at=NOW, memory_id="deleted"))
         config = AgeingConfig(max_memories=1)
-        eraser = Eraser(reader=store, writer=store, turn_log=turn_log, state=state, locks=InProcessOwnerLocks())
-        ledger = Ledger()
-        sweeper = Sweeper(reader=store, turn_log=turn_log, state=state, eraser=eraser, clock=clock, config=config)
-        await sweeper.sweep(ledger)
+        deletion = deletion_service(
+            store=store,
+            embedder=EMBEDDER,
+            turn_log=turn_log,
+            state=state,
+            locks=InProcessOwnerLocks(),
+            clock=clock,
+        )
+        run = MaintenanceRun()
+        sweeper = Sweeper(reader=store, turn_log=turn_log, state=state, deletion=deletion, clock=clock, config=config)
+        await sweeper.sweep(run)
         left = {memory.id async for batch in store.scan() for memory in batch}
     finally:
         await store.close()
         state.close()
         turn_log.close()
     assert left == {"kept", "newer"}
-    report = ledger.report()
+    report = run.report()
     assert {reason: sum(types.values()) for reason, types in report.deleted.items()} == {
         "expired": 1,
         "orphaned": 1,
-        "buried": 1,
+        "tombstoned": 1,
         "quota": 1,
     }

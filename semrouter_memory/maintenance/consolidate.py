@@ -13,8 +13,13 @@ from dataclasses import replace
 import orjson
 
 from semrouter_memory.config import AgeingConfig
+from semrouter_memory.deletion.lineage import all_memories
 from semrouter_memory.errors import StateStoreError
 from semrouter_memory.language.third_person import embedded_text
+from semrouter_memory.maintenance.related import MERGEABLE, Group, groups
+from semrouter_memory.maintenance.run import MaintenanceRun
+from semrouter_memory.maintenance.score import confirmations
+from semrouter_memory.maintenance.summarise import summary
 from semrouter_memory.model import ASSERTED_AT, EmbeddedMemory, Json, Memory, Scope
 from semrouter_memory.ports import (
     ChatModel,
@@ -28,11 +33,6 @@ from semrouter_memory.ports import (
     TurnLog,
 )
 from semrouter_memory.retain.passages import reads_all
-from semrouter_memory.upkeep.ledger import Ledger
-from semrouter_memory.upkeep.listing import listed
-from semrouter_memory.upkeep.related import MERGEABLE, Group, groups
-from semrouter_memory.upkeep.score import confirmations
-from semrouter_memory.upkeep.summarise import summary
 
 EXTRACTOR = "consolidation"
 MAX_ASKED = 20
@@ -76,14 +76,14 @@ class Consolidator:
         self._chat_model = chat_model
         self._config = config
 
-    async def consolidate(self, scope: Scope, ledger: Ledger) -> bool:
+    async def consolidate(self, scope: Scope, run: MaintenanceRun) -> bool:
         """Merge what is related, if the owner has enough memories; returns whether they had.
 
         Raises:
-            StoreUnavailableError, TurnLogError, EmbeddingError, LockLostError: that part is away; what was merged
-                before stays merged.
+            StoreUnavailableError, TurnLogError, EmbeddingError, LockLostError: that part is unavailable; groups
+                merged before stay merged.
         """
-        memories = await listed(self._reader, scope, now=self._clock.now())
+        memories = await all_memories(self._reader, scope, now=self._clock.now())
         if len(memories) < self._config.consolidate_at:
             return False
         memories = [memory for memory in memories if memory.type in MERGEABLE]
@@ -96,8 +96,8 @@ class Consolidator:
         for number, group in enumerate(found):
             worded = await self._worded(group) if number < MAX_ASKED else None
             if await self._write(scope, group, worded):
-                ledger.summaries += 1
-                ledger.merged += len(group.memories)
+                run.summaries += 1
+                run.merged += len(group.memories)
         return True
 
     async def _worded(self, group: Group) -> str | None:
@@ -146,7 +146,7 @@ class Consolidator:
         )
 
     async def _carry_usage(self, scope: Scope, memories: Sequence[Memory], merged: Memory) -> None:
-        """What speaks for the originals speaks for the summary."""
+        """The originals' usage becomes the summary's."""
         with suppress(StateStoreError):
             usage = await self._state.usage(scope, [memory.id for memory in memories])
             if usage:

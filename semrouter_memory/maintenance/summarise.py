@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.errors import ChatModelError
+from semrouter_memory.maintenance.facts import adds_nothing, is_han, keeps_everything
+from semrouter_memory.maintenance.related import MAX_CONTENT_CHARS
 from semrouter_memory.model import ChatMessage, Memory
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.retain.redact import is_redacted, without_secrets
-from semrouter_memory.upkeep.facts import adds_nothing, is_han, keeps_everything
-from semrouter_memory.upkeep.related import MAX_CONTENT_CHARS
 
 _INSTRUCTIONS = """\
 You keep the long-term memory of an assistant. Merge the statements about one user into a single statement.

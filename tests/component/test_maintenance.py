@@ -13,6 +13,10 @@ import pytest
 from semrouter_memory.config import AgeingConfig, ManagementConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import ChatModelError, InvalidRequestError, StoreUnavailableError, TurnLogError
+from semrouter_memory.maintenance.consolidate import Consolidator
+from semrouter_memory.maintenance.schedule import MaintenanceScheduler
+from semrouter_memory.maintenance.sweep import OWN_SCOPE, Sweeper
+from semrouter_memory.maintenance.usage import MAX_NOTED, UsageCounter
 from semrouter_memory.manage.edits import MemoryEdit
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import (
@@ -33,12 +37,8 @@ from semrouter_memory.sessions.locks import InProcessOwnerLocks
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.sessions.state import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.upkeep.consolidate import Consolidator
-from semrouter_memory.upkeep.erase import Eraser
-from semrouter_memory.upkeep.schedule import Upkeep
-from semrouter_memory.upkeep.sweep import NOBODY, Sweeper
-from semrouter_memory.upkeep.usage import MAX_NOTED, UsageCounter
-from tests.unit.upkeep.parts import (
+from tests.memory_service import deletion_service, memory_service
+from tests.unit.maintenance.parts import (
     ALICE,
     BOB,
     EMBEDDER,
@@ -116,11 +116,16 @@ class House:
     def __post_init__(self) -> None:
         self.usage = UsageCounter(state=self.state, turn_log=self.turn_log, clock=self.clock)
 
-    def upkeep(self, model: ScriptedModel | None = None, **settings: Any) -> Upkeep:
+    def upkeep(self, model: ScriptedModel | None = None, **settings: Any) -> MaintenanceScheduler:
         config = AgeingConfig.model_validate(settings)
         ids = (f"s{number}" for number in count())
-        eraser = Eraser(
-            reader=self.store, writer=self.store, turn_log=self.turn_log, state=self.state, locks=self.locks
+        deletion = deletion_service(
+            store=self.store,
+            embedder=self.embedder,
+            turn_log=self.turn_log,
+            state=self.state,
+            locks=self.locks,
+            clock=self.clock,
         )
         consolidator = Consolidator(
             reader=self.store,
@@ -134,20 +139,19 @@ class House:
             chat_model=model,
             config=config,
         )
-        return Upkeep(
+        return MaintenanceScheduler(
             sweeper=Sweeper(
                 reader=self.store,
                 turn_log=self.turn_log,
                 state=self.state,
-                eraser=eraser,
+                deletion=deletion,
                 clock=self.clock,
                 config=config,
             ),
             consolidator=consolidator if config.consolidate == "on" else None,
             usage=self.usage,
             reader=self.store,
-            writer=self.store,
-            turn_log=self.turn_log,
+            deletion=deletion,
             state=self.state,
             observer=self.observer.port(),
             clock=self.clock,
@@ -163,7 +167,7 @@ class House:
     async def uses_counted_for_long(self) -> None:
         """As if access counts had been kept for years."""
         since = (NOW - 9 * YEAR).isoformat().encode()
-        await self.state.put(NOBODY, "upkeep.uses_counted_since", since, ttl=9 * YEAR)
+        await self.state.put(OWN_SCOPE, "maintenance.usage_counted_since", since, ttl=9 * YEAR)
 
 
 @pytest.fixture
@@ -202,7 +206,7 @@ async def test_what_was_deleted_while_the_store_was_away_is_erased(house: House)
     await house.turn_log.bury(Tombstone(scope=BOB, at=NOW))
     report = await house.upkeep().sweep()
     assert house.store.ids == {"m0"}
-    assert report.deleted == {"buried": {"semantic": 2}}
+    assert report.deleted == {"tombstoned": {"semantic": 2}}
 
 
 async def test_history_of_an_expired_memory_leaves_with_it(house: House) -> None:
@@ -291,11 +295,11 @@ async def test_a_changed_owner_is_brought_within_the_quota_without_a_sweep(house
         *(aged(f"m{day}", days=day) for day in range(4)), *(aged(f"b{day}", scope=BOB) for day in range(4))
     )
     upkeep.changed(Scope("alice", "apollo"))
-    await upkeep.look_after_changed()
+    await upkeep.maintain_changed()
     assert house.store.ids == {"m0", "m1", "b0", "b1", "b2", "b3"}
     (report,) = house.observer.reports
     assert report.deleted == {"quota": {"semantic": 2}}
-    await upkeep.look_after_changed()
+    await upkeep.maintain_changed()
     assert len(house.observer.reports) == 1
 
 
@@ -303,30 +307,8 @@ async def test_without_quota_and_consolidation_a_change_costs_nothing(house: Hou
     upkeep = house.upkeep()
     house.store.away = True
     upkeep.changed(ALICE)
-    await upkeep.look_after_changed()
+    await upkeep.maintain_changed()
     assert house.observer.reports == []
-
-
-async def test_a_report_deletes_nothing_and_tells_what_a_sweep_would(house: House) -> None:
-    await house.keep(
-        aged("m0", expires_at=NOW),
-        aged("m1", days=400),
-        aged("m2", superseded_at=NOW, superseded_by="m9"),
-        aged("m3", days=2),
-        aged("m4", days=1),
-    )
-    await house.uses_counted_for_long()
-    before = dict(house.store._rows)
-    report = await house.upkeep(max_memories=1).report()
-    assert house.store._rows == before
-    assert report.dry_run
-    assert report.deleted == {}
-    assert report.would_delete_ids == {
-        "expired": ("m0",),
-        "orphaned": ("m2",),
-        "pruned": ("m1",),
-        "quota": ("m3",),
-    }
 
 
 # -- races -------------------------------------------------------------------------------------------------------------
@@ -499,9 +481,9 @@ async def test_an_owner_whose_quota_could_not_be_enforced_is_looked_at_again(hou
         raise StoreUnavailableError("away")
 
     house.store.page = away  # type: ignore[method-assign]
-    await upkeep.look_after_changed()
+    await upkeep.maintain_changed()
     house.store.page = real_page  # type: ignore[method-assign]
-    await upkeep.look_after_changed()
+    await upkeep.maintain_changed()
     assert [report.failures for report in house.observer.reports] == [("store",), ()]
     assert house.store.ids == {"m0"}
 
@@ -511,11 +493,11 @@ async def test_an_owner_whose_quota_could_not_be_enforced_is_looked_at_again(hou
 
 async def test_a_sweep_comes_soon_after_the_start_and_then_in_its_time(house: House) -> None:
     upkeep = house.upkeep(sweep_seconds=3600, compact_hours=0)
-    await upkeep.do_what_is_due()
+    await upkeep.run_due()
     assert not house.observer.reports
     for _ in range(130):
         house.clock.step(minutes=1)
-        await upkeep.do_what_is_due()
+        await upkeep.run_due()
     assert len(house.observer.reports) == 3
 
 
@@ -526,7 +508,7 @@ async def test_two_replicas_and_a_restart_share_one_pace(house: House) -> None:
         if minute == 30:
             upkeeps.append(house.upkeep(sweep_seconds=3600, compact_hours=0))
         for upkeep in upkeeps:
-            await upkeep.do_what_is_due()
+            await upkeep.run_due()
     assert len(house.observer.reports) == 3
 
 
@@ -535,12 +517,12 @@ async def test_a_clock_that_is_set_back_a_day_stops_neither_sweeps_nor_compactio
     house.clock.step(days=1)
     upkeep = house.upkeep(sweep_seconds=3600, compact_hours=1)
     house.clock.step(minutes=61)
-    await upkeep.do_what_is_due()
+    await upkeep.run_due()
     assert (len(house.observer.reports), house.store.compactions) == (1, 1)
     house.clock.step(days=-1)
     for each in (upkeep, house.upkeep(sweep_seconds=3600, compact_hours=1)):
         house.clock.step(minutes=61)
-        await each.do_what_is_due()
+        await each.run_due()
     assert (len(house.observer.reports), house.store.compactions) == (3, 3)
 
 
@@ -553,10 +535,10 @@ async def test_a_failed_sweep_is_tried_again_within_a_minute(house: House) -> No
         raise StoreUnavailableError("away")
 
     real_scan, house.store.scan = house.store.scan, gone  # type: ignore[method-assign]
-    await upkeep.do_what_is_due()
+    await upkeep.run_due()
     house.store.scan = real_scan  # type: ignore[method-assign]
     house.clock.step(minutes=1)
-    await upkeep.do_what_is_due()
+    await upkeep.run_due()
     assert [report.failures for report in house.observer.reports] == [("store",), ()]
 
 
@@ -565,16 +547,16 @@ async def test_files_are_compacted_in_their_time_and_only_those_that_failed_agai
     house.store.away = True
     for _ in range(3):
         house.clock.step(minutes=10)
-        await upkeep.do_what_is_due()
+        await upkeep.run_due()
     assert (house.store.compactions, house.observer.failures) == (0, ["compact"] * 3)
     house.store.away = False
     house.clock.step(minutes=10)
-    await upkeep.do_what_is_due()
+    await upkeep.run_due()
     house.clock.step(hours=23)
-    await upkeep.do_what_is_due()
+    await upkeep.run_due()
     assert house.store.compactions == 1
     house.clock.step(hours=1)
-    await upkeep.do_what_is_due()
+    await upkeep.run_due()
     assert house.store.compactions == 2
 
 
@@ -594,7 +576,7 @@ async def test_consolidation_is_off_by_default(house: House) -> None:
     await keep_hawaii(house)
     upkeep = house.upkeep(consolidate_at=2)
     upkeep.changed(ALICE)
-    await upkeep.look_after_changed()
+    await upkeep.maintain_changed()
     await upkeep.sweep()
     assert len(await house.active()) == 3
 
@@ -609,7 +591,7 @@ async def test_related_memories_become_one_and_the_originals_history(house: Hous
     else:
         await upkeep.flush()
         upkeep.changed(ALICE)
-        await upkeep.look_after_changed()
+        await upkeep.maintain_changed()
     (summary,) = await house.active()
     assert summary.content == BY_RULE
     assert summary.observed_at == NOW - timedelta(days=7)
@@ -684,7 +666,7 @@ async def test_what_was_deleted_is_not_brought_back_by_a_summary(house: House) -
     upkeep = house.upkeep(consolidate="on", consolidate_at=3)
     await house.turn_log.bury(Tombstone(scope=ALICE, at=NOW, memory_id="m1"))
     upkeep.changed(ALICE)
-    await upkeep.look_after_changed()
+    await upkeep.maintain_changed()
     assert not house.observer.reports
 
 
@@ -765,7 +747,7 @@ async def test_an_owner_who_cannot_be_looked_after_keeps_nobody_else_from_it(
     upkeep = house.upkeep(consolidate="on", consolidate_at=2, max_memories=3)
     upkeep.changed(ALICE)
     upkeep.changed(BOB)
-    await (upkeep.sweep() if by_sweep else upkeep.look_after_changed())
+    await (upkeep.sweep() if by_sweep else upkeep.maintain_changed())
     if by_sweep:
         await upkeep.sweep()
     assert len(await house.active()) == 3
@@ -798,12 +780,10 @@ async def test_an_owner_who_cannot_be_swept_keeps_no_other_from_it(
 
 
 def service(house: House) -> MemoryService:
-    return MemoryService(
-        reader=house.store,
-        writer=house.store,
+    return memory_service(
+        store=house.store,
         embedder=EMBEDDER,
         turn_log=house.turn_log,
-        records=house.turn_log,
         state=house.state,
         locks=house.locks,
         clock=house.clock,

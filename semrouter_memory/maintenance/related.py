@@ -15,10 +15,10 @@ from functools import cached_property
 import numpy as np
 
 from semrouter_memory.language.terms import terms
+from semrouter_memory.maintenance.facts import digits_of, is_past, keeps_everything, names_of, units_of, values_of
+from semrouter_memory.maintenance.score import is_flagged
 from semrouter_memory.model import Memory, MemoryType, Scope, Vector
 from semrouter_memory.retain.reconciling.statement import Statement, statement
-from semrouter_memory.upkeep.facts import digits_of, is_past, keeps_everything, names_of, units_of, values_of
-from semrouter_memory.upkeep.score import is_flagged
 
 MERGEABLE = frozenset({MemoryType.SEMANTIC, MemoryType.PROCEDURAL, MemoryType.REFLECTIVE})
 MAX_CONTENT_CHARS = 1_000

@@ -1,18 +1,17 @@
-"""Adds up what upkeep does, for its report."""
+"""Counts what one maintenance run does, for its report."""
 
 import time
 from collections import Counter
 from collections.abc import Iterable
 
 from semrouter_memory.errors import LockLostError, StateStoreError, StoreUnavailableError, TurnLogError
-from semrouter_memory.model import UpkeepReport
-from semrouter_memory.upkeep.leaving import Judged
+from semrouter_memory.model import EvictionCandidate, UpkeepReport
 
 _MAX_IDS = 1_000
 """Ids listed in a report, of each reason."""
 
-AWAY = (StoreUnavailableError, StateStoreError, TurnLogError, LockLostError)
-"""Parts that upkeep does without for a while."""
+UNAVAILABLE = (StoreUnavailableError, StateStoreError, TurnLogError, LockLostError)
+"""Errors of parts that maintenance can do without for a while."""
 
 _PARTS = (
     (StoreUnavailableError, "store"),
@@ -22,15 +21,14 @@ _PARTS = (
 )
 
 
-class Ledger:
-    """One run's counts.
+class MaintenanceRun:
+    """The counts of one run.
 
     Attributes:
-        bugs: what kept single owners from being looked after, though no part was away; the others were.
+        bugs: errors that kept single owners from being maintained while all parts were available.
     """
 
-    def __init__(self, *, dry_run: bool = False) -> None:
-        self._dry_run = dry_run
+    def __init__(self) -> None:
         self._started = time.perf_counter()
         self._deleted: dict[str, Counter[str]] = {}
         self._would_delete: dict[str, Counter[str]] = {}
@@ -44,25 +42,24 @@ class Ledger:
         self.merged = 0
         self.ended = 0
 
-    def deleted(self, judged: Iterable[Judged]) -> None:
-        _count(self._deleted, judged)
+    def deleted(self, candidates: Iterable[EvictionCandidate]) -> None:
+        _count(self._deleted, candidates)
 
-    def would_delete(self, judged: Iterable[Judged]) -> None:
-        judged = list(judged)
-        _count(self._would_delete, judged)
-        for each in judged:
+    def would_delete(self, candidates: Iterable[EvictionCandidate]) -> None:
+        candidates = list(candidates)
+        _count(self._would_delete, candidates)
+        for each in candidates:
             ids = self._ids.setdefault(each.reason.value, [])
             if len(ids) < _MAX_IDS:
                 ids.append(each.memory.id)
 
     def failed(self, error: BaseException) -> None:
-        """A part was away."""
+        """A part is unavailable."""
         name = next((name for family, name in _PARTS if isinstance(error, family)), type(error).__name__)
         self._failures[name] = None
 
     def report(self) -> UpkeepReport:
         return UpkeepReport(
-            dry_run=self._dry_run,
             memories=self.memories,
             owners=self.owners,
             deleted={reason: dict(types) for reason, types in self._deleted.items()},
@@ -77,6 +74,6 @@ class Ledger:
         )
 
 
-def _count(counts: dict[str, Counter[str]], judged: Iterable[Judged]) -> None:
-    for each in judged:
+def _count(counts: dict[str, Counter[str]], candidates: Iterable[EvictionCandidate]) -> None:
+    for each in candidates:
         counts.setdefault(each.reason.value, Counter())[each.memory.type.value] += 1

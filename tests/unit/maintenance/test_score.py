@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semrouter_memory.maintenance.score import last_needed, score, score_of
 from semrouter_memory.model import Usage
-from semrouter_memory.upkeep.score import last_needed, score, score_of
-from tests.unit.upkeep.parts import NOW, aged
+from tests.unit.maintenance.parts import NOW, aged
 
 HALF_LIFE = 90.0
 arguments = st.fixed_dictionaries(

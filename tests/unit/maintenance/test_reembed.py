@@ -9,12 +9,12 @@ import pytest
 
 from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import EmbeddingError, StoreUnavailableError
+from semrouter_memory.maintenance.reembed import BATCH, MAX_PASSES, Reembedder, ReembedReport
 from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope, Tombstone, Vector
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.store import schema
 from semrouter_memory.store.copies import CopiesFile
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.upkeep.reembed import BATCH, MAX_PASSES, Reembedder, ReembedReport
 from tests.memories import NOW, memory
 
 ALICE, BOB = Scope("alice"), Scope("bob\nand a 用户")

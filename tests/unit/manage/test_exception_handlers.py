@@ -7,6 +7,7 @@ import pytest
 from fastapi import FastAPI, Request
 from structlog.testing import capture_logs
 
+from semrouter_memory.deletion.service import DeletionUnfinishedError
 from semrouter_memory.errors import (
     BodyError,
     EmbeddingError,
@@ -15,15 +16,14 @@ from semrouter_memory.errors import (
     StoreUnavailableError,
     TurnLogError,
 )
-from semrouter_memory.manage import faults
-from semrouter_memory.manage.forgetting import DeletionUnfinishedError
+from semrouter_memory.manage import exception_handlers
 
 CANARY = "my-secret-canary"
 
 
 def app_raising(error: Exception) -> FastAPI:
     app = FastAPI()
-    faults.install(app, max_body_bytes=10)
+    exception_handlers.install(app, max_body_bytes=10)
 
     @app.post("/")
     async def fail(request: Request) -> None:

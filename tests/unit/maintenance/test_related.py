@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from semrouter_memory.maintenance.facts import adds_nothing, keeps_everything
+from semrouter_memory.maintenance.related import Group, groups
 from semrouter_memory.model import Memory, MemoryType, Scope
-from semrouter_memory.upkeep.facts import adds_nothing, keeps_everything
-from semrouter_memory.upkeep.related import Group, groups
-from tests.unit.upkeep.parts import ALICE, EMBEDDER, NOW, aged
+from tests.unit.maintenance.parts import ALICE, EMBEDDER, NOW, aged
 
 
 async def grouped(*contents: str, kind: MemoryType = MemoryType.SEMANTIC) -> list[Group]:

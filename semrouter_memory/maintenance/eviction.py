@@ -1,35 +1,25 @@
-"""Which memories leave, and why. Pure: what is asked of the store and when is decided elsewhere.
+"""Which memories are evicted, and why. Pure.
 
-Strategy: a reason must hold by itself (a time that has passed, a deletion on record) or be computed from everything that
-speaks for the memory. In doubt it stays.
+Strategy: a reason holds by itself (a time that has passed, a committed deletion) or is computed from all evidence for the
+memory (importance, confirmations, usage). In doubt the memory is kept.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from semrouter_memory.config import AgeingConfig
-from semrouter_memory.model import Leaving, Memory, MemoryType, Usage
-from semrouter_memory.upkeep.score import last_needed, score_of
+from semrouter_memory.maintenance.score import last_needed, score_of
+from semrouter_memory.model import EvictionCandidate, EvictionReason, Memory, MemoryType, Usage
 
 HIGH_IMPORTANCE = 0.8
-"""From here on a standing fact is not pruned, however old."""
+"""A durable memory of at least this importance is never pruned."""
 
-_STANDING = frozenset({MemoryType.SEMANTIC, MemoryType.PROCEDURAL, MemoryType.REFLECTIVE})
-"""Types that hold until something else is said; what happened once does not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A memory that is to leave, as it was when that was decided."""
-
-    memory: Memory
-    reason: Leaving
-    usage: Usage | None = None
+_DURABLE = frozenset({MemoryType.SEMANTIC, MemoryType.PROCEDURAL, MemoryType.REFLECTIVE})
+"""Types that hold until something newer is said, unlike episodes."""
 
 
 def is_expired(memory: Memory, *, now: datetime, config: AgeingConfig) -> bool:
-    """Its time is over: its own, or without one that of its type, counted from when it was said last."""
+    """Past its own expiry; without one, past the lifetime of its type since it was said last."""
     if memory.expires_at is not None:
         return memory.expires_at <= now
     days = config.ttl_days.get(memory.type)
@@ -37,17 +27,17 @@ def is_expired(memory: Memory, *, now: datetime, config: AgeingConfig) -> bool:
 
 
 def is_old_history(memory: Memory, *, now: datetime, config: AgeingConfig) -> bool:
-    """Superseded, and for longer than history is kept."""
+    """Superseded for longer than history is kept."""
     if memory.superseded_at is None or not config.history_days:
         return False
-    # Superseded when the newer one was said; it became history when that was read, which may be long after.
+    # `superseded_at` is when the newer one was said; it may have been processed long after.
     since = max(memory.superseded_at, memory.updated_at)
     return since + timedelta(days=config.history_days) <= now
 
 
-def is_low(memory: Memory, usage: Usage | None, *, now: datetime, config: AgeingConfig) -> bool:
-    """An active memory that scores low and for long was neither said nor used."""
-    if memory.superseded_at is not None or (memory.type in _STANDING and memory.importance >= HIGH_IMPORTANCE):
+def is_unused(memory: Memory, usage: Usage | None, *, now: datetime, config: AgeingConfig) -> bool:
+    """An active memory with a low score that for long was neither said nor used."""
+    if memory.superseded_at is not None or (memory.type in _DURABLE and memory.importance >= HIGH_IMPORTANCE):
         return False
     if now - last_needed(memory, usage) < timedelta(days=config.prune_after_days):
         return False
@@ -57,14 +47,14 @@ def is_low(memory: Memory, usage: Usage | None, *, now: datetime, config: Ageing
 def orphans(history: Iterable[Memory], present: set[str]) -> list[Memory]:
     """History whose successor is not among the present ids, and in turn the history of that.
 
-    A memory that was taken back has no successor and is nobody's orphan.
+    A retracted memory has no successor and is no orphan.
     """
     found: list[Memory] = []
-    left = [memory for memory in history if memory.superseded_by]
+    rest = [memory for memory in history if memory.superseded_by]
     present = set(present)
-    while gone := [memory for memory in left if memory.superseded_by not in present]:
+    while gone := [memory for memory in rest if memory.superseded_by not in present]:
         found.extend(gone)
-        left = [memory for memory in left if memory.superseded_by in present]
+        rest = [memory for memory in rest if memory.superseded_by in present]
         present.difference_update(memory.id for memory in gone)
     return found
 
@@ -85,11 +75,11 @@ def size_of(memory: Memory) -> int:
 
 def over_quota(
     memories: Sequence[Memory], usage: Mapping[str, Usage], *, now: datetime, config: AgeingConfig
-) -> list[Judged]:
-    """What leaves of one user's memories so that the rest is within the quota.
+) -> list[EvictionCandidate]:
+    """Which of one user's memories are evicted so that the rest is within the quota.
 
-    What is not recalled any more leaves first, the longest superseded before others; then active memories, the
-    lowest-scored before others.
+    Superseded and expired memories come first, the longest superseded before others; then active memories, those with the
+    lowest score before others.
     """
 
     def rank(memory: Memory) -> tuple[bool, float, datetime, str]:
@@ -101,10 +91,10 @@ def over_quota(
         return True, worth, memory.observed_at, memory.id
 
     count, size = len(memories), sum(map(size_of, memories))
-    leaving: list[Judged] = []
+    evicted: list[EvictionCandidate] = []
     for memory in sorted(memories, key=rank):
         if not exceeds_quota(count, size, config):
             break
-        leaving.append(Judged(memory, Leaving.QUOTA, usage.get(memory.id)))
+        evicted.append(EvictionCandidate(memory, EvictionReason.QUOTA, usage.get(memory.id)))
         count, size = count - 1, size - size_of(memory)
-    return leaving
+    return evicted

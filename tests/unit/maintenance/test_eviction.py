@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semrouter_memory.config import AgeingConfig
+from semrouter_memory.maintenance.eviction import is_expired, is_old_history, is_unused, orphans, over_quota, size_of
 from semrouter_memory.model import Memory, MemoryType, Usage
-from semrouter_memory.upkeep.leaving import is_expired, is_low, is_old_history, orphans, over_quota, size_of
-from tests.unit.upkeep.parts import NOW, aged
+from tests.unit.maintenance.parts import NOW, aged
 
 DAY = timedelta(days=1)
 
@@ -74,7 +74,7 @@ def test_history_ends_so_long_after_it_was_known_to_be_history() -> None:
 def test_low_is_what_scores_low_and_was_neither_said_nor_used_for_long(
     memory: Memory, usage: Usage | None, expected: bool
 ) -> None:
-    assert is_low(memory, usage, now=NOW, config=config()) is expected
+    assert is_unused(memory, usage, now=NOW, config=config()) is expected
 
 
 def test_history_of_what_is_gone_is_orphaned_step_by_step() -> None:
