@@ -37,6 +37,7 @@ from semrouter_memory.sessions.state import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.telemetry import logs
 from semrouter_memory.telemetry.metrics import Metrics
+from tests.memory_service import memory_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -181,9 +182,8 @@ def house(ports: list[Port], tmp_path: Path) -> Iterator[House]:
     log = SqliteTurnLog(tmp_path / "turns.db", clock=SystemClock())
     state = CountedState(tmp_path / "state.db", clock=SystemClock())
     config, identity = ManagementConfig(max_content_chars=200, max_body_bytes=4096), IdentityConfig()
-    service = MemoryService(
-        reader=store,
-        writer=store,
+    service = memory_service(
+        store=store,
         embedder=embedder,
         turn_log=log,
         locks=InProcessOwnerLocks(),
