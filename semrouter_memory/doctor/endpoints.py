@@ -196,7 +196,7 @@ def _dimension(case: Case, description: dict[str, Any]) -> Iterator[Finding]:
             "memory.milvus.dimension",
             f"the collection {config.collection!r} holds vectors of {found[0]} dimensions, the settings say"
             f" {config.dimension}",
-            "go back to the model it was made with, or name a new collection and copy the memories with"
+            "go back to the model it was made with, or name a new collection, start, and copy the memories with"
             " `semrouter-memory memory reembed`",
         )
 
