@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from semrouter_memory.lexical.words import content_words
+from semrouter_memory.language.words import content_words
 from semrouter_memory.model import LoggedTurn, Memory, MemoryType, Reach, Scope
 from semrouter_memory.ports import MemoryReader, TurnRecords
 

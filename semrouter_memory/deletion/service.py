@@ -36,7 +36,7 @@ from semrouter_memory.errors import (
     StoreUnavailableError,
     UnavailableError,
 )
-from semrouter_memory.lexical.voice import embedded_text
+from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import (
     SESSION_SOURCE,
     EmbeddedMemory,

@@ -15,7 +15,7 @@ import orjson
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.deletion.lineage import all_memories
 from semrouter_memory.errors import StateStoreError
-from semrouter_memory.lexical.voice import embedded_text
+from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.maintenance.related import MERGEABLE, Group, groups
 from semrouter_memory.maintenance.run import MaintenanceRun
 from semrouter_memory.maintenance.score import confirmations

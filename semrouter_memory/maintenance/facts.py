@@ -6,13 +6,14 @@ Strategy: sets that can be compared. Merging by rule must keep them; a model's s
 import re
 from collections.abc import Sequence
 
-from semrouter_memory.lexical.terms import terms
-from semrouter_memory.lexical.values import folded, split
+from semrouter_memory.language.scripts import CJK, CJK_RANGE
+from semrouter_memory.language.terms import terms
+from semrouter_memory.language.values import folded, split
+from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.retain.reconciling.statement import statement
-from semrouter_memory.retain.wordlist import words
 
 _UNIT = re.compile(
-    r"[$€£¥₹%°]|\d\s?(?P<unit>(?:[^\W\d_]|[\u4e00-\u9fff]){1,8})|\b(?:dollars?|euros?|pounds?|bucks|usd|eur|gbp|chf|cny|rmb|jpy|yen|crowns?|pesos?)\b"
+    rf"[$€£¥₹%°]|\d\s?(?P<unit>(?:[^\W\d_]|[{CJK_RANGE}]){{1,8}})|\b(?:dollars?|euros?|pounds?|bucks|usd|eur|gbp|chf|cny|rmb|jpy|yen|crowns?|pesos?)\b"
 )
 _SPELT = {
     "dollar": "$",
@@ -33,11 +34,10 @@ _NAME = re.compile(r"(?<=[\s(\"'“/-])[A-Z\u00c0-\u00de][\w'’-]*")
 _FIRST_NAME = re.compile(r"^([A-Z\u00c0-\u00de][\w-]*)(?:['’]s)?\s(?=(?:[a-z]+s|had|and|or|will)\b)")
 _DIGITS = re.compile(r"\d+(?:[.,:/-]\d+)*")
 _NO_NAMES = frozenset({"user", "i", "the", "a", "an", "on", "in", "to", "final", "added"})
-_MONTHS = words(
+_MONTHS = word_set(
     "jan january feb february mar march apr april may jun june jul july aug august sep sept september oct october nov"
     " november dec december"
 )
-_HAN = re.compile(r"[\u4e00-\u9fff]")
 _PAST = re.compile(r"\b(?:was|were|used to|former|formerly|previously|ex|had)\b|以前|曾经|过去")
 
 
@@ -70,7 +70,7 @@ def is_past(text: str) -> bool:
 
 
 def is_han(text: str) -> bool:
-    return bool(_HAN.search(text))
+    return bool(CJK.search(text))
 
 
 def keeps_everything(summary: str, originals: Sequence[str]) -> bool:
@@ -83,7 +83,7 @@ def keeps_everything(summary: str, originals: Sequence[str]) -> bool:
         # A number that became a value may be written otherwise: $10,000 and $10k.
         and (digits_of(text) <= digits or len(digits_of(text)) <= len(values_of(text)))
         and names_of(text) <= said
-        and frozenset(_HAN.findall(text)) - _FUNCTION_HAN <= frozenset(_HAN.findall(summary))
+        and frozenset(CJK.findall(text)) - _FUNCTION_CHARS <= frozenset(CJK.findall(summary))
         for text in originals
     )
 
@@ -100,7 +100,7 @@ def adds_nothing(summary: str, originals: Sequence[str]) -> bool:
     )
 
 
-_FUNCTION_HAN = frozenset("用户的是了在也和有就都着过得地")
+_FUNCTION_CHARS = frozenset("用户的是了在也和有就都着过得地")
 
 
 def _denies(text: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from semrouter_memory.errors import InvalidRequestError, UnavailableError
-from semrouter_memory.lexical.voice import embedded_text
+from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.manage import portable
 from semrouter_memory.manage.import_report import ImportReport
 from semrouter_memory.model import IMPORTED_AT, EmbeddedMemory, Memory, Scope

@@ -17,7 +17,7 @@ from semrouter_memory.config import ManagementConfig, RecallConfig
 from semrouter_memory.deletion.lineage import lineage, pages
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, StateStoreError
-from semrouter_memory.lexical.voice import embedded_text
+from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.manage.admission import (
     PROVENANCE,
     Redact,

@@ -1,4 +1,4 @@
-"""The values that cross module boundaries. All frozen, none with behaviour beyond its own fields.
+"""The values that cross module boundaries, frozen and without behaviour beyond their own fields. Pure.
 
 Times are aware datetimes in UTC. Texts are user content: they never go into a log.
 """

@@ -1,4 +1,4 @@
-"""Limits that keep the house readable; the import contracts are checked by import-linter in `make check`."""
+"""Limits that keep the code readable; import-linter checks the import contracts in `make check`."""
 
 import ast
 from pathlib import Path
