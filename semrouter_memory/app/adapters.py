@@ -40,6 +40,7 @@ from semrouter_memory.sessions.redis.shelves import RedisShelves
 from semrouter_memory.sessions.redis.state import RedisStateStore
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.sessions.state import SqliteStateStore
+from semrouter_memory.store.collection_admin import CollectionAdmin
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.working_set import Store, WorkingSet
 
@@ -92,6 +93,7 @@ class Adapters:
     clock: Clock
     observer: Observer
     new_id: NewId
+    collections: CollectionAdmin | None = None
 
 
 async def connect(
@@ -124,6 +126,7 @@ async def connect(
     return Adapters(
         embedder=embedder,
         store=working_set,
+        collections=store.collections,
         shelves=working_set if memory.working_set.enabled else None,
         turn_log=sessions.turn_log,
         state=sessions.state,

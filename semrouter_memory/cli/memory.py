@@ -1,7 +1,7 @@
 """`semrouter-memory memory ...`: look at and change stored memories through the running sidecar.
 
-It speaks the API instead of opening the store, because a Milvus Lite file belongs to one process. Only `reembed` opens
-it, see there.
+It speaks the API instead of opening the store, because a Milvus Lite file belongs to one process.
+
 """
 
 import json
