@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
 from rich.console import Console
 
@@ -16,7 +16,6 @@ from semrouter_memory.evaluation.embedder import load_embedder
 from semrouter_memory.evaluation.playing import Noticing, played_adapters
 from semrouter_memory.evaluation.progress import tracked
 from semrouter_memory.model import Json
-from semrouter_memory.ports import Observer
 
 CaseT = TypeVar("CaseT")
 OutcomeT = TypeVar("OutcomeT")
@@ -34,7 +33,7 @@ class Player(Protocol[_PlayedT_contra, _CameT_co]):
 async def models_of(config: Config) -> AsyncIterator[ExternalModels]:
     """The configured chat models, asked as the service asks them; closed at the end."""
     async with AsyncExitStack() as exits:
-        observer = cast("Observer", Noticing())
+        observer = Noticing()
         yield ExternalModels(config.external_models, config.memory.retain, observer, exits)
 
 

@@ -24,7 +24,7 @@ from semrouter_memory.model.memories import (
     Reconciled,
     Usage,
 )
-from semrouter_memory.model.reports import ExtractionReport, Leaving, UpkeepReport
+from semrouter_memory.model.reports import Leaving, UpkeepReport
 from semrouter_memory.model.requests import (
     Compression,
     CompressionReason,
@@ -57,6 +57,7 @@ from semrouter_memory.model.turns import (
     LoggedTurn,
     PendingSession,
     SessionHints,
+    SessionKey,
     StoredChain,
     Tombstone,
     Turn,
@@ -83,7 +84,6 @@ __all__ = [
     "CompressionReason",
     "Decision",
     "EmbeddedMemory",
-    "ExtractionReport",
     "Fact",
     "Form",
     "Hit",
@@ -107,6 +107,7 @@ __all__ = [
     "Role",
     "Scope",
     "SessionHints",
+    "SessionKey",
     "Signals",
     "StepRun",
     "StoredChain",

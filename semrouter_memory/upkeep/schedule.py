@@ -12,9 +12,10 @@ from datetime import datetime, timedelta
 
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.errors import EmbeddingError, MemoryServiceError, StateStoreError, StoreUnavailableError
+from semrouter_memory.events import StoreFailed, UpkeepFinished, WorkFailed
 from semrouter_memory.model import Scope, UpkeepReport
 from semrouter_memory.ports import Clock, MemoryReader, MemoryWriter, Observer, StateStore, TurnLog
-from semrouter_memory.retain.triggers import Rest
+from semrouter_memory.resilience import Cooldown
 from semrouter_memory.upkeep.consolidate import Consolidator
 from semrouter_memory.upkeep.leaving import has_quota
 from semrouter_memory.upkeep.ledger import AWAY, Ledger
@@ -66,8 +67,8 @@ class Upkeep:
         self._config = config
         self._changed: dict[str, None] = {}
         self._consolidated: set[str] = set()
-        self._no_sweep = Rest.of(min(self._sweep_every, _FIRST), self._clock.now())
-        self._no_compaction = Rest.of(min(self._compact_every, _FIRST_COMPACTION), self._clock.now())
+        self._sweep_cooldown = Cooldown.of(min(self._sweep_every, _FIRST), self._clock.now())
+        self._compaction_cooldown = Cooldown.of(min(self._compact_every, _FIRST_COMPACTION), self._clock.now())
         self._parts: tuple[MemoryWriter | TurnLog | StateStore, ...] = (turn_log, state, writer)
         self._uncompacted: tuple[MemoryWriter | TurnLog | StateStore, ...] = self._parts
         self._tasks: list[asyncio.Task[None]] = []
@@ -97,7 +98,7 @@ class Upkeep:
             try:
                 await work()
             except Exception as error:  # noqa: BLE001 - one failed look must not be the last
-                self._observer.work_failed(error)
+                self._observer.observe(WorkFailed(error))
 
     # -- what is done --------------------------------------------------------------------------------------------------
 
@@ -115,9 +116,9 @@ class Upkeep:
     async def do_what_is_due(self) -> None:
         """Sweep and compact, each in its time. A store that is away is not swept."""
         now = self._clock.now()
-        if self._reader.available and not self._no_sweep.holds(now) and not await self._swept_elsewhere(now):
+        if self._reader.available and not self._sweep_cooldown.active(now) and not await self._swept_elsewhere(now):
             await self.sweep()
-        if self._config.compact_hours and not self._no_compaction.holds(now):
+        if self._config.compact_hours and not self._compaction_cooldown.active(now):
             await self._compact(self._uncompacted)
 
     async def sweep(self) -> UpkeepReport:
@@ -147,11 +148,11 @@ class Upkeep:
                 await part.compact()
             except MemoryServiceError as error:
                 failed.append(part)
-                self._observer.store_failed("compact", error)
+                self._observer.observe(StoreFailed("compact", error))
         # Those that could are not bothered again for one that could not.
         self._uncompacted = tuple(failed) or self._parts
         pause = min(self._compact_every, _FIRST_COMPACTION) if failed else self._compact_every
-        self._no_compaction = Rest.of(pause, self._clock.now())
+        self._compaction_cooldown = Cooldown.of(pause, self._clock.now())
         return not failed
 
     # -- owners that changed -------------------------------------------------------------------------------------------
@@ -176,7 +177,7 @@ class Upkeep:
         self._tell(ledger.bugs)
         report = ledger.report()
         if report.deleted or report.summaries or report.failures:
-            self._observer.upkeep_finished(report)
+            self._observer.observe(UpkeepFinished(report))
 
     async def _look_after(self, scope: Scope, ledger: Ledger) -> None:
         if self._consolidator is not None and scope.user_id not in self._consolidated:
@@ -202,7 +203,7 @@ class Upkeep:
 
     def _tell(self, bugs: Sequence[BaseException]) -> None:
         for bug in bugs:
-            self._observer.work_failed(bug)
+            self._observer.observe(WorkFailed(bug))
 
     # -- pace ----------------------------------------------------------------------------------------------------------
 
@@ -219,7 +220,7 @@ class Upkeep:
         try:
             swept = (await self._state.get(NOBODY, [_SWEPT])).get(_SWEPT)
             if swept is not None and not _is_ahead(swept, now):
-                self._no_sweep = Rest.of(min(self._sweep_every, _FIRST), now)
+                self._sweep_cooldown = Cooldown.of(min(self._sweep_every, _FIRST), now)
                 return True
             await self._state.put(NOBODY, _SWEPT, now.isoformat().encode(), ttl=self._sweep_every)
         except StateStoreError:
@@ -229,11 +230,11 @@ class Upkeep:
 
     async def _finish_sweep(self, report: UpkeepReport) -> UpkeepReport:
         pause = min(self._sweep_every, _FIRST) if report.failures else self._sweep_every
-        self._no_sweep = Rest.of(pause, self._clock.now())
+        self._sweep_cooldown = Cooldown.of(pause, self._clock.now())
         if "store" in report.failures:
             with suppress(StateStoreError):
                 await self._state.drop(NOBODY, [_SWEPT])
-        self._observer.upkeep_finished(report)
+        self._observer.observe(UpkeepFinished(report))
         return report
 
 

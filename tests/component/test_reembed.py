@@ -110,7 +110,7 @@ class Place:
             config.memory.milvus,
             data_dir=config.memory.directory,
             fingerprint=embedder_of(config).fingerprint,
-            observer=StoreObserver().port(),
+            observer=StoreObserver(),
         )
         await store.start()
         try:

@@ -20,8 +20,7 @@ from semrouter_memory.manage.edits import NewMemory
 from semrouter_memory.manage.importing import ImportReport
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.service import MemoryService
-from semrouter_memory.model import ChatMessage, Memory, MemoryType, Reach, Scope, SessionHints, Turn
-from semrouter_memory.retain.pipeline import SessionKey
+from semrouter_memory.model import ChatMessage, Memory, MemoryType, Reach, Scope, SessionHints, SessionKey, Turn
 from semrouter_memory.retain.redact import redact
 
 CONFIG = Config()
@@ -33,6 +32,7 @@ class Answering:
     """A model that lists these facts of every batch."""
 
     name = "stand-in"
+    retry_after = None
 
     def __init__(self) -> None:
         self.facts: list[dict[str, object]] = []

@@ -91,6 +91,7 @@ class Store(InMemoryStore):
 
 class ScriptedModel:
     name = "stand-in"
+    retry_after = None
 
     def __init__(self, answer: str | Exception) -> None:
         self.answer = answer
@@ -149,7 +150,7 @@ class House:
             writer=self.store,
             turn_log=self.turn_log,
             state=self.state,
-            observer=self.observer.port(),
+            observer=self.observer,
             clock=self.clock,
             config=config,
         )
