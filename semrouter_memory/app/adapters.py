@@ -110,12 +110,14 @@ async def connect(
     Raises:
         ConfigurationError: a setting, file or schema that somebody must mend.
     """
-    embedder = await asyncio.to_thread(
-        OnnxEmbedder.load,
-        memory.embedding,
-        memory.model_directory,
-        truncated=lambda count: observer.observe(PassagesTruncated(count)),
-    )
+
+    def truncated(count: int) -> None:
+        observer.observe(PassagesTruncated(count))
+
+    def failed(error: BaseException) -> None:
+        observer.observe(WorkFailed(error))
+
+    embedder = await asyncio.to_thread(OnnxEmbedder.load, memory.embedding, memory.model_directory, truncated=truncated)
     await asyncio.to_thread(_make_directory, memory.directory)
     clock = SystemClock()
     if memory.redis.url is None:
@@ -123,14 +125,7 @@ async def connect(
     else:
         sessions = await _in_redis(memory, clock, observer, arrived, on_exit)
     store = await _store(memory, embedder, observer, sessions, on_exit)
-    working_set = working_set_of(
-        memory,
-        store,
-        sessions,
-        embedder=embedder,
-        clock=clock,
-        on_error=lambda error: observer.observe(WorkFailed(error)),
-    )
+    working_set = working_set_of(memory, store, sessions, embedder=embedder, clock=clock, on_error=failed)
     on_exit.push_async_callback(working_set.close)
     return Adapters(
         embedder=embedder,

@@ -89,13 +89,7 @@ class Retainer:
             turn_log=turn_log, reader=reader, observer=observer, clock=clock, config=config, jitter=jitter
         )
         self._pace = _pace(config, batch_size=extraction_batch_size, model=chat_model is not None)
-        probe_pause = timedelta(seconds=config.breaker_seconds)
-        self._scheduler = ExtractionScheduler(
-            self._pace,
-            retry_after=(lambda: chat_model.retry_after) if chat_model else (lambda: None),
-            probe_pause=probe_pause,
-            idling=Idling(monotonic),
-        )
+        self._scheduler = _scheduler(self._pace, chat_model, config, Idling(monotonic))
         parts = StepParts(turn_log, writer, observer, states)
         self._quotes = QuoteStep(parts, embedder=embedder, last=chat_model is None)
         self._model = self._model_step(chat_model, parts, embedder) if chat_model else None
@@ -290,6 +284,14 @@ class Retainer:
 def _pace(config: RetainConfig, *, batch_size: int, model: bool) -> Pace:
     idle = timedelta(seconds=config.session_idle_seconds)
     return Pace(quotes=config.quotes, model=model, batch_size=batch_size, idle=idle)
+
+
+def _scheduler(pace: Pace, model: ChatModel | None, config: RetainConfig, idling: Idling) -> ExtractionScheduler:
+    def retry_after() -> float | None:
+        return model.retry_after if model else None
+
+    probe_pause = timedelta(seconds=config.breaker_seconds)
+    return ExtractionScheduler(pace, retry_after=retry_after, probe_pause=probe_pause, idling=idling)
 
 
 def _asks_to_remember(turns: Sequence[LoggedTurn]) -> bool:

@@ -93,11 +93,9 @@ class MilvusStore:
             require_room=self._require_room,
             observer=observer,
         )
+        pause = Backoff(first=config.reconnect_seconds, longest=config.reconnect_seconds)
         self._supervisor: ConnectionSupervisor[MilvusConnection] = ConnectionSupervisor(
-            self._connect,
-            backoff=Backoff(first=config.reconnect_seconds, longest=config.reconnect_seconds),
-            observer=observer,
-            settle=self._ahead.settle,
+            self._connect, backoff=pause, observer=observer, settle=self._ahead.settle
         )
 
     async def start(self) -> None:
