@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.stack.milvus_server import MilvusServer
+from bench.milvus_server import MilvusServer
 
 __all__ = ["MilvusServer"]
 

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from semrouter_memory import __version__
-from semrouter_memory.cli.bench import register as register_bench
 from semrouter_memory.cli.config import config_app
 from semrouter_memory.cli.doctor import register as register_doctor
 from semrouter_memory.cli.eval import eval_app
@@ -61,7 +60,6 @@ def serve(
     run(load(config))
 
 
-register_bench(app)
 register_doctor(app)
 register_local(app)
 register_upkeep(app)

@@ -18,7 +18,7 @@ from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import Config
 from semrouter_memory.replay.comparing import Difference
 from semrouter_memory.replay.playing import PlayOptions
-from semrouter_memory.replay.session import Session, SessionOptions, Tally
+from semrouter_memory.replay.replayer import Replayer, ReplayOptions, ReplayReport
 from semrouter_memory.stack.ports import free_port
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
@@ -50,12 +50,14 @@ class Sidecar:
     def address(self) -> str:
         return self.app.ext_proc_address
 
-    async def play(self, *paths: Path, seed: int | None = None, **options: Any) -> tuple[Tally, list[Difference]]:
+    async def play(
+        self, *paths: Path, seed: int | None = None, **options: Any
+    ) -> tuple[ReplayReport, list[Difference]]:
         found: list[Difference] = []
         play = PlayOptions(
             target=self.address, speed=options.pop("speed", None), timeout_seconds=5, by_count=seed is None, **options
         )
-        session = Session(SessionOptions(files=paths, play=play, seed=seed), shown=found.extend)
+        session = Replayer(ReplayOptions(files=paths, play=play, seed=seed), shown=found.extend)
         return await session.run(), found
 
     async def remembers(self, user: str) -> None:

@@ -9,7 +9,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from semrouter_memory.model import Json
-from semrouter_memory.replay.records import REQUEST_ID, Answer, Begin, Event, Fields, Record, RecordedExchange, Shown
+from semrouter_memory.replay.records import (
+    REQUEST_ID,
+    Begin,
+    Event,
+    Fields,
+    ProcessingRequest,
+    ProcessingResponse,
+    Record,
+    RecordedExchange,
+)
 
 _PORT = re.compile(rb"^(127\.0\.0\.1|localhost|\[::1\]):\d+$")
 _FIXED = {
@@ -25,7 +34,7 @@ _FIXED = {
 _LEFT_OUT = frozenset({"traceparent", "tracestate"})
 
 
-def stable(exchange: RecordedExchange, *, name: str) -> list[Record]:
+def normalised(exchange: RecordedExchange, *, name: str) -> list[Record]:
     """The exchange's records.
 
     Args:
@@ -43,9 +52,9 @@ def _event(event: Event, name: str) -> Event:
             pairs = [(key, value.encode("utf-8", "replace")) for key, value in event.metadata if key != "user-agent"]
             metadata = tuple((key, value.decode()) for key, value in _fields(tuple(pairs), name))
             return replace(event, exchange=name, metadata=metadata)
-        case Shown():
+        case ProcessingRequest():
             return replace(event, headers=_fields(event.headers, name))
-        case Answer():
+        case ProcessingResponse():
             return replace(event, dynamic_metadata=_times(event.dynamic_metadata))
     return event
 

@@ -99,7 +99,7 @@ class MilvusServer(ServerProcess):
         try:
             import milvus  # noqa: PLC0415 - only who starts a server needs the package
         except ImportError:
-            raise ConfigurationError("no Milvus server: pip install 'semrouter-memory[bench]'") from None
+            raise ConfigurationError("no Milvus server: pip install 'semrouter-memory[dev]'") from None
 
         own = {name: port for name, port in self._ports.items() if name in _PORTS[:-2]}
         milvus.MilvusServerConfig(data_dir=str(self.directory), **own).resolve()

@@ -20,7 +20,7 @@ from semrouter_memory.replay.comparing import Difference, Level, differences
 from semrouter_memory.replay.playing import Player, PlayOptions
 from semrouter_memory.replay.reading import exchanges_in_file
 from semrouter_memory.replay.rechunking import rechunked
-from semrouter_memory.replay.records import Answer, Begin, RecordedExchange, Shown
+from semrouter_memory.replay.records import Begin, ProcessingRequest, ProcessingResponse, RecordedExchange
 
 _WINDOW_BYTES = 64 * 1024 * 1024
 _MAX_RUNNING = 256
@@ -28,7 +28,7 @@ _SAID_FROM_SECONDS = 2.0
 
 
 @dataclass(slots=True)
-class Tally:
+class ReplayReport:
     """What was played.
 
     Attributes:
@@ -47,7 +47,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOptions:
+class ReplayOptions:
     """What to play and how.
 
     Attributes:
@@ -63,7 +63,7 @@ class SessionOptions:
     max_gap_seconds: float = 5.0
 
 
-class Session:
+class Replayer:
     """Use `run` once.
 
     Args:
@@ -74,7 +74,7 @@ class Session:
 
     def __init__(
         self,
-        options: SessionOptions,
+        options: ReplayOptions,
         *,
         shown: Callable[[list[Difference]], object],
         advanced: Callable[[int], object] = lambda _: None,
@@ -85,9 +85,9 @@ class Session:
         self._advanced = advanced
         self._told = told
         self._chance = random.Random(options.seed)  # noqa: S311 - not a secret, but to be repeated
-        self.tally = Tally()
+        self.tally = ReplayReport()
 
-    async def run(self) -> Tally:
+    async def run(self) -> ReplayReport:
         """Play everything. A file that is damaged is played up to there, told and counted; the others are played.
 
         Raises:
@@ -143,8 +143,8 @@ class Session:
         tally = self.tally
         tally.exchanges += 1
         tally.streams += sum(isinstance(event, Begin) for event in events)
-        tally.messages += sum(isinstance(event, Shown) for event in events)
-        tally.answers += sum(isinstance(event, Answer) for event in events)
+        tally.messages += sum(isinstance(event, ProcessingRequest) for event in events)
+        tally.answers += sum(isinstance(event, ProcessingResponse) for event in events)
         tally.differing += bool(found)
         tally.unfinished += not exchange.whole
         tally.not_compared += any(isinstance(event, Begin) and not event.answers_known for event in events)

@@ -6,19 +6,28 @@ the background is left to finish before it is somebody else's turn.
 """
 
 import statistics
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from semrouter_memory.bench import accounting
-from semrouter_memory.bench.bare import BareParts, BareTimes
-from semrouter_memory.bench.bodies import http_request, question_body
-from semrouter_memory.bench.client import BenchError, load
-from semrouter_memory.bench.figures import ChainFigures, PathFigures, Ratio, Throughput, Times, allowed_per_second
-from semrouter_memory.bench.installation import ALONE, NOOP, PRODUCT, UNLEARNED, Installation
-from semrouter_memory.bench.steps import StepCounts, look
-from semrouter_memory.bench.workload import Asker
+from bench import accounting
+from bench.client import BenchError, load
+from bench.figures import (
+    ALONE,
+    NOOP,
+    PRODUCT,
+    UNLEARNED,
+    ChainFigures,
+    PathFigures,
+    Ratio,
+    Throughput,
+    Times,
+    allowed_per_second,
+)
+from bench.histograms import StepCounts, look
+from bench.installation import Installation
+from bench.parts import BareParts, BareTimes
+from bench.workload import Asker, http_request, question_body
 
 TURN = 25
 """Requests to each chain before it is the next one's turn."""
@@ -39,7 +48,6 @@ class Sample:
     seconds: float
     cpu: float
     cpu_with_learning: float
-    machine_cpu: float
     with_memory: int
 
 
@@ -96,7 +104,7 @@ class Rounds:
         """Let these users' memories come to hand, and every chain's connections be made."""
         for _ in range(_ACTIVATIONS):
             for chain in chains:
-                requests = [self._request(user) for user in users for _ in range(len(self._on.service(chain)) or 1)]
+                requests = [self._request(user) for user in users]
                 await load(self._on.ports[chain], requests, connections=min(len(requests), len(users)))
             await accounting.quiet(self._on.service(PRODUCT))
 
@@ -150,9 +158,9 @@ class Rounds:
         warm_up, pause = _warm_up(plan.turn), plan.pause_seconds
         if chain in (ALONE, NOOP):
             return await self._sample(chain, requests, warm_up=warm_up, pause_seconds=pause)
-        before = await look(self._on.operator_urls)
+        before = await look(self._on.operator_url)
         sample = await self._sample(chain, requests, warm_up=warm_up, pause_seconds=pause)
-        self.steps[chain].add(before, await look(self._on.operator_urls))
+        self.steps[chain].add(before, await look(self._on.operator_url))
         return sample
 
     async def _first(self, plan: Path, user: str) -> tuple[float, bool]:
@@ -181,9 +189,9 @@ class Rounds:
         on, service = self._on, self._on.service(chain)
         learns = chain not in (NOOP, UNLEARNED)
         _, memory_before = await on.seen()
-        cpu, around = accounting.cpu_seconds(service), self._cpu_around()
+        cpu = accounting.cpu_seconds(service)
         done = await load(on.ports[chain], requests, connections=connections, pause_seconds=pause_seconds)
-        cpu_after, around_after = accounting.cpu_seconds(service), self._cpu_around()
+        cpu_after = accounting.cpu_seconds(service)
         if learns and service and not await accounting.quiet(service):
             raise BenchError("the service still learns three minutes after the last request")
         _, memory_after = await on.seen()
@@ -193,13 +201,8 @@ class Rounds:
             seconds=done.seconds,
             cpu=cpu_after - cpu,
             cpu_with_learning=accounting.cpu_seconds(service) - cpu,
-            machine_cpu=cpu_after - cpu + around_after - around,
             with_memory=memory_after - memory_before,
         )
-
-    def _cpu_around(self) -> float:
-        """Of Envoy, the upstream, and the client, which is this process."""
-        return accounting.cpu_seconds(self._on.around) + time.process_time()
 
     def _request(self, user: str) -> bytes:
         return http_request(user, question_body(self._asker.take(1)[0]))
@@ -227,24 +230,20 @@ def path_figures(rounds: Sequence[Round]) -> PathFigures:
 
 def throughput_figures(rounds: Sequence[Round], *, connections: int) -> Throughput:
     """What the rounds say together. Pure."""
-    allowed, strict = list[float](), list[float]()
-    share, strict_share = list[float](), list[float]()
+    allowed, share = list[float](), list[float]()
     for each in rounds:
         noop = each.samples[NOOP]
         per_second = {name: sample.requests / sample.seconds for name, sample in each.samples.items()}
         embedding_ms = each.bare.embedding_cpu_ms if each.bare else 0.0
-        for cpu, limits, shares in ((noop.cpu, allowed, share), (noop.machine_cpu, strict, strict_share)):
-            limits.append(
-                allowed_per_second(per_second[NOOP], cpu_ms=cpu * 1000 / noop.requests, further_cpu_ms=embedding_ms)
-            )
-            shares.append(per_second[PRODUCT] / limits[-1])
+        allowed.append(
+            allowed_per_second(per_second[NOOP], cpu_ms=noop.cpu * 1000 / noop.requests, further_cpu_ms=embedding_ms)
+        )
+        share.append(per_second[PRODUCT] / allowed[-1])
     return Throughput(
         connections=connections,
         chains=chain_figures(rounds),
         allowed=statistics.median(allowed),
         share=Ratio.of(share),
-        strict_allowed=statistics.median(strict),
-        strict_share=Ratio.of(strict_share),
     )
 
 
@@ -264,7 +263,6 @@ def _figures_of(samples: Sequence[Sample]) -> ChainFigures:
         per_second=statistics.median(each.requests / each.seconds for each in samples),
         cpu_ms=sum(each.cpu for each in samples) * 1000 / requests,
         cpu_with_learning_ms=sum(each.cpu_with_learning for each in samples) * 1000 / requests,
-        machine_cpu_ms=sum(each.machine_cpu for each in samples) * 1000 / requests,
         with_memory=sum(each.with_memory for each in samples) / requests,
     )
 

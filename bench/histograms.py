@@ -1,13 +1,13 @@
 """Where recall spends its time, as the service itself counts it: its histograms, before and after."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from semrouter_memory.bench.figures import Step
+from bench.figures import Step
 
 _HISTOGRAM = "semrouter_memory_recall_step_seconds"
 _WHOLE = "semrouter_memory_recall_seconds"
@@ -56,14 +56,10 @@ class StepCounts:
         }
 
 
-async def look(operator_urls: Sequence[str]) -> dict[str, Counted]:
-    """The histograms of these services, summed up."""
-    steps: dict[str, Counted] = defaultdict(Counted)
+async def look(operator_url: str) -> dict[str, Counted]:
+    """The histograms of a service."""
     async with httpx.AsyncClient(timeout=10) as client:
-        for url in operator_urls:
-            for name, counted in read((await client.get(f"{url}/metrics")).text).items():
-                steps[name].add(counted)
-    return steps
+        return read((await client.get(f"{operator_url}/metrics")).text)
 
 
 def read(exposition: str) -> dict[str, Counted]:

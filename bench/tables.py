@@ -5,25 +5,24 @@ from typing import Any
 
 from rich.table import Table
 
-from semrouter_memory.bench.figures import (
+from bench.figures import (
+    ALONE,
     FLOOR_TARGET,
+    NOOP,
+    PRODUCT,
     THROUGHPUT_TARGET,
+    UNLEARNED,
     Bodies,
     ChainFigures,
-    Footprints,
     Growth,
     Headline,
     PathFigures,
-    Prefixes,
-    Processes,
     ProcessFigures,
     Ratio,
     Streams,
     Throughput,
     Times,
-    UserSizes,
 )
-from semrouter_memory.bench.installation import ALONE, NOOP, PRODUCT, UNLEARNED
 
 _MIB = 1024 * 1024
 _NAMES = {
@@ -41,11 +40,12 @@ def tables_of(figures: Any) -> list[Table]:
 
 
 def _headline(figures: Headline) -> Iterator[Table]:
-    yield _one_by_one(figures)
-    table = _path_table(f"The same with {figures.pause_ms:.0f} ms between two requests: nothing else goes on")
-    _path_row(table, "an active user", figures.paced)
+    yield _back_to_back(figures)
+    table = _path_table("Active users, one request after the other")
+    for size, user in figures.users.items():
+        _path_row(table, f"{size:,} memories, {figures.pause_ms:.0f} ms between requests", user.paced)
+        _path_row(table, "    back to back", user.back_to_back)
     yield table
-    yield _together(figures.many)
     yield _steps(figures)
     table = _table("Memory of the processes at the end of this", ("MiB",))
     for name, taken in figures.resident_bytes.items():
@@ -53,48 +53,44 @@ def _headline(figures: Headline) -> Iterator[Table]:
     yield table
 
 
-def _one_by_one(figures: Headline) -> Table:
-    alone = figures.alone
+_CHAIN_COLUMNS = ("p50 ms", "p95 ms", "p99 ms", "added p50", "requests/s", "CPU ms", "with learning", "got memories")
+
+
+def _back_to_back(figures: Headline) -> Table:
+    path = figures.main.back_to_back
     table = _table(
         f"One chat request after the other: {figures.memories:,} memories of the user, {figures.stored:,} in the store",
-        ("p50 ms", "p95 ms", "p99 ms", "added p50", "requests/s", "CPU ms", "with learning", "got memories"),
+        _CHAIN_COLUMNS,
     )
-    base = alone.chains[ALONE].ms.p50
+    base = path.chains[ALONE].ms.p50
     for name in (ALONE, NOOP):
-        _chain_row(table, name, alone.chains[name], base)
-    table.add_row("c  embedding the query, bare", *_times(alone.embedding), "", "", f"{alone.embedding_cpu_ms:.2f}")
-    table.add_row("d  searching the store, bare", *_times(alone.search))
+        _chain_row(table, name, path.chains[name], base)
+    table.add_row("c  embedding the query, bare", *_times(path.embedding), "", "", f"{path.embedding_cpu_ms:.2f}")
+    table.add_row("d  searching the store, bare", *_times(path.search))
     for name in (PRODUCT, UNLEARNED):
-        _chain_row(table, name, alone.chains[name], base)
-    if alone.cold_ms is not None:
-        row = (*_times(alone.cold_ms), f"{alone.cold_ms.p50 - base:.2f}", "", "", "", f"{alone.cold_with_memory:.0%}")
-        table.add_row(f"   first requests of {alone.cold_ms.count} users who were away", *row)
+        _chain_row(table, name, path.chains[name], base)
+    if path.cold_ms is not None:
+        row = (*_times(path.cold_ms), f"{path.cold_ms.p50 - base:.2f}", "", "", "", f"{path.cold_with_memory:.0%}")
+        table.add_row(f"   first requests of {path.cold_ms.count} users who were away", *row)
     table.add_section()
-    table.add_row("active user: e / (b + c), median of the rounds", *_ratio(alone.active), f"goal {FLOOR_TARGET} x")
-    if alone.cold is not None:
-        table.add_row("user who was away: e / (b + c + d)", *_ratio(alone.cold))
+    goal = f"goal {FLOOR_TARGET} x"
+    table.add_row("active user, with pauses: e / (b + c)", *_ratio(figures.main.paced.active), goal)
+    table.add_row("the same back to back", *_ratio(path.active))
+    if path.cold is not None:
+        table.add_row("user who was away: e / (b + c + d)", *_ratio(path.cold))
     return table
 
 
-def _together(figures: Throughput) -> Table:
-    table = _table(
-        f"{figures.connections} connections at a time, each a user of its own",
-        ("p50 ms", "p95 ms", "p99 ms", "added p50", "requests/s", "CPU ms", "with learning", "got memories"),
-    )
+def _throughput(figures: Throughput) -> Iterator[Table]:
+    table = _table(f"{figures.connections} connections at a time, each a user of its own", _CHAIN_COLUMNS)
     base = figures.chains[ALONE].ms.p50
     for name, chain in figures.chains.items():
         _chain_row(table, name, chain, base)
     table.add_section()
-    _allowed_rows(table, figures)
-    return table
-
-
-def _allowed_rows(table: Table, figures: Throughput) -> None:
     spaces = ("",) * 4
-    table.add_row("allowed by the floor's CPU time (service alone)", *spaces, f"{figures.allowed:.0f}")
+    table.add_row("allowed by the floor's CPU time", *spaces, f"{figures.allowed:.0f}")
     table.add_row("    the product's to it", *spaces, *_share(figures.share), f"goal {THROUGHPUT_TARGET:.0%}")
-    table.add_row("allowed by it (Envoy, upstream, client too)", *spaces, f"{figures.strict_allowed:.0f}")
-    table.add_row("    the product's to it", *spaces, *_share(figures.strict_share))
+    yield table
 
 
 def _steps(figures: Headline) -> Table:
@@ -127,30 +123,11 @@ def _streams(figures: Streams) -> Iterator[Table]:
     yield table
 
 
-def _prefixes(figures: Prefixes) -> Iterator[Table]:
-    table = _table(
-        "How much of the prompt stays the same from turn to turn",
-        ("of the prompt before", "a cache would have had", "turns with memories"),
-    )
-    for name, each in figures.conversations.items():
-        table.add_row(name, f"{each.kept:.0%}", f"{each.cached:.0%}", f"{each.with_memory} of {each.turns}")
-    yield table
-
-
 def _growth(figures: Growth) -> Iterator[Table]:
-    table = _path_table("While the store grows; one request after the other with pauses", ("MiB", "written s"))
+    table = _path_table("While the store grows; one request after the other with pauses")
     for point in figures.points:
         name = f"{point.store}, {point.memories:,} memories, {point.users:,} users"
-        name += "" if point.settled else " (still indexing)"
-        taken = f"{point.resident_bytes['sidecar'] / _MIB:.0f}"
-        _path_row(table, name, point.path, taken, f"{point.loading_seconds:.0f}")
-    yield table
-
-
-def _user_sizes(figures: UserSizes) -> Iterator[Table]:
-    table = _path_table("One user with more and more memories, Milvus Lite; with pauses")
-    for size, path in figures.paths.items():
-        _path_row(table, f"{size:,} memories", path)
+        _path_row(table, name if point.settled else f"{name} (still indexing)", point.path)
     yield table
 
 
@@ -164,27 +141,6 @@ def _bodies(figures: Bodies) -> Iterator[Table]:
         middle = (f"{path.chains[name].ms.p50:.2f}" for name in (ALONE, NOOP))
         cells = (*middle, f"{path.embedding.p50:.2f}", *_times(product.ms), f"{path.active.median:.2f} x")
         table.add_row(_bytes(size), *cells, f"{product.with_memory:.0%}")
-    yield table
-
-
-def _processes(figures: Processes) -> Iterator[Table]:
-    table = _table(
-        f"Several processes, Milvus server, {figures.cores} cores",
-        ("b requests/s", "e requests/s", "e p50 ms", "e p99 ms", "allowed", "e to it", "sidecars MiB", "got memories"),
-    )
-    for count, each in figures.throughput.items():
-        product = each.chains[PRODUCT]
-        table.add_row(
-            str(count),
-            f"{each.chains[NOOP].per_second:.0f}",
-            f"{product.per_second:.0f}",
-            f"{product.ms.p50:.1f}",
-            f"{product.ms.p99:.1f}",
-            f"{each.allowed:.0f}",
-            f"{each.share.median:.0%}",
-            f"{figures.resident_bytes[count] / _MIB:.0f}",
-            f"{product.with_memory:.0%}",
-        )
     yield table
 
 
@@ -206,29 +162,17 @@ def _recall(figures: ProcessFigures) -> Iterator[Table]:
     yield table
 
 
-def _footprints(figures: Footprints) -> Iterator[Table]:
-    table = _table("Memory of the working set, MiB", ("bound", "grown", "counted", "most counted", "users at hand"))
-    for each in figures.measured:
-        amounts = (each.bound_bytes, each.resident_bytes, each.counted_bytes, each.most_bytes)
-        table.add_row(
-            f"{each.users:,} active users with {each.memories} memories each",
-            *(f"{amount / _MIB:.0f}" for amount in amounts),
-            str(each.kept),
-        )
-    yield table
-
-
-def _path_table(title: str, further: Sequence[str] = ()) -> Table:
+def _path_table(title: str) -> Table:
     columns = ("b p50 ms", "c p50", "d p50", "e p50", "e p95", "e p99", "/ (b + c)", "away p50", "/ (b + c + d)")
-    return _table(title, (*columns, "got", *further))
+    return _table(title, (*columns, "got"))
 
 
-def _path_row(table: Table, name: str, path: PathFigures, *further: str) -> None:
+def _path_row(table: Table, name: str, path: PathFigures) -> None:
     product = path.chains[PRODUCT]
     parts = (path.chains[NOOP].ms, path.embedding, path.search)
     cold = (f"{path.cold_ms.p50:.1f}", f"{path.cold.median:.2f} x") if path.cold_ms and path.cold else ("", "")
     cells = (*(f"{each.p50:.2f}" for each in parts), *_times(product.ms), f"{path.active.median:.2f} x", *cold)
-    table.add_row(name, *cells, f"{product.with_memory:.0%}", *further)
+    table.add_row(name, *cells, f"{product.with_memory:.0%}")
 
 
 def _chain_row(table: Table, name: str, chain: ChainFigures, base_ms: float) -> None:
@@ -269,12 +213,9 @@ def _bytes(size: int) -> str:
 
 _MAKERS: Mapping[type, Any] = {
     Headline: _headline,
+    Throughput: _throughput,
     Streams: _streams,
-    Prefixes: _prefixes,
-    Growth: _growth,
-    UserSizes: _user_sizes,
     Bodies: _bodies,
-    Processes: _processes,
     ProcessFigures: _recall,
-    Footprints: _footprints,
+    Growth: _growth,
 }

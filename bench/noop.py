@@ -1,6 +1,6 @@
 """An ext_proc server that does nothing: the floor for any service in Python.
 
-Run as a process of its own (`python -m semrouter_memory.bench.noop PORT`). It leaves where the product leaves: the
+Run as a process of its own (`noop.py PORT`). It leaves where the product leaves: the
 recall filter after the request body, the observer at the end of the answer. It looks at nothing else of a message.
 """
 

@@ -1,4 +1,4 @@
-"""Recall and learning without Envoy and gRPC: the parts that serve, the real model, Milvus Lite and the working set.
+"""The section recall: recall and learning without Envoy and gRPC, with the real model, Milvus Lite and the working set.
 
 Strategy: one user of each size, all active. Each question is asked for each of them and embedded by itself, one right
 after the other, so that every figure has its part of the slow and of the fast moments. Where a user has more memories
@@ -6,7 +6,7 @@ than texts are embedded, a text's vector serves again, with noise.
 """
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.context import Bench
+from bench.figures import FirstRecall, Learning, ProcessFigures, Times
+from bench.workload import memory_of, messages, questions, statements
 from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, Sessions, connect, working_set_of
 from semrouter_memory.app.models import ExternalModels
-from semrouter_memory.bench.figures import FirstRecall, Learning, ProcessFigures, Times
-from semrouter_memory.bench.workload import memory_of, messages, questions, statements
 from semrouter_memory.config import EmbeddingConfig, MemoryConfig
 from semrouter_memory.errors import MemoryServiceError
 from semrouter_memory.events import WorkFailed
@@ -38,17 +39,38 @@ from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 
+SIZES = (200, 1_000, 10_000)
+QUESTIONS = 300
+TURNS = 200
+"""That are learned from."""
+
 _EMBEDDED = 800
 """Texts that are embedded for one user."""
 _NOISE = 0.02
 _BATCH = 500
 _WARM_UP = 10
 _TIMES_COLD = 5
-TURNS = 200
-"""That are learned from."""
 _TURNS_OF_SESSION = 10
 _PATIENCE_SECONDS = 60
 _ANSWERED = frozenset({Reason.INJECTED, Reason.BELOW_THRESHOLD, Reason.NO_MEMORIES})
+
+
+async def recall(bench: Bench) -> ProcessFigures:
+    """Measure in this process."""
+    async with in_process(bench.model, bench.directory / "recall", SIZES) as users:
+        with bench.progress("writing the memories of three users", len(SIZES)) as done:
+            for size in SIZES:
+                await users.store(size)
+                done(1)
+        total = QUESTIONS + TURNS
+        with bench.progress("recall in the process, first for users who were away; then learning", total) as done:
+
+            def shown(items: Iterable[str]) -> Iterator[str]:
+                for item in items:
+                    yield item
+                    done(1)
+
+            return await users.measured(QUESTIONS, shown)
 
 
 class RecallFailedError(MemoryServiceError):

@@ -1,13 +1,15 @@
-"""The memories and questions that are measured with: made of lists of words, the same ones in every run.
+"""What is stored and asked, made of lists of words, the same in every run; and the requests that ask it. Pure.
 
 Strategy: what costs time is how many memories there are, how long they are and how many of their words a question shares,
 so the statements are of many forms about many things, and most questions share a word with some hundredth of them.
 """
 
 import itertools
+import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from semrouter_memory.model import Memory, MemoryType, Scope
 
@@ -109,6 +111,8 @@ _MESSAGES = (
         " who has never been to {place}?"
     ),
 )
+_CHAT = "/v1/chat/completions"
+_MESSAGE_CHARS = 2_000
 _DRAWS = 20
 """So often a question is drawn again that was asked before; by then nearly all of its form were."""
 
@@ -189,3 +193,49 @@ def _filled(form: str, draw: random.Random) -> str:
         day=draw.randrange(1, 29),
         amount=draw.randrange(5, 900),
     )
+
+
+def key_of(user: str) -> str:
+    """The API key that Envoy knows a user of the benchmark by."""
+    return f"bench-key-{user}"
+
+
+def http_request(user: str, body: bytes) -> bytes:
+    """A whole HTTP/1.1 request."""
+    head = (
+        f"POST {_CHAT} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {key_of(user)}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def question_body(question: str, *, stream: bool = False) -> bytes:
+    """A conversation that begins with the question."""
+    return _chat_body([{"role": "user", "content": question}], stream=stream)
+
+
+def _chat_body(messages: Sequence[Mapping[str, Any]], *, stream: bool = False) -> bytes:
+    return json.dumps(
+        {"model": "m", "stream": stream, "messages": messages}, separators=(",", ":"), ensure_ascii=False
+    ).encode()
+
+
+def long_body(question: str, size: int) -> bytes:
+    """A conversation of about so many bytes that ends with the question; no two begin the same way."""
+    messages: list[dict[str, str]] = [{"role": "system", "content": f"This conversation led to: {question}"}]
+    left = size - len(_chat_body([*messages, {"role": "user", "content": question}]))
+    prose = _prose()
+    while left > 0:
+        role = "assistant" if len(messages) % 2 == 0 else "user"
+        text = prose[: min(left, _MESSAGE_CHARS)]
+        messages.append({"role": role, "content": text})
+        left -= len(text) + len('{"role":"assistant","content":""},')
+    if messages[-1]["role"] == "user":
+        messages.append({"role": "assistant", "content": "I see."})
+    return _chat_body([*messages, {"role": "user", "content": question}])
+
+
+def _prose() -> str:
+    """Text about things in general: nothing of it is said by or about whoever asks."""
+    text = ". ".join(content.replace("User", "The guest").replace("user", "guest") for _, content in statements(60))
+    return text[:_MESSAGE_CHARS]

@@ -12,19 +12,19 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from semrouter_memory.bench.client import BenchError
-from semrouter_memory.bench.figures import (
+from bench.client import BenchError
+from bench.figures import (
+    ALONE,
     FLOOR_TARGET,
+    NOOP,
+    PRODUCT,
     Bodies,
     Growth,
     Headline,
     PathFigures,
-    Prefixes,
-    Processes,
     Streams,
-    UserSizes,
+    Throughput,
 )
-from semrouter_memory.bench.installation import ALONE, NOOP, PRODUCT
 
 # Told apart by people who see colours differently, and by line style in print.
 _PRODUCT, _FLOOR, _COLD, _GREY = "#0072B2", "#009E73", "#D55E00", "#999999"
@@ -60,13 +60,13 @@ def draw(path: Path, figures: Mapping[str, Any], title: str) -> bool:
 
 
 def _latency(axes: Axes, figures: Headline) -> None:
-    alone, paced = figures.alone, figures.paced
+    cold, paced = figures.main.back_to_back.cold_ms, figures.main.paced
     bars = {
         "a  Envoy\nalone": (paced.chains[ALONE].ms.p50, _GREY),
         "b  no-op": (paced.chains[NOOP].ms.p50, _FLOOR),
         "b + c": (paced.floor_ms, _FLOOR),
         "e  product,\nactive": (paced.chains[PRODUCT].ms.p50, _PRODUCT),
-        **({"e  product,\nwas away": (alone.cold_ms.p50, _COLD)} if alone.cold_ms else {}),
+        **({"e  product,\nwas away": (cold.p50, _COLD)} if cold else {}),
     }
     drawn = axes.bar(list(bars), [value for value, _ in bars.values()], color=[colour for _, colour in bars.values()])
     axes.bar_label(drawn, fmt="%.2f")
@@ -77,8 +77,13 @@ def _latency(axes: Axes, figures: Headline) -> None:
     axes.legend(fontsize="small")
 
 
-def _throughput(axes: Axes, figures: Headline) -> None:
-    many = figures.many
+def _users(axes: Axes, figures: Headline) -> None:
+    _paths(axes, {size: user.paced for size, user in figures.users.items()}, "-", "")
+    axes.set(title="one user, with pauses", xlabel="memories of the user", ylabel="p50 ms")
+    axes.set_ylim(bottom=0)
+
+
+def _throughput(axes: Axes, many: Throughput) -> None:
     bars = {
         "b  no-op": (many.chains[NOOP].per_second, _FLOOR),
         "allowed by\nthe floor": (many.allowed, _GREY),
@@ -102,25 +107,11 @@ def _streams(axes: Axes, figures: Streams) -> None:
     axes.legend(fontsize="small")
 
 
-def _prefixes(axes: Axes, figures: Prefixes) -> None:
-    names = list(figures.conversations)
-    shares = [each.cached * 100 for each in figures.conversations.values()]
-    drawn = axes.barh(names, shares, color=[_GREY if "no memory" in name else _PRODUCT for name in names])
-    axes.bar_label(drawn, fmt="%.0f %%")
-    axes.set(title="prompt that a cache would have had", xlabel="%", xlim=(0, 110))
-
-
 def _growth(axes: Axes, figures: Growth) -> None:
     for store, style in zip(dict.fromkeys(point.store for point in figures.points), ("-", "--"), strict=False):
         points = [point for point in figures.points if point.store == store]
         _paths(axes, {point.memories: point.path for point in points}, style, f", {store}")
     axes.set(title="while the store grows", xlabel="memories", ylabel="p50 ms")
-    axes.set_ylim(bottom=0)
-
-
-def _sizes(axes: Axes, figures: UserSizes) -> None:
-    _paths(axes, figures.paths, "-", "")
-    axes.set(title="one user", xlabel="memories of the user", ylabel="p50 ms")
     axes.set_ylim(bottom=0)
 
 
@@ -142,24 +133,10 @@ def _paths(axes: Axes, paths: Mapping[int, PathFigures], style: str, store: str)
     axes.legend(fontsize="small")
 
 
-def _processes(axes: Axes, figures: Processes) -> None:
-    counts = list(figures.throughput)
-    for name, colour, label in ((NOOP, _FLOOR, "b  no-op"), (PRODUCT, _PRODUCT, "e  product")):
-        values = [each.chains[name].per_second for each in figures.throughput.values()]
-        axes.plot(counts, values, color=colour, marker="o", label=label)
-    axes.plot(counts, [each.allowed for each in figures.throughput.values()], "--", color=_GREY, label="allowed")
-    axes.set_xticks(counts)
-    axes.set(title=f"several processes, {figures.cores} cores", xlabel="processes", ylabel="requests per second")
-    axes.set_ylim(bottom=0)
-    axes.legend(fontsize="small")
-
-
 _PANELS: Mapping[type, tuple[Callable[[Axes, Any], None], ...]] = {
-    Headline: (_latency, _throughput),
+    Headline: (_latency, _users),
+    Throughput: (_throughput,),
     Streams: (_streams,),
-    Prefixes: (_prefixes,),
-    Growth: (_growth,),
-    UserSizes: (_sizes,),
     Bodies: (_bodies,),
-    Processes: (_processes,),
+    Growth: (_growth,),
 }

@@ -1,11 +1,15 @@
-"""`semrouter-memory bench`."""
+"""`python -m bench`, or `make bench`."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from semrouter_memory.errors import ConfigurationError
+from bench.context import Amount
+from bench.run import Options, run
+from semrouter_memory.config import TelemetryConfig
+from semrouter_memory.errors import ConfigurationError, MemoryServiceError
+from semrouter_memory.telemetry import logs
 
 _FULL_REQUESTS, _QUICK_REQUESTS = 500, 200
 _LITE, _SERVER = "1000,10000,100000", "10000,100000,500000"
@@ -13,7 +17,7 @@ _LITE, _SERVER = "1000,10000,100000", "10000,100000,500000"
 
 _Model = Annotated[Path, typer.Option(help="Directory with the embedding model's files (see `model build`).")]
 _Directory = Annotated[Path, typer.Option(help="Takes data, logs and generated configurations; emptied first.")]
-_Quick = Annotated[bool, typer.Option("--quick", help="The sections requests, streams and prefix, smaller.")]
+_Quick = Annotated[bool, typer.Option("--quick", help="The sections headline, throughput and streams, smaller.")]
 _Only = Annotated[str, typer.Option(help="Sections to measure, for example growth,bodies.")]
 _Requests = Annotated[
     int | None,
@@ -43,14 +47,9 @@ def bench(
 ) -> None:
     """Measure what memory adds, as ratios to the floor of the same run: Envoy, a no-op service, the bare embedding.
 
-    The sections are requests, streams, prefix, user, bodies, recall, memory, growth, processes. Each is shown and written
-    down when it is measured; exit status 1 when one could not be.
+    The sections are headline, throughput, streams, bodies, recall and growth. Each is shown and written down when it is
+    measured; exit status 1 when one could not be.
     """
-    from semrouter_memory.bench.context import Amount  # noqa: PLC0415 - what it needs takes a second to load
-    from semrouter_memory.bench.run import Options, run  # noqa: PLC0415
-    from semrouter_memory.config import TelemetryConfig  # noqa: PLC0415
-    from semrouter_memory.telemetry import logs  # noqa: PLC0415
-
     logs.configure(TelemetryConfig(log_level="ERROR", log_format="console"))
     amount = Amount(
         requests=requests or (_QUICK_REQUESTS if quick else _FULL_REQUESTS),
@@ -81,5 +80,13 @@ def _sizes(option: str, text: str) -> tuple[int, ...]:
     return sizes
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(bench)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app.command()(bench)
+
+
+if __name__ == "__main__":
+    try:
+        app(prog_name="python -m bench")
+    except MemoryServiceError as error:
+        typer.secho(f"bench: {error}", fg="red", err=True)
+        raise SystemExit(2) from None

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from semrouter_memory.bench.workload import memory_of, statements
+from bench.workload import memory_of, statements
 from semrouter_memory.model import EmbeddedMemory, Scope, Vector
 from semrouter_memory.ports import Embedder
 from semrouter_memory.store import schema

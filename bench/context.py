@@ -11,12 +11,12 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from semrouter_memory.bench.bare import BareParts, open_collection, open_store
-from semrouter_memory.bench.installation import Installation, Plan
-from semrouter_memory.bench.seeding import Seeder
+from bench.installation import Installation, Plan
+from bench.milvus_server import MilvusServer
+from bench.parts import BareParts, open_collection, open_store
+from bench.seeding import Seeder
 from semrouter_memory.config import EmbeddingConfig, MilvusConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.stack.milvus_server import MilvusServer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""`semrouter-memory bench`: what memory costs, in time and in memory, beside what is needed for anything of the kind.
+"""A run: what memory costs, beside what is needed for anything of the kind.
 
 Strategy: a section is measured, shown and written down before the next one begins, so that a failure or Ctrl-C costs no
 more than its own section. What failed is said and makes the exit status 1; the others go on.
@@ -18,34 +18,26 @@ from typing import Any
 import uvloop
 from rich.console import Console
 
+from bench.client import BenchError
+from bench.context import Amount, Bench, opened
+from bench.figures import goals, missed
+from bench.in_process import recall
+from bench.sections import bodies, growth, headline, streams, throughput
+from bench.tables import tables_of
 from semrouter_memory import __version__
-from semrouter_memory.bench.client import BenchError
-from semrouter_memory.bench.context import Amount, Bench, opened
-from semrouter_memory.bench.growth import growth
-from semrouter_memory.bench.headline import headline
-from semrouter_memory.bench.inside import footprints, recall
-from semrouter_memory.bench.prefix import prefixes
-from semrouter_memory.bench.processes import processes
-from semrouter_memory.bench.sizes import bodies, user_sizes
-from semrouter_memory.bench.streaming import streams
-from semrouter_memory.bench.tables import tables_of
-from semrouter_memory.bench.targets import goals, missed
 from semrouter_memory.errors import ConfigurationError
 
 SECTIONS: Mapping[str, Callable[[Bench], Awaitable[Any]]] = {
-    "requests": headline,
+    "headline": headline,
+    "throughput": throughput,
     "streams": streams,
-    "prefix": prefixes,
-    "user": user_sizes,
     "bodies": bodies,
     "recall": recall,
-    "memory": footprints,
     "growth": growth,
-    "processes": processes,
 }
 _WIDTH = 150
 """Of the tables where there is no terminal that has one."""
-QUICK = ("requests", "streams", "prefix")
+QUICK = ("headline", "throughput", "streams")
 
 
 @dataclass(slots=True)
@@ -143,7 +135,7 @@ def written(path: Path, run: Mapping[str, Any], options: Options, outcome: Outco
 def _say_the_end(options: Options, outcome: Outcome, console: Console) -> None:
     console.print(f"Figures: {options.json_file}", highlight=False)
     if options.plot_file is not None and outcome.figures:
-        from semrouter_memory.bench import plot  # noqa: PLC0415 - matplotlib is an extra
+        from bench import plot  # noqa: PLC0415 - matplotlib is an extra
 
         title = f"semrouter-memory {__version__}, {len(os.sched_getaffinity(0))} cores"
         if plot.draw(options.plot_file, outcome.figures, title):

@@ -1,7 +1,7 @@
 """A fast LLM server for measuring: canned answers, and streams whose tokens carry the time at which they were sent.
 
-It tells what it saw: `GET /seen` answers with counts, `GET /last` with the body of the last request.
-Run as a process of its own (`python -m semrouter_memory.bench.upstream PORT`), so that it shares no event loop with what
+It tells what it saw: `GET /seen` answers with counts.
+Run as a process of its own (`upstream.py PORT`), so that it shares no event loop with what
 is measured.
 """
 
@@ -36,7 +36,6 @@ class _Upstream:
     def __init__(self) -> None:
         self._requests = 0
         self._with_memory = 0
-        self._last = b""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -45,7 +44,7 @@ class _Upstream:
                 length = _LENGTH.search(head)
                 body = await reader.readexactly(int(length[1])) if length else b""
                 if head.startswith(b"GET"):
-                    told = self._last if head.startswith(b"GET /last") else self._seen()
+                    told = self._seen()
                     writer.write(_WHOLE % (len(told), told))
                 else:
                     await self._answer(body, writer)
@@ -56,7 +55,6 @@ class _Upstream:
     async def _answer(self, body: bytes, writer: asyncio.StreamWriter) -> None:
         self._requests += 1
         self._with_memory += _MEMORY in body
-        self._last = body
         if b'"stream":true' in body:
             await _stream(writer)
         else:

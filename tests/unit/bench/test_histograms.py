@@ -2,7 +2,7 @@
 
 import pytest
 
-from semrouter_memory.bench.steps import TOGETHER, Counted, StepCounts, median_ms, read
+from bench.histograms import TOGETHER, Counted, StepCounts, median_ms, read
 from semrouter_memory.telemetry.metrics import Metrics
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from semrouter_memory.cli import app
+from bench.__main__ import app
 from semrouter_memory.errors import ConfigurationError
 
 
 @pytest.mark.parametrize("sizes", ["1000,100", "0", "many", "10,10"])
 def test_sizes_that_do_not_rise_are_refused(sizes: str, tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["bench", "--lite", sizes, "--directory", str(tmp_path / "bench")])
+    result = CliRunner().invoke(app, ["--lite", sizes, "--directory", str(tmp_path / "bench")])
 
     assert isinstance(result.exception, ConfigurationError)
     assert "--lite" in str(result.exception)
@@ -19,8 +19,8 @@ def test_sizes_that_do_not_rise_are_refused(sizes: str, tmp_path: Path) -> None:
 
 def test_a_section_that_does_not_exist_is_refused_and_the_directory_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "kept").touch()
-    result = CliRunner().invoke(app, ["bench", "--only", "speed", "--directory", str(tmp_path)])
+    result = CliRunner().invoke(app, ["--only", "speed", "--directory", str(tmp_path)])
 
     assert isinstance(result.exception, ConfigurationError)
-    assert "there are requests, streams" in str(result.exception)
+    assert "there are headline, throughput" in str(result.exception)
     assert (tmp_path / "kept").exists()
