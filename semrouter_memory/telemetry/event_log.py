@@ -7,30 +7,7 @@ import logging
 
 import structlog
 
-from semrouter_memory.events import (
-    CandidatesRefused,
-    EpisodeFinished,
-    Event,
-    ExchangeBypassed,
-    ExchangeFailed,
-    ExtractionFinished,
-    ModelStateChanged,
-    PassagesTruncated,
-    RecallFinished,
-    SecretsRedacted,
-    ServiceEvent,
-    SessionDue,
-    SettingsUnreadable,
-    StoreFailed,
-    StoreStateChanged,
-    TurnAppended,
-    TurnDropped,
-    TurnEvent,
-    UpkeepFinished,
-    WorkFailed,
-    WorkingSetMeasured,
-    WorkQueued,
-)
+from semrouter_memory import events
 from semrouter_memory.model import Compression, CompressionReason, Reason, RecallResult, UpkeepReport
 
 _log = structlog.get_logger("semrouter_memory")
@@ -56,54 +33,46 @@ class EventLog:
     """Writes the service's log. `observe` subscribes to events."""
 
     def __init__(self) -> None:
-        self._store_state: StoreStateChanged | None = None
+        self._store_state: events.StoreStateChanged | None = None
         self._truncation_logged = False
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: events.Event) -> None:
         match event:
-            case RecallFinished():
+            case events.RecallFinished():
                 _log_recall(event.result)
-            case ExchangeBypassed():
+            case events.ExchangeBypassed():
                 _log.debug("Memory bypassed", reason=event.reason.value)
-            case ExchangeFailed():
+            case events.ExchangeFailed():
                 _log.warning("Exchange failed, request passes without memory", exc_info=event.error)
-            case SettingsUnreadable():
+            case events.SettingsUnreadable():
                 _log.warning(
                     "Settings cannot be read, what they govern is off for the request", settings=list(event.names)
                 )
-            case (
-                TurnAppended()
-                | SecretsRedacted()
-                | TurnDropped()
-                | ExtractionFinished()
-                | CandidatesRefused()
-                | SessionDue()
-                | EpisodeFinished()
-            ):
+            case _ if isinstance(event, events.TurnEvent):
                 _log_turn_event(event)
             case _:
                 self._log_service_event(event)
 
-    def _log_service_event(self, event: ServiceEvent) -> None:
+    def _log_service_event(self, event: events.ServiceEvent) -> None:
         match event:
-            case WorkFailed():
+            case events.WorkFailed():
                 _log.error("Background work failed", exc_info=event.error)
-            case StoreFailed():
+            case events.StoreFailed():
                 _log.warning("Store call failed", operation=event.operation, error=type(event.error).__name__)
-            case StoreStateChanged():
+            case events.StoreStateChanged():
                 self._log_store_state(event)
-            case ModelStateChanged(available=True):
+            case events.ModelStateChanged(available=True):
                 _log.info("Model available again", endpoint=event.host, detail=event.detail)
-            case ModelStateChanged():
+            case events.ModelStateChanged():
                 _log.error("Model unavailable, left alone for a while", endpoint=event.host, detail=event.detail)
-            case PassagesTruncated():
+            case events.PassagesTruncated():
                 self._log_truncation()
-            case UpkeepFinished():
+            case events.UpkeepFinished():
                 _log_upkeep(event.report)
-            case WorkQueued() | WorkingSetMeasured():
+            case events.WorkQueued() | events.WorkingSetMeasured():
                 pass
 
-    def _log_store_state(self, event: StoreStateChanged) -> None:
+    def _log_store_state(self, event: events.StoreStateChanged) -> None:
         # The same state with another detail is news: a server may return with an unusable collection.
         if event == self._store_state:
             return
@@ -149,30 +118,30 @@ def _log_compression(compression: Compression) -> None:
     )
 
 
-def _log_turn_event(event: TurnEvent) -> None:
+def _log_turn_event(event: events.TurnEvent) -> None:
     match event:
-        case TurnAppended(appended):
+        case events.TurnAppended(appended):
             _log.debug(
                 "Turn appended", outcome=appended.outcome.value, session=appended.session_id, turn=appended.turn_id
             )
-        case SecretsRedacted():
+        case events.SecretsRedacted():
             _log.debug("Secrets redacted", kinds=list(event.kinds))
-        case TurnDropped():
+        case events.TurnDropped():
             _log.warning("Turn dropped", reason=event.reason, **({"detail": event.detail} if event.detail else {}))
-        case ExtractionFinished():
+        case events.ExtractionFinished():
             _log_extraction(event)
-        case CandidatesRefused():
+        case events.CandidatesRefused():
             count = sum(event.reasons.values())
             _log.info(f"Memory: Refused {count} facts", extractor=event.extractor, reasons=dict(event.reasons))
-        case SessionDue():
+        case events.SessionDue():
             _log.debug("Session due", trigger=event.trigger)
-        case EpisodeFinished(written=True):
+        case events.EpisodeFinished(written=True):
             _log.info("Memory: Stored an episode", extractor=event.extractor, turns=event.turns)
-        case EpisodeFinished():
+        case events.EpisodeFinished():
             _log.debug("No episode", outcome=event.outcome, turns=event.turns)
 
 
-def _log_extraction(event: ExtractionFinished) -> None:
+def _log_extraction(event: events.ExtractionFinished) -> None:
     read = {"extractor": event.extractor, "turns": event.turns}
     if event.failure:
         text = "Extraction parse failed" if "parse" in event.failure else "Extraction failed"

@@ -5,31 +5,7 @@ from collections.abc import Mapping, Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from semrouter_memory import __version__
-from semrouter_memory.events import (
-    CandidatesRefused,
-    EpisodeFinished,
-    Event,
-    ExchangeBypassed,
-    ExchangeFailed,
-    ExtractionFinished,
-    ModelStateChanged,
-    PassagesTruncated,
-    RecallFinished,
-    SecretsRedacted,
-    ServiceEvent,
-    SessionDue,
-    SettingsUnreadable,
-    StoreFailed,
-    StoreStateChanged,
-    TurnAppended,
-    TurnDropped,
-    TurnEvent,
-    UpkeepFinished,
-    WorkFailed,
-    WorkingSetMeasured,
-    WorkQueued,
-)
+from semrouter_memory import __version__, events
 from semrouter_memory.model import Compression, Reason, RecallResult
 
 _PREFIX = "semrouter_memory"
@@ -110,26 +86,18 @@ class Metrics:
         self.observer_errors = self._counter("observer_errors", "Events that could not be recorded.", "error")
         self._gauge("build_info", "Always 1; the version is the label.", "version").labels(__version__).set(1)
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: events.Event) -> None:
         match event:
-            case RecallFinished():
+            case events.RecallFinished():
                 self._count_recall(event.result)
-            case ExchangeBypassed():
+            case events.ExchangeBypassed():
                 self.bypassed.labels(event.reason.value).inc()
-            case ExchangeFailed():
+            case events.ExchangeFailed():
                 self.failed.labels(type(event.error).__name__).inc()
-            case SettingsUnreadable():
+            case events.SettingsUnreadable():
                 for name in event.names:
                     self.unreadable_settings.labels(name).inc()
-            case (
-                TurnAppended()
-                | SecretsRedacted()
-                | TurnDropped()
-                | ExtractionFinished()
-                | CandidatesRefused()
-                | SessionDue()
-                | EpisodeFinished()
-            ):
+            case _ if isinstance(event, events.TurnEvent):
                 self._count_turn_event(event)
             case _:
                 self._count_service_event(event)
@@ -153,26 +121,26 @@ class Metrics:
         if compression.dropped_turns and saved > 0:
             self.compressed_tokens.inc(saved)
 
-    def _count_turn_event(self, event: TurnEvent) -> None:
+    def _count_turn_event(self, event: events.TurnEvent) -> None:
         match event:
-            case TurnAppended():
+            case events.TurnAppended():
                 self.turns.labels(event.appended.outcome.value).inc()
-            case SecretsRedacted():
+            case events.SecretsRedacted():
                 for kind in event.kinds:
                     self.redactions.labels(kind).inc()
-            case TurnDropped():
+            case events.TurnDropped():
                 self.turns_dropped.labels(event.reason).inc()
-            case ExtractionFinished():
+            case events.ExtractionFinished():
                 self._count_extraction(event)
-            case CandidatesRefused():
+            case events.CandidatesRefused():
                 for reason, count in event.reasons.items():
                     self.refused_candidates.labels(event.extractor, reason).inc(count)
-            case SessionDue():
+            case events.SessionDue():
                 self.triggers.labels(event.trigger).inc()
-            case EpisodeFinished():
+            case events.EpisodeFinished():
                 self.episodes.labels(event.extractor or "none", event.outcome).inc()
 
-    def _count_extraction(self, event: ExtractionFinished) -> None:
+    def _count_extraction(self, event: events.ExtractionFinished) -> None:
         outcome = "failed" if event.failure else "stored" if event.stored else "empty"
         self.extractions.labels(event.extractor, outcome).inc()
         self.extracted_turns.labels(event.extractor).inc(event.turns)
@@ -183,25 +151,25 @@ class Metrics:
             self.extraction_failures.labels(event.extractor, event.failure).inc()
         self.dead_letters.inc(event.dead_lettered)
 
-    def _count_service_event(self, event: ServiceEvent) -> None:
+    def _count_service_event(self, event: events.ServiceEvent) -> None:
         match event:
-            case WorkFailed():
+            case events.WorkFailed():
                 self.work_failures.labels(type(event.error).__name__).inc()
-            case StoreFailed():
+            case events.StoreFailed():
                 self.store_errors.labels(event.operation).inc()
-            case StoreStateChanged():
+            case events.StoreStateChanged():
                 self.store_available.set(event.available)
-            case ModelStateChanged():
+            case events.ModelStateChanged():
                 self.model_available.labels(event.host).set(event.available)
-            case WorkQueued():
+            case events.WorkQueued():
                 self.queue_depth.set(event.depth)
                 self.queue_age_seconds.set(event.oldest_seconds)
-            case PassagesTruncated():
+            case events.PassagesTruncated():
                 self.passages_truncated.inc(event.count)
-            case WorkingSetMeasured():
+            case events.WorkingSetMeasured():
                 self.working_set_bytes.set(event.nbytes)
                 self.working_set_owners.set(event.owners)
-            case UpkeepFinished():
+            case events.UpkeepFinished():
                 report = event.report
                 self.upkeep_runs.labels("incomplete" if report.failures else "complete").inc()
                 self._count_deleted(report.deleted)
