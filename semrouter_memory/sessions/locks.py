@@ -10,6 +10,7 @@ import asyncio
 import errno
 import fcntl
 import os
+import random
 import struct
 import time
 from collections.abc import AsyncIterator, Callable
@@ -20,12 +21,11 @@ from pathlib import Path
 
 from semrouter_memory.errors import ConfigurationError, LockLostError
 from semrouter_memory.model import Scope
+from semrouter_memory.resilience import Backoff
 from semrouter_memory.sessions.columns import pack
 from semrouter_memory.sessions.connections import create_private
 
-_FIRST_PAUSE_SECONDS = 0.001
-_LONGEST_PAUSE_SECONDS = 0.05
-_PAUSE_GROWTH = 1.5
+_BACKOFF = Backoff(first=0.001, longest=0.05)
 
 _OFFSET_BITS = 62
 """A byte's offset must be a positive 64-bit number, and so must the end of its range."""
@@ -114,12 +114,12 @@ class FileOwnerLocks:
 
     async def _take(self, offset: int) -> None:
         deadline = self._monotonic() + self._patience_seconds
-        pause = _FIRST_PAUSE_SECONDS
+        failures = 0
         while not self._ask(fcntl.F_WRLCK, offset):
             if self._monotonic() >= deadline:
                 raise LockLostError("another process keeps the owner's lock")
-            await asyncio.sleep(pause)
-            pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE_SECONDS)
+            await asyncio.sleep(_BACKOFF.delay(failures, random.random()))  # noqa: S311 - no secret
+            failures += 1
 
     def _ask(self, kind: int, offset: int) -> bool:
         """Lock or unlock one byte, without waiting; returns False when another process has it."""

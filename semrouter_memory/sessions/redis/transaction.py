@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from redis.exceptions import WatchError
 
 from semrouter_memory.model import Scope
+from semrouter_memory.resilience import Backoff
 from semrouter_memory.sessions.locks import InProcessOwnerLocks
 from semrouter_memory.sessions.redis.connection import Argument, Command, RedisConnection, RedisFailedError
 from semrouter_memory.sessions.redis.keys import Keys
@@ -21,7 +22,7 @@ from semrouter_memory.sessions.redis.keys import Keys
 T = TypeVar("T")
 
 _ATTEMPTS = 40
-_LONGEST_PAUSE_SECONDS = 0.1
+_BACKOFF = Backoff(first=0.002, longest=0.1, spread=1.0)
 _VERSION_SECONDS = 86_400
 """How long an owner's version is kept: much longer than a transaction takes."""
 _CONCURRENT = 16
@@ -73,8 +74,7 @@ class Transactions:
                 done, result = await self._once(version, work, changes, also_watch)
                 if done:
                     return result
-                pause = min(0.002 * 2**attempt, _LONGEST_PAUSE_SECONDS)
-                await asyncio.sleep(pause * random.random())  # noqa: S311 - no secret
+                await asyncio.sleep(_BACKOFF.delay(attempt, random.random()))  # noqa: S311 - no secret
         raise RedisFailedError("too many changes of one owner at a time")
 
     async def _once(
