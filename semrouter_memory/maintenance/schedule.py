@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import EmbeddingError, StateStoreError, StoreUnavailableError
-from semrouter_memory.events import UpkeepFinished, WorkFailed
+from semrouter_memory.events import StoreFailed, UpkeepFinished, WorkFailed
 from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.eviction import has_quota
 from semrouter_memory.maintenance.run import UNAVAILABLE, MaintenanceRun
