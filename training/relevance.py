@@ -177,12 +177,12 @@ def _case(
     others: bool,
 ) -> Case:
     similarities = [float(each.vector @ asked.vector) for each in remembered]
-    shelf = found.found(
+    index = found.found(
         Hit(each.memory, similarity, similarity) for each, similarity in zip(remembered, similarities, strict=True)
     )
     period = period_of(request["text"], _time(request["at"]))
-    columns = gathered(shelf, shelf.positions(_SCOPE), asked.wording, period)
-    ids = [shelf.memory(place).id for place in range(len(shelf))]
+    columns = gathered(index, index.positions(_SCOPE), asked.wording, period)
+    ids = [index.memory(place).id for place in range(len(index))]
     wanted = {f"{person} {each}" for each in request["wants"]}
     fine = {f"{person} {each}" for each in request.get("fine", ())}
     return Case(
@@ -191,7 +191,7 @@ def _case(
         request["text"],
         asked.history,
         asked.wording.meant(asked.vector, asked.intent, known=columns.known),
-        columns.compared(shelf, asked.vector),
+        columns.compared(index, asked.vector),
         np.array([each in wanted for each in ids]),
         np.array([each not in fine for each in ids]),
         others,

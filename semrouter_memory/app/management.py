@@ -66,7 +66,7 @@ async def serve_management(
 def _service(config: Config, adapters: Adapters, upkeep: Upkeep, searcher: Searcher) -> MemoryService:
     return MemoryService(
         reader=adapters.store,
-        writer=adapters.store,
+        writer=adapters.writer,
         embedder=adapters.embedder,
         turn_log=adapters.turn_log,
         locks=adapters.locks,

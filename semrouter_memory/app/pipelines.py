@@ -38,7 +38,7 @@ def ageing(config: AgeingConfig, adapters: Adapters, models: ExternalModels) -> 
     usage = UsageCounter(state=adapters.state, turn_log=adapters.turn_log, clock=adapters.clock)
     eraser = Eraser(
         reader=adapters.store,
-        writer=adapters.store,
+        writer=adapters.writer,
         turn_log=adapters.turn_log,
         state=adapters.state,
         locks=adapters.locks,
@@ -56,7 +56,7 @@ def ageing(config: AgeingConfig, adapters: Adapters, models: ExternalModels) -> 
         consolidator=_consolidator(config, adapters, models) if config.consolidate == "on" else None,
         usage=usage,
         reader=adapters.store,
-        writer=adapters.store,
+        writer=adapters.writer,
         turn_log=adapters.turn_log,
         state=adapters.state,
         observer=adapters.observer,
@@ -69,7 +69,7 @@ def ageing(config: AgeingConfig, adapters: Adapters, models: ExternalModels) -> 
 def _consolidator(config: AgeingConfig, adapters: Adapters, models: ExternalModels) -> Consolidator:
     return Consolidator(
         reader=adapters.store,
-        writer=adapters.store,
+        writer=adapters.writer,
         embedder=adapters.embedder,
         turn_log=adapters.turn_log,
         state=adapters.state,
@@ -92,7 +92,7 @@ def reconciling_writer(
     return ReconcilingWriter(
         turn_log=adapters.turn_log,
         reader=adapters.store,
-        writer=adapters.store,
+        writer=adapters.writer,
         embedder=adapters.embedder,
         locks=adapters.locks,
         clock=adapters.clock,
@@ -131,7 +131,7 @@ def searcher_of(config: RecallConfig, adapters: Adapters) -> Searcher:
     return Searcher(
         embedder=adapters.embedder,
         reader=adapters.store,
-        shelves=adapters.shelves,
+        indexes=adapters.owner_indexes,
         clock=adapters.clock,
         config=config,
     )

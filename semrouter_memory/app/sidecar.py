@@ -204,7 +204,7 @@ class App:
 
     async def _tick(self, retainer: Retainer, pool: "WorkerPool[SessionKey]", adapters: Adapters) -> None:
         """Look at the triggers again and again; also what continues after a restart."""
-        working_set = adapters.shelves
+        indexes = adapters.owner_indexes
         while True:
             try:
                 await retainer.tick()
@@ -214,8 +214,8 @@ class App:
                 self._log_answers()
             self._say_damage(adapters.turn_log.damage)
             self._observer.work_queued(depth=pool.depth + retainer.retrying, oldest_seconds=pool.oldest_seconds)
-            if working_set is not None:
-                self._observer.working_set_measured(nbytes=working_set.nbytes, owners=working_set.owners)
+            if indexes is not None:
+                self._observer.owner_indexes_measured(nbytes=indexes.nbytes, owners=indexes.owners)
             await asyncio.sleep(self._config.memory.retain.tick_seconds)
 
     def _failed(self, error: BaseException) -> None:

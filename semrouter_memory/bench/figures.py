@@ -286,7 +286,7 @@ class ProcessFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """The working set's memory after so many users were active.
+    """The owner indexes' memory after so many users were active.
 
     Attributes:
         bound_bytes: as configured.

@@ -1,7 +1,7 @@
 """How much memory active users take: a process of its own (`python -m semrouter_memory.bench.footprint USERS MEMORIES MB`).
 
-Real is the working set. Its store makes up the memories that are asked for and keeps none, so that the process grows by
-what the working set keeps. A few users' worth of statements serve all: each has copies of its own.
+Real is the index cache. Its store makes up the memories that are asked for and keeps none, so that the process grows by
+what the cache keeps. A few users' worth of statements serve all: each has copies of its own.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ import numpy as np
 
 from semrouter_memory.bench.figures import Footprint
 from semrouter_memory.bench.workload import memory_of, statements
-from semrouter_memory.config import WorkingSetConfig
+from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.errors import MemoryServiceError
 from semrouter_memory.model import EmbeddedMemory, Scope, Vector
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.store.working_set import WorkingSet
+from semrouter_memory.store.index_cache import IndexCache
 
 _DIMENSION = 384
 _SETS = 10
@@ -39,8 +39,8 @@ class _Clock:
         return _NOW
 
 
-class _Generations:
-    """Nobody writes."""
+class _Versions:
+    """No writes."""
 
     async def current(self, _: Scope) -> int:
         return 0
@@ -56,7 +56,7 @@ class _MadeUp(InMemoryStore):
         super().__init__(dimension=_DIMENSION)
         self._sets = sets
 
-    async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:  # noqa: ARG002
+    async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:  # noqa: ARG002
         return self._sets[int(scope.user_id) % len(self._sets)]
 
 
@@ -77,17 +77,17 @@ async def measured(users: int, memories: int, max_mb: int) -> Footprint:
     """Have so many users active, one after the other."""
     store = _MadeUp([_set(number, memories) for number in range(_SETS)])
     failures: list[BaseException] = []
-    working_set = WorkingSet(
-        store, _Generations(), config=WorkingSetConfig(max_mb=max_mb), clock=_Clock(), on_error=failures.append
+    indexes = IndexCache(
+        store, _Versions(), config=OwnerIndexConfig(max_mb=max_mb), clock=_Clock(), on_error=failures.append
     )
     # What the first one of all takes is code and caches of words.
     for number in range(_SETS):
-        await _active(working_set, number)
-    already, before = working_set.nbytes, _resident_bytes()
+        await _active(indexes, number)
+    already, before = indexes.nbytes, _resident_bytes()
     most = already
     for number in range(_SETS, users):
-        await _active(working_set, number)
-        most = max(most, working_set.nbytes)
+        await _active(indexes, number)
+        most = max(most, indexes.nbytes)
     grown = _resident_bytes() - before
     if failures:
         raise FootprintError(f"a user's memories could not be kept ({type(failures[0]).__name__})")
@@ -95,16 +95,16 @@ async def measured(users: int, memories: int, max_mb: int) -> Footprint:
         users=users,
         memories=memories,
         bound_bytes=max_mb * _MIB,
-        counted_bytes=working_set.nbytes,
+        counted_bytes=indexes.nbytes,
         most_bytes=most,
         resident_bytes=grown + already,
-        kept=working_set.owners,
+        kept=indexes.owners,
     )
 
 
-async def _active(working_set: WorkingSet, number: int) -> None:
+async def _active(indexes: IndexCache, number: int) -> None:
     until = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
-    if await working_set.shelf(Scope(str(number)), until=until) is None:
+    if await indexes.get(Scope(str(number)), until=until) is None:
         raise FootprintError(f"user {number} is not at hand")
 
 

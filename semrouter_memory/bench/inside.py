@@ -1,4 +1,4 @@
-"""The sections `recall` and `memory`: recall without Envoy, and what the working set takes."""
+"""The sections `recall` and `memory`: recall without Envoy, and what owner indexes take."""
 
 import asyncio
 import json

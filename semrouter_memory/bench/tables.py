@@ -207,7 +207,7 @@ def _recall(figures: ProcessFigures) -> Iterator[Table]:
 
 
 def _footprints(figures: Footprints) -> Iterator[Table]:
-    table = _table("Memory of the working set, MiB", ("bound", "grown", "counted", "most counted", "users at hand"))
+    table = _table("Memory of the owner indexes, MiB", ("bound", "grown", "counted", "most counted", "users at hand"))
     for each in figures.measured:
         amounts = (each.bound_bytes, each.resident_bytes, each.counted_bytes, each.most_bytes)
         table.add_row(

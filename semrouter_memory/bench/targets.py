@@ -35,8 +35,8 @@ def _goals(figures: Any) -> Iterator[tuple[str, bool]]:
                 yield f"recall with {size:,} memories", figures.active[size].p50 <= most
     elif isinstance(figures, Footprints):
         grown = all(each.resident_bytes <= _FOOTPRINT_BYTES for each in figures.measured)
-        yield "memory of the working set", grown
-        yield "the working set's bound", all(each.most_bytes <= each.bound_bytes for each in figures.measured)
+        yield "memory of the owner indexes", grown
+        yield "the owner indexes' bound", all(each.most_bytes <= each.bound_bytes for each in figures.measured)
 
 
 def _of_requests(figures: Headline) -> Iterator[tuple[str, bool]]:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from semrouter_memory.cli.output import print_json
-from semrouter_memory.config import Config, MemoryConfig, TelemetryConfig, WorkingSetConfig, load
+from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig, TelemetryConfig, load
 from semrouter_memory.errors import InvalidRequestError, SchemaMismatchError, StoreUnavailableError, UnavailableError
 from semrouter_memory.upkeep.reembed import Reembedder, ReembedReport
 
@@ -137,14 +137,12 @@ async def _run(config: Config, request: _Request) -> _Done:
     from semrouter_memory.store.copies import CopiesFile  # noqa: PLC0415 - as above
     from semrouter_memory.store.location import locate  # noqa: PLC0415
     from semrouter_memory.store.milvus import MilvusStore  # noqa: PLC0415
-    from semrouter_memory.store.working_set import WorkingSet  # noqa: PLC0415
 
     memory = _with_collection(config.memory, request.target)
     place = locate(memory.milvus, memory.directory)
     async with AsyncExitStack() as exits:
         adapters = await _connected(memory, exits)
-        assert isinstance(adapters.store, WorkingSet)
-        store = adapters.store.behind
+        store = adapters.store
         assert isinstance(store, MilvusStore)
         if not store.available:
             raise StoreUnavailableError(f"Milvus does not answer ({place})")
@@ -159,8 +157,9 @@ async def _run(config: Config, request: _Request) -> _Done:
             report = await Reembedder(
                 source=lambda: store.others.scan(source),
                 unnamed=lambda: store.others.unnamed(source),
-                # Sidecars that use the target already are told of every write.
-                target=adapters.store,
+                target=store,
+                # Announces its writes to sidecars that use the target already.
+                writer=adapters.writer,
                 embedder=adapters.embedder,
                 turn_log=adapters.turn_log,
                 ledger=ledger,
@@ -187,9 +186,9 @@ async def _connected(memory: MemoryConfig, exits: AsyncExitStack) -> "Adapters":
 
 
 def _with_collection(memory: MemoryConfig, name: str) -> MemoryConfig:
-    """The settings for another collection, with nothing at hand: memories of all owners are read and written once."""
+    """The settings for another collection, without owner indexes: memories of all owners are read and written once."""
     milvus = memory.milvus.model_copy(update={"collection": name})
-    return memory.model_copy(update={"milvus": milvus, "working_set": WorkingSetConfig(enabled=False)})
+    return memory.model_copy(update={"milvus": milvus, "owner_index": OwnerIndexConfig(enabled=False)})
 
 
 def _source(request: _Request, memory: MemoryConfig, embeddings: Mapping[str, str]) -> str:

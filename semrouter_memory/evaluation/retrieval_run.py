@@ -19,7 +19,7 @@ from typing import cast
 import orjson
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters, Sessions, working_set_of
+from semrouter_memory.app.adapters import Adapters, Store, announcing_writer, owner_indexes_of
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig, MilvusConfig
@@ -35,7 +35,6 @@ from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.store.working_set import Store
 
 _UNDATED = datetime(2026, 1, 1, tzinfo=UTC)
 _LATER = timedelta(days=1)
@@ -91,7 +90,7 @@ class RetrievalRun:
         for scope, memories in tracked(batches, f"{file}: embedding and writing", total=len(batches)):
             vectors = await self._adapters.embedder.embed_passages([memory.content for memory in memories])
             rows = [EmbeddedMemory(memory, vector) for memory, vector in zip(memories, vectors, strict=True)]
-            await self._adapters.store.upsert(scope, rows)
+            await self._adapters.writer.upsert(scope, rows)
         return owners
 
     async def ask(self, file: str, owners: Sequence[Owner]) -> list[Asked]:
@@ -198,17 +197,10 @@ async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncI
             store = await _lite(here, directory, played, exits)
         generations = FileGenerations(directory / "generations")
         exits.callback(generations.close)
-        working_set = working_set_of(
-            config,
-            store,
-            Sessions(played.turn_log, played.state, played.locks, generations),
-            embedder=embedder,
-            clock=clock,
-            on_error=played.observer.work_failed,
-        )
-        exits.push_async_callback(working_set.close)
-        shelves = working_set if config.working_set.enabled else None
-        yield replace(played, store=working_set, shelves=shelves), clock
+        indexes = owner_indexes_of(config, store, generations, clock=clock, on_error=played.observer.work_failed)
+        exits.push_async_callback(indexes.close)
+        cached = indexes if config.owner_index.enabled else None
+        yield replace(played, store=store, writer=announcing_writer(store, indexes), owner_indexes=cached), clock
 
 
 async def _lite(config: MilvusConfig, directory: Path, played: Adapters, exits: AsyncExitStack) -> MilvusStore:

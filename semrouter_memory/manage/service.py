@@ -414,7 +414,7 @@ class MemoryService:
 
 
 def _searcher(reader: MemoryReader, embedder: Embedder, clock: Clock) -> Searcher:
-    return Searcher(embedder=embedder, reader=reader, shelves=None, clock=clock, config=RecallConfig())
+    return Searcher(embedder=embedder, reader=reader, indexes=None, clock=clock, config=RecallConfig())
 
 
 def _askable(memory_id: str) -> bool:

@@ -17,7 +17,7 @@ from semrouter_memory.lexical.terms import terms
 from semrouter_memory.lexical.voice import is_personal
 from semrouter_memory.lexical.words import CJK
 from semrouter_memory.model import Message, Role, Vector
-from semrouter_memory.ports import MemoryShelf
+from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.recall import wants
 from semrouter_memory.recall.anchors import Intent
 from semrouter_memory.recall.periods import Period
@@ -133,7 +133,7 @@ class Columns:
     timely: NDArray[np.bool_] | None = None
     known: int
 
-    def compared(self, shelf: MemoryShelf, vector: Vector) -> "Evidence":
+    def compared(self, index: MemoryIndex, vector: Vector) -> "Evidence":
         """With the memories' similarity to that vector."""
         return Evidence(
             positions=self.positions,
@@ -143,7 +143,7 @@ class Columns:
             marks=self.marks,
             timely=self.timely,
             known=self.known,
-            similarity=shelf.similarities(vector)[_picked(shelf, self.positions)],
+            similarity=index.similarities(vector)[_picked(index, self.positions)],
         )
 
 
@@ -180,40 +180,40 @@ def wording(text: str, request: str, history: Sequence[Message]) -> Wording:
     )
 
 
-def gathered(shelf: MemoryShelf, positions: NDArray[np.intp], asked: Wording, period: Period | None = None) -> Columns:
+def gathered(index: MemoryIndex, positions: NDArray[np.intp], asked: Wording, period: Period | None = None) -> Columns:
     """What words and times tell of the memories at these positions.
 
     Args:
         period: that the question speaks of; a very long one says nothing.
     """
-    lexical, created_at = shelf.lexical(asked.terms), shelf.created_at
-    answered = shelf.shares(asked.answered) if asked.answered else np.zeros_like(lexical)
-    picked = _picked(shelf, positions)
+    lexical, created_at = index.lexical(asked.terms), index.created_at
+    answered = index.shares(asked.answered) if asked.answered else np.zeros_like(lexical)
+    picked = _picked(index, positions)
     return Columns(
         positions=positions,
         lexical=lexical[picked],
         # Of what may be shown only: what stands in another project, or has expired, is nobody's neighbour.
         nearby=_nearby(lexical[picked], created_at[picked]),
         answered=answered[picked],
-        marks=shelf.marks[picked],
+        marks=index.labels[picked],
         timely=_written_in(period, created_at[picked]) if period and period.end - period.start <= _LONGEST else None,
-        known=_known(shelf, picked, asked.named),
+        known=_known(index, picked, asked.named),
     )
 
 
-def _known(shelf: MemoryShelf, picked: slice | NDArray[np.intp], named: Sequence[Sequence[str]]) -> int:
+def _known(index: MemoryIndex, picked: slice | NDArray[np.intp], named: Sequence[Sequence[str]]) -> int:
     """How many of the words occur in these memories."""
 
     def occur(terms: Sequence[str]) -> bool:
-        return bool(shelf.lexical(terms)[picked].any())
+        return bool(index.lexical(terms)[picked].any())
 
     # Of a pasted text's hundred rare words none does as a rule, and one look tells.
     return sum(map(occur, named)) if named and occur([term for word in named for term in word]) else 0
 
 
-def _picked(shelf: MemoryShelf, positions: NDArray[np.intp]) -> slice | NDArray[np.intp]:
+def _picked(index: MemoryIndex, positions: NDArray[np.intp]) -> slice | NDArray[np.intp]:
     """As a rule these are all positions, and there is nothing to pick."""
-    return slice(None) if len(positions) == len(shelf) else positions
+    return slice(None) if len(positions) == len(index) else positions
 
 
 def _written_in(period: Period, created_at: NDArray[np.int64]) -> NDArray[np.bool_]:

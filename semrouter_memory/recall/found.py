@@ -1,4 +1,4 @@
-"""Memories that a store found, seen as a shelf: the nearest stand for all. Pure.
+"""Memories that a store found, as an index: the nearest stand for all. Pure.
 
 Strategy: an owner with very many memories, or one who was away, is asked of the store, which gives a few dozen. The
 same formula ranks them; the statistics of words are those of the few, which is why the store should find by words too.
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from semrouter_memory.lexical import index
-from semrouter_memory.lexical.index import TermIndex
+from semrouter_memory.lexical.index import TermIndex, build
 from semrouter_memory.model import Hit, Memory, Scope, Vector
 from semrouter_memory.recall.evidence import Floats
 from semrouter_memory.recall.standing import standing_of
@@ -22,7 +21,7 @@ _INDEXED_CHARS = 1_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundMemories:
-    """Implements `MemoryShelf` for one question: the similarities are those with the vector that was searched for."""
+    """Implements `MemoryIndex` for one question: the similarities are those with the vector that was searched for."""
 
     hits: Sequence[Hit]
     words: TermIndex
@@ -35,7 +34,7 @@ class FoundMemories:
         return np.array([hit.memory.created_at.timestamp() * 1e6 for hit in self.hits], dtype=np.int64)
 
     @property
-    def marks(self) -> NDArray[np.uint16]:
+    def labels(self) -> NDArray[np.uint16]:
         return np.array([standing_of(hit.memory) for hit in self.hits], dtype=np.uint16)
 
     def positions(self, *_: Scope, **__: object) -> NDArray[np.intp]:
@@ -56,7 +55,7 @@ class FoundMemories:
 
 
 def found(hits: Iterable[Hit]) -> FoundMemories:
-    """The shelf of these hits, each memory once."""
+    """The index of these hits, each memory once."""
     once = {hit.memory.id: hit for hit in hits}
     ordered = sorted(once.values(), key=lambda hit: (hit.memory.created_at, hit.memory.id))
-    return FoundMemories(ordered, index.build([hit.memory.searched[:_INDEXED_CHARS] for hit in ordered]))
+    return FoundMemories(ordered, build([hit.memory.searched[:_INDEXED_CHARS] for hit in ordered]))

@@ -26,7 +26,7 @@ from semrouter_memory.model import (
     Scope,
     Vector,
 )
-from semrouter_memory.ports import Clock, Embedder, MemoryReader, MemoryShelf, Shelves
+from semrouter_memory.ports import Clock, Embedder, MemoryIndex, MemoryReader, OwnerIndexes
 from semrouter_memory.recall import anchors, relevance
 from semrouter_memory.recall.anchors import Anchors, Intent
 from semrouter_memory.recall.evidence import Columns, Evidence, Floats, Question, Wording, gathered, wording
@@ -43,7 +43,7 @@ _FETCH_LEAST = 20
 # A store is asked for more: the formula puts another in front than the cosine does.
 _STORE_FACTOR = 3
 # What is not at hand within this part of the deadline is asked of the store.
-_SHELF_SHARE = 0.2
+_INDEX_SHARE = 0.2
 _PAGE = 1_000
 _PATIENCE_SECONDS = 0.4
 """For others' queries; together with the deadline it stays below the second after which Envoy goes on without us."""
@@ -97,7 +97,7 @@ class Searcher:
     """Searches one owner's memories.
 
     Args:
-        shelves: active owners' memories at hand; None: the store is always asked.
+        indexes: of recently active owners; None: the store is always searched.
     """
 
     def __init__(
@@ -105,13 +105,13 @@ class Searcher:
         *,
         embedder: Embedder,
         reader: MemoryReader,
-        shelves: Shelves | None,
+        indexes: OwnerIndexes | None,
         clock: Clock,
         config: RecallConfig,
     ) -> None:
         self._embedder = embedder
         self._reader = reader
-        self._shelves = shelves
+        self._indexes = indexes
         self._clock = clock
         self._config = config
         self._embedding = asyncio.Semaphore(_EMBEDDINGS)
@@ -149,19 +149,19 @@ class Searcher:
         with steps.measure("query"):
             words, text = self._texts(query, request.history)
         with steps.measure("search"):
-            shelf = await self._shelf_unless_all_is_away(request)
+            index = await self._index_unless_unavailable(request)
         said = request.query if likely_answer else query
         looked, vector, intent = await self._at_once(
-            lambda: self._looked_at(shelf, words, said, request) if shelf is not None else None,
+            lambda: self._looked_at(index, words, said, request) if index is not None else None,
             self._embedded(text, said, deadline),
             steps,
         )
-        if shelf is None:
+        if index is None:
             with steps.measure("search"):
-                shelf = await self._asked_of_the_store(vector, words, request)
+                index = await self._asked_of_the_store(vector, words, request)
         with steps.measure("score"):
             return await self._scored(
-                shelf, looked or self._looked_at(shelf, words, said, request), vector, intent, _shown(request)
+                index, looked or self._looked_at(index, words, said, request), vector, intent, _shown(request)
             )
 
     async def search_fresh(
@@ -180,9 +180,9 @@ class Searcher:
         request = RecallRequest(scope=scope, query=query, options=options)
         words, text = self._texts(query, ())
         vector, intent = await self._embedded(text, query, None)
-        shelf = await self._asked_of_the_store(vector, words, request, reach=reach, fresh=True)
-        looked = self._looked_at(shelf, words, query, request)
-        scored = await self._scored(shelf, looked, vector, intent, _shown(request), searched=True)
+        index = await self._asked_of_the_store(vector, words, request, reach=reach, fresh=True)
+        looked = self._looked_at(index, words, query, request)
+        scored = await self._scored(index, looked, vector, intent, _shown(request), searched=True)
         return scored.hits
 
     def _texts(self, query: str, history: Sequence[Message]) -> tuple[str, str]:
@@ -195,7 +195,7 @@ class Searcher:
 
     async def _scored(
         self,
-        shelf: MemoryShelf,
+        index: MemoryIndex,
         looked: _LookedAt,
         vector: Vector,
         intent: Intent,
@@ -206,13 +206,13 @@ class Searcher:
         if not len(looked.positions):
             return Found(empty=True)
         if looked.asked is None or looked.columns is None:
-            return _nearest(shelf, looked.positions, vector, shown=shown)
-        evidence = looked.columns.compared(shelf, vector)
+            return _nearest(index, looked.positions, vector, shown=shown)
+        evidence = looked.columns.compared(index, vector)
         asked = looked.asked.meant(vector, intent, known=looked.columns.known)
         if searched:
             # Who searches wants to find, whatever the words.
             asked = replace(asked, wants=max(asked.wants, _SEARCHES))
-        return _weighed(shelf, evidence, asked, await self._anchors(), shown=shown)
+        return _weighed(index, evidence, asked, await self._anchors(), shown=shown)
 
     async def _at_once(
         self,
@@ -241,13 +241,13 @@ class Searcher:
             request = await self._of_the_request(vector, text, said) if hybrid else vector
         return vector, (await self._anchors()).intent(request) if hybrid else Intent()
 
-    def _looked_at(self, shelf: MemoryShelf, words: str, said: str, request: RecallRequest) -> _LookedAt:
+    def _looked_at(self, index: MemoryIndex, words: str, said: str, request: RecallRequest) -> _LookedAt:
         now = self._clock.now()
-        positions = shelf.positions(request.scope, now=now, types=request.options.types)
+        positions = index.positions(request.scope, now=now, types=request.options.types)
         if self._config.strategy != "hybrid" or not len(positions):
             return _LookedAt(positions)
         asked = wording(words, said, request.history)
-        return _LookedAt(positions, asked, gathered(shelf, positions, asked, period_of(said, now)))
+        return _LookedAt(positions, asked, gathered(index, positions, asked, period_of(said, now)))
 
     @asynccontextmanager
     async def _its_turn(self, deadline: asyncio.Timeout | None) -> AsyncIterator[None]:
@@ -267,7 +267,7 @@ class Searcher:
             yield
 
     async def listed(self, request: RecallRequest, steps: Steps) -> Iterator[Memory]:
-        """The memories that recall may show, in `keyword_order`; of an owner who is not in the working set, the first ones.
+        """The memories that recall may show, in `keyword_order`; of an owner without an index, the first ones.
 
         Raises:
             StoreUnavailableError: the memories are not at hand, and the store is away.
@@ -275,36 +275,36 @@ class Searcher:
         now, types = self._clock.now(), request.options.types
         oldest_first = self._config.keyword_order == "insertion"
         with steps.measure("search"):
-            shelf = await self._shelf(request)
-            if shelf is None:
+            index = await self._index(request)
+            if index is None:
                 page = await self._reader.page(
                     request.scope, limit=_PAGE, types=types, reach=Reach.RECALL, now=now, oldest_first=oldest_first
                 )
                 return iter(page.memories)
-        positions = shelf.positions(request.scope, now=now, types=types)
-        return (shelf.memory(int(position)) for position in (positions if oldest_first else positions[::-1]))
+        positions = index.positions(request.scope, now=now, types=types)
+        return (index.memory(int(position)) for position in (positions if oldest_first else positions[::-1]))
 
     async def _of_the_request(self, vector: Vector, text: str, query: str) -> Vector:
         """The vector of what was said now: "Thanks, that's all" is small talk, whatever was talked about before."""
         said = " ".join(query.split())
         return vector if text == said else await self._embedder.embed_query(said[: self._config.max_query_chars])
 
-    async def _shelf(self, request: RecallRequest) -> MemoryShelf | None:
-        if self._shelves is None:
+    async def _index(self, request: RecallRequest) -> MemoryIndex | None:
+        if self._indexes is None:
             return None
-        patience = self._config.deadline_ms / 1000 * _SHELF_SHARE
-        return await self._shelves.shelf(request.scope, until=asyncio.get_running_loop().time() + patience)
+        patience = self._config.deadline_ms / 1000 * _INDEX_SHARE
+        return await self._indexes.get(request.scope, until=asyncio.get_running_loop().time() + patience)
 
-    async def _shelf_unless_all_is_away(self, request: RecallRequest) -> MemoryShelf | None:
-        shelf = await self._shelf(request)
-        if shelf is None and not self._reader.available:
+    async def _index_unless_unavailable(self, request: RecallRequest) -> MemoryIndex | None:
+        index = await self._index(request)
+        if index is None and not self._reader.available:
             # Before the query is embedded for nothing.
             raise StoreUnavailableError("the store is known to be away")
-        return shelf
+        return index
 
     async def _asked_of_the_store(
         self, vector: Vector, words: str, request: RecallRequest, *, reach: Reach = Reach.RECALL, fresh: bool = False
-    ) -> MemoryShelf:
+    ) -> MemoryIndex:
         hits = await self._reader.search(
             request.scope,
             vector,
@@ -336,21 +336,21 @@ def _seen(embedding: "asyncio.Task[tuple[Vector, Intent]]") -> None:
         embedding.exception()
 
 
-def _nearest(shelf: MemoryShelf, positions: NDArray[np.intp], vector: Vector, *, shown: int) -> Found:
+def _nearest(index: MemoryIndex, positions: NDArray[np.intp], vector: Vector, *, shown: int) -> Found:
     """By the cosine alone."""
-    similarities = shelf.similarities(vector)[positions]
+    similarities = index.similarities(vector)[positions]
     best = _first(similarities, shown)
-    return Found(_hits(shelf, positions[best], similarities[best], similarities[best]))
+    return Found(_hits(index, positions[best], similarities[best], similarities[best]))
 
 
-def _weighed(shelf: MemoryShelf, evidence: Evidence, asked: Question, known: Anchors, *, shown: int) -> Found:
+def _weighed(index: MemoryIndex, evidence: Evidence, asked: Question, known: Anchors, *, shown: int) -> Found:
     """By all that is known of them."""
     needs = relevance.needed(evidence, asked)
     scores = relevance.scores(evidence, asked, needs)
     unasked = offered(evidence.marks, scores, asked.need).tolist() if asked.is_task else []
     chosen = list(dict.fromkeys((*unasked, *_first(scores, shown).tolist())))
     relevances = relevance.relevances(scores, chosen, asked, known, needs=needs, marks=evidence.marks)
-    hits = _hits(shelf, evidence.positions[chosen], evidence.similarity[chosen], relevances)
+    hits = _hits(index, evidence.positions[chosen], evidence.similarity[chosen], relevances)
     ids = frozenset(hit.memory.id for hit in hits[: len(unasked)])
     return Found(best_first(hits), ids)
 
@@ -364,8 +364,8 @@ def _first(scores: Floats, count: int) -> NDArray[np.intp]:
     return places[np.argsort(-scores[places], kind="stable")][:count]
 
 
-def _hits(shelf: MemoryShelf, positions: NDArray[np.intp], similarities: Floats, relevances: Floats) -> list[Hit]:
-    memories: list[Memory] = [shelf.memory(int(position)) for position in positions]
+def _hits(index: MemoryIndex, positions: NDArray[np.intp], similarities: Floats, relevances: Floats) -> list[Hit]:
+    memories: list[Memory] = [index.memory(int(position)) for position in positions]
     return [
         Hit(memory, similarity, weight)
         for memory, similarity, weight in zip(memories, similarities.tolist(), relevances.tolist(), strict=True)

@@ -41,7 +41,7 @@ _KEYS_BATCH = 1_000
 SCAN_BATCH = 500
 """Rows in one answer to a scan: texts of the greatest length stay below 64 MiB, too."""
 
-SHELF_BATCH = 256
+OWNER_BATCH = 256
 """Rows with vectors in one answer of Milvus Lite, whose time for one grows faster than their number: 10,000 rows take
 0.5 s in answers of 200, 1.6 s in answers of 2,000."""
 
@@ -212,17 +212,17 @@ class MilvusStore:
     async def count(self, scope: Scope) -> int:
         return await self._count(Selection(scope=scope, reach=Reach.ALL))
 
-    async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
+    async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
         """Same as the port's. On Lite 10 to 20 ms for 200 memories, 0.6 to 0.8 s for 10,000; other questions go in between.
 
         A server takes 200 to 350 ms for each 500.
         """
         selection = Selection(scope=scope, reach=Reach.ALL, active_at=now)
-        batch = SCAN_BATCH if self._lite is None else SHELF_BATCH
+        batch = SCAN_BATCH if self._lite is None else OWNER_BATCH
         found: list[EmbeddedMemory] = []
         last_key = ""
         while True:
-            rows = await self._query(selection, schema.SHELF_COLUMNS, after_key=last_key, limit=batch)
+            rows = await self._query(selection, schema.EMBEDDED_COLUMNS, after_key=last_key, limit=batch)
             found += (schema.embedded_from(scope, row) for row in rows)
             if len(found) > limit or (len(rows) == batch and not last_key and await self._count(selection) > limit):
                 return None

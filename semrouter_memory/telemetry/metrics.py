@@ -58,8 +58,8 @@ class Metrics:
         self.queue_depth = self._gauge(
             "queue_depth", "Sessions that wait for extraction, those that wait to be tried again included."
         )
-        self.working_set_bytes = self._gauge("working_set_bytes", "What the memories that are at hand take.")
-        self.working_set_owners = self._gauge("working_set_owners", "Users whose memories are at hand.")
+        self.owner_index_bytes = self._gauge("owner_index_bytes", "Memory that cached owner indexes take.")
+        self.owner_indexes = self._gauge("owner_indexes", "Users whose memories are indexed in the process.")
         self.queue_age_seconds = self._gauge("queue_oldest_seconds", "How long the oldest of them waits.")
         self.extractions = self._counter("extractions", "Extractions of a session.", "extractor", "outcome")
         self.extraction_failures = self._counter("extraction_failures", "Failed extractions.", "extractor", "failure")

@@ -209,9 +209,9 @@ class TelemetryObserver:
                 metric="passages_truncated",
             )
 
-    def working_set_measured(self, *, nbytes: int, owners: int) -> None:
-        self.metrics.working_set_bytes.set(nbytes)
-        self.metrics.working_set_owners.set(owners)
+    def owner_indexes_measured(self, *, nbytes: int, owners: int) -> None:
+        self.metrics.owner_index_bytes.set(nbytes)
+        self.metrics.owner_indexes.set(owners)
 
     @_never_raising
     def session_due(self, trigger: str) -> None:

@@ -37,10 +37,6 @@ Key: TypeAlias = tuple[str, str]
 """User and memory id."""
 
 
-class Target(MemoryReader, MemoryWriter, Protocol):
-    """The collection that is filled."""
-
-
 class CopyLedger(Protocol):
     """Which memories were copied from this source to this target, by whatever run."""
 
@@ -117,6 +113,7 @@ class Reembedder:
         source: reads the collection that is copied.
         unnamed: counts the memories that the source does not give, because nobody can say whose they are.
         target: the collection that is filled; its vectors are the embedder's.
+        writer: writes to the target.
         turn_log: knows what was deleted.
     """
 
@@ -125,7 +122,8 @@ class Reembedder:
         *,
         source: Scan,
         unnamed: Count,
-        target: Target,
+        target: MemoryReader,
+        writer: MemoryWriter,
         embedder: Embedder,
         turn_log: TurnLog,
         ledger: CopyLedger,
@@ -134,6 +132,7 @@ class Reembedder:
         self._source = source
         self._unnamed = unnamed
         self._target = target
+        self._writer = writer
         self._embedder = embedder
         self._turn_log = turn_log
         self._ledger = ledger
@@ -208,7 +207,7 @@ class Reembedder:
         done.report.copied += len(rows)
         # Before they are written: a row that the ledger does not know would be taken for the target's own.
         self._ledger.add([(scope.user_id, row.memory.id) for row in rows])
-        await self._target.upsert(scope, rows)
+        await self._writer.upsert(scope, rows)
 
     async def _embedded(self, memories: Sequence[Memory]) -> list[EmbeddedMemory]:
         """The memories with their vectors; without those that the model cannot embed."""
@@ -234,7 +233,7 @@ class Reembedder:
 
     async def _remove(self, done: _Pass, scope: Scope, memory_ids: Sequence[str]) -> None:
         if memory_ids:
-            done.report.removed += await self._target.delete(scope, memory_ids)
+            done.report.removed += await self._writer.delete(scope, memory_ids)
 
 
 def _by_owner(memories: Iterable[Memory]) -> Iterator[tuple[Scope, list[Memory]]]:

@@ -155,7 +155,7 @@ class Client:
             searcher=Searcher(
                 embedder=embedder,
                 reader=InMemoryStore(dimension=embedder.dimension),
-                shelves=None,
+                indexes=None,
                 clock=self.clock,
                 config=CONFIG.recall,
             ),

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 from semrouter_memory.app.adapters import connect
 from semrouter_memory.cli import app
-from semrouter_memory.config import Config, WorkingSetConfig, load
+from semrouter_memory.config import Config, OwnerIndexConfig, load
 from semrouter_memory.embedding.bert import BertShape
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import MemoryServiceError, SchemaMismatchError
@@ -251,11 +251,11 @@ async def test_sidecars_that_use_the_target_already_are_told_of_what_is_written_
 
 
 async def test_a_sidecar_that_keeps_nothing_at_hand_tells_the_others_of_its_writes(lite: Place) -> None:
-    settings = load(lite.new).memory.model_copy(update={"working_set": WorkingSetConfig(enabled=False)})
+    settings = load(lite.new).memory.model_copy(update={"owner_index": OwnerIndexConfig(enabled=False)})
     observer = TelemetryObserver(Metrics())
     async with contextlib.AsyncExitStack() as exits:
         adapters = await connect(settings, observer=observer, arrived=lambda _, __: None, on_exit=exits)
-        assert adapters.shelves is None
+        assert adapters.owner_indexes is None
         generations = FileGenerations(settings.directory / "generations")
         exits.callback(generations.close)
         before = await generations.current(ALICE)

@@ -1,11 +1,11 @@
-"""What the working set takes is measured within the bound that it keeps."""
+"""What owner indexes take is measured within their bound."""
 
 import pytest
 
 from semrouter_memory.bench import footprint
 
 
-async def test_more_users_than_fit_leave_the_working_set_within_its_bound() -> None:
+async def test_more_users_than_fit_leave_the_owner_indexes_within_their_bound() -> None:
     measured = await footprint.measured(users=30, memories=100, max_mb=1)
 
     assert measured.most_bytes <= measured.bound_bytes

@@ -120,6 +120,6 @@ def test_what_is_missed_is_named_and_times_are_compared_with_the_embedding_of_th
         "memories in at least 80% of the requests, many at a time",
         "recall with 1,000 memories",
         "recall with 10,000 memories",
-        "memory of the working set",
-        "the working set's bound",
+        "memory of the owner indexes",
+        "the owner indexes' bound",
     ]

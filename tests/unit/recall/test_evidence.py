@@ -15,7 +15,7 @@ from semrouter_memory.recall.evidence import Evidence, Question
 from semrouter_memory.recall.found import found
 from semrouter_memory.recall.periods import Period
 from semrouter_memory.recall.standing import Need, Standing, standing_of
-from semrouter_memory.store.shelf import Shelf, filled
+from semrouter_memory.store.owner_index import OwnerIndex, build_index
 from tests.memories import NOW, embedded, memory, vector
 
 ALICE = Scope("alice")
@@ -26,17 +26,17 @@ def asked(text: str, *history: Message, request: str | None = None) -> Question:
     return evidence.wording(text, text if request is None else request, history).meant(vector(0), NO_INTENT, known=0)
 
 
-def shelf_of(contents: Sequence[str], minutes: Sequence[float]) -> Shelf:
+def index_of(contents: Sequence[str], minutes: Sequence[float]) -> OwnerIndex:
     """Memories created at these minutes; the vector of the first is the question's."""
     rows = [
         embedded(memory(ALICE, f"mem_{at:07.1f}", content=content, created_at=NOW + timedelta(minutes=at)), seed)
         for seed, (content, at) in enumerate(zip(contents, minutes, strict=True))
     ]
-    return filled("alice", rows, mark=standing_of)
+    return build_index("alice", rows, label=standing_of)
 
 
-def gathered(shelf: Shelf, question: Question) -> Evidence:
-    return evidence.gathered(shelf, np.arange(len(shelf)), question).compared(shelf, question.vector)
+def gathered(index: OwnerIndex, question: Question) -> Evidence:
+    return evidence.gathered(index, np.arange(len(index)), question).compared(index, question.vector)
 
 
 # -- the question ------------------------------------------------------------------------------------------------------
@@ -93,70 +93,70 @@ def test_the_last_two_answers_are_what_has_been_said() -> None:
 
 
 def test_columns_are_those_of_the_chosen_memories() -> None:
-    shelf = shelf_of(["User likes jazz", "User's budget is $900", "User is vegan"], [0, 100, 200])
+    index = index_of(["User likes jazz", "User's budget is $900", "User is vegan"], [0, 100, 200])
     question = asked("budget")
-    rows = evidence.gathered(shelf, np.array([1, 2]), question).compared(shelf, question.vector)
+    rows = evidence.gathered(index, np.array([1, 2]), question).compared(index, question.vector)
     assert rows.positions.tolist() == [1, 2]
     assert rows.lexical[0] > rows.lexical[1] == 0
     assert rows.marks[1] & Standing.DIET
-    whole = gathered(shelf, question)
+    whole = gathered(index, question)
     for column in ("similarity", "lexical", "nearby", "answered", "marks"):
         assert np.array_equal(getattr(rows, column), getattr(whole, column)[[1, 2]])
 
 
 def test_similarity_is_the_cosine_with_the_questions_vector() -> None:
-    rows = gathered(shelf_of(["one", "two"], [0, 1]), asked("anything"))
+    rows = gathered(index_of(["one", "two"], [0, 1]), asked("anything"))
     assert rows.similarity.tolist() == pytest.approx([1, float(vector(0) @ vector(1))], abs=0.02)
 
 
 def test_what_was_said_beside_a_match_counts_and_more_so_after_it() -> None:
     rows = gathered(
-        shelf_of(["a fox", "a cat", "where is the piano", "a dog", "a cow", "a hen"], range(6)), asked("piano")
+        index_of(["a fox", "a cat", "where is the piano", "a dog", "a cow", "a hen"], range(6)), asked("piano")
     )
     match = rows.lexical[2]
     assert rows.nearby.tolist() == pytest.approx([0.35 * match, 0.4 * match, 0, 0.7 * match, 0.5 * match, 0], rel=1e-5)
 
 
 def test_memories_of_another_conversation_are_no_neighbours() -> None:
-    rows = gathered(shelf_of(["where is the piano", "a dog", "a cow"], [0, 10, 10.1]), asked("piano"))
+    rows = gathered(index_of(["where is the piano", "a dog", "a cow"], [0, 10, 10.1]), asked("piano"))
     assert rows.nearby[1] > 0
     assert rows.nearby[2] == 0
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
 def test_few_memories_or_none_have_evidence_too(count: int) -> None:
-    rows = gathered(shelf_of(["piano"] * count, range(count)), asked("piano"))
+    rows = gathered(index_of(["piano"] * count, range(count)), asked("piano"))
     assert len(rows.nearby) == len(rows.answered) == count
 
 
 def test_what_the_answer_said_is_a_share_of_the_memory() -> None:
-    shelf = shelf_of(["User drives a blue car", "User plays chess"], [0, 100])
-    rows = gathered(shelf, asked("which color", Message(Role.ASSISTANT, "You drive a blue car.")))
+    index = index_of(["User drives a blue car", "User plays chess"], [0, 100])
+    rows = gathered(index, asked("which color", Message(Role.ASSISTANT, "You drive a blue car.")))
     assert rows.answered.tolist() == [1, 0]
-    assert gathered(shelf, asked("which color")).answered.tolist() == [0, 0]
+    assert gathered(index, asked("which color")).answered.tolist() == [0, 0]
 
 
 def test_memories_written_in_the_period_of_the_question_are_told() -> None:
-    shelf = shelf_of(["a", "b", "c"], [0, 1440, 4320])
-    first = datetime.fromtimestamp(int(shelf.created_at[0]) / 1e6, UTC)
+    index = index_of(["a", "b", "c"], [0, 1440, 4320])
+    first = datetime.fromtimestamp(int(index.created_at[0]) / 1e6, UTC)
     period = Period(first + timedelta(days=1), first + timedelta(days=3))
-    rows = evidence.gathered(shelf, np.arange(3), asked("x"), period)
+    rows = evidence.gathered(index, np.arange(3), asked("x"), period)
     assert rows.timely is not None
     assert rows.timely.tolist() == [False, True, False]
 
 
 def test_a_very_long_period_says_nothing() -> None:
-    shelf = shelf_of(["a"], [0])
+    index = index_of(["a"], [0])
     year = Period(datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
-    assert evidence.gathered(shelf, np.arange(1), asked("x"), year).timely is None
+    assert evidence.gathered(index, np.arange(1), asked("x"), year).timely is None
 
 
 def test_what_a_store_found_gives_the_evidence_that_the_whole_would() -> None:
-    shelf = shelf_of(["User is vegan", "User's budget is $900", "User likes jazz"], [0, 5, 100])
+    index = index_of(["User is vegan", "User's budget is $900", "User likes jazz"], [0, 5, 100])
     question = asked("budget", Message(Role.ASSISTANT, "jazz"))
-    hits = [Hit(shelf.memory(at), float(shelf.similarities(question.vector)[at]), 0.0) for at in (2, 0, 1, 0)]
+    hits = [Hit(index.memory(at), float(index.similarities(question.vector)[at]), 0.0) for at in (2, 0, 1, 0)]
     rows = evidence.gathered(found(hits), np.arange(3), question).compared(found(hits), question.vector)
-    whole = gathered(shelf, question)
+    whole = gathered(index, question)
     for column in ("similarity", "lexical", "nearby", "answered", "marks"):
         assert getattr(rows, column).tolist() == pytest.approx(getattr(whole, column).tolist(), rel=1e-5)
 

@@ -123,7 +123,7 @@ class World:
         return Recaller(
             embedder=self,
             searcher=Searcher(
-                embedder=self, reader=cast("MemoryReader", self), shelves=None, clock=clock, config=settings
+                embedder=self, reader=cast("MemoryReader", self), indexes=None, clock=clock, config=settings
             ),
             turn_log=cast("TurnLog", self),
             observer=cast("Observer", observer),

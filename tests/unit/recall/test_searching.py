@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from semrouter_memory.config import RecallConfig, WorkingSetConfig
+from semrouter_memory.config import RecallConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import EmbeddingError, StoreUnavailableError
 from semrouter_memory.model import (
@@ -27,9 +27,9 @@ from semrouter_memory.recall.keywords import KeywordExtractor
 from semrouter_memory.recall.searching import Found, Searcher
 from semrouter_memory.recall.standing import standing_of
 from semrouter_memory.recall.steps import Steps
-from semrouter_memory.store import shelving
-from semrouter_memory.store.working_set import WorkingSet
-from tests.gated_store import GatedStore, ToldGenerations
+from semrouter_memory.store import index_cache
+from tests.gated_store import GatedStore, ToldVersions
+from tests.indexed_store import IndexedStore
 from tests.memories import DIMENSION, NOW, memory
 
 ALICE, BOB = Scope("alice"), Scope("bob")
@@ -62,10 +62,10 @@ class OutwardStore(GatedStore):
             raise StoreUnavailableError("away")
         return await super().search(scope, vector, **arguments)
 
-    async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
+    async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
         if self.away:
             raise StoreUnavailableError("away")
-        return await super().shelve(scope, limit=limit, now=now)
+        return await super().load_owner(scope, limit=limit, now=now)
 
     async def page(self, scope: Scope, **arguments: Any) -> Page:
         if self.away:
@@ -107,25 +107,22 @@ class Kit:
     store: OutwardStore = field(default_factory=OutwardStore)
     embedder: SlowEmbedder = field(default_factory=SlowEmbedder)
     errors: list[BaseException] = field(default_factory=list)
-    working_set: WorkingSet = field(init=False)
+    replica: IndexedStore = field(init=False)
 
     def __post_init__(self) -> None:
-        self.working_set = WorkingSet(
+        self.replica = IndexedStore(
             self.store,
-            ToldGenerations(),
-            config=WorkingSetConfig(),
+            ToldVersions(),
             clock=Clock(),
             on_error=self.errors.append,
-            mark=standing_of,
+            label=standing_of,
         )
 
     def searcher(self, *, at_hand: bool = True, **config: Any) -> Searcher:
         # The limit of time is another test's; a busy machine must not decide this one.
         settings = RecallConfig(**{"deadline_ms": 10_000, **config})
-        shelves = self.working_set if at_hand else None
-        return Searcher(
-            embedder=self.embedder, reader=self.working_set, shelves=shelves, clock=Clock(), config=settings
-        )
+        indexes = self.replica.indexes if at_hand else None
+        return Searcher(embedder=self.embedder, reader=self.store, indexes=indexes, clock=Clock(), config=settings)
 
     async def remember(self, *contents: str, **more: Any) -> None:
         """Each a minute after the one before."""
@@ -136,7 +133,7 @@ class Kit:
 
     async def write(self, one: Memory) -> None:
         (vector,) = await HashedEmbedder(DIMENSION).embed_passages([one.content])
-        await self.working_set.upsert(one.scope, [EmbeddedMemory(one, vector)])
+        await self.replica.upsert(one.scope, [EmbeddedMemory(one, vector)])
 
 
 def ago(minutes: float) -> datetime:
@@ -149,7 +146,7 @@ async def kit() -> AsyncIterator[Kit]:
     yield made
     made.embedder.open.set()
     made.store.gated = False
-    await made.working_set.close()
+    await made.replica.close()
     assert not made.errors
 
 
@@ -227,19 +224,19 @@ async def test_memories_that_are_late_at_hand_are_looked_for_in_the_store(
     kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what was late is at hand for the next request."""
-    monkeypatch.setattr(shelving, "_AFTER_THE_ANSWER_SECONDS", 0)
+    monkeypatch.setattr(index_cache, "_LOAD_DELAY_SECONDS", 0)
     await kit.remember(BUDGET)
     kit.store.gated = True
     searcher = kit.searcher(deadline_ms=10)
 
     assert contents(await search(searcher)) == [BUDGET]
-    assert (kit.store.shelved, kit.store.searches) == (1, 1)
+    assert (kit.store.loads, kit.store.searches) == (1, 1)
     kit.store.gated = False
     for gate in list(kit.store.waiting):
         gate.set_result(None)
     await turns()
     assert contents(await search(searcher)) == [BUDGET]
-    assert (kit.store.shelved, kit.store.searches) == (1, 1)
+    assert (kit.store.loads, kit.store.searches) == (1, 1)
 
 
 async def test_nobody_has_anothers_memories(kit: Kit, at_hand: bool) -> None:
@@ -281,7 +278,7 @@ async def test_a_deleted_memory_is_not_found_even_when_it_was_at_hand(kit: Kit, 
     await kit.remember(BUDGET, CAR)
     searcher = kit.searcher(at_hand=at_hand)
     assert BUDGET in contents(await search(searcher))
-    await kit.working_set.delete(ALICE, [f"mem_{BUDGET}"])
+    await kit.replica.delete(ALICE, [f"mem_{BUDGET}"])
 
     assert contents(await search(searcher)) == [CAR]
 

@@ -266,10 +266,10 @@ def test_the_queue_is_a_gauge(observer: Observer, metrics: Metrics) -> None:
     assert value(metrics, "queue_oldest_seconds") == 1.5
 
 
-def test_the_working_set_is_a_gauge(observer: Observer, metrics: Metrics) -> None:
-    observer.working_set_measured(nbytes=1_000, owners=3)
-    assert value(metrics, "working_set_bytes") == 1_000
-    assert value(metrics, "working_set_owners") == 3
+def test_owner_indexes_are_gauges(observer: Observer, metrics: Metrics) -> None:
+    observer.owner_indexes_measured(nbytes=1_000, owners=3)
+    assert value(metrics, "owner_index_bytes") == 1_000
+    assert value(metrics, "owner_indexes") == 3
 
 
 def test_an_event_that_cannot_be_recorded_is_counted_and_costs_nobody_anything(

@@ -78,6 +78,7 @@ class Copying:
                 source=self.scan_source,
                 unnamed=self.count_unnamed,
                 target=self.target,
+                writer=self.target,
                 embedder=self.embedder,
                 turn_log=self.turn_log,
                 ledger=ledger,

@@ -1,7 +1,7 @@
-"""Whatever is written, by whichever replica, in whatever order things happen: a shelf shows what the store has.
+"""Whatever is written, by whichever replica, in whatever order things happen: an index shows what the store has.
 
 Writes and fills stop before they happen and before they answer; the steps in between are drawn. Two replicas share a
-store and its generations.
+store and its versions.
 """
 
 import asyncio
@@ -16,14 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from semrouter_memory.config import WorkingSetConfig
+from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope
-from semrouter_memory.ports import MemoryShelf
-from semrouter_memory.store import shelving
-from semrouter_memory.store.kept import KeptShelves
-from semrouter_memory.store.working_set import WorkingSet
-from tests.gated_store import GatedStore, Outcome, ToldGenerations
+from semrouter_memory.ports import MemoryIndex
+from semrouter_memory.store import index_cache
+from tests.gated_store import GatedStore, Outcome, ToldVersions
+from tests.indexed_store import IndexedStore
 from tests.memories import NOW, embedded, memory
 
 OWNERS = ("alice", "bob")
@@ -36,13 +35,13 @@ MAX_BYTES = 12_000
 """Room for one owner, not for both."""
 
 
-Write = Callable[[WorkingSet, Scope], Coroutine[Any, Any, object]]
+Write = Callable[[IndexedStore, Scope], Coroutine[Any, Any, object]]
 
 
 @pytest.fixture(autouse=True)
 def _read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """These tests go step by step; that a reading waits for its asker's answer is another test's."""
-    monkeypatch.setattr(shelving, "_AFTER_THE_ANSWER_SECONDS", 0)
+    monkeypatch.setattr(index_cache, "_LOAD_DELAY_SECONDS", 0)
 
 
 def upserting(ids: set[str], superseded: bool, seed: int) -> Write:
@@ -92,19 +91,19 @@ class Interleavings(RuleBasedStateMachine):
         self.store = GatedStore()
         self.store.gated = True
         self.errors: list[BaseException] = []
-        self.generations = ToldGenerations()
+        self.versions = ToldVersions()
         self.replicas = [
-            WorkingSet(
+            IndexedStore(
                 self.store,
-                self.generations,
-                config=WorkingSetConfig(max_age_seconds=3600),
+                self.versions,
+                config=OwnerIndexConfig(max_age_seconds=3600),
                 clock=Clock(),
                 on_error=self.errors.append,
             )
             for _ in range(2)
         ]
         for replica in self.replicas:
-            replica._shelving.kept = KeptShelves(MAX_BYTES)
+            replica.indexes._entries = index_cache.entries_within(MAX_BYTES)
         self.writes: Counter[str] = Counter()
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -126,7 +125,7 @@ class Interleavings(RuleBasedStateMachine):
     def look(self, owner: str) -> None:
         """Begins fills, mostly, and leaves them where they stand."""
         for replica in self.replicas:
-            self.run(replica.shelf(Scope(owner), until=self.loop.time()))
+            self.run(replica.index(Scope(owner), until=self.loop.time()))
             self.run(self.steps())
 
     @precondition(lambda self: self.store.waiting)
@@ -147,12 +146,12 @@ class Interleavings(RuleBasedStateMachine):
     # -- what holds ----------------------------------------------------------------------------------------------------
 
     @rule(replica=REPLICAS, owner=ANY_OWNER)
-    def a_shelf_shows_what_the_store_has(self, replica: int, owner: str) -> None:
-        self.a_shelf_shows(replica, owner)
+    def an_index_shows_what_the_store_has(self, replica: int, owner: str) -> None:
+        self.an_index_shows(replica, owner)
 
-    def a_shelf_shows(self, replica: int, owner: str) -> None:
+    def an_index_shows(self, replica: int, owner: str) -> None:
         if not self.writes[owner]:
-            shown = self.run(self.opened(self.replicas[replica].shelf(Scope(owner), until=self.loop.time() + 60)))
+            shown = self.run(self.opened(self.replicas[replica].index(Scope(owner), until=self.loop.time() + 60)))
             assert memories(shown) == self.stored(Scope(owner))
 
     @invariant()
@@ -160,10 +159,12 @@ class Interleavings(RuleBasedStateMachine):
         """Looks without beginning anything."""
         for replica in getattr(self, "replicas", ()):
             for owner in OWNERS:
-                kept = replica._shelving.kept._kept.get(Scope(owner).owner)
-                current = self.run(self.generations.current(Scope(owner)))
-                if kept is not None and kept.generation == current and not self.writes[owner]:
-                    assert memories(kept.shelf) == self.stored(Scope(owner))
+                entries = replica.indexes._entries
+                # A look that leaves the order in which owners are evicted as it is.
+                kept = dict(entries.items()).get(Scope(owner).owner)
+                current = self.run(self.versions.current(Scope(owner)))
+                if kept is not None and kept.version == current and not self.writes[owner]:
+                    assert memories(kept.index) == self.stored(Scope(owner))
 
     @invariant()
     def the_bytes_are_bound(self) -> None:
@@ -178,7 +179,7 @@ class Interleavings(RuleBasedStateMachine):
         self.store.gated = False
         self.run(self.replicas[0].upsert(ALICE, [row(ALICE, "a", superseded=False, seed=7)]))
         for replica in self.replicas if known else ():
-            self.run(replica.shelf(ALICE, until=self.loop.time() + 60))
+            self.run(replica.index(ALICE, until=self.loop.time() + 60))
         self.store.gated = True
         begun = iter(happening)
         for which in [*order, *[1] * 20]:
@@ -190,12 +191,12 @@ class Interleavings(RuleBasedStateMachine):
             self.run(self.steps())
             self.what_is_at_hand_is_what_the_store_has()
         for number in range(len(self.replicas)):
-            self.a_shelf_shows(number, "alice")
+            self.an_index_shows(number, "alice")
         self.nothing_went_wrong()
 
     def set_off(self, replica: int, what: Any, outcome: Outcome) -> None:
         if what == LOOK:
-            self.run(self.replicas[replica].shelf(ALICE, until=self.loop.time()))
+            self.run(self.replicas[replica].index(ALICE, until=self.loop.time()))
         else:
             self.store.outcome = outcome
             self.start(ALICE, what(self.replicas[replica], ALICE))
@@ -266,8 +267,8 @@ def test_a_few_writes_and_fills_at_once_end_well(
         machine.teardown()
 
 
-def memories(shelf: MemoryShelf) -> list[Memory]:
-    return [shelf.memory(position) for position in range(len(shelf))]
+def memories(index: MemoryIndex) -> list[Memory]:
+    return [index.memory(position) for position in range(len(index))]
 
 
 TestInterleavings = Interleavings.TestCase

@@ -65,17 +65,17 @@ async def on(
     milvus: MilvusServer,
     redis: RedisServer,
 ) -> AsyncIterator[Pair]:
-    """Two replicas on one Milvus server and one data directory, or one Redis, through which they hand over shelves.
+    """Two replicas on one Milvus server and one data directory, or one Redis.
 
     Recall has time: this is about what it finds.
     """
     ways: dict[str, dict[str, Any]] = {
         FILES: {},
-        REDIS: on_redis(redis, prefix="shelves"),
+        REDIS: on_redis(redis, prefix="indexes"),
     }
     config = settings(milvus, recall={"deadline_ms": 4000}, **ways[request.param])
     one_directory = request.param == FILES
-    directory = tmp_path_factory.mktemp("working-set")
+    directory = tmp_path_factory.mktemp("owner-index")
     async with pair(
         directory, model_directory, users=USERS, config=config, one_directory=one_directory, edit_envoy=patient
     ) as replicas:
@@ -261,9 +261,8 @@ async def test_a_redis_that_lost_the_owners_numbers_brings_nothing_back(on: Pair
     memory_id, amount = await stored(on, 0, user)
     await both_recall(on, user, amount)
     with Redis.from_url(redis.url) as client:
-        for kind in ("generation", "shelf"):
-            for key in client.keys(f"*:{kind}:*"):
-                client.delete(key)
+        for key in client.keys("*:generation:*"):
+            client.delete(key)
     await done(on, 1, user, "DELETE", f"/{memory_id}")
     await both_recall(on, user)
     _, amount = await stored(on, 1, user)
