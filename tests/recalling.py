@@ -49,7 +49,7 @@ class Recalling:
         self.clock = cast("PlayClock", self.adapters.clock)
         self.clock.time = NOW
         self.ids = cast("Ids", cast("Any", self.adapters.new_id).__self__)
-        self.recaller = pipelines.recaller(self.config, self.adapters, self.models)
+        self.recaller = pipelines.request_phase(self.config, self.adapters, self.models)
         self._turns = count()
 
     async def remember(self, *contents: str, scope: Scope = ALICE, **more: Any) -> None:

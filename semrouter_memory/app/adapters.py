@@ -29,7 +29,8 @@ from semrouter_memory.ports import (
     TurnLog,
     TurnRecords,
 )
-from semrouter_memory.recall.standing import standing_of
+from semrouter_memory.recall.categories import categories_of
+from semrouter_memory.recall.deadline import OWNER_VERSION
 from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.sessions.locks import FileOwnerLocks
 from semrouter_memory.sessions.redis.connection import RedisConnection
@@ -45,8 +46,6 @@ from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_versions import OwnerVersions
 
 _DATA_MODE = 0o700
-_GENERATION_SHARE = 0.15
-"""Of recall's deadline, for which it waits for a version from Redis; less than it waits for an owner index."""
 
 
 class SystemClock:
@@ -215,7 +214,7 @@ async def _in_redis(
         RedisStateStore(connection, prefix=config.prefix, clock=clock),
         RedisOwnerLocks(connection, prefix=config.prefix, lock_seconds=config.lock_seconds),
         RedisGenerations(
-            connection, prefix=config.prefix, patience_seconds=memory.recall.deadline_ms / 1000 * _GENERATION_SHARE
+            connection, prefix=config.prefix, patience_seconds=memory.recall.deadline_ms / 1000 * OWNER_VERSION
         ),
     )
 
@@ -229,8 +228,8 @@ def owner_indexes_of(
     on_error: Callable[[BaseException], object],
 ) -> IndexCache:
     """The cache of owner indexes. Writers need it even if recall does not use it: other replicas may cache indexes."""
-    return IndexCache(store, versions, config=memory.owner_index, clock=clock, on_error=on_error, label=standing_of)
+    return IndexCache(store, versions, config=memory.owner_index, clock=clock, on_error=on_error, label=categories_of)
 
 
 def announcing_writer(store: MemoryWriter, indexes: IndexCache) -> AnnouncingWriter:
-    return AnnouncingWriter(store, indexes, label=standing_of)
+    return AnnouncingWriter(store, indexes, label=categories_of)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from semrouter_memory.app.adapters import Adapters
-from semrouter_memory.app.pipelines import api_searcher
 from semrouter_memory.config import Config, secret
 from semrouter_memory.manage.http import create_user_api
 from semrouter_memory.manage.maintenance import Maintenance
@@ -12,7 +11,7 @@ from semrouter_memory.manage.operator import Exposition, Readiness, create_opera
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.manage.turn_routes import Office
-from semrouter_memory.recall.searching import Searcher
+from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.redact import redact
 from semrouter_memory.upkeep.schedule import Upkeep
@@ -27,7 +26,7 @@ async def serve_management(
     readiness: Callable[[], Readiness],
     metrics: Callable[[], Exposition],
     recordings: Recordings,
-    searcher: Searcher,
+    searcher: VectorSearch,
     on_exit: AsyncExitStack,
 ) -> None:
     """Open both ports.
@@ -35,7 +34,7 @@ async def serve_management(
     Raises:
         ConfigurationError: a port or the operator's token that cannot be had.
     """
-    service = _service(config, adapters, upkeep, api_searcher(searcher, config.memory.recall, adapters))
+    service = _service(config, adapters, upkeep, searcher)
     users = create_user_api(
         service,
         identity=config.memory.identity,
@@ -63,7 +62,7 @@ async def serve_management(
     on_exit.push_async_callback((await serve_http(operator, config.management.operator_listen)).stop)
 
 
-def _service(config: Config, adapters: Adapters, upkeep: Upkeep, searcher: Searcher) -> MemoryService:
+def _service(config: Config, adapters: Adapters, upkeep: Upkeep, searcher: VectorSearch) -> MemoryService:
     return MemoryService(
         reader=adapters.store,
         writer=adapters.writer,

@@ -25,7 +25,6 @@ from semrouter_memory.errors import EmbeddingError, TurnLogError
 from semrouter_memory.exchange.exchange import ExchangeSettings
 from semrouter_memory.manage.operator import Exposition, Readiness
 from semrouter_memory.model import Scope
-from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.pipeline import Retainer, SessionKey
 from semrouter_memory.telemetry import logs
@@ -33,6 +32,7 @@ from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 from semrouter_memory.telemetry.tracing import start_tracing
 from semrouter_memory.transport.processor import Processor
+from semrouter_memory.transport.request_phase import RequestPhase
 from semrouter_memory.transport.server import ExtProcServer
 from semrouter_memory.upkeep.schedule import Upkeep
 from semrouter_memory.workers import RightOfWay, WorkerPool
@@ -94,7 +94,7 @@ class App:
         recordings = await start_recordings(config)
         # Here for a start that fails later; below, for the end of a recording while the ports are still open.
         self._exit.push_async_callback(recordings.stop)
-        searcher = pipelines.searcher_of(memory.recall, adapters)
+        searcher = pipelines.vector_search(memory.recall, adapters)
         await serve_management(
             config,
             adapters,
@@ -108,7 +108,7 @@ class App:
         )
         # Before the ports close, so that whoever looks on is told the end; after the last exchange has ended.
         self._exit.push_async_callback(recordings.stop)
-        recaller = pipelines.recaller(memory, adapters, models, ageing.usage, searcher)
+        recaller = pipelines.request_phase(memory, adapters, models, ageing.usage, searcher)
         await asyncio.gather(self._prepare(recaller), models.warm())
         processor = self._processor(adapters, recaller, retainer, recordings, shared_secret)
         # Last, so that it is the first to stop: no new streams come while the rest ends.
@@ -120,7 +120,7 @@ class App:
     def _processor(
         self,
         adapters: Adapters,
-        recaller: Recaller,
+        recaller: RequestPhase,
         retainer: Retainer,
         recordings: Recordings,
         shared_secret: str | None,
@@ -155,7 +155,7 @@ class App:
         self._observer, self._spans = tracer.observer(self._metrics), tracer.spans
         return tracer.spans
 
-    async def _prepare(self, recaller: Recaller) -> None:
+    async def _prepare(self, recaller: RequestPhase) -> None:
         """A model that fails now is tried again at the requests; each of them passes."""
         try:
             await recaller.prepare()

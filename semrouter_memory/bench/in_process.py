@@ -31,11 +31,11 @@ from semrouter_memory.model import (
     Turn,
     Vector,
 )
-from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.retain.triggers import SessionKey
 from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
+from semrouter_memory.transport.request_phase import RequestPhase
 
 _EMBEDDED = 800
 """Texts that are embedded for one user."""
@@ -63,7 +63,7 @@ class InProcess:
         self._sizes = sizes
         self._on_exit = on_exit
         self._models = ExternalModels((), config.retain, adapters.observer, on_exit)
-        self._recaller = pipelines.recaller(config, adapters, self._models)
+        self._recaller = pipelines.request_phase(config, adapters, self._models)
         self._asked = 0
         self._failed = 0
 
@@ -131,7 +131,7 @@ class InProcess:
         recalls, fills = [], []
         for question in questions(_TIMES_COLD, seed=size):
             adapters = self._elsewhere()
-            recaller = pipelines.recaller(self._config, adapters, self._models)
+            recaller = pipelines.request_phase(self._config, adapters, self._models)
             await recaller.prepare()
             started = time.perf_counter()
             recalls.append(await self._recall_ms(recaller, size, question))
@@ -156,7 +156,7 @@ class InProcess:
         if indexes is None or await indexes.get(_scope(size), until=until) is None:
             raise RecallFailedError(f"the memories of the user with {size} are not at hand")
 
-    async def _recall_ms(self, recaller: Recaller, size: int, question: str) -> float:
+    async def _recall_ms(self, recaller: RequestPhase, size: int, question: str) -> float:
         request = self._request(size, question)
         started = time.perf_counter()
         result = await recaller.recall(request)

@@ -104,10 +104,10 @@ class RecallConfig(Section):
         " all; hyde: a likely answer, for questions that found nothing relevant enough",
     )
     token_budget: int = Field(512, ge=16, description="bound on the injected block, in the embedding model's tokens")
-    standing_tokens: int = Field(
+    pinned_tokens: int = Field(
         64,
         ge=0,
-        description="part of token_budget for memories that are injected without a search: how to answer, the user's name; 0: none",
+        description="part of token_budget for memories that are injected whatever is asked: how to answer, the user's name; 0: none",
     )
     max_limit: int = Field(50, ge=1, description="upper bound on a request's retrieval_limit")
     render: Literal["markdown", "xml"] = Field("markdown", description="format of the injected block")

@@ -32,9 +32,9 @@ from semrouter_memory.exchange.policy import RouteSettings, policy_for
 from semrouter_memory.exchange.turns import recall_request
 from semrouter_memory.model import EmbeddedMemory, Memory, Message, Reason, RecallRequest, RecallResult, Scope, Signals
 from semrouter_memory.ports import Embedder
-from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.transport.request_phase import RequestPhase
 
 _UNDATED = datetime(2026, 1, 1, tzinfo=UTC)
 _LATER = timedelta(days=1)
@@ -95,7 +95,7 @@ class RetrievalRun:
 
     async def ask(self, file: str, owners: Sequence[Owner]) -> list[Asked]:
         """Ask each query once, as it would be asked in traffic."""
-        recaller = pipelines.recaller(self._config, self._adapters, self._models)
+        recaller = pipelines.request_phase(self._config, self._adapters, self._models)
         await recaller.prepare()
         pairs = _pairs(owners)
         return [
@@ -106,7 +106,7 @@ class RetrievalRun:
     async def sweep(self, file: str, owners: Sequence[Owner]) -> list[Point]:
         """Ask each query again with each threshold, by a recaller of its own, so that no time measured before is its."""
         adapters = replace(self._adapters, embedder=KeptVectors(self._adapters.embedder))
-        recaller = pipelines.recaller(self._config, adapters, self._models)
+        recaller = pipelines.request_phase(self._config, adapters, self._models)
         await recaller.prepare()
         pairs = _pairs(owners)
         asked: dict[float, list[Asked]] = {threshold: [] for threshold in THRESHOLDS}
@@ -145,7 +145,7 @@ class RetrievalRun:
     def _request(self, owner: Owner, query: Query) -> RecallRequest:
         return request_of(owner.scope, query.text, query.history, self._config)
 
-    async def _asked(self, recaller: Recaller, owner: Owner, query: Query, request: RecallRequest) -> Asked:
+    async def _asked(self, recaller: RequestPhase, owner: Owner, query: Query, request: RecallRequest) -> Asked:
         self._clock.time = owner.now
         started = time.perf_counter()
         result = await recaller.recall(request)

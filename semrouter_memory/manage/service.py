@@ -54,7 +54,8 @@ from semrouter_memory.ports import (
     TurnLog,
     TurnRecords,
 )
-from semrouter_memory.recall.searching import Searcher
+from semrouter_memory.recall.memory_source import MemorySource
+from semrouter_memory.recall.vector_search import HybridSearch, VectorSearch
 from semrouter_memory.retain.reconciling.rows import Rows
 from semrouter_memory.retain.superseding import marked, stored
 
@@ -103,7 +104,7 @@ class MemoryService:
         state: StateStore | None = None,
         written: Written = _nobody,
         ttl_days: Mapping[MemoryType, float] = MappingProxyType({}),
-        searcher: Searcher | None = None,
+        searcher: VectorSearch | None = None,
     ) -> None:
         self._reader, self._writer, self._embedder = reader, writer, embedder
         self._turn_log, self._locks, self._state, self._clock = turn_log, locks, state, clock
@@ -413,8 +414,9 @@ class MemoryService:
         admissible_metadata(metadata, max_bytes=self._config.max_metadata_bytes, redact=self._redact)
 
 
-def _searcher(reader: MemoryReader, embedder: Embedder, clock: Clock) -> Searcher:
-    return Searcher(embedder=embedder, reader=reader, indexes=None, clock=clock, config=RecallConfig())
+def _searcher(reader: MemoryReader, embedder: Embedder, clock: Clock) -> VectorSearch:
+    source = MemorySource(reader=reader, indexes=None, clock=clock)
+    return HybridSearch(source=source, embedder=embedder, config=RecallConfig())
 
 
 def _askable(memory_id: str) -> bool:

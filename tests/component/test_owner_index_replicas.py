@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.app import adapters
 from semrouter_memory.config import MilvusConfig, RedisConfig
 from semrouter_memory.model import EmbeddedMemory, Reach, Scope
 from semrouter_memory.ports import MemoryIndex
-from semrouter_memory.recall import searching
+from semrouter_memory.recall import deadline
 from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.sessions.redis.connection import RedisConnection
 from semrouter_memory.sessions.redis.generations import RedisGenerations, version_key
@@ -161,7 +160,7 @@ async def test_a_redis_that_hangs_is_found_out_within_recalls_patience_and_asked
 
 def test_recall_waits_longer_for_an_index_than_for_its_number() -> None:
     """Else a Redis that hangs would cost every request that wait, and not the first alone."""
-    assert adapters._GENERATION_SHARE < searching._INDEX_SHARE
+    assert deadline.OWNER_VERSION < deadline.OWNER_INDEX
 
 
 async def test_after_redis_has_lost_the_last_writes_no_index_of_them_comes_to_count_as_right(

@@ -259,7 +259,7 @@ async def test_a_sidecar_that_keeps_nothing_at_hand_tells_the_others_of_its_writ
         generations = FileGenerations(settings.directory / "generations")
         exits.callback(generations.close)
         before = await generations.current(ALICE)
-        await adapters.store.upsert(ALICE, [EmbeddedMemory(MEMORIES[0], vector(0, dimension=NEW.dimension))])
+        await adapters.writer.upsert(ALICE, [EmbeddedMemory(MEMORIES[0], vector(0, dimension=NEW.dimension))])
         assert await generations.current(ALICE) != before
 
 

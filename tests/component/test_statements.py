@@ -55,7 +55,7 @@ class Installation:
         self._woken: list[SessionKey] = []
         self.user = ALICE
         self._retainer = pipelines.retainer(memory, adapters, models, wake=self._woken.append)
-        self._recaller = pipelines.recaller(memory, adapters, models)
+        self._recaller = pipelines.request_phase(memory, adapters, models)
         self.service = MemoryService(
             reader=adapters.store, writer=adapters.store, embedder=adapters.embedder, turn_log=adapters.turn_log,
             locks=adapters.locks, clock=clock, new_id=adapters.new_id, redact=redact, config=ManagementConfig(),

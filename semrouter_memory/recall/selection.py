@@ -1,7 +1,11 @@
 """Which of the memories found are given to the model, and in what order.
 
-Strategy: cheap tests first. The order is by relevance, ties by id, so that the same hits always make the same block.
-What is given unasked comes last and has a small budget of its own within that of the block.
+Strategy: cheap tests first. The order is the strategy's, so the same hits always make the same block. What is pinned has a small
+budget of its own within that of the block.
+
+An episode says what held on its day, and stays as it is when a fact in it is replaced. A fact keeps the turns in which it was said
+otherwise; beside such a fact, an episode of these turns would only mislead, and yields to it. Unless the fact was said in the same
+session: then the episode tells the new value itself.
 """
 
 import re
@@ -11,9 +15,7 @@ from functools import cached_property, lru_cache
 
 from semrouter_memory.lexical.terms import terms
 from semrouter_memory.lexical.words import words
-from semrouter_memory.model import Hit, Memory, RecallOptions
-from semrouter_memory.recall.outdated import outdated_episodes
-from semrouter_memory.recall.overlap import WordOverlap
+from semrouter_memory.model import Hit, Memory, MemoryType, RecallOptions
 from semrouter_memory.recall.visible import VisibleTexts
 
 _SAYS_NOTHING = frozenset({"user", "user's", "the", "a", "an", "that", "is", "are", "was", "has", "have"})
@@ -29,10 +31,10 @@ _TURN = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Bounds on the sum of the costs: of all that is chosen, and of what is given unasked."""
+    """Bounds on the sum of the costs: of all that is chosen, and of what is pinned."""
 
     tokens: int
-    unasked_tokens: int = 0
+    pinned_tokens: int = 0
 
 
 def choose(
@@ -43,48 +45,44 @@ def choose(
     is_deleted: Callable[[Memory], bool],
     cost: Callable[[Hit], int],
     budget: Budget,
-    unasked: frozenset[str] = frozenset(),
-    shares_words_with: str = "",
-    in_order: bool = False,
+    pinned: frozenset[str] = frozenset(),
 ) -> tuple[Hit, ...]:
-    """The hits to render, best first.
+    """The hits to render.
 
     Args:
-        hits: what searches found, in any order; a memory found twice counts with its better score.
+        hits: what was found, the preferred ones first.
         options: limit, threshold (a hit on it is kept) and types.
         visible: every text that the model sees anyway.
         is_deleted: whether a memory was deleted, though the store may still show it.
         cost: what rendering a hit takes of the budget. One that no longer fits leaves room for a smaller one.
-        unasked: ids of memories that need not reach the threshold.
-        shares_words_with: a Chinese query with which a memory must share a word; "" for none.
-        in_order: the hits' order is the one wanted, for their relevance tells nothing.
+        pinned: ids of memories that need not reach the threshold.
     """
     known = tuple(hits)
-    candidates = tuple(as_said(_candidates(known if in_order else best_first(known), options, unasked), known))
+    candidates = tuple(as_said(_candidates(known, options, pinned), known))
     outdated = outdated_episodes(candidates, known, is_deleted)
-    texts, overlap, said = VisibleTexts(visible), WordOverlap(shares_words_with), _Said()
-    left, unasked_left = budget.tokens, budget.unasked_tokens
+    texts, said = VisibleTexts(visible), _Said()
+    left, pinned_left = budget.tokens, budget.pinned_tokens
     chosen: list[Hit] = []
     for hit in candidates:
         if len(chosen) >= options.limit:
             break
         content = hit.memory.content
-        hidden = hit.memory.id in outdated or said.has(content) or not overlap.allows(content)
+        hidden = hit.memory.id in outdated or said.has(content)
         if hidden or is_deleted(hit.memory) or texts.contain(content):
             continue
         needed = cost(hit)
-        is_unasked = hit.relevance < options.threshold
-        if needed > left or (is_unasked and needed > unasked_left):
+        is_pinned = hit.relevance < options.threshold
+        if needed > left or (is_pinned and needed > pinned_left):
             continue
-        left, unasked_left = left - needed, unasked_left - needed * is_unasked
+        left, pinned_left = left - needed, pinned_left - needed * is_pinned
         said.add(content)
         chosen.append(hit)
     return tuple(chosen)
 
 
-def _candidates(hits: Iterable[Hit], options: RecallOptions, unasked: frozenset[str]) -> Iterator[Hit]:
+def _candidates(hits: Iterable[Hit], options: RecallOptions, pinned: frozenset[str]) -> Iterator[Hit]:
     for hit in hits:
-        if hit.relevance < options.threshold and hit.memory.id not in unasked:
+        if hit.relevance < options.threshold and hit.memory.id not in pinned:
             continue
         if options.types is None or hit.memory.type in options.types:
             yield hit
@@ -109,9 +107,26 @@ def as_said(candidates: Iterable[Hit], known: Sequence[Hit]) -> Iterator[Hit]:
                 yield each
 
 
-def best_first(hits: Iterable[Hit]) -> list[Hit]:
-    """By relevance; ties by id."""
-    return sorted(hits, key=lambda hit: (-hit.relevance, hit.memory.id))
+def outdated_episodes(
+    found: Sequence[Hit], known: Sequence[Hit], is_deleted: Callable[[Memory], bool]
+) -> frozenset[str]:
+    """The ids of the episodes that a newer fact makes misleading.
+
+    Args:
+        found: hits that may be given to the model.
+        known: all hits: a fact may be a little too far from the question, and still be about the same.
+        is_deleted: whether a memory was deleted, though the store may still show it.
+    """
+    episodes = [hit.memory for hit in found if hit.memory.type is MemoryType.EPISODIC]
+    if not episodes:
+        return frozenset()
+    facts = [hit.memory for hit in known if hit.memory.metadata.get("replaces") and not is_deleted(hit.memory)]
+    return frozenset(episode.id for episode in episodes if any(_changed(episode, fact) for fact in facts))
+
+
+def _changed(episode: Memory, fact: Memory) -> bool:
+    turns = frozenset(episode.ids("turn_ids"))
+    return not turns.isdisjoint(fact.ids("replaces")) and turns.isdisjoint(fact.ids("turn_ids"))
 
 
 class _Said:

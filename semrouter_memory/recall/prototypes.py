@@ -1,10 +1,11 @@
-"""Known sentences that a request and its similarities are measured against.
+"""Prototype sentences that a request and its similarities are measured against.
 
 Strategy: a cosine means little by itself. How near a request is to questions of general knowledge, to small talk and to
 questions about oneself says whether it needs memories at all; and how near it is to a few dozen everyday statements says
 what a cosine of nothing in particular is for that request. They are embedded once, with whatever model is configured.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -57,7 +58,7 @@ _REQUESTS = (
     *("Which laptop should I buy?", "Recommend a new phone", "Can I afford a new car?"),
     *("晚饭做什么好？", "推荐一家餐厅", "帮我规划一次旅行", "帮我安排一下周末", "帮我写一封邮件", "送什么生日礼物好？"),
 )
-_BACKDROP = (
+_BACKGROUND = (
     *("User lives in a large city", "User works as a teacher", "User has two children"),
     *("User's budget for the trip is $2,000", "User prefers dark mode", "User is allergic to peanuts"),
     *("User's dog is called Rex", "User plays the guitar", "User's birthday is on 12 May"),
@@ -86,35 +87,35 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Anchors:
+class Prototypes:
     """The embedded sentences, one row each.
 
     Attributes:
         kinds: of requests, one kind after the other.
         ends: where each kind ends, in the order of `Intent`'s attributes.
-        backdrop: statements as memories are written, about nobody.
+        background: statements as memories are written, of no user.
     """
 
     kinds: NDArray[np.float32]
     ends: tuple[int, ...]
-    backdrop: NDArray[np.float32]
+    background: NDArray[np.float32]
 
     def intent(self, vector: Vector) -> Intent:
         nearness = self.kinds @ vector
         return Intent(*(_nearest(nearness[start:end]) for start, end in pairwise((0, *self.ends))))
 
 
-async def embedded(embedder: Embedder) -> Anchors:
+async def embed_prototypes(embedder: Embedder) -> Prototypes:
     """Embed the sentences: a tenth of a second, in another thread.
 
     Raises:
         EmbeddingError: the model does not answer.
     """
     kinds = [await _queries(embedder, texts) for texts in (_GENERAL, _CHAT, _ASKING, _REQUESTS)]
-    return Anchors(
+    return Prototypes(
         kinds=np.concatenate(kinds),
         ends=tuple(accumulate(map(len, kinds))),
-        backdrop=np.stack(await embedder.embed_passages(_BACKDROP)),
+        background=np.stack(await embedder.embed_passages(_BACKGROUND)),
     )
 
 
@@ -125,3 +126,23 @@ async def _queries(embedder: Embedder, texts: Sequence[str]) -> NDArray[np.float
 def _nearest(nearness: NDArray[np.float32]) -> float:
     nearest = np.sort(nearness)[-_NEAREST:]
     return float(nearest.sum()) / len(nearest)
+
+
+class LazyPrototypes:
+    """The prototypes, embedded once, at the first call. A request that cannot wait leaves the result to the next."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._task: asyncio.Task[Prototypes] | None = None
+
+    async def get(self) -> Prototypes:
+        """Raises `EmbeddingError`; the next call tries again."""
+        if self._task is None or _failed(self._task):
+            self._task = asyncio.create_task(embed_prototypes(self._embedder))
+        if self._task.done():
+            return self._task.result()
+        return await asyncio.shield(self._task)
+
+
+def _failed(task: asyncio.Task[Prototypes]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)

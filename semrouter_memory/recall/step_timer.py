@@ -6,7 +6,7 @@ from types import TracebackType
 from semrouter_memory.model import StepRun
 
 
-class Steps:
+class StepTimer:
     """Durations of the steps that ran, in milliseconds; a step that ran twice counts with its sum.
 
     Attributes:
@@ -27,10 +27,10 @@ class Steps:
 class _Measure:
     """A class, because a generator costs three times as much, and recall has half a dozen steps."""
 
-    __slots__ = ("_name", "_started", "_steps")
+    __slots__ = ("_name", "_started", "_timer")
 
-    def __init__(self, steps: Steps, name: str) -> None:
-        self._steps = steps
+    def __init__(self, timer: StepTimer, name: str) -> None:
+        self._timer = timer
         self._name = name
 
     def __enter__(self) -> None:
@@ -40,6 +40,6 @@ class _Measure:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         ended = time.perf_counter()
-        steps, name = self._steps, self._name
-        steps.ms[name] = steps.ms.get(name, 0.0) + (ended - self._started) * 1000
-        steps.runs.append(StepRun(name, self._started, ended))
+        timer, name = self._timer, self._name
+        timer.ms[name] = timer.ms.get(name, 0.0) + (ended - self._started) * 1000
+        timer.runs.append(StepRun(name, self._started, ended))

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -28,10 +28,15 @@ from semrouter_memory.model import (
     Signals,
     Vector,
 )
-from semrouter_memory.ports import MemoryReader, Observer, TurnLog
-from semrouter_memory.recall.pipeline import Recaller
+from semrouter_memory.ports import ContextCompressor, MemoryReader, Observer, TurnLog
+from semrouter_memory.recall.memory_source import MemorySource
+from semrouter_memory.recall.recaller import Recaller
 from semrouter_memory.recall.rewrite import Mode, QueryRewriter
-from semrouter_memory.recall.searching import Searcher
+from semrouter_memory.recall.rewriting_strategy import RewritingSearch
+from semrouter_memory.recall.stored_history import StoredHistory
+from semrouter_memory.recall.strategy import Strategy
+from semrouter_memory.recall.vector_search import SemanticSearch
+from semrouter_memory.transport.request_phase import RequestPhase
 from tests.stepped_time import SteppedTime
 
 MakeHit = Callable[..., Hit]
@@ -116,20 +121,27 @@ class World:
         if step in self.error:
             raise self.error[step]
 
-    def recaller(self, mode: Mode | None = None, **config: Any) -> Recaller:
-        observer = SimpleNamespace(recall_finished=self.results.append, exchange_failed=self.failures.append)
+    def recaller(
+        self, mode: Mode | None = None, *, compressor: ContextCompressor | None = None, **config: Any
+    ) -> RequestPhase:
+        observer = cast(
+            "Observer", SimpleNamespace(recall_finished=self.results.append, exchange_failed=self.failures.append)
+        )
         clock = cast("Any", SimpleNamespace(now=lambda: self.now))
         settings = RecallConfig(**{"strategy": "semantic", **config})
-        return Recaller(
-            embedder=self,
-            searcher=Searcher(
-                embedder=self, reader=cast("MemoryReader", self), indexes=None, clock=clock, config=settings
+        source = MemorySource(reader=cast("MemoryReader", self), indexes=None, clock=clock)
+        strategy: Strategy = SemanticSearch(source=source, embedder=self, config=settings)
+        if mode:
+            strategy = RewritingSearch(strategy, QueryRewriter(self, mode))
+        turn_log = cast("TurnLog", self)
+        return RequestPhase(
+            recaller=Recaller(
+                strategy=strategy, embedder=self, turn_log=turn_log, observer=observer, clock=clock, config=settings
             ),
-            turn_log=cast("TurnLog", self),
-            observer=cast("Observer", observer),
-            clock=clock,
+            history=StoredHistory(turn_log, settings, always=mode is not None),
+            observer=observer,
             config=settings,
-            rewriter=QueryRewriter(self, mode) if mode else None,
+            compressor=compressor,
         )
 
 
@@ -354,9 +366,9 @@ async def test_the_block_stays_the_same_in_a_tool_loop(world: World, make_hit: M
     recaller = world.recaller()
     first = await recaller.recall(replace(REQUEST, loop_key="turn"))
     world.hits = {"": [make_hit("something new", 0.9)]}
-    world.now += timedelta(minutes=9)
+    world.time.hold(540)
     second = await recaller.recall(replace(LOOP, visible=("User's budget for the Hawaii trip is $10,000",)))
-    world.now += timedelta(minutes=9)
+    world.time.hold(540)
     third = await recaller.recall(LOOP)
 
     assert first.text == second.text == third.text

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from semrouter_memory.language.moods import QUESTION_MARKS
 from semrouter_memory.lexical.voice import embedded_text
 from semrouter_memory.model import Memory, MemoryType
-from semrouter_memory.recall import standing_words
+from semrouter_memory.recall import category_lexicon
 
 
-class Standing(IntFlag):
-    """What a memory is about, where that matters unasked. A memory may be several, most are none."""
+class MemoryCategory(IntFlag):
+    """What a memory is about, where that matters to requests that do not ask for it. A memory may be in several, most are in none."""
 
     NONE = 0
     DIET = 1
@@ -64,26 +64,26 @@ class Need(IntFlag):
 
 
 _MEMORY = (
-    (Standing.DIET, standing_words.DIET),
-    (Standing.HEALTH, standing_words.HEALTH),
-    (Standing.TRAVEL, standing_words.TRAVEL),
-    (Standing.TIME, standing_words.TIME),
-    (Standing.CODE, standing_words.CODE),
-    (Standing.WRITING, standing_words.WRITING),
-    (Standing.MONEY, standing_words.MONEY),
-    (Standing.ANSWER, standing_words.ANSWER),
-    (Standing.NAME, standing_words.NAME),
+    (MemoryCategory.DIET, category_lexicon.DIET),
+    (MemoryCategory.HEALTH, category_lexicon.HEALTH),
+    (MemoryCategory.TRAVEL, category_lexicon.TRAVEL),
+    (MemoryCategory.TIME, category_lexicon.TIME),
+    (MemoryCategory.CODE, category_lexicon.CODE),
+    (MemoryCategory.WRITING, category_lexicon.WRITING),
+    (MemoryCategory.MONEY, category_lexicon.MONEY),
+    (MemoryCategory.ANSWER, category_lexicon.ANSWER),
+    (MemoryCategory.NAME, category_lexicon.NAME),
 )
 _REQUEST = (
-    (Need.FOOD, standing_words.FOOD),
-    (Need.BODY, standing_words.BODY),
-    (Need.TRIP, standing_words.TRIP),
-    (Need.DATE, standing_words.DATE),
-    (Need.PROGRAM, standing_words.PROGRAM),
-    (Need.TEXT, standing_words.TEXT),
-    (Need.PURCHASE, standing_words.PURCHASE),
-    (Need.EXPLANATION, standing_words.EXPLANATION),
-    (Need.LETTER, standing_words.LETTER),
+    (Need.FOOD, category_lexicon.FOOD),
+    (Need.BODY, category_lexicon.BODY),
+    (Need.TRIP, category_lexicon.TRIP),
+    (Need.DATE, category_lexicon.DATE),
+    (Need.PROGRAM, category_lexicon.PROGRAM),
+    (Need.TEXT, category_lexicon.TEXT),
+    (Need.PURCHASE, category_lexicon.PURCHASE),
+    (Need.EXPLANATION, category_lexicon.EXPLANATION),
+    (Need.LETTER, category_lexicon.LETTER),
 )
 
 
@@ -92,13 +92,13 @@ _REQUEST_CHARS = 500
 """What stands in between is quoted or pasted, and to read it all costs more than the search."""
 
 
-def standing_of(memory: Memory) -> Standing:
-    """What classes of standing memory a statement belongs to."""
+def categories_of(memory: Memory) -> MemoryCategory:
+    """The categories that a memory belongs to."""
     content = embedded_text(memory)[:_STATEMENT_CHARS].lower()
     is_question = memory.type is MemoryType.EPISODIC and memory.content.rstrip().endswith(QUESTION_MARKS)
-    found = Standing.QUESTION if is_question else Standing.NONE
+    found = MemoryCategory.QUESTION if is_question else MemoryCategory.NONE
     if memory.form == "quote":
-        found |= Standing.QUOTE
+        found |= MemoryCategory.QUOTE
     return reduce(or_, (kind for kind, pattern in _MEMORY if pattern.search(content)), found)
 
 
@@ -110,18 +110,18 @@ def need_of(request: str) -> Need:
     return reduce(or_, (need for need, pattern in _REQUEST if pattern.search(lowered)), Need.NONE)
 
 
-_UNASKED = (
-    (~Need.DATE, Standing.ANSWER),
-    (Need.LETTER, Standing.NAME),
+_PINNED = (
+    (~Need.DATE, MemoryCategory.ANSWER),
+    (Need.LETTER, MemoryCategory.NAME),
 )
-_MOST_UNASKED = 2
+_MAX_PINNED = 2
 
 
-def offered(marks: NDArray[np.uint16], scores: NDArray[np.float32], need: Need) -> NDArray[np.intp]:
-    """The places of memories that are given to the model though the request is about something else.
+def pinned(labels: NDArray[np.uint16], scores: NDArray[np.float32], need: Need) -> NDArray[np.intp]:
+    """The rows of memories that are injected although the request is about something else.
 
     How the user wants to be answered matters to whatever is explained, suggested, written or programmed for them.
     """
-    wanted = reduce(or_, (standing for needs, standing in _UNASKED if need & needs), Standing.NONE)
-    places = np.flatnonzero(marks & wanted)
-    return places[np.argsort(-scores[places], kind="stable")][:_MOST_UNASKED]
+    wanted = reduce(or_, (category for needs, category in _PINNED if need & needs), MemoryCategory.NONE)
+    rows = np.flatnonzero(labels & wanted)
+    return rows[np.argsort(-scores[rows], kind="stable")][:_MAX_PINNED]

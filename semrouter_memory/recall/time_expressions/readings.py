@@ -9,8 +9,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from semrouter_memory.lexical.words import CJK
-from semrouter_memory.recall import periods
-from semrouter_memory.recall.periods import MONTHS_PER_QUARTER, UNIT_DAYS, Period
+from semrouter_memory.recall.time_expressions import calendar
+from semrouter_memory.recall.time_expressions.calendar import MONTHS_PER_QUARTER, UNIT_DAYS, Period
 
 Read = Callable[[re.Match[str], datetime], Period | None]
 FEW = 7
@@ -73,19 +73,19 @@ def _year(said: str | None, today: datetime) -> int | None:
 
 
 def ago(match: re.Match[str], now: datetime) -> Period:
-    unit, today = _unit(match["unit"]), periods.midnight(now)
+    unit, today = _unit(match["unit"]), calendar.midnight(now)
     said = match["n"]
     if not said:
         step = timedelta(days=max(UNIT_DAYS[unit], 1))
         return Period(today - FEW * step, today - step + timedelta(days=1))
     if _is_half(said):
         half = int(UNIT_DAYS[unit] / 2)
-        return periods.around(today - timedelta(days=half), max(half // 12, 3)) if half else periods.days(today)
+        return calendar.around(today - timedelta(days=half), max(half // 12, 3)) if half else calendar.days(today)
     if unit == "hour":
-        return periods.days(periods.midnight(now - timedelta(hours=_number(said))))
+        return calendar.days(calendar.midnight(now - timedelta(hours=_number(said))))
     if unit == "week":
-        return periods.around(today - timedelta(weeks=_number(said)), 3)
-    return periods.unit_back(unit, _number(said), today)
+        return calendar.around(today - timedelta(weeks=_number(said)), 3)
+    return calendar.unit_back(unit, _number(said), today)
 
 
 def rolling(match: re.Match[str], now: datetime) -> Period:
@@ -93,7 +93,7 @@ def rolling(match: re.Match[str], now: datetime) -> Period:
     found = match.groupdict()
     said = found.get("n") or "one"
     count = FEW if found.get("few") else 0.5 if _is_half(said) else _number(said)
-    return periods.last_days(now, count * UNIT_DAYS[_unit(match["unit"])])
+    return calendar.last_days(now, count * UNIT_DAYS[_unit(match["unit"])])
 
 
 def _is_half(said: str) -> bool:
@@ -104,28 +104,28 @@ def counted_back(count: int) -> Read:
     """The calendar's unit so many back, or the weekday in that week."""
 
     def read(match: re.Match[str], now: datetime) -> Period:
-        found, today = match.groupdict(), periods.midnight(now)
+        found, today = match.groupdict(), calendar.midnight(now)
         if weekday := found.get("weekday"):
-            return periods.weekday_back(_weekday(weekday), count, today)
-        return periods.unit_back(_unit(match["unit"]), count, today)
+            return calendar.weekday_back(_weekday(weekday), count, today)
+        return calendar.unit_back(_unit(match["unit"]), count, today)
 
     return read
 
 
 def days_back(count: int) -> Read:
-    return lambda _, now: periods.days(periods.midnight(now) - timedelta(days=count))
+    return lambda _, now: calendar.days(calendar.midnight(now) - timedelta(days=count))
 
 
 def last_days(count: int) -> Read:
-    return lambda _, now: periods.last_days(now, count)
+    return lambda _, now: calendar.last_days(now, count)
 
 
 def last_night(_: re.Match[str], now: datetime) -> Period:
-    return periods.days(periods.midnight(now) - timedelta(hours=12))
+    return calendar.days(calendar.midnight(now) - timedelta(hours=12))
 
 
 def last_weekday(match: re.Match[str], now: datetime) -> Period:
-    return periods.latest_weekday(_weekday(match["weekday"]), periods.midnight(now))
+    return calendar.latest_weekday(_weekday(match["weekday"]), calendar.midnight(now))
 
 
 def to_come(_: re.Match[str], __: datetime) -> None:
@@ -133,15 +133,15 @@ def to_come(_: re.Match[str], __: datetime) -> None:
 
 
 def whole_year(match: re.Match[str], now: datetime) -> Period:
-    return periods.months(_year(match["year"], now) or now.year, 1, periods.MONTHS_PER_YEAR)
+    return calendar.months(_year(match["year"], now) or now.year, 1, calendar.MONTHS_PER_YEAR)
 
 
 def dated(match: re.Match[str], now: datetime) -> Period | None:
     """A day of a month, with or without a year."""
     year, month, day = _year(match["year"], now), _month(match["month"]), _number(match["day"])
     if year is None:
-        return periods.latest_date(month, day, periods.midnight(now))
-    return periods.date(year, month, day)
+        return calendar.latest_date(month, day, calendar.midnight(now))
+    return calendar.date(year, month, day)
 
 
 def named(match: re.Match[str], now: datetime) -> Period:
@@ -150,15 +150,15 @@ def named(match: re.Match[str], now: datetime) -> Period:
     first, count = _part_of_year(found)
     year = _year(found.get("year"), now)
     if year is not None:
-        return periods.months(year, first, count)
+        return calendar.months(year, first, count)
     year = now.year if first <= now.month else now.year - 1
-    is_over = now >= periods.months(year, first, count).end
+    is_over = now >= calendar.months(year, first, count).end
     which = (found.get("which") or "").lower()
     if which == "this" and is_over:
         year = now.year
     elif which not in {"this", ""} and not is_over:
         year -= 1
-    return periods.months(year, first, count)
+    return calendar.months(year, first, count)
 
 
 def _part_of_year(found: dict[str, str | None]) -> tuple[int, int]:

@@ -22,11 +22,15 @@ from semrouter_memory.model import (
     Scope,
     Vector,
 )
-from semrouter_memory.recall.keyword_search import KeywordSearch
+from semrouter_memory.recall.categories import categories_of
+from semrouter_memory.recall.deadline import Deadline
+from semrouter_memory.recall.keyword_strategy import KeywordSearch
 from semrouter_memory.recall.keywords import KeywordExtractor
-from semrouter_memory.recall.searching import Found, Searcher
-from semrouter_memory.recall.standing import standing_of
-from semrouter_memory.recall.steps import Steps
+from semrouter_memory.recall.memory_source import MemorySource
+from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.step_timer import StepTimer
+from semrouter_memory.recall.strategy import SearchResult, Strategy
+from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch
 from semrouter_memory.store import index_cache
 from tests.gated_store import GatedStore, ToldVersions
 from tests.indexed_store import IndexedStore
@@ -115,14 +119,17 @@ class Kit:
             ToldVersions(),
             clock=Clock(),
             on_error=self.errors.append,
-            label=standing_of,
+            label=categories_of,
         )
 
-    def searcher(self, *, at_hand: bool = True, **config: Any) -> Searcher:
+    def source(self, *, at_hand: bool = True) -> MemorySource:
+        return MemorySource(reader=self.store, indexes=self.replica.indexes if at_hand else None, clock=Clock())
+
+    def searcher(self, *, at_hand: bool = True, **config: Any) -> HybridSearch | SemanticSearch:
         # The limit of time is another test's; a busy machine must not decide this one.
         settings = RecallConfig(**{"deadline_ms": 10_000, **config})
-        indexes = self.replica.indexes if at_hand else None
-        return Searcher(embedder=self.embedder, reader=self.store, indexes=indexes, clock=Clock(), config=settings)
+        search = SemanticSearch if settings.strategy == "semantic" else HybridSearch
+        return search(source=self.source(at_hand=at_hand), embedder=self.embedder, config=settings)
 
     async def remember(self, *contents: str, **more: Any) -> None:
         """Each a minute after the one before."""
@@ -155,11 +162,13 @@ def at_hand(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-async def search(searcher: Searcher, request: RecallRequest = REQUEST) -> Found:
-    return await searcher.search(request.query, request, Steps())
+async def search(searcher: Strategy, request: RecallRequest = REQUEST, *, deadline_ms: int = 10_000) -> SearchResult:
+    query = Query(text=request.query, history=request.history, now=NOW, max_chars=4_000)
+    async with Deadline(RecallConfig(deadline_ms=deadline_ms)) as deadline:
+        return await searcher.search(query, request, deadline, StepTimer())
 
 
-def contents(found: Found) -> list[str]:
+def contents(found: SearchResult) -> list[str]:
     return [hit.memory.content for hit in found.hits]
 
 
@@ -227,9 +236,9 @@ async def test_memories_that_are_late_at_hand_are_looked_for_in_the_store(
     monkeypatch.setattr(index_cache, "_LOAD_DELAY_SECONDS", 0)
     await kit.remember(BUDGET)
     kit.store.gated = True
-    searcher = kit.searcher(deadline_ms=10)
+    searcher = kit.searcher()
 
-    assert contents(await search(searcher)) == [BUDGET]
+    assert contents(await search(searcher, deadline_ms=10)) == [BUDGET]
     assert (kit.store.loads, kit.store.searches) == (1, 1)
     kit.store.gated = False
     for gate in list(kit.store.waiting):
@@ -285,20 +294,15 @@ async def test_a_deleted_memory_is_not_found_even_when_it_was_at_hand(kit: Kit, 
 
 async def test_what_two_searches_found_counts_once_with_its_better_relevance() -> None:
     one, other = memory(ALICE, "mem_1"), memory(ALICE, "mem_2")
-    first = Found([Hit(one, 0.5, 0.5), Hit(other, 0.4, 0.4)], frozenset({"mem_1"}))
-    joined = first.joined(Found([Hit(other, 0.9, 0.9)], frozenset({"mem_2"})))
+    first = SearchResult([Hit(one, 0.5, 0.5), Hit(other, 0.4, 0.4)], frozenset({"mem_1"}))
+    joined = first.joined(SearchResult([Hit(other, 0.9, 0.9)], frozenset({"mem_2"})))
 
     assert [(hit.memory.id, hit.relevance) for hit in joined.hits] == [("mem_2", 0.9), ("mem_1", 0.5)]
-    assert joined.offered == {"mem_1", "mem_2"}
-    assert (joined.best, Found().best) == (0.9, 0.0)
+    assert joined.pinned == {"mem_1", "mem_2"}
+    assert (joined.best, SearchResult().best) == (0.9, 0.0)
 
 
 # -- a burst -----------------------------------------------------------------------------------------------------------
-
-
-async def asked_within(searcher: Searcher, seconds: float) -> Found:
-    async with asyncio.timeout(seconds) as deadline:
-        return await searcher.search(REQUEST.query, REQUEST, Steps(), deadline)
 
 
 @pytest.mark.usefixtures("stepped_time")
@@ -310,7 +314,7 @@ async def test_who_waits_for_others_queries_to_be_embedded_is_not_late(kit: Kit)
     kit.embedder.answering.clear()
     others = [asyncio.create_task(search(searcher)) for _ in range(2)]
     await turns()
-    waiting = asyncio.create_task(asked_within(searcher, 0.05))
+    waiting = asyncio.create_task(search(searcher, deadline_ms=50))
     await asyncio.sleep(0.1)
     assert not waiting.done()
     kit.embedder.answering.set()
@@ -325,7 +329,7 @@ async def test_who_waits_for_the_own_query_is_late(kit: Kit) -> None:
     await searcher.prepare()
     kit.embedder.answering.clear()
     with pytest.raises(TimeoutError):
-        await asked_within(searcher, 0.05)
+        await search(searcher, deadline_ms=50)
 
 
 # -- what relevance is measured against --------------------------------------------------------------------------------
@@ -420,11 +424,9 @@ TRIPS = [f"User's trip number {number} to Hawaii" for number in range(6)]
 async def by_keywords(
     kit: Kit, query: str, *, at_hand: bool, order: Literal["newest", "insertion"] = "newest", **request: Any
 ) -> list[str]:
-    config = RecallConfig(strategy="keywords", max_keyword_memories=4, deadline_ms=10_000)
-    searcher = kit.searcher(at_hand=at_hand, strategy="keywords", keyword_order=order)
-    keywords = KeywordSearch(searcher, KeywordExtractor("local"), config)
-    async with asyncio.timeout(10) as deadline:
-        return contents(await keywords.search(replace(REQUEST, query=query, **request), Steps(), deadline))
+    config = RecallConfig(strategy="keywords", max_keyword_memories=4, keyword_order=order)
+    keywords = KeywordSearch(kit.source(at_hand=at_hand), KeywordExtractor("local"), config)
+    return contents(await search(keywords, replace(REQUEST, query=query, **request)))
 
 
 async def test_keywords_find_the_newest_memories_that_have_them_all(kit: Kit, at_hand: bool) -> None:

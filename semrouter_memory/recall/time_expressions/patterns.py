@@ -20,9 +20,9 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 
 from semrouter_memory.lexical.words import CJK
-from semrouter_memory.recall import periods
-from semrouter_memory.recall.periods import Period
-from semrouter_memory.recall.readings import (
+from semrouter_memory.recall.time_expressions import calendar
+from semrouter_memory.recall.time_expressions.calendar import Period
+from semrouter_memory.recall.time_expressions.readings import (
     FEW,
     Read,
     ago,
@@ -272,7 +272,7 @@ def _past(sentence: str, now: datetime) -> Iterator[Period]:
             continue
         period = read(match, now)
         if period and period.start <= now:
-            lasting = Period(period.start, periods.midnight(now) + timedelta(days=1))
+            lasting = Period(period.start, calendar.midnight(now) + timedelta(days=1))
             yield lasting if _is_beginning(match) else period
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import Compression, CompressionReason, PastTurn, Reason, RecallRequest
-from semrouter_memory.recall.pipeline import Recaller
+from semrouter_memory.transport.request_phase import RequestPhase
 from tests.stepped_time import SteppedTime
 from tests.unit.recall.conftest import MakeHit
-from tests.unit.recall.test_pipeline import REQUEST, World
+from tests.unit.recall.test_recaller import REQUEST, World
 
 BUDGET = "User's budget for the Hawaii trip is $10,000"
 STATE = Compression(reason=CompressionReason.COMPRESSED, text="STATE", dropped_turns=1)
@@ -55,10 +55,8 @@ def world(make_hit: MakeHit, stepped_time: SteppedTime) -> World:
     return World(hits={"": [make_hit(BUDGET, 0.7, memory_id="m1")]}, time=stepped_time)
 
 
-def _recaller(world: World, compressing: Compressing, **config: Any) -> Recaller:
-    recaller = world.recaller(**config)
-    recaller._compressor = compressing
-    return recaller
+def _recaller(world: World, compressing: Compressing, **config: Any) -> RequestPhase:
+    return world.recaller(compressor=compressing, **config)
 
 
 async def test_the_state_stands_before_the_memories(world: World) -> None:
@@ -93,7 +91,12 @@ async def test_only_a_compressible_request_is_asked_about(world: World, compress
 
 
 @pytest.mark.parametrize(
-    ("error", "reason"), [(StoreUnavailableError("away"), Reason.STORE_UNAVAILABLE), (TimeoutError(), Reason.TIMEOUT)]
+    ("error", "reason"),
+    [
+        (StoreUnavailableError("away"), Reason.STORE_UNAVAILABLE),
+        (TimeoutError(), Reason.TIMEOUT),
+        (RuntimeError("a bug"), Reason.INTERNAL),
+    ],
 )
 async def test_a_search_that_fails_keeps_no_conversation_long(world: World, error: Exception, reason: Reason) -> None:
     world.error = {"search": error}

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from semrouter_memory.model import Hit, MemoryType, RecallOptions
-from semrouter_memory.recall.rank import Budget, choose
+from semrouter_memory.recall.selection import Budget, choose
+from semrouter_memory.recall.strategy import best_first
 
 MakeHit = Callable[..., Hit]
 OPTIONS = RecallOptions(limit=5, threshold=0.6)
@@ -20,7 +21,7 @@ def chosen(hits: Sequence[Hit], options: RecallOptions = OPTIONS, **changes: Any
         "budget": Budget(tokens=100),
         **changes,
     }
-    return [hit.memory.content for hit in choose(hits, options, **arguments)]
+    return [hit.memory.content for hit in choose(best_first(hits), options, **arguments)]
 
 
 def test_the_best_come_first_and_ties_are_ordered_by_id(make_hit: MakeHit) -> None:
@@ -125,24 +126,24 @@ def test_nothing_below_the_cut_is_looked_at(make_hit: MakeHit) -> None:
     assert chosen([make_hit("fact", 0.2)], is_deleted=never, cost=never) == []
 
 
-# -- what is given unasked ---------------------------------------------------------------------------------------------
+# -- what is pinned ----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_given_unasked_comes_after_what_was_asked_for(make_hit: MakeHit) -> None:
+def test_what_is_pinned_comes_after_what_was_asked_for(make_hit: MakeHit) -> None:
     hits = [make_hit("unasked", 0.1, memory_id="u"), make_hit("asked", 0.7), make_hit("neither", 0.5)]
 
-    assert chosen(hits, unasked=frozenset({"u"}), budget=Budget(tokens=9, unasked_tokens=9)) == ["asked", "unasked"]
+    assert chosen(hits, pinned=frozenset({"u"}), budget=Budget(tokens=9, pinned_tokens=9)) == ["asked", "unasked"]
 
 
-def test_what_is_given_unasked_has_a_small_budget_within_that_of_the_block(make_hit: MakeHit) -> None:
+def test_what_is_pinned_has_a_small_budget_within_that_of_the_block(make_hit: MakeHit) -> None:
     hits = [make_hit("aaaa", 0.9), make_hit("bbb", 0.2, memory_id="b"), make_hit("cc", 0.1, memory_id="c")]
 
-    def within(tokens: int, unasked_tokens: int) -> list[str]:
+    def within(tokens: int, pinned_tokens: int) -> list[str]:
         return chosen(
             hits,
-            unasked=frozenset({"b", "c"}),
+            pinned=frozenset({"b", "c"}),
             cost=lambda hit: len(hit.memory.content),
-            budget=Budget(tokens=tokens, unasked_tokens=unasked_tokens),
+            budget=Budget(tokens=tokens, pinned_tokens=pinned_tokens),
         )
 
     assert within(9, 9) == ["aaaa", "bbb", "cc"]
@@ -155,15 +156,15 @@ def test_what_is_given_unasked_has_a_small_budget_within_that_of_the_block(make_
 def test_what_is_relevant_anyway_takes_nothing_of_the_small_budget(make_hit: MakeHit) -> None:
     hits = [make_hit("relevant", 0.6, memory_id="r"), make_hit("unasked", 0.1, memory_id="u")]
 
-    assert chosen(hits, unasked=frozenset({"r", "u"}), budget=Budget(tokens=2, unasked_tokens=1)) == [
+    assert chosen(hits, pinned=frozenset({"r", "u"}), budget=Budget(tokens=2, pinned_tokens=1)) == [
         "relevant",
         "unasked",
     ]
 
 
-def test_what_is_given_unasked_counts_for_the_limit_and_is_of_the_types_asked_for(make_hit: MakeHit) -> None:
+def test_what_is_pinned_counts_for_the_limit_and_is_of_the_types_asked_for(make_hit: MakeHit) -> None:
     hits = [make_hit("unasked", 0.1, memory_id="u"), make_hit("asked", 0.7)]
-    arguments: dict[str, Any] = {"unasked": frozenset({"u"}), "budget": Budget(tokens=9, unasked_tokens=9)}
+    arguments: dict[str, Any] = {"pinned": frozenset({"u"}), "budget": Budget(tokens=9, pinned_tokens=9)}
 
     assert chosen(hits, RecallOptions(limit=1, threshold=0.6), **arguments) == ["asked"]
     procedural = RecallOptions(limit=5, threshold=0.6, types=frozenset({MemoryType.PROCEDURAL}))
@@ -198,14 +199,8 @@ def test_hits_that_are_in_order_stay_so(make_hit: MakeHit) -> None:
     """The newest first: the budget must not end with the oldest ones."""
     hits = [make_hit("newest", 1.0, memory_id="c"), make_hit("older", 1.0, memory_id="b"), make_hit("oldest", 1.0)]
 
-    assert chosen(hits, in_order=True, budget=Budget(tokens=2)) == ["newest", "older"]
-
-
-def test_with_a_chinese_query_a_memory_must_share_a_word_where_that_is_asked_for(make_hit: MakeHit) -> None:
-    hits = [make_hit("用户住在柏林", 0.9), make_hit("用户的预算是一万美元", 0.8)]
-
-    assert chosen(hits, shares_words_with="我的预算是多少？") == ["用户的预算是一万美元"]
-    assert len(chosen(hits)) == 2
+    found = choose(hits, OPTIONS, visible=(), is_deleted=lambda _: False, cost=lambda _: 1, budget=Budget(tokens=2))
+    assert [hit.memory.content for hit in found] == ["newest", "older"]
 
 
 def test_of_a_statement_and_its_quote_the_quote_is_shown_once(make_hit: MakeHit) -> None:

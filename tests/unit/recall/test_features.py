@@ -9,12 +9,12 @@ import pytest
 
 from semrouter_memory.lexical.terms import terms
 from semrouter_memory.model import Hit, Message, Role, Scope
-from semrouter_memory.recall import evidence
-from semrouter_memory.recall.anchors import Intent
-from semrouter_memory.recall.evidence import Evidence, Question
-from semrouter_memory.recall.found import found
-from semrouter_memory.recall.periods import Period
-from semrouter_memory.recall.standing import Need, Standing, standing_of
+from semrouter_memory.recall.categories import MemoryCategory, Need, categories_of
+from semrouter_memory.recall.features import CandidateFeatures, QueryFeatures
+from semrouter_memory.recall.hit_index import hit_index
+from semrouter_memory.recall.prototypes import Intent
+from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.time_expressions import Period
 from semrouter_memory.store.owner_index import OwnerIndex, build_index
 from tests.memories import NOW, embedded, memory, vector
 
@@ -22,8 +22,9 @@ ALICE = Scope("alice")
 NO_INTENT = Intent(0, 0, 0, 0)
 
 
-def asked(text: str, *history: Message, request: str | None = None) -> Question:
-    return evidence.wording(text, text if request is None else request, history).meant(vector(0), NO_INTENT, known=0)
+def asked(text: str, *history: Message) -> QueryFeatures:
+    query = Query(text=text, history=history, now=NOW, max_chars=10_000)
+    return QueryFeatures.of(query).embedded(vector(0), NO_INTENT, known_names=0)
 
 
 def index_of(contents: Sequence[str], minutes: Sequence[float]) -> OwnerIndex:
@@ -32,11 +33,11 @@ def index_of(contents: Sequence[str], minutes: Sequence[float]) -> OwnerIndex:
         embedded(memory(ALICE, f"mem_{at:07.1f}", content=content, created_at=NOW + timedelta(minutes=at)), seed)
         for seed, (content, at) in enumerate(zip(contents, minutes, strict=True))
     ]
-    return build_index("alice", rows, label=standing_of)
+    return build_index("alice", rows, label=categories_of)
 
 
-def gathered(index: OwnerIndex, question: Question) -> Evidence:
-    return evidence.gathered(index, np.arange(len(index)), question).compared(index, question.vector)
+def gathered(index: OwnerIndex, question: QueryFeatures) -> CandidateFeatures:
+    return CandidateFeatures.of(index, np.arange(len(index)), question).compared(question.vector)
 
 
 # -- the question ------------------------------------------------------------------------------------------------------
@@ -47,7 +48,8 @@ def test_a_question_has_each_term_once_and_in_order() -> None:
 
 
 def test_terms_are_those_of_what_is_searched_for_and_classes_those_of_the_request() -> None:
-    question = asked("the Hawaii trip", request="How much does the dinner cost me?")
+    query = Query(text="How much does the dinner cost me?", likely_answer="the Hawaii trip", now=NOW, max_chars=100)
+    question = QueryFeatures.of(query)
     assert question.terms == ("hawaii", "trip")
     assert question.need & Need.FOOD
     assert question.personal
@@ -89,18 +91,18 @@ def test_the_last_two_answers_are_what_has_been_said() -> None:
     assert not {"zebra", "lion", "wolf"} & set(answered)
 
 
-# -- the evidence ------------------------------------------------------------------------------------------------------
+# -- candidates --------------------------------------------------------------------------------------------------------
 
 
 def test_columns_are_those_of_the_chosen_memories() -> None:
     index = index_of(["User likes jazz", "User's budget is $900", "User is vegan"], [0, 100, 200])
     question = asked("budget")
-    rows = evidence.gathered(index, np.array([1, 2]), question).compared(index, question.vector)
+    rows = CandidateFeatures.of(index, np.array([1, 2]), question).compared(question.vector)
     assert rows.positions.tolist() == [1, 2]
     assert rows.lexical[0] > rows.lexical[1] == 0
-    assert rows.marks[1] & Standing.DIET
+    assert rows.labels[1] & MemoryCategory.DIET
     whole = gathered(index, question)
-    for column in ("similarity", "lexical", "nearby", "answered", "marks"):
+    for column in ("similarity", "lexical", "nearby", "answered", "labels"):
         assert np.array_equal(getattr(rows, column), getattr(whole, column)[[1, 2]])
 
 
@@ -124,7 +126,7 @@ def test_memories_of_another_conversation_are_no_neighbours() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
-def test_few_memories_or_none_have_evidence_too(count: int) -> None:
+def test_few_memories_or_none_have_features_too(count: int) -> None:
     rows = gathered(index_of(["piano"] * count, range(count)), asked("piano"))
     assert len(rows.nearby) == len(rows.answered) == count
 
@@ -140,7 +142,7 @@ def test_memories_written_in_the_period_of_the_question_are_told() -> None:
     index = index_of(["a", "b", "c"], [0, 1440, 4320])
     first = datetime.fromtimestamp(int(index.created_at[0]) / 1e6, UTC)
     period = Period(first + timedelta(days=1), first + timedelta(days=3))
-    rows = evidence.gathered(index, np.arange(3), asked("x"), period)
+    rows = CandidateFeatures.of(index, np.arange(3), replace(asked("x"), period=period))
     assert rows.timely is not None
     assert rows.timely.tolist() == [False, True, False]
 
@@ -148,16 +150,16 @@ def test_memories_written_in_the_period_of_the_question_are_told() -> None:
 def test_a_very_long_period_says_nothing() -> None:
     index = index_of(["a"], [0])
     year = Period(datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
-    assert evidence.gathered(index, np.arange(1), asked("x"), year).timely is None
+    assert CandidateFeatures.of(index, np.arange(1), replace(asked("x"), period=year)).timely is None
 
 
-def test_what_a_store_found_gives_the_evidence_that_the_whole_would() -> None:
+def test_what_a_store_found_gives_the_features_that_the_whole_would() -> None:
     index = index_of(["User is vegan", "User's budget is $900", "User likes jazz"], [0, 5, 100])
     question = asked("budget", Message(Role.ASSISTANT, "jazz"))
     hits = [Hit(index.memory(at), float(index.similarities(question.vector)[at]), 0.0) for at in (2, 0, 1, 0)]
-    rows = evidence.gathered(found(hits), np.arange(3), question).compared(found(hits), question.vector)
+    rows = CandidateFeatures.of(hit_index(hits), np.arange(3), question).compared(question.vector)
     whole = gathered(index, question)
-    for column in ("similarity", "lexical", "nearby", "answered", "marks"):
+    for column in ("similarity", "lexical", "nearby", "answered", "labels"):
         assert getattr(rows, column).tolist() == pytest.approx(getattr(whole, column).tolist(), rel=1e-5)
 
 

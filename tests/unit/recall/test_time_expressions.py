@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from semrouter_memory.recall.times import period_of
+from semrouter_memory.recall.time_expressions import period_of
 
 NOW = datetime(2026, 5, 20, 15, 30, tzinfo=UTC)
 
