@@ -32,6 +32,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.sessions.generations import FileGenerations
+from tests.memory_service import memory_service
 
 ALICE = Scope("alice")
 NOW = datetime.fromisoformat("2026-03-20T12:00:00+00:00")
@@ -104,8 +105,8 @@ class Recalling:
     def service(self) -> MemoryService:
         """What the management API asks, deletions among it."""
         adapters = self.adapters
-        return MemoryService(
-            reader=adapters.store,
+        return memory_service(
+            store=adapters.store,
             writer=adapters.writer,
             embedder=adapters.embedder,
             turn_log=adapters.turn_log,
@@ -114,7 +115,6 @@ class Recalling:
             new_id=adapters.new_id,
             redact=Redaction,
             config=Config().management,
-            records=adapters.turn_log,
             state=adapters.state,
         )
 

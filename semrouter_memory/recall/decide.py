@@ -1,4 +1,4 @@
-"""Whether a request is worth a search of the memory.
+"""Whether a request is worth a search of the memory. Pure.
 
 Strategy: a search too many costs a millisecond, a search too few loses the memory the user asked for. So only a clear
 case is skipped, and whatever looks personal overrides the fact signal, which is made for general knowledge and calls

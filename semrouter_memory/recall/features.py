@@ -13,8 +13,8 @@ from datetime import timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from semrouter_memory.lexical.terms import terms
-from semrouter_memory.lexical.words import CJK
+from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.terms import terms
 from semrouter_memory.model import Hit, Message, Role, Vector
 from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.recall import wants

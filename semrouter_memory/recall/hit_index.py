@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from semrouter_memory.lexical.index import TermIndex, build
+from semrouter_memory.language.bm25 import TermIndex, build
 from semrouter_memory.model import Hit, Memory, Scope, Vector
 from semrouter_memory.recall.categories import categories_of
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from semrouter_memory.lexical.voice import is_personal
-from semrouter_memory.lexical.words import CJK, content_words
+from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.third_person import is_personal
+from semrouter_memory.language.words import content_words
 from semrouter_memory.model import Message, Role
 
 HISTORY_MESSAGES = 3

@@ -1,4 +1,4 @@
-"""Which of the memories found are given to the model, and in what order.
+"""Which of the memories found are given to the model, and in what order. Pure.
 
 Strategy: cheap tests first. The order is the strategy's, so the same hits always make the same block. What is pinned has a small
 budget of its own within that of the block.
@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from semrouter_memory.lexical.terms import terms
-from semrouter_memory.lexical.words import words
+from semrouter_memory.language.terms import terms
+from semrouter_memory.language.words import words
 from semrouter_memory.model import Hit, Memory, MemoryType, RecallOptions
 from semrouter_memory.recall.visible import VisibleTexts
 

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semrouter_memory.config import RecallConfig
-from semrouter_memory.lexical.voice import in_memory_voice
-from semrouter_memory.lexical.words import CJK, content_runs, content_words
+from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.third_person import to_third_person
+from semrouter_memory.language.words import content_runs, content_words
 from semrouter_memory.model import Hit, MemoryType, Reach, RecallOptions, RecallRequest, Scope, Vector
 from semrouter_memory.ports import Embedder, MemoryIndex
 from semrouter_memory.recall import relevance
@@ -195,7 +196,7 @@ class SemanticSearch(VectorSearch):
     """The plain cosine, with the question in the third person, as statements are."""
 
     def _text(self, query: Query) -> str:
-        return in_memory_voice(query.search_words)
+        return to_third_person(query.search_words)
 
     def _words(self, query: Query) -> str:  # noqa: ARG002 - meaning only
         return ""

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 
-from semrouter_memory.lexical.words import CJK
+from semrouter_memory.language.scripts import CJK
 from semrouter_memory.recall.time_expressions import calendar
 from semrouter_memory.recall.time_expressions.calendar import Period
 from semrouter_memory.recall.time_expressions.readings import (

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from semrouter_memory.lexical.words import CJK
+from semrouter_memory.language.scripts import CJK
 from semrouter_memory.recall.time_expressions import calendar
 from semrouter_memory.recall.time_expressions.calendar import MONTHS_PER_QUARTER, UNIT_DAYS, Period
 
