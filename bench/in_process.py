@@ -1,4 +1,4 @@
-"""The section recall: recall and learning without Envoy and gRPC, with the real model, Milvus Lite and the working set.
+"""Recall and learning without Envoy and gRPC: the parts that serve, the real model, Milvus Lite and the owner index.
 
 Strategy: one user of each size, all active. Each question is asked for each of them and embedded by itself, one right
 after the other, so that every figure has its part of the slow and of the fast moments. Where a user has more memories
@@ -18,7 +18,7 @@ from bench.context import Bench
 from bench.figures import FirstRecall, Learning, ProcessFigures, Times
 from bench.workload import memory_of, messages, questions, statements
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters, Sessions, connect, working_set_of
+from semrouter_memory.app.adapters import Adapters, connect, owner_indexes_of
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import EmbeddingConfig, MemoryConfig
 from semrouter_memory.errors import MemoryServiceError
@@ -34,10 +34,10 @@ from semrouter_memory.model import (
     Turn,
     Vector,
 )
-from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
+from semrouter_memory.transport.request_phase import RequestPhase
 
 SIZES = (200, 1_000, 10_000)
 QUESTIONS = 300
@@ -86,7 +86,7 @@ class InProcess:
         self._sizes = sizes
         self._on_exit = on_exit
         self._models = ExternalModels((), config.retain, adapters.observer, on_exit)
-        self._recaller = pipelines.recaller(config, adapters, self._models)
+        self._recaller = pipelines.request_phase(config, adapters, self._models)
         self._asked = 0
         self._failed = 0
 
@@ -100,7 +100,7 @@ class InProcess:
             for number, (statement, vector) in enumerate(zip(made, _repeated(vectors, size), strict=True))
         ]
         for start in range(0, size, _BATCH):
-            await self._adapters.store.upsert(scope, rows[start : start + _BATCH])
+            await self._adapters.writer.upsert(scope, rows[start : start + _BATCH])
 
     async def measured(self, count: int, shown: Callable[[Iterable[str]], Iterable[str]]) -> ProcessFigures:
         """Ask so many questions.
@@ -150,11 +150,11 @@ class InProcess:
         return Learning(turn=Times.of(reading[_WARM_UP:]), embedding=Times.of(embedding[_WARM_UP:]), kept=kept / TURNS)
 
     async def _first(self, size: int) -> FirstRecall:
-        """What a user costs who was away: a working set of its own each time, which knows nobody."""
+        """What a user costs who was away: an empty index cache each time."""
         recalls, fills = [], []
         for question in questions(_TIMES_COLD, seed=size):
             adapters = self._elsewhere()
-            recaller = pipelines.recaller(self._config, adapters, self._models)
+            recaller = pipelines.request_phase(self._config, adapters, self._models)
             await recaller.prepare()
             started = time.perf_counter()
             recalls.append(await self._recall_ms(recaller, size, question))
@@ -167,25 +167,23 @@ class InProcess:
         adapters = self._adapters
         generations = FileGenerations(self._config.directory / "generations")
         self._on_exit.callback(generations.close)
-        sessions = Sessions(adapters.turn_log, adapters.state, adapters.locks, generations)
-        shelves = working_set_of(
+        indexes = owner_indexes_of(
             self._config,
             adapters.store,
-            sessions,
-            embedder=adapters.embedder,
+            generations,
             clock=adapters.clock,
             on_error=lambda error: adapters.observer.observe(WorkFailed(error)),
         )
-        self._on_exit.push_async_callback(shelves.close)
-        return replace(adapters, shelves=shelves)
+        self._on_exit.push_async_callback(indexes.close)
+        return replace(adapters, owner_indexes=indexes)
 
     async def _at_hand(self, adapters: Adapters, size: int) -> None:
         until = time.monotonic() + _PATIENCE_SECONDS
-        shelves = adapters.shelves
-        if shelves is None or await shelves.shelf(_scope(size), until=until) is None:
+        indexes = adapters.owner_indexes
+        if indexes is None or await indexes.get(_scope(size), until=until) is None:
             raise RecallFailedError(f"the memories of the user with {size} are not at hand")
 
-    async def _recall_ms(self, recaller: Recaller, size: int, question: str) -> float:
+    async def _recall_ms(self, recaller: RequestPhase, size: int, question: str) -> float:
         request = self._request(size, question)
         started = time.perf_counter()
         result = await recaller.recall(request)

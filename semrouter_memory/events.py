@@ -168,7 +168,7 @@ class PassagesTruncated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkingSetMeasured:
+class OwnerIndexesMeasured:
     """The size of the memories kept in memory, and the number of their owners."""
 
     nbytes: int
@@ -193,7 +193,7 @@ ServiceEvent: TypeAlias = (
     | ModelStateChanged
     | WorkQueued
     | PassagesTruncated
-    | WorkingSetMeasured
+    | OwnerIndexesMeasured
     | UpkeepFinished
 )
 Event: TypeAlias = RequestEvent | TurnEvent | ServiceEvent

@@ -141,7 +141,7 @@ class MemoryReader(Protocol):
         """How many memories the owner has, in all projects, superseded and expired ones included; reads fresh."""
         ...
 
-    async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
+    async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
         """All of the owner's active memories, of every project, with their vectors, in no order; reads fresh.
 
         Every write and deletion that was acknowledged before the call is heeded.
@@ -179,8 +179,8 @@ class MemoryWriter(Protocol):
         ...
 
 
-class MemoryShelf(Protocol):
-    """All of one owner's active memories at one moment. Immutable. Positions count from 0 in the order (created_at, id)."""
+class MemoryIndex(Protocol):
+    """Memories of one owner as columns. Immutable. Positions count from 0 in the order (created_at, id)."""
 
     def __len__(self) -> int: ...
 
@@ -190,12 +190,12 @@ class MemoryShelf(Protocol):
         ...
 
     @property
-    def marks(self) -> NDArray[np.uint16]:
-        """What the working set's `mark` said of each memory, by position."""
+    def labels(self) -> NDArray[np.uint16]:
+        """The `MemoryCategory` bits of every memory, by position."""
         ...
 
     def positions(self, scope: Scope, *, now: datetime, types: frozenset[MemoryType] | None) -> NDArray[np.intp]:
-        """Where the memories are that recall may show: of the scope's project or of none, of these types, not expired."""
+        """Positions of the memories that may be recalled: of the scope's project or of none, of these types, not expired."""
         ...
 
     def similarities(self, vector: Vector) -> NDArray[np.float32]:
@@ -203,51 +203,25 @@ class MemoryShelf(Protocol):
         ...
 
     def lexical(self, terms: Sequence[str]) -> NDArray[np.float32]:
-        """How well every memory answers these terms (BM25), by position; 0 for those that hold none of them."""
+        """The BM25 score of every memory for these terms, by position; 0 for those that hold none of them."""
         ...
 
     def shares(self, terms: Sequence[str]) -> NDArray[np.float32]:
-        """How much of every memory these terms make up, 0..1, by position."""
+        """The share of every memory that these terms make up, 0..1, by position."""
         ...
 
     def memory(self, position: int) -> Memory: ...
 
 
-class Shelves(Protocol):
-    """The memories of recently active owners, at hand."""
+class OwnerIndexes(Protocol):
+    """Indexes of all active memories of recently active owners."""
 
-    async def shelf(self, scope: Scope, *, until: float) -> MemoryShelf | None:
-        """The owner's shelf when it is at hand, or can be by that time of the loop. Never raises.
+    async def get(self, scope: Scope, *, until: float) -> MemoryIndex | None:
+        """The owner's index, if it is cached or can be loaded by that time of the loop. Never raises.
 
-        None: ask the store (an owner with very many memories or one not seen for a while, or what is needed to know that
-        a shelf is right is away).
+        None: search the store. The owner has very many memories or was not active lately, or the version that proves an
+        index correct cannot be read.
         """
-        ...
-
-
-class Generations(Protocol):
-    """A number per owner that every write changes, shared by all replicas. Raises `GenerationsError`."""
-
-    async def current(self, scope: Scope) -> int: ...
-
-    async def advance(self, scope: Scope) -> tuple[int | None, int]:
-        """Put another number in its place, which it never was before.
-
-        Returns:
-            The one before (None when there was none) and the new one.
-        """
-        ...
-
-
-class SharedShelves(Protocol):
-    """Shelves that replicas hand to each other, as bytes. Raises `GenerationsError`."""
-
-    async def get(self, scope: Scope, generation: int) -> bytes | None:
-        """What was put for the owner with that generation and has not ended."""
-        ...
-
-    async def put(self, scope: Scope, generation: int, value: bytes) -> None:
-        """Keep it for a while, if the owner's generation is still that one."""
         ...
 
 

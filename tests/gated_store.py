@@ -27,7 +27,7 @@ class GatedStore(InMemoryStore):
     Attributes:
         waiting: what stands at a gate; setting a result lets it on.
         reading: what of it reads an owner's memories.
-        shelved: how often an owner's memories were read.
+        loads: how often an owner's memories were read.
         refuses: the store fails, and does nothing.
     """
 
@@ -35,17 +35,17 @@ class GatedStore(InMemoryStore):
         super().__init__(dimension=DIMENSION)
         self.gated = False
         self.refuses = False
-        self.shelved = 0
+        self.loads = 0
         self.waiting: list[asyncio.Future[None]] = []
         self.reading: list[asyncio.Future[None]] = []
         self.outcome = Outcome.DONE
 
-    async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
-        self.shelved += 1
+    async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
+        self.loads += 1
         await self._gate(self.reading)
         if self.refuses:
             raise StoreUnavailableError("refused")
-        rows = await super().shelve(scope, limit=limit, now=now)
+        rows = await super().load_owner(scope, limit=limit, now=now)
         await self._gate(self.reading)
         return rows
 
@@ -78,8 +78,8 @@ class GatedStore(InMemoryStore):
             await gate
 
 
-class ToldGenerations:
-    """Generations in this process, which a test takes away.
+class ToldVersions:
+    """Owner versions in this process, which a test takes away.
 
     Attributes:
         away: so many of the next calls fail; None: all of them.

@@ -7,12 +7,20 @@ from semrouter_memory.manage.service import MemoryService
 
 
 def deletion_service(
-    *, store: Any, embedder: Any, turn_log: Any, state: Any, locks: Any, clock: Any, records: Any = None
+    *,
+    store: Any,
+    embedder: Any,
+    turn_log: Any,
+    state: Any,
+    locks: Any,
+    clock: Any,
+    records: Any = None,
+    writer: Any = None,
 ) -> DeletionService:
-    """Args: records: default: the turn log."""
+    """Args: records: default: the turn log; writer: default: the store."""
     return DeletionService(
         reader=store,
-        writer=store,
+        writer=writer or store,
         embedder=embedder,
         turn_log=turn_log,
         records=turn_log if records is None else records,
@@ -31,18 +39,21 @@ def memory_service(
     locks: Any,
     clock: Any,
     deletion: DeletionService | None = None,
+    writer: Any = None,
     **options: Any,
 ) -> MemoryService:
     """Args: options: the others of `MemoryService`."""
     return MemoryService(
         reader=store,
-        writer=store,
+        writer=writer or store,
         embedder=embedder,
         turn_log=turn_log,
         state=state,
         locks=locks,
         clock=clock,
         deletion=deletion
-        or deletion_service(store=store, embedder=embedder, turn_log=turn_log, state=state, locks=locks, clock=clock),
+        or deletion_service(
+            store=store, embedder=embedder, turn_log=turn_log, state=state, locks=locks, clock=clock, writer=writer
+        ),
         **options,
     )

@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters, Sessions, working_set_of
+from semrouter_memory.app.adapters import Adapters, Store, announcing_writer, owner_indexes_of
 from semrouter_memory.app.models import ExternalModels
-from semrouter_memory.config import Config, MemoryConfig, WorkingSetConfig
+from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
 from semrouter_memory.evaluation.playing import Ids, PlayClock, played_adapters
 from semrouter_memory.evaluation.running import models_of
 from semrouter_memory.manage.service import MemoryService
@@ -32,7 +32,6 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.sessions.generations import FileGenerations
-from semrouter_memory.store.working_set import Store
 from tests.memory_service import memory_service
 
 ALICE = Scope("alice")
@@ -51,7 +50,7 @@ class Recalling:
         self.clock = cast("PlayClock", self.adapters.clock)
         self.clock.time = NOW
         self.ids = cast("Ids", cast("Any", self.adapters.new_id).__self__)
-        self.recaller = pipelines.recaller(self.config, self.adapters, self.models)
+        self.recaller = pipelines.request_phase(self.config, self.adapters, self.models)
         self._turns = count()
 
     async def remember(self, *contents: str, scope: Scope = ALICE, **more: Any) -> None:
@@ -68,7 +67,7 @@ class Recalling:
     async def write(self, scope: Scope, memories: Sequence[Memory]) -> None:
         vectors = await self.adapters.embedder.embed_passages([each.content for each in memories])
         rows = [EmbeddedMemory(each, vector) for each, vector in zip(memories, vectors, strict=True)]
-        await self.adapters.store.upsert(scope, rows)
+        await self.adapters.writer.upsert(scope, rows)
 
     def memory(self, scope: Scope, content: str, *, created_at: datetime = NOW, **more: Any) -> Memory:
         times = dict.fromkeys(("observed_at", "created_at", "updated_at"), created_at)
@@ -108,6 +107,7 @@ class Recalling:
         adapters = self.adapters
         return memory_service(
             store=adapters.store,
+            writer=adapters.writer,
             embedder=adapters.embedder,
             turn_log=adapters.turn_log,
             locks=adapters.locks,
@@ -146,12 +146,12 @@ async def recalling(
 
     Args:
         store: None: an exact search in this process's memory.
-        at_hand: active users' memories are kept in the process.
+        at_hand: active users' memories are indexed in the process.
     """
     # The limit of time is another test's; a busy machine must not decide this one.
     settings = Config().memory.recall.model_copy(update={"deadline_ms": 10_000, **recall})
     config = Config().memory.model_copy(
-        update={"recall": settings, "working_set": WorkingSetConfig(enabled=at_hand), "data_dir": "none"}
+        update={"recall": settings, "owner_index": OwnerIndexConfig(enabled=at_hand), "data_dir": "none"}
     )
     errors: list[BaseException] = []
     async with AsyncExitStack() as exits:
@@ -160,15 +160,10 @@ async def recalling(
         directory = Path(exits.enter_context(TemporaryDirectory(prefix="semrouter-memory-")))
         generations = FileGenerations(directory / "generations")
         exits.callback(generations.close)
-        working_set = working_set_of(
-            config,
-            store or played.store,
-            Sessions(played.turn_log, played.state, played.locks, generations),
-            embedder=embedder,
-            clock=played.clock,
-            on_error=errors.append,
-        )
-        exits.push_async_callback(working_set.close)
-        adapters = replace(played, store=working_set, shelves=working_set if at_hand else None)
+        behind = store or played.store
+        indexes = owner_indexes_of(config, behind, generations, clock=played.clock, on_error=errors.append)
+        exits.push_async_callback(indexes.close)
+        writer = announcing_writer(behind, indexes)
+        adapters = replace(played, store=behind, writer=writer, owner_indexes=indexes if at_hand else None)
         yield Recalling(adapters, config, models)
     assert not errors

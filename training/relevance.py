@@ -15,11 +15,11 @@ from semrouter_memory.language.ngrams import tokens
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.learned.logistic import components, log_odds
 from semrouter_memory.model import FORM, Hit, Memory, MemoryType, Message, Role, Scope
-from semrouter_memory.recall import anchors, found, relevance, wants
-from semrouter_memory.recall.anchors import Anchors, Intent
-from semrouter_memory.recall.evidence import Evidence, Question, Wording, gathered, wording
-from semrouter_memory.recall.query import search_query, search_text
-from semrouter_memory.recall.times import period_of
+from semrouter_memory.recall import relevance, wants
+from semrouter_memory.recall.features import CandidateFeatures, QueryFeatures
+from semrouter_memory.recall.hit_index import hit_index
+from semrouter_memory.recall.prototypes import Intent, Prototypes, embed_prototypes
+from semrouter_memory.recall.query import Query
 from training.fitting import Example, fit, left_out, read
 
 WANTS_CUT = 0.43
@@ -47,8 +47,8 @@ class Case:
     kind: str
     text: str
     history: Sequence[Message]
-    question: Question
-    evidence: Evidence
+    question: QueryFeatures
+    candidates: CandidateFeatures
     wanted: np.ndarray
     counted: np.ndarray
     others: bool
@@ -62,7 +62,7 @@ class _Remembered:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Asked:
-    wording: Wording
+    features: QueryFeatures
     vector: np.ndarray
     intent: Intent
     history: Sequence[Message]
@@ -73,7 +73,7 @@ def models() -> tuple[dict[str, Any], dict[str, Any]]:
 
     The second sees what the first says of people it was not fitted on, as it will in use.
     """
-    known, backdrop = cases()
+    known, background = cases()
     asked = [_asked(case) for case in known if not case.others]
     unseen = left_out(asked, strength=_STRENGTH, fewest=_FEWEST)
     odds = {(each.person, each.text): each for each in known if not each.others}
@@ -82,7 +82,7 @@ def models() -> tuple[dict[str, Any], dict[str, Any]]:
         Example(row, "yes" if wanted else "no", case.person)
         for case in known
         for row, wanted, counted in zip(
-            rows_of(case, backdrop, odds[case.person, case.text]), case.wanted, case.counted, strict=True
+            rows_of(case, background, odds[case.person, case.text]), case.wanted, case.counted, strict=True
         )
         if counted
     ]
@@ -92,38 +92,38 @@ def models() -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _asked(case: Case) -> Example:
     question = case.question
-    known = case.evidence.known
+    known = case.candidates.known_names
     features = {
         **wants.words_of(case.text, case.history),
         **components(question.vector),
         **wants.nearness_of(question.intent, personal=question.personal, impersonal=question.impersonal),
-        **wants.names_of(known, len(question.named) - known),
+        **wants.names_of(known, len(question.names) - known),
     }
     return Example(features, "yes" if case.wanted.any() else "no", case.person)
 
 
-def rows_of(case: Case, backdrop: Anchors, odds: float) -> list[dict[str, float]]:
+def rows_of(case: Case, background: Prototypes, odds: float) -> list[dict[str, float]]:
     """What relevance is made of, a row a memory.
 
     Args:
         odds: log-odds that the request wants anything.
     """
     question = replace(case.question, wants=odds)
-    needs = relevance.needed(case.evidence, question)
-    scores = relevance.scores(case.evidence, question, needs)
-    columns = relevance.features(scores, question, backdrop, needs=needs)
+    needs = relevance.needed(case.candidates, question)
+    scores = relevance.score(case.candidates, question, needs)
+    columns = relevance.features(scores, question, background, needs=needs)
     table = {name: np.broadcast_to(column, scores.shape) for name, column in columns.items()}
     return [{name: float(column[row]) for name, column in table.items()} for row in range(len(scores))]
 
 
-def cases(*, held_out: bool = False) -> tuple[list[Case], Anchors]:
+def cases(*, held_out: bool = False) -> tuple[list[Case], Prototypes]:
     """Every labelled request, as recall sees it."""
     return asyncio.run(_cases(read("requests.jsonl", held_out=held_out)))
 
 
-async def _cases(people: Sequence[Mapping[str, Any]]) -> tuple[list[Case], Anchors]:
+async def _cases(people: Sequence[Mapping[str, Any]]) -> tuple[list[Case], Prototypes]:
     embedder = load_embedder(Config(), model=None, progress=print)
-    known, common = await anchors.embedded(embedder), _common()
+    known, common = await embed_prototypes(embedder), _common()
     remembered = [await _remembered(embedder, person) for person in people]
     cases_of_all = []
     for place, person in enumerate(people):
@@ -146,16 +146,16 @@ async def _remembered(embedder: OnnxEmbedder, person: Mapping[str, Any]) -> list
 
 
 async def _asking(
-    embedder: OnnxEmbedder, known: Anchors, request: Mapping[str, Any], common: Collection[str]
+    embedder: OnnxEmbedder, known: Prototypes, request: Mapping[str, Any], common: Collection[str]
 ) -> _Asked:
     said, history = request["text"], tuple(Message(Role(role), text) for role, text in request["history"])
-    bound = RecallConfig().max_query_chars
-    vector = await embedder.embed_query(search_text(said, history, max_chars=bound))
-    alone = await embedder.embed_query(search_text(said, (), max_chars=bound)) if history else vector
-    asked = wording(search_query(said, history, max_chars=bound), said, history)
+    bound, now = RecallConfig().max_query_chars, _time(request["at"])
+    query = Query(text=said, history=history, now=now, max_chars=bound)
+    vector = await embedder.embed_query(query.search_text)
+    alone = vector if not history else await embedder.embed_query(replace(query, history=()).search_text)
     # The model that is fitted here will know other words than the last one.
-    asked = replace(asked, named=wants.rare(said, common))
-    return _Asked(asked, vector, known.intent(alone), history)
+    features = replace(QueryFeatures.of(query), names=wants.rare(said, common))
+    return _Asked(features, vector, known.intent(alone), history)
 
 
 def _common() -> frozenset[str]:
@@ -177,12 +177,11 @@ def _case(
     others: bool,
 ) -> Case:
     similarities = [float(each.vector @ asked.vector) for each in remembered]
-    shelf = found.found(
+    index = hit_index(
         Hit(each.memory, similarity, similarity) for each, similarity in zip(remembered, similarities, strict=True)
     )
-    period = period_of(request["text"], _time(request["at"]))
-    columns = gathered(shelf, shelf.positions(_SCOPE), asked.wording, period)
-    ids = [shelf.memory(place).id for place in range(len(shelf))]
+    candidates = CandidateFeatures.of(index, index.positions(_SCOPE), asked.features)
+    ids = [index.memory(place).id for place in range(len(index))]
     wanted = {f"{person} {each}" for each in request["wants"]}
     fine = {f"{person} {each}" for each in request.get("fine", ())}
     return Case(
@@ -190,8 +189,8 @@ def _case(
         request["kind"],
         request["text"],
         asked.history,
-        asked.wording.meant(asked.vector, asked.intent, known=columns.known),
-        columns.compared(shelf, asked.vector),
+        asked.features.embedded(asked.vector, asked.intent, known_names=candidates.known_names),
+        candidates.compared(asked.vector),
         np.array([each in wanted for each in ids]),
         np.array([each not in fine for each in ids]),
         others,

@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from semrouter_memory import __version__
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import ConfigurationError
@@ -22,7 +21,8 @@ from semrouter_memory.model import Scope
 from semrouter_memory.ports import (
     Clock,
     Embedder,
-    Generations,
+    MemoryReader,
+    MemoryWriter,
     NewId,
     Observer,
     OwnerLocks,
@@ -30,24 +30,24 @@ from semrouter_memory.ports import (
     TurnLog,
     TurnRecords,
 )
-from semrouter_memory.recall.standing import standing_of
+from semrouter_memory.recall.categories import categories_of
+from semrouter_memory.recall.deadline import OWNER_VERSION
 from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.sessions.locks import FileOwnerLocks
 from semrouter_memory.sessions.redis.connection import RedisConnection
 from semrouter_memory.sessions.redis.generations import RedisGenerations
 from semrouter_memory.sessions.redis.locks import RedisOwnerLocks
 from semrouter_memory.sessions.redis.log import RedisTurnLog
-from semrouter_memory.sessions.redis.shelves import RedisShelves
 from semrouter_memory.sessions.redis.state import RedisStateStore
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.sessions.state import SqliteStateStore
+from semrouter_memory.store.announcing_writer import AnnouncingWriter
 from semrouter_memory.store.collection_admin import CollectionAdmin
+from semrouter_memory.store.index_cache import IndexCache
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.store.working_set import Store, WorkingSet
+from semrouter_memory.store.owner_versions import OwnerVersions
 
 _DATA_MODE = 0o700
-_GENERATION_SHARE = 0.15
-"""Of recall's deadline, for which it waits for a number from Redis; less than it waits for a shelf."""
 
 
 class SystemClock:
@@ -66,15 +66,22 @@ class Log(TurnLog, TurnRecords, Protocol):
     """A turn log with its operator's side."""
 
 
+class Store(MemoryReader, MemoryWriter, Protocol):
+    """A store to read, to write and to copy."""
+
+    async def backup(self, directory: Path) -> str:
+        """Same as `MilvusStore.backup`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """What keeps turns, sessions' state, owners' locks and generations: all in one place, or replicas could not share it."""
+    """What keeps turns, sessions' state, owners' locks and versions: all in one place, or replicas could not share it."""
 
     turn_log: Log
     state: StateStore
     locks: OwnerLocks
-    generations: Generations
-    redis: RedisConnection | None = None
+    versions: OwnerVersions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +89,14 @@ class Adapters:
     """Everything outside that the pipelines work with.
 
     Attributes:
-        shelves: active owners' memories at hand; None: the store is always asked.
+        writer: of everything that changes memories; the store's own writes would leave owner indexes stale.
+        owner_indexes: None: the store is always searched.
     """
 
     embedder: Embedder
     store: Store
-    shelves: WorkingSet | None
+    writer: MemoryWriter
+    owner_indexes: IndexCache | None
     turn_log: Log
     state: StateStore
     locks: OwnerLocks
@@ -127,13 +136,14 @@ async def connect(
     else:
         sessions = await _in_redis(memory, clock, observer, arrived, on_exit)
     store = await _store(memory, embedder, observer, sessions, on_exit)
-    working_set = working_set_of(memory, store, sessions, embedder=embedder, clock=clock, on_error=failed)
-    on_exit.push_async_callback(working_set.close)
+    indexes = owner_indexes_of(memory, store, sessions.versions, clock=clock, on_error=failed)
+    on_exit.push_async_callback(indexes.close)
     return Adapters(
         embedder=embedder,
-        store=working_set,
+        store=store,
         collections=store.collections,
-        shelves=working_set if memory.working_set.enabled else None,
+        writer=announcing_writer(store, indexes),
+        owner_indexes=indexes if memory.owner_index.enabled else None,
         turn_log=sessions.turn_log,
         state=sessions.state,
         locks=sessions.locks,
@@ -213,35 +223,22 @@ async def _in_redis(
         RedisStateStore(connection, prefix=config.prefix, clock=clock),
         RedisOwnerLocks(connection, prefix=config.prefix, lock_seconds=config.lock_seconds),
         RedisGenerations(
-            connection, prefix=config.prefix, patience_seconds=memory.recall.deadline_ms / 1000 * _GENERATION_SHARE
+            connection, prefix=config.prefix, patience_seconds=memory.recall.deadline_ms / 1000 * OWNER_VERSION
         ),
-        connection,
     )
 
 
-def working_set_of(
+def owner_indexes_of(
     memory: MemoryConfig,
-    store: Store,
-    sessions: Sessions,
+    store: MemoryReader,
+    versions: OwnerVersions,
     *,
-    embedder: Embedder,
     clock: Clock,
     on_error: Callable[[BaseException], object],
-) -> WorkingSet:
-    """The store with active owners' memories at hand, taken from other replicas where there is Redis.
+) -> IndexCache:
+    """The cache of owner indexes. Writers need it even if recall does not use it: other replicas may cache indexes."""
+    return IndexCache(store, versions, config=memory.owner_index, clock=clock, on_error=on_error, label=categories_of)
 
-    Where it is switched off it is to be written through all the same: that tells those who keep some.
-    """
-    config = memory.working_set
-    shared = None
-    if sessions.redis is not None and config.redis_ttl_seconds:
-        shared = RedisShelves(
-            sessions.redis,
-            prefix=memory.redis.prefix,
-            # What a shelf holds means the same only there.
-            space=f"{embedder.fingerprint}/{memory.milvus.collection}/{__version__}",
-            ttl=timedelta(seconds=config.redis_ttl_seconds),
-        )
-    return WorkingSet(
-        store, sessions.generations, config=config, clock=clock, on_error=on_error, mark=standing_of, shared=shared
-    )
+
+def announcing_writer(store: MemoryWriter, indexes: IndexCache) -> AnnouncingWriter:
+    return AnnouncingWriter(store, indexes, label=categories_of)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from semrouter_memory.app.adapters import Adapters
-from semrouter_memory.app.pipelines import api_searcher
 from semrouter_memory.config import Config, secret
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
@@ -14,7 +13,7 @@ from semrouter_memory.manage.operator import Exposition, Readiness, create_opera
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.manage.turn_routes import OperatorContext
-from semrouter_memory.recall.searching import Searcher
+from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.redact import redact
 
@@ -29,7 +28,7 @@ async def serve_management(
     readiness: Callable[[], Readiness],
     metrics: Callable[[], Exposition],
     recordings: Recordings,
-    searcher: Searcher,
+    searcher: VectorSearch,
     on_exit: AsyncExitStack,
 ) -> None:
     """Open both ports.
@@ -37,7 +36,7 @@ async def serve_management(
     Raises:
         ConfigurationError: a port or the operator's token that cannot be had.
     """
-    service = _service(config, adapters, maintenance, deletion, api_searcher(searcher, config.memory.recall, adapters))
+    service = _service(config, adapters, maintenance, deletion, searcher)
     users = create_user_api(
         service,
         identity=config.memory.identity,
@@ -79,11 +78,11 @@ def _service(
     adapters: Adapters,
     maintenance: MaintenanceScheduler,
     deletion: DeletionService,
-    searcher: Searcher,
+    searcher: VectorSearch,
 ) -> MemoryService:
     return MemoryService(
         reader=adapters.store,
-        writer=adapters.store,
+        writer=adapters.writer,
         embedder=adapters.embedder,
         turn_log=adapters.turn_log,
         locks=adapters.locks,

@@ -15,15 +15,20 @@ from semrouter_memory.maintenance.sweep import Sweeper
 from semrouter_memory.maintenance.usage import UsageCounter
 from semrouter_memory.model import Scope, SessionKey
 from semrouter_memory.ports import ChatModel, UsageNotes
-from semrouter_memory.recall.keyword_search import KeywordSearch
+from semrouter_memory.recall.keyword_strategy import KeywordSearch
 from semrouter_memory.recall.keywords import KeywordExtractor
-from semrouter_memory.recall.pipeline import Recaller
+from semrouter_memory.recall.memory_source import MemorySource
+from semrouter_memory.recall.recaller import Recaller
 from semrouter_memory.recall.rewrite import QueryRewriter
-from semrouter_memory.recall.searching import Searcher
+from semrouter_memory.recall.rewriting_strategy import RewritingSearch
+from semrouter_memory.recall.stored_history import StoredHistory
+from semrouter_memory.recall.strategy import Strategy
+from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch, VectorSearch
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.verdict import Judge
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.redact import without_secrets
+from semrouter_memory.transport.request_phase import RequestPhase
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,7 @@ class Maintenance:
 def deletion_service(adapters: Adapters) -> DeletionService:
     return DeletionService(
         reader=adapters.store,
-        writer=adapters.store,
+        writer=adapters.writer,
         embedder=adapters.embedder,
         turn_log=adapters.turn_log,
         records=adapters.turn_log,
@@ -76,7 +81,7 @@ def maintenance(
 def _consolidator(config: AgeingConfig, adapters: Adapters, models: ExternalModels) -> Consolidator:
     return Consolidator(
         reader=adapters.store,
-        writer=adapters.store,
+        writer=adapters.writer,
         embedder=adapters.embedder,
         turn_log=adapters.turn_log,
         state=adapters.state,
@@ -99,7 +104,7 @@ def reconciling_writer(
     return ReconcilingWriter(
         turn_log=adapters.turn_log,
         reader=adapters.store,
-        writer=adapters.store,
+        writer=adapters.writer,
         embedder=adapters.embedder,
         locks=adapters.locks,
         clock=adapters.clock,
@@ -134,54 +139,51 @@ def retainer(
     )
 
 
-def searcher_of(config: RecallConfig, adapters: Adapters) -> Searcher:
-    return Searcher(
-        embedder=adapters.embedder,
-        reader=adapters.store,
-        shelves=adapters.shelves,
-        clock=adapters.clock,
-        config=config,
-    )
+def vector_search(config: RecallConfig, adapters: Adapters) -> VectorSearch:
+    """The search by meaning that recall's strategy takes, or that stands in for it: keywords measure nothing."""
+    search = SemanticSearch if config.strategy == "semantic" else HybridSearch
+    return search(source=_source(adapters), embedder=adapters.embedder, config=config)
 
 
-def api_searcher(searcher: Searcher, config: RecallConfig, adapters: Adapters) -> Searcher:
-    """The API's: recall's own, but for keywords, which measure nothing."""
-    if config.strategy != "keywords":
-        return searcher
-    return searcher_of(config.model_copy(update={"strategy": "hybrid"}), adapters)
-
-
-def recaller(
+def request_phase(
     config: MemoryConfig,
     adapters: Adapters,
     models: ExternalModels,
     usage: UsageNotes | None = None,
-    searched: Searcher | None = None,
-) -> Recaller:
-    """Recall.
+    search: VectorSearch | None = None,
+) -> RequestPhase:
+    """Recall, and compression beside it.
 
     Args:
-        searched: the searcher of these adapters, where others use it too.
+        search: the search of these adapters, where others use it too.
     """
-    rewrite = models.of_role("memory_rewrite")
-    recall = config.recall
-    searcher = searched or searcher_of(recall, adapters)
-    return Recaller(
+    rewriting, recall = models.of_role("memory_rewrite"), config.recall
+    recaller = Recaller(
+        strategy=_strategy(recall, adapters, rewriting, search or vector_search(recall, adapters)),
         embedder=adapters.embedder,
-        searcher=searcher,
-        keyword_search=_keyword_search(searcher, recall, rewrite) if recall.strategy == "keywords" else None,
         turn_log=adapters.turn_log,
         observer=adapters.observer,
         clock=adapters.clock,
         config=recall,
-        rewriter=QueryRewriter(rewrite, recall.rewrite) if rewrite else None,
-        compressor=_compressor(config.compression, adapters) if config.compression.enabled else None,
         usage=usage,
+    )
+    return RequestPhase(
+        recaller=recaller,
+        history=StoredHistory(adapters.turn_log, recall, always=rewriting is not None),
+        observer=adapters.observer,
+        config=recall,
+        compressor=_compressor(config.compression, adapters) if config.compression.enabled else None,
     )
 
 
-def _keyword_search(searcher: Searcher, config: RecallConfig, model: ChatModel | None) -> KeywordSearch:
-    return KeywordSearch(searcher, KeywordExtractor(config.keyword_extraction, model), config)
+def _strategy(config: RecallConfig, adapters: Adapters, rewriting: ChatModel | None, search: VectorSearch) -> Strategy:
+    if config.strategy == "keywords":
+        return KeywordSearch(_source(adapters), KeywordExtractor(config.keyword_extraction, rewriting), config)
+    return RewritingSearch(search, QueryRewriter(rewriting, config.rewrite)) if rewriting else search
+
+
+def _source(adapters: Adapters) -> MemorySource:
+    return MemorySource(reader=adapters.store, indexes=adapters.owner_indexes, clock=adapters.clock)
 
 
 def _states(config: CompressionConfig, adapters: Adapters, model: ChatModel | None) -> StateBuilder:

@@ -22,12 +22,11 @@ from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.app.recording import start_recordings
 from semrouter_memory.config import Config, secret
 from semrouter_memory.errors import EmbeddingError, TurnLogError
-from semrouter_memory.events import WorkFailed, WorkingSetMeasured, WorkQueued
+from semrouter_memory.events import OwnerIndexesMeasured, WorkFailed, WorkQueued
 from semrouter_memory.exchange.exchange import ExchangeSettings
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.manage.operator import Exposition, Readiness
 from semrouter_memory.model import Scope, SessionKey
-from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.telemetry import logs
@@ -35,6 +34,7 @@ from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 from semrouter_memory.telemetry.tracing import start_tracing
 from semrouter_memory.transport.processor import Processor
+from semrouter_memory.transport.request_phase import RequestPhase
 from semrouter_memory.transport.server import ExtProcServer
 from semrouter_memory.workers import RightOfWay, WorkerPool
 
@@ -96,7 +96,7 @@ class App:
         recordings = await start_recordings(config)
         # Here for a start that fails later; below, for the end of a recording while the ports are still open.
         self._exit.push_async_callback(recordings.stop)
-        searcher = pipelines.searcher_of(memory.recall, adapters)
+        searcher = pipelines.vector_search(memory.recall, adapters)
         await serve_management(
             config,
             adapters,
@@ -111,7 +111,7 @@ class App:
         )
         # Before the ports close, so that whoever looks on is told the end; after the last exchange has ended.
         self._exit.push_async_callback(recordings.stop)
-        recaller = pipelines.recaller(memory, adapters, models, maintenance.usage, searcher)
+        recaller = pipelines.request_phase(memory, adapters, models, maintenance.usage, searcher)
         await asyncio.gather(self._prepare(recaller), models.warm())
         processor = self._processor(adapters, recaller, retainer, recordings, shared_secret)
         # Last, so that it is the first to stop: no new streams come while the rest ends.
@@ -123,7 +123,7 @@ class App:
     def _processor(
         self,
         adapters: Adapters,
-        recaller: Recaller,
+        recaller: RequestPhase,
         retainer: Retainer,
         recordings: Recordings,
         shared_secret: str | None,
@@ -158,7 +158,7 @@ class App:
         self._observer, self._spans = TelemetryObserver(self._metrics, tracer.spans), tracer.spans
         return tracer.spans
 
-    async def _prepare(self, recaller: Recaller) -> None:
+    async def _prepare(self, recaller: RequestPhase) -> None:
         """A model that fails now is tried again at the requests; each of them passes."""
         try:
             await recaller.prepare()
@@ -209,7 +209,7 @@ class App:
 
     async def _tick(self, retainer: Retainer, pool: "WorkerPool[SessionKey]", adapters: Adapters) -> None:
         """Look at the triggers again and again; also what continues after a restart."""
-        working_set = adapters.shelves
+        indexes = adapters.owner_indexes
         while True:
             try:
                 await retainer.tick()
@@ -219,8 +219,8 @@ class App:
                 self._log_answers()
             self._say_damage(adapters.turn_log.damage)
             self._observer.observe(WorkQueued(depth=pool.depth + retainer.retrying, oldest_seconds=pool.oldest_seconds))
-            if working_set is not None:
-                self._observer.observe(WorkingSetMeasured(nbytes=working_set.nbytes, owners=working_set.owners))
+            if indexes is not None:
+                self._observer.observe(OwnerIndexesMeasured(nbytes=indexes.nbytes, owners=indexes.owners))
             await asyncio.sleep(self._config.memory.retain.tick_seconds)
 
     def _failed(self, error: BaseException) -> None:

@@ -12,11 +12,11 @@ from semrouter_memory.config.memory import (
     IdentityConfig,
     MemoryConfig,
     MilvusConfig,
+    OwnerIndexConfig,
     RecallConfig,
     RedisConfig,
     RetainConfig,
     SignalsConfig,
-    WorkingSetConfig,
 )
 from semrouter_memory.config.section import secret
 from semrouter_memory.config.service import (
@@ -41,6 +41,7 @@ __all__ = [
     "ManagementConfig",
     "MemoryConfig",
     "MilvusConfig",
+    "OwnerIndexConfig",
     "RecallConfig",
     "RecordingConfig",
     "RedisConfig",
@@ -49,7 +50,6 @@ __all__ = [
     "SignalsConfig",
     "TelemetryConfig",
     "TracingConfig",
-    "WorkingSetConfig",
     "load",
     "secret",
 ]

@@ -104,10 +104,10 @@ class RecallConfig(Section):
         " all; hyde: a likely answer, for questions that found nothing relevant enough",
     )
     token_budget: int = Field(512, ge=16, description="bound on the injected block, in the embedding model's tokens")
-    standing_tokens: int = Field(
+    pinned_tokens: int = Field(
         64,
         ge=0,
-        description="part of token_budget for memories that are injected without a search: how to answer, the user's name; 0: none",
+        description="part of token_budget for memories that are injected whatever is asked: how to answer, the user's name; 0: none",
     )
     max_limit: int = Field(50, ge=1, description="upper bound on a request's retrieval_limit")
     render: Literal["markdown", "xml"] = Field("markdown", description="format of the injected block")
@@ -118,25 +118,22 @@ class RecallConfig(Section):
     max_query_chars: int = Field(4000, ge=16, description="longer queries are cut before they are embedded")
 
 
-class WorkingSetConfig(Section):
-    """The memories of recently active users, cached in the process."""
+class OwnerIndexConfig(Section):
+    """In-memory indexes of the memories of recently active users."""
 
     enabled: bool = Field(default=True, description="off: every search queries the store")
-    max_mb: int = Field(256, ge=1, description="bound on cached memories; least recently used users are evicted first")
+    max_mb: int = Field(
+        256, ge=1, description="bound on the memory of all cached indexes; the least recently used one is evicted first"
+    )
     max_owner_memories: int = Field(
         20_000,
         ge=1,
-        description="users with more memories, or more than a quarter of max_mb, are not cached; the store is searched",
+        description="a user with more memories, or an index above a quarter of max_mb, is not cached; the store is searched",
     )
     max_age_seconds: float = Field(
         300,
         gt=0,
-        description="maximum age of a user's cached memories; bounds staleness if another process writes without a notification",
-    )
-    redis_ttl_seconds: float = Field(
-        300,
-        ge=0,
-        description="how long a user's cached memories are shared through Redis, if it is configured; 0: not shared",
+        description="maximum age of a cached index; bounds staleness if another process writes without a notification",
     )
 
 
@@ -251,7 +248,7 @@ class MemoryConfig(Section):
     identity: IdentityConfig = IdentityConfig()
     signals: SignalsConfig = SignalsConfig()
     recall: RecallConfig = RecallConfig()
-    working_set: WorkingSetConfig = WorkingSetConfig()
+    owner_index: OwnerIndexConfig = OwnerIndexConfig()
     retain: RetainConfig = RetainConfig()
     redis: RedisConfig = RedisConfig()
     ageing: AgeingConfig = AgeingConfig()

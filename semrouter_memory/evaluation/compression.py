@@ -91,7 +91,7 @@ class CompressionRun:
         self._woken: list[SessionKey] = []
         self._settings = ExchangeSettings(memory, max_body_bytes=1 << 30, max_answer_bytes=1 << 20)
         self._retainer = pipelines.retainer(memory, adapters, models, wake=self._woken.append)
-        self._recaller = pipelines.recaller(memory, adapters, models)
+        self._recaller = pipelines.request_phase(memory, adapters, models)
 
     async def play(self, talk: Talk) -> Measured:
         """Say every turn, and look at the request that comes next."""

@@ -44,7 +44,7 @@ class ConversationsRun:
         self._played += 1
         scope, woken, observer = Scope(f"conversation-{self._played}"), list[SessionKey](), FailureRecorder()
         store = InMemoryStore(dimension=self._adapters.embedder.dimension)
-        adapters = replace(self._adapters, store=store, observer=observer)
+        adapters = replace(self._adapters, store=store, writer=store, observer=observer)
         retainer = pipelines.retainer(self._config, adapters, self._models, wake=woken.append)
         for number, (user, assistant) in enumerate(conversation.turns):
             self._clock.time += _TURN_TIME

@@ -42,7 +42,7 @@ class EndToEndRun:
         self._clock = clock
         self._woken: list[SessionKey] = []
         self._retainer = pipelines.retainer(self._config, adapters, models, wake=self._woken.append)
-        self._recaller = pipelines.recaller(self._config, adapters, models)
+        self._recaller = pipelines.request_phase(self._config, adapters, models)
         self._users = 0
         self.memories = 0
 

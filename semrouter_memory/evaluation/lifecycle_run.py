@@ -45,7 +45,7 @@ class LifecycleRun:
         store = InMemoryStore(dimension=self._adapters.embedder.dimension)
         # It is the time of what was said last, so that nothing expires because a scenario is old.
         clock = PlayClock(min(candidate.observed_at for candidate in scenario.candidates))
-        adapters = replace(self._adapters, store=store, clock=clock, new_id=ids.draw)
+        adapters = replace(self._adapters, store=store, writer=store, clock=clock, new_id=ids.draw)
         writer = pipelines.reconciling_writer(self._config.ageing, adapters, self._models)
         turn_ids, session_id = self._append(scope, scenario)
         claim = await adapters.turn_log.claim(scope, session_id, lease=_LEASE, context=0)

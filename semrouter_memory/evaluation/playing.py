@@ -68,11 +68,13 @@ def played_adapters(embedder: Embedder) -> Iterator[Adapters]:
     with TemporaryDirectory(prefix="semrouter-memory-") as name:
         turn_log = SqliteTurnLog(Path(name) / "turns.db", clock=clock)
         state = SqliteStateStore(Path(name) / "state.db", clock=clock)
+        store = InMemoryStore(dimension=embedder.dimension)
         try:
             yield Adapters(
                 embedder=embedder,
-                store=InMemoryStore(dimension=embedder.dimension),
-                shelves=None,
+                store=store,
+                writer=store,
+                owner_indexes=None,
                 turn_log=turn_log,
                 state=state,
                 locks=InProcessOwnerLocks(),

@@ -19,7 +19,7 @@ from typing import cast
 import orjson
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters, Sessions, working_set_of
+from semrouter_memory.app.adapters import Adapters, Store, announcing_writer, owner_indexes_of
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig, MilvusConfig
@@ -33,10 +33,9 @@ from semrouter_memory.exchange.policy import RouteSettings, policy_for
 from semrouter_memory.exchange.turns import recall_request
 from semrouter_memory.model import EmbeddedMemory, Memory, Message, Reason, RecallRequest, RecallResult, Scope, Signals
 from semrouter_memory.ports import Embedder
-from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.store.working_set import Store
+from semrouter_memory.transport.request_phase import RequestPhase
 
 _UNDATED = datetime(2026, 1, 1, tzinfo=UTC)
 _LATER = timedelta(days=1)
@@ -92,12 +91,12 @@ class RetrievalRun:
         for scope, memories in tracked(batches, f"{file}: embedding and writing", total=len(batches)):
             vectors = await self._adapters.embedder.embed_passages([memory.content for memory in memories])
             rows = [EmbeddedMemory(memory, vector) for memory, vector in zip(memories, vectors, strict=True)]
-            await self._adapters.store.upsert(scope, rows)
+            await self._adapters.writer.upsert(scope, rows)
         return owners
 
     async def ask(self, file: str, owners: Sequence[Owner]) -> list[Asked]:
         """Ask each query once, as it would be asked in traffic."""
-        recaller = pipelines.recaller(self._config, self._adapters, self._models)
+        recaller = pipelines.request_phase(self._config, self._adapters, self._models)
         await recaller.prepare()
         pairs = _pairs(owners)
         return [
@@ -108,7 +107,7 @@ class RetrievalRun:
     async def sweep(self, file: str, owners: Sequence[Owner]) -> list[Point]:
         """Ask each query again with each threshold, by a recaller of its own, so that no time measured before is its."""
         adapters = replace(self._adapters, embedder=CachingEmbedder(self._adapters.embedder))
-        recaller = pipelines.recaller(self._config, adapters, self._models)
+        recaller = pipelines.request_phase(self._config, adapters, self._models)
         await recaller.prepare()
         pairs = _pairs(owners)
         asked: dict[float, list[Asked]] = {threshold: [] for threshold in THRESHOLDS}
@@ -147,7 +146,7 @@ class RetrievalRun:
     def _request(self, owner: Owner, query: Query) -> RecallRequest:
         return request_of(owner.scope, query.text, query.history, self._config)
 
-    async def _asked(self, recaller: Recaller, owner: Owner, query: Query, request: RecallRequest) -> Asked:
+    async def _asked(self, recaller: RequestPhase, owner: Owner, query: Query, request: RecallRequest) -> Asked:
         self._clock.time = owner.now
         started = time.perf_counter()
         result = await recaller.recall(request)
@@ -199,17 +198,12 @@ async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncI
             store = await _lite(here, directory, played, exits)
         generations = FileGenerations(directory / "generations")
         exits.callback(generations.close)
-        working_set = working_set_of(
-            config,
-            store,
-            Sessions(played.turn_log, played.state, played.locks, generations),
-            embedder=embedder,
-            clock=clock,
-            on_error=lambda error: played.observer.observe(WorkFailed(error)),
+        indexes = owner_indexes_of(
+            config, store, generations, clock=clock, on_error=lambda error: played.observer.observe(WorkFailed(error))
         )
-        exits.push_async_callback(working_set.close)
-        shelves = working_set if config.working_set.enabled else None
-        yield replace(played, store=working_set, shelves=shelves), clock
+        exits.push_async_callback(indexes.close)
+        cached = indexes if config.owner_index.enabled else None
+        yield replace(played, store=store, writer=announcing_writer(store, indexes), owner_indexes=cached), clock
 
 
 async def _lite(config: MilvusConfig, directory: Path, played: Adapters, exits: AsyncExitStack) -> MilvusStore:

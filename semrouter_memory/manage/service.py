@@ -54,7 +54,8 @@ from semrouter_memory.ports import (
     StateStore,
     TurnLog,
 )
-from semrouter_memory.recall.searching import Searcher
+from semrouter_memory.recall.memory_source import MemorySource
+from semrouter_memory.recall.vector_search import HybridSearch, VectorSearch
 from semrouter_memory.retain.reconciling.rows import Rows
 from semrouter_memory.retain.superseding import marked, stored
 
@@ -102,7 +103,7 @@ class MemoryService:
         state: StateStore,
         written: Written = _ignore,
         ttl_days: Mapping[MemoryType, float] = MappingProxyType({}),
-        searcher: Searcher | None = None,
+        searcher: VectorSearch | None = None,
     ) -> None:
         self._reader, self._writer, self._embedder = reader, writer, embedder
         self._turn_log, self._locks, self._state, self._clock = turn_log, locks, state, clock
@@ -409,8 +410,9 @@ class MemoryService:
         admissible_metadata(metadata, max_bytes=self._config.max_metadata_bytes, redact=self._redact)
 
 
-def _searcher(reader: MemoryReader, embedder: Embedder, clock: Clock) -> Searcher:
-    return Searcher(embedder=embedder, reader=reader, shelves=None, clock=clock, config=RecallConfig())
+def _searcher(reader: MemoryReader, embedder: Embedder, clock: Clock) -> VectorSearch:
+    source = MemorySource(reader=reader, indexes=None, clock=clock)
+    return HybridSearch(source=source, embedder=embedder, config=RecallConfig())
 
 
 def _askable(memory_id: str) -> bool:

@@ -8,8 +8,8 @@ case is skipped, and whatever looks personal overrides the fact signal, which is
 import re
 import unicodedata
 
-from semrouter_memory.language.third_person import is_personal
 from semrouter_memory.model import Decision, Reason, Signals
+from semrouter_memory.recall.query import Query
 
 MAX_GREETING_CHARS = 20
 
@@ -32,23 +32,22 @@ _GREETING = re.compile(
 )
 
 
-def decide(query: str, signals: Signals, *, without_query: bool = False) -> Decision:
+def decide(query: Query, signals: Signals, *, any_message: bool = False) -> Decision:
     """Whether to search, and why not.
 
     Args:
-        query: the last user message.
         signals: what upstream classifiers said of the request.
-        without_query: search for a greeting and for an empty message, too.
+        any_message: search for a greeting and for an empty message, too.
     """
-    if signals.is_fact and not is_personal(query):
+    if signals.is_fact and not query.is_personal:
         return Decision(search=False, reason=Reason.FACT)
     if signals.requires_tool:
         return Decision(search=False, reason=Reason.TOOL)
-    if without_query:
+    if any_message:
         return Decision(search=True, reason=Reason.SEARCH)
-    if not query.strip():
+    if not query.text.strip():
         return Decision(search=False, reason=Reason.NO_QUERY)
-    if is_greeting(query):
+    if is_greeting(query.text):
         return Decision(search=False, reason=Reason.GREETING)
     return Decision(search=True, reason=Reason.SEARCH)
 

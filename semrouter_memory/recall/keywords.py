@@ -22,8 +22,8 @@ from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.words import STOP_WORDS, content_runs, content_words, words
 from semrouter_memory.model import ChatMessage, Memory
 from semrouter_memory.ports import ChatModel
-from semrouter_memory.recall.in_time import in_time
-from semrouter_memory.recall.refusals import refuses
+from semrouter_memory.recall.deadline import result_by
+from semrouter_memory.recall.rewrite import refuses
 
 Extraction = Literal["local", "llm"]
 
@@ -78,7 +78,7 @@ class KeywordExtractor:
             return local_keywords(query)
         prompt = (ChatMessage("system", _PROMPT), ChatMessage("user", _quoted(query)))
         # Late or failed: the rules answer.
-        answer = await in_time(self._model.complete(prompt), until)
+        answer = await result_by(self._model.complete(prompt), until)
         listed = None if answer is None else listed_keywords(answer)
         return local_keywords(query) if listed is None else listed
 

@@ -1,7 +1,10 @@
-"""What is looked for: the user's words, and for a vague question what the conversation was about. Pure."""
+"""The question of a request, and the texts that it is searched with. Pure."""
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
 
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.third_person import is_personal
@@ -9,7 +12,7 @@ from semrouter_memory.language.words import content_words
 from semrouter_memory.model import Message, Role
 
 HISTORY_MESSAGES = 3
-MAX_SHORT_CHARS = 20
+_MAX_SHORT_CHARS = 20
 _MAX_TERMS = 24
 _CONTEXT_MESSAGES = 2
 # A pasted document is not what a conversation is about; its beginning says enough.
@@ -30,6 +33,72 @@ _MOST_POINTING_CONTENT = 3
 """A query with more content words than this says enough, whatever it points at."""
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Query:
+    """A question with its conversation. Each property is computed once, when it is first needed.
+
+    Attributes:
+        text: the last user message.
+        history: the conversation before it, oldest first.
+        now: when it is asked.
+        max_chars: bound on every text that is searched with.
+        likely_answer: what a model made up as an answer. It is searched with; what is wanted is still what the text asks for.
+    """
+
+    text: str
+    now: datetime
+    max_chars: int
+    history: Sequence[Message] = ()
+    likely_answer: str = ""
+
+    @cached_property
+    def line(self) -> str:
+        """The text to search with, bounded and on one line."""
+        return _one_line(self.likely_answer or self.text, self.max_chars)
+
+    @cached_property
+    def is_vague(self) -> bool:
+        return is_vague(self.line)
+
+    @cached_property
+    def is_personal(self) -> bool:
+        return is_personal(self.text)
+
+    @cached_property
+    def follows_up(self) -> bool:
+        """Whether the text continues the conversation: "How much?" after a flight was talked about."""
+        return bool(self.history) and (is_vague(self.text) if self.likely_answer else self.is_vague)
+
+    @cached_property
+    def search_text(self) -> str:
+        """The text whose meaning is searched for: of a vague question, with the two messages before it.
+
+        With more of them where the last user message is vague as well, for then the two do not say what it is about. The
+        question's own words come last and stay.
+        """
+        if not (self.history and self.is_vague):
+            return self.line
+        before = " ".join(_one_line(message.text, _MAX_TERM_SOURCE_CHARS) for message in _context(self.history))
+        left = self.max_chars - len(self.line) - 1
+        return f"{before[-left:]} {self.line}" if before and left > 0 else self.line
+
+    @cached_property
+    def search_words(self) -> str:
+        """The text whose words are searched for: of a vague question, with the key terms of what was asked before."""
+        terms = key_terms(self.history) if self.is_vague else ()
+        return (f"{self.line} {' '.join(terms)}" if terms else self.line)[: self.max_chars]
+
+    @cached_property
+    def stands_alone(self) -> bool:
+        """Whether what is searched for is what was said, and nothing else."""
+        return self.search_text == _one_line(self.text, None)
+
+    @property
+    def said(self) -> str:
+        """The text alone, to embed: "Thanks, that's all" is small talk, whatever was talked about before."""
+        return _one_line(self.text, None)[: self.max_chars]
+
+
 def is_vague(query: str) -> bool:
     """Whether the query may refer to something that only the conversation names.
 
@@ -47,46 +116,14 @@ def is_vague(query: str) -> bool:
 def _is_short(query: str) -> bool:
     """A Chinese character says about as much as three letters."""
     text = query.strip()
-    return len(text) + 2 * len(CJK.findall(text)) <= MAX_SHORT_CHARS
-
-
-def search_text(query: str, history: Sequence[Message], *, max_chars: int) -> str:
-    """The text whose meaning is searched for: of a vague question, with the two messages before it.
-
-    Further back where the last user message is vague as well, for then the two do not say what it is about.
-
-    Args:
-        query: the last user message.
-        history: the conversation before it, oldest first.
-        max_chars: bound on the result; the query's own words come last and stay.
-    """
-    query = " ".join(query[:max_chars].split())
-    if not (history and is_vague(query)):
-        return query
-    before = " ".join(" ".join(message.text[:_MAX_TERM_SOURCE_CHARS].split()) for message in _context(history))
-    room = max_chars - len(query) - 1
-    return f"{before[-room:]} {query}" if before and room > 0 else query
+    return len(text) + 2 * len(CJK.findall(text)) <= _MAX_SHORT_CHARS
 
 
 def _context(history: Sequence[Message]) -> Sequence[Message]:
     """The last messages from the one that says what they are about, two at least."""
     asked = [at for at, message in enumerate(history) if message.role is Role.USER][-HISTORY_MESSAGES:]
-    said = next((at for at in reversed(asked) if not is_vague(history[at].text)), len(history))
-    return history[max(min(said, len(history) - _CONTEXT_MESSAGES), 0) :]
-
-
-def search_query(query: str, history: Sequence[Message], *, max_chars: int) -> str:
-    """The text whose words are searched for: of a vague question, with the key terms of what was asked before.
-
-    Args:
-        query: the last user message.
-        history: the conversation before it, oldest first.
-        max_chars: bound on the result; the query's own words come first.
-    """
-    query = " ".join(query[:max_chars].split())
-    if is_vague(query) and (terms := key_terms(history)):
-        query = f"{query} {' '.join(terms)}"
-    return query[:max_chars]
+    clear = next((at for at in reversed(asked) if not is_vague(history[at].text)), len(history))
+    return history[max(min(clear, len(history) - _CONTEXT_MESSAGES), 0) :]
 
 
 def key_terms(history: Sequence[Message]) -> list[str]:
@@ -94,3 +131,7 @@ def key_terms(history: Sequence[Message]) -> list[str]:
     asked = [message.text for message in history if message.role is Role.USER][-HISTORY_MESSAGES:]
     terms = [word for text in asked for word in content_words(text[:_MAX_TERM_SOURCE_CHARS])]
     return list(dict.fromkeys(terms))[-_MAX_TERMS:]
+
+
+def _one_line(text: str, max_chars: int | None) -> str:
+    return " ".join(text[:max_chars].split())

@@ -1,4 +1,4 @@
-"""From evidence to one number that a threshold can be compared with, whoever's memories they are. Pure.
+"""Calibrated relevance, comparable across users and with one threshold. Pure.
 
 Two steps, both linear. First the **score** of a memory, in units of a cosine: what it and the question have in common in
 meaning and in words, what its neighbours have, and what the request needs without asking:
@@ -13,7 +13,7 @@ Its constants were fitted on questions of invented users, and checked on users t
 
 Then the **relevance**, 0..1: how likely the assistant wants the memory for this question, a logistic model (`make fit`)
 over the score, its distance to the best one, how far it stands out from the owner's other memories and from statements
-about nobody, how many memories there are, and whether the question wants memories at all (`wants`). A quote is shown from
+of no user, how many memories there are, and whether the question wants memories at all (`wants`). A quote is shown from
 a lower probability on than a statement. How it does on people left out: `docs/learned-decisions.md`.
 """
 
@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from semrouter_memory.learned.logistic import Logistic, log_odds
 from semrouter_memory.recall import wants
-from semrouter_memory.recall.anchors import Anchors
-from semrouter_memory.recall.evidence import Evidence, Floats, Question
-from semrouter_memory.recall.standing import Need, Standing
+from semrouter_memory.recall.categories import MemoryCategory, Need
+from semrouter_memory.recall.features import CandidateFeatures, Floats, QueryFeatures
+from semrouter_memory.recall.prototypes import Prototypes
 
 _LEXICAL = 0.084
 _NEARBY = 0.088
@@ -37,25 +37,25 @@ _ANSWERED = -0.667
 _CHINESE_COSINE = 0.2
 _CHINESE_LEXICAL = 0.101
 _TIMELY = 0.2
-_NEEDED: tuple[tuple[Need, Standing, float], ...] = (
-    (Need.FOOD, Standing.DIET, 0.275),
-    (Need.BODY, Standing.HEALTH, 0.122),
-    (Need.TRIP, Standing.TRAVEL, 0.249),
-    (Need.TRIP, Standing.MONEY, 0.172),
-    (Need.DATE, Standing.TIME, 0.079),
-    (Need.PROGRAM, Standing.CODE, 0.139),
-    (Need.TEXT, Standing.WRITING, 0.269),
-    (Need.PURCHASE, Standing.MONEY, 0.14),
-    (Need.PURCHASE, Standing.HEALTH, 0.132),
+_NEEDED: tuple[tuple[Need, MemoryCategory, float], ...] = (
+    (Need.FOOD, MemoryCategory.DIET, 0.275),
+    (Need.BODY, MemoryCategory.HEALTH, 0.122),
+    (Need.TRIP, MemoryCategory.TRAVEL, 0.249),
+    (Need.TRIP, MemoryCategory.MONEY, 0.172),
+    (Need.DATE, MemoryCategory.TIME, 0.079),
+    (Need.PROGRAM, MemoryCategory.CODE, 0.139),
+    (Need.TEXT, MemoryCategory.WRITING, 0.269),
+    (Need.PURCHASE, MemoryCategory.MONEY, 0.14),
+    (Need.PURCHASE, MemoryCategory.HEALTH, 0.132),
 )
 
-_QUESTION_MARK = np.uint16(Standing.QUESTION)
+_QUESTION = np.uint16(MemoryCategory.QUESTION)
 _SMALLEST_SPREAD = 0.03
 _RELEVANT = Logistic.load("relevance")
 _CUT = log_odds(_RELEVANT.cut)
 _SHOWN_CUT = log_odds(0.6)
 """Relevance is shifted so that a memory on the cut has 0.6, the default threshold."""
-_QUOTE = np.uint16(Standing.QUOTE)
+_QUOTE = np.uint16(MemoryCategory.QUOTE)
 _QUOTE_CUT = log_odds(0.03)
 """A quote tells more than one thing, and with its date and in the user's words it misleads nobody."""
 _FEW = 16
@@ -67,98 +67,97 @@ _SURE = 2.0
 """Where a request is just as sure to want something as a memory is to be it, the memory decides."""
 
 
-def scores(evidence: Evidence, question: Question, needs: Floats) -> Floats:
+def score(candidates: CandidateFeatures, query: QueryFeatures, needs: Floats) -> Floats:
     """The score of each memory.
 
     Args:
         needs: what of it is `needed`.
     """
-    cosine, lexical = (_CHINESE_COSINE, _CHINESE_LEXICAL) if question.chinese else (1.0, _LEXICAL)
-    found = cosine * evidence.similarity + lexical * evidence.lexical + _NEARBY * evidence.nearby
-    if question.answered:
-        found += _ANSWERED * evidence.answered
-    if evidence.timely is not None:
-        found += np.float32(_TIMELY) * evidence.timely
-    found += np.float32(_IS_QUESTION) * ((evidence.marks & _QUESTION_MARK) != 0)
-    found += needs
-    return np.asarray(found, dtype=np.float32)
+    cosine, lexical = (_CHINESE_COSINE, _CHINESE_LEXICAL) if query.chinese else (1.0, _LEXICAL)
+    scores = cosine * candidates.similarity + lexical * candidates.lexical + _NEARBY * candidates.nearby
+    scores += _ANSWERED * candidates.answered
+    if candidates.timely is not None:
+        scores += np.float32(_TIMELY) * candidates.timely
+    scores += np.float32(_IS_QUESTION) * ((candidates.labels & _QUESTION) != 0)
+    scores += needs
+    return np.asarray(scores, dtype=np.float32)
 
 
-def needed(evidence: Evidence, question: Question) -> Floats:
-    """What of each score the memory has because its class is what the request needs."""
-    found = np.zeros(len(evidence.marks), dtype=np.float32)
-    for mark, worth in _worth_of_marks(question.need):
-        found += worth * ((evidence.marks & mark) != 0)
-    return found
+def needed(candidates: CandidateFeatures, query: QueryFeatures) -> Floats:
+    """The part of each score that the memory has because the request needs its category."""
+    needs = np.zeros(len(candidates.labels), dtype=np.float32)
+    for label, worth in _worth_of_labels(query.need):
+        needs += worth * ((candidates.labels & label) != 0)
+    return needs
 
 
 @lru_cache(256)
-def _worth_of_marks(need: Need) -> tuple[tuple[np.uint16, np.float32], ...]:
-    """What a memory's marks add to its score; numbers of numpy's, with which an array is compared three times as fast."""
-    return tuple((np.uint16(standing), np.float32(worth)) for each, standing, worth in _NEEDED if need & each)
+def _worth_of_labels(need: Need) -> tuple[tuple[np.uint16, np.float32], ...]:
+    """What a memory's categories add to its score; as numpy numbers, with which arrays are compared three times as fast."""
+    return tuple((np.uint16(category), np.float32(worth)) for each, category, worth in _NEEDED if need & each)
 
 
 def relevances(
-    found: Floats,
+    scores: Floats,
     chosen: Sequence[int],
-    question: Question,
-    anchors: Anchors,
+    query: QueryFeatures,
+    prototypes: Prototypes,
     *,
     needs: Floats | None = None,
-    marks: NDArray[np.uint16] | None = None,
+    labels: NDArray[np.uint16] | None = None,
 ) -> Floats:
     """The relevance of the memories at these places.
 
     Args:
-        found: the scores of all memories that there are to choose from.
+        scores: of all memories that there are to choose from.
         needs: what of them is `needed`.
-        marks: `Standing` of each, for whether it is a quote.
+        labels: `MemoryCategory` of each, for whether it is a quote.
     """
-    if not len(found):
-        return found
-    generous = _GENEROUS * max(0.0, 1 - len(found) / _FEW)
-    logits = np.full(len(found), _RELEVANT.bias - _CUT + generous, dtype=np.float32)
-    if marks is not None:
-        logits += np.float32(_CUT - _QUOTE_CUT) * ((marks & _QUOTE) != 0)
-    for name, column in features(found, question, anchors, needs=needs).items():
+    if not len(scores):
+        return scores
+    generous = _GENEROUS * max(0.0, 1 - len(scores) / _FEW)
+    logits = np.full(len(scores), _RELEVANT.bias - _CUT + generous, dtype=np.float32)
+    if labels is not None:
+        logits += np.float32(_CUT - _QUOTE_CUT) * ((labels & _QUOTE) != 0)
+    for name, column in features(scores, query, prototypes, needs=needs).items():
         logits += np.float32(_RELEVANT.weights.get(name, 0.0)) * column
     # The request must want something, and that must be it: the weaker of the two decides.
-    sure = _SURE * (question.wants - wants.CUT)
+    sure = _SURE * (query.wants - wants.CUT)
     logits = np.where(logits < sure, logits, sure + _ORDER * (logits - sure))
     return np.asarray(1 / (1 + np.exp(-(logits[chosen] + _SHOWN_CUT))), dtype=np.float32)
 
 
 def features(
-    found: Floats, question: Question, anchors: Anchors, *, needs: Floats | None = None
+    scores: Floats, query: QueryFeatures, prototypes: Prototypes, *, needs: Floats | None = None
 ) -> dict[str, Floats | float]:
     """What relevance is made of, for each memory.
 
     What a request needs does not compete with itself: two diets both count, and each is measured against the best of what
     was asked for.
     """
-    cosine = _CHINESE_COSINE if question.chinese else 1.0
-    backdrop = cosine * (anchors.backdrop @ question.vector)
-    mean, spread = _distribution(found, backdrop)
-    behind = found - float(found.max())
+    cosine = _CHINESE_COSINE if query.chinese else 1.0
+    background = cosine * (prototypes.background @ query.vector)
+    mean, spread = _distribution(scores, background)
+    behind = scores - float(scores.max())
     if needs is not None and needs.any():
-        asked_for = np.minimum(found - float((found - needs).max()), 0)
+        asked_for = np.minimum(scores - float((scores - needs).max()), 0)
         behind = np.where(needs > 0, np.maximum(behind, asked_for), behind)
     return {
-        "score": found,
-        "outstanding": (found - mean) / (spread + _SMALLEST_SPREAD),
+        "score": scores,
+        "outstanding": (scores - mean) / (spread + _SMALLEST_SPREAD),
         "behind": behind,
-        "behind anything": np.minimum(found - float(backdrop.max()), 0),
-        "wants": question.wants,
-        "wants for sure": max(question.wants, 0.0),
-        "wants x score": question.wants * found,
-        "chinese": float(question.chinese),
-        "memories": math.log1p(len(found)),
+        "behind anything": np.minimum(scores - float(background.max()), 0),
+        "wants": query.wants,
+        "wants for sure": max(query.wants, 0.0),
+        "wants x score": query.wants * scores,
+        "chinese": float(query.chinese),
+        "memories": math.log1p(len(scores)),
     }
 
 
-def _distribution(found: Floats, backdrop: Floats) -> tuple[float, float]:
+def _distribution(scores: Floats, background: Floats) -> tuple[float, float]:
     """Mean and standard deviation of both together."""
-    count = len(found) + len(backdrop)
-    mean = (float(found.sum()) + float(backdrop.sum())) / count
-    off, off_backdrop = found - np.float32(mean), backdrop - np.float32(mean)
-    return mean, math.sqrt((float(off @ off) + float(off_backdrop @ off_backdrop)) / count)
+    count = len(scores) + len(background)
+    mean = (float(scores.sum()) + float(background.sum())) / count
+    off, off_background = scores - np.float32(mean), background - np.float32(mean)
+    return mean, math.sqrt((float(off @ off) + float(off_background @ off_background)) / count)

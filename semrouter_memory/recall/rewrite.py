@@ -14,8 +14,7 @@ from semrouter_memory.codec.base import strip_reasoning
 from semrouter_memory.language.terms import terms
 from semrouter_memory.model import ChatMessage, Message
 from semrouter_memory.ports import ChatModel
-from semrouter_memory.recall.query import is_vague
-from semrouter_memory.recall.refusals import refuses
+from semrouter_memory.recall.query import Query
 
 Mode = Literal["vague", "always", "hyde"]
 
@@ -37,6 +36,9 @@ _MAX_QUERY_CHARS = 1_000
 _MAX_ANSWER_CHARS = 300
 _LABEL = re.compile(
     r"^(?:(?:rewritten|search|self-contained)\s+)?(?:query|question|statement|note|answer)\s*:\s*", re.IGNORECASE
+)
+_REFUSAL = re.compile(
+    r"(?:i['’]m sorry|i am sorry|sorry|i can(?:no|['’])t|i am unable|as an ai|抱歉|对不起|我无法|我不能)", re.IGNORECASE
 )
 _QUOTES = " \t\"'`“”‘’「」*"
 # What may stand before a question without changing that it is one.
@@ -66,12 +68,12 @@ class QueryRewriter:
         self._model = model
         self._mode = mode
 
-    def wants_before(self, query: str, history: Sequence[Message]) -> bool:
+    def wants_before(self, query: Query) -> bool:
         """Whether a rewrite may help, so that it is worth asking for while the plain query is searched.
 
         Without a conversation there is nothing to make a query self-contained with.
         """
-        return self._mode != "hyde" and bool(history) and (self._mode == "always" or is_vague(query))
+        return self._mode != "hyde" and bool(query.history) and (self._mode == "always" or query.is_vague)
 
     def wants_after(self, query: str, *, best_relevance: float, threshold: float) -> bool:
         """Whether a likely answer may find what the plain search did not.
@@ -91,6 +93,11 @@ class QueryRewriter:
         except Exception:  # noqa: BLE001 - whatever fails here, the plain query is searched and enough
             return ""
         return usable(answer, query, history)
+
+
+def refuses(answer: str) -> bool:
+    """Whether the answer, without white space before it, begins as refusals do (English, Chinese)."""
+    return _REFUSAL.match(answer) is not None
 
 
 def is_question(query: str) -> bool:

@@ -14,7 +14,7 @@ from semrouter_memory.language.ngrams import ngrams, tokens
 from semrouter_memory.language.terms import terms
 from semrouter_memory.learned.logistic import Features, Logistic, log_odds
 from semrouter_memory.model import Message, Role, Vector
-from semrouter_memory.recall.anchors import Intent
+from semrouter_memory.recall.prototypes import Intent
 
 _READ_CHARS = 500
 """Of a long request, at its beginning and end; what stands in between is quoted or pasted."""

@@ -74,7 +74,7 @@ async def _best(connection: MilvusConnection, question: Question) -> list[Row]:
     return await connection.search_words(
         question.terms,
         schema.filter_expression(question.selection),
-        columns=schema.SHELF_COLUMNS,
+        columns=schema.EMBEDDED_COLUMNS,
         limit=question.limit,
         fresh=question.fresh,
     )

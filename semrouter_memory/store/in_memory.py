@@ -88,7 +88,7 @@ class InMemoryStore:
     async def count(self, scope: Scope) -> int:
         return len(list(self._within(scope, Reach.ALL)))
 
-    async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
+    async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
         rows = list(self._active(scope, Reach.ALL, None, now))
         return [schema.embedded_from(scope, row) for row in rows] if len(rows) <= limit else None
 

@@ -40,7 +40,7 @@ _BATCH = 200
 _KEYS_BATCH = 1_000
 """Keys in one expression."""
 
-SHELF_BATCH = 256
+OWNER_BATCH = 256
 """Rows with vectors in one answer of Milvus Lite, whose time for one grows faster than their number: 10,000 rows take
 0.5 s in answers of 200, 1.6 s in answers of 2,000."""
 
@@ -206,15 +206,15 @@ class MilvusStore:
     async def count(self, scope: Scope) -> int:
         return await self._count(Selection(scope=scope, reach=Reach.ALL))
 
-    async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
+    async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
         """Same as the port's. On Lite 10 to 20 ms for 200 memories, 0.6 to 0.8 s for 10,000; other questions go in between.
 
         A server takes 200 to 350 ms for each 500.
         """
         selection = Selection(scope=scope, reach=Reach.ALL, active_at=now)
-        batch = SCAN_BATCH if self._lite is None else SHELF_BATCH
+        batch = SCAN_BATCH if self._lite is None else OWNER_BATCH
         found: list[EmbeddedMemory] = []
-        async for rows in self._pages(selection, schema.SHELF_COLUMNS, limit=batch):
+        async for rows in self._pages(selection, schema.EMBEDDED_COLUMNS, limit=batch):
             is_first = not found
             found += (schema.embedded_from(scope, row) for row in rows)
             if len(found) > limit or (is_first and len(rows) == batch and await self._count(selection) > limit):

@@ -98,7 +98,7 @@ READ_COLUMNS = tuple(column.name for column in COLUMNS if column.name not in {"o
 SCAN_COLUMNS = ("user_id", *READ_COLUMNS)
 """The same, of rows of many users."""
 
-SHELF_COLUMNS = (*READ_COLUMNS, EMBEDDING.name)
+EMBEDDED_COLUMNS = (*READ_COLUMNS, EMBEDDING.name)
 """What makes an `EmbeddedMemory`."""
 
 
@@ -315,7 +315,7 @@ def memory_from(scope: Scope, row: Mapping[str, Any]) -> Memory:
 
 
 def embedded_from(scope: Scope, row: Mapping[str, Any]) -> EmbeddedMemory:
-    """Same as `memory_from`, with its vector, of a row of `SHELF_COLUMNS`."""
+    """Same as `memory_from`, with its vector, of a row of `EMBEDDED_COLUMNS`."""
     return EmbeddedMemory(memory_from(scope, row), np.asarray(row["embedding"], dtype=np.float32))
 
 

@@ -69,7 +69,7 @@ class EventLog:
                 self._log_truncation()
             case events.UpkeepFinished():
                 _log_upkeep(event.report)
-            case events.WorkQueued() | events.WorkingSetMeasured():
+            case events.WorkQueued() | events.OwnerIndexesMeasured():
                 pass
 
     def _log_store_state(self, event: events.StoreStateChanged) -> None:

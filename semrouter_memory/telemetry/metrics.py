@@ -59,8 +59,8 @@ class Metrics:
         self.queue_depth = self._gauge(
             "queue_depth", "Sessions that wait for extraction, those that wait to be tried again included."
         )
-        self.working_set_bytes = self._gauge("working_set_bytes", "What the memories that are at hand take.")
-        self.working_set_owners = self._gauge("working_set_owners", "Users whose memories are at hand.")
+        self.owner_index_bytes = self._gauge("owner_index_bytes", "Memory that cached owner indexes take.")
+        self.owner_indexes = self._gauge("owner_indexes", "Users whose memories are indexed in the process.")
         self.queue_age_seconds = self._gauge("queue_oldest_seconds", "How long the oldest of them waits.")
         self.extractions = self._counter("extractions", "Extractions of a session.", "extractor", "outcome")
         self.extraction_failures = self._counter("extraction_failures", "Failed extractions.", "extractor", "failure")
@@ -166,9 +166,9 @@ class Metrics:
                 self.queue_age_seconds.set(event.oldest_seconds)
             case events.PassagesTruncated():
                 self.passages_truncated.inc(event.count)
-            case events.WorkingSetMeasured():
-                self.working_set_bytes.set(event.nbytes)
-                self.working_set_owners.set(event.owners)
+            case events.OwnerIndexesMeasured():
+                self.owner_index_bytes.set(event.nbytes)
+                self.owner_indexes.set(event.owners)
             case events.UpkeepFinished():
                 report = event.report
                 self.upkeep_runs.labels("incomplete" if report.failures else "complete").inc()

@@ -42,14 +42,17 @@ from semrouter_memory.model import (
     RecallResult,
     Scope,
 )
-from semrouter_memory.recall.pipeline import Recaller
-from semrouter_memory.recall.searching import Searcher
+from semrouter_memory.recall.memory_source import MemorySource
+from semrouter_memory.recall.recaller import Recaller
+from semrouter_memory.recall.stored_history import StoredHistory
+from semrouter_memory.recall.vector_search import HybridSearch
 from semrouter_memory.retain import quotes
 from semrouter_memory.retain.intake import cleaned
 from semrouter_memory.retain.redact import without_secrets
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.sessions.state import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
+from semrouter_memory.transport.request_phase import RequestPhase
 
 pytest_plugins = ("tests.model_fixture",)
 
@@ -149,18 +152,19 @@ class Client:
             config=CONFIG.compression,
             redact=without_secrets,
         )
-        self._recaller = Recaller(
+        source = MemorySource(reader=InMemoryStore(dimension=embedder.dimension), indexes=None, clock=self.clock)
+        recaller = Recaller(
+            strategy=HybridSearch(source=source, embedder=embedder, config=CONFIG.recall),
             embedder=embedder,
-            searcher=Searcher(
-                embedder=embedder,
-                reader=InMemoryStore(dimension=embedder.dimension),
-                shelves=None,
-                clock=self.clock,
-                config=CONFIG.recall,
-            ),
             turn_log=self.log,
             observer=SILENT,
             clock=self.clock,
+            config=CONFIG.recall,
+        )
+        self._recaller = RequestPhase(
+            recaller=recaller,
+            history=StoredHistory(self.log, CONFIG.recall),
+            observer=SILENT,
             config=CONFIG.recall,
             compressor=Compressor(
                 store=self.states, turn_log=self.log, embedder=embedder, observer=SILENT, config=CONFIG.compression

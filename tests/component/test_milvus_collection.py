@@ -159,8 +159,8 @@ async def test_a_collection_without_words_keeps_working_without_them(tmp_path: P
             await store.upsert(ALICE, [embedded(memory(ALICE, f"mem_new_{n}", content="User met a walrus"), n)])
             hits = await store.search(ALICE, vector(0), limit=1, now=NOW, text="walrus")
             assert [hit.memory for hit in hits] == [memory(ALICE)]
-            shelf = await store.shelve(ALICE, limit=9, now=NOW)
-            assert len(shelf or ()) == n + 1
+            loaded = await store.load_owner(ALICE, limit=9, now=NOW)
+            assert len(loaded or ()) == n + 1
             await store.compact()
     async with opened(tmp_path) as store:
         assert await store.delete_all(ALICE, Reach.ALL) == 3

@@ -187,7 +187,7 @@ async def test_how_to_answer_is_given_with_what_is_explained_or_programmed(known
 
 @pytest.mark.parametrize("tokens", [0, 5])
 async def test_what_is_given_unasked_keeps_within_its_own_budget(embedder: Embedder, tokens: int) -> None:
-    async with recalling(embedder, standing_tokens=tokens) as made:
+    async with recalling(embedder, pinned_tokens=tokens) as made:
         await made.remember(*FACTS)
 
         assert (await made.ask("Explain how tides work")).reason is Reason.BELOW_THRESHOLD

@@ -55,9 +55,9 @@ class Installation:
         self._woken: list[SessionKey] = []
         self.user = ALICE
         self._retainer = pipelines.retainer(memory, adapters, models, wake=self._woken.append)
-        self._recaller = pipelines.recaller(memory, adapters, models)
+        self._recaller = pipelines.request_phase(memory, adapters, models)
         self.service = memory_service(
-            store=adapters.store, embedder=adapters.embedder, turn_log=adapters.turn_log,
+            store=adapters.store, writer=adapters.writer, embedder=adapters.embedder, turn_log=adapters.turn_log,
             state=adapters.state, locks=adapters.locks, clock=clock, new_id=adapters.new_id, redact=redact, config=ManagementConfig(),
         )  # fmt: skip
 

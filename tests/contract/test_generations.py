@@ -1,11 +1,10 @@
-"""What every owner's generation promises, and every place where replicas hand shelves to each other."""
+"""What every owner's version promises."""
 
 import asyncio
 import multiprocessing
 import stat
 import uuid
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,10 @@ import pytest
 from semrouter_memory.config import RedisConfig
 from semrouter_memory.errors import ConfigurationError, GenerationsError
 from semrouter_memory.model import Scope
-from semrouter_memory.ports import Generations
 from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.sessions.redis.connection import RedisConnection
-from semrouter_memory.sessions.redis.generations import RedisGenerations, keys
-from semrouter_memory.sessions.redis.shelves import RedisShelves
+from semrouter_memory.sessions.redis.generations import RedisGenerations, version_key
+from semrouter_memory.store.owner_versions import OwnerVersions
 from tests.redis_server import RedisServer
 
 ALICE = Scope("alice")
@@ -27,7 +25,7 @@ ODD = Scope("\ud800")
 PATIENCE_SECONDS = 10
 """A busy machine is no slow Redis."""
 
-Replicas = tuple[Generations, Generations]
+Replicas = tuple[OwnerVersions, OwnerVersions]
 
 
 def generations_on(connection: RedisConnection, prefix: str) -> RedisGenerations:
@@ -173,19 +171,13 @@ def prefix() -> str:
     return uuid.uuid4().hex
 
 
-def shelves(
-    connection: RedisConnection, prefix: str, *, space: str = "v1", ttl: timedelta = timedelta(hours=1)
-) -> RedisShelves:
-    return RedisShelves(connection, prefix=prefix, space=space, ttl=ttl)
-
-
 async def test_a_number_that_was_lost_does_not_come_back_as_an_old_one(
     connection: RedisConnection, prefix: str
 ) -> None:
     generations = generations_on(connection, prefix)
     seen = {await generations.current(ALICE), (await generations.advance(ALICE))[1]}
     for _ in range(5):
-        await connection.execute("DEL", *keys(prefix, ALICE))
+        await connection.execute("DEL", version_key(prefix, ALICE))
         seen |= {await generations.current(ALICE), (await generations.advance(ALICE))[1]}
     assert len(seen) == 12
 
@@ -195,7 +187,7 @@ async def test_after_an_old_number_has_come_back_none_is_given_out_again(
 ) -> None:
     """Another server took over, which had not heard of the last writes."""
     generations = generations_on(connection, prefix)
-    key, _ = keys(prefix, ALICE)
+    key = version_key(prefix, ALICE)
     _, old = await generations.advance(ALICE)
     seen = {old}
     for _ in range(5):
@@ -208,7 +200,7 @@ async def test_after_an_old_number_has_come_back_none_is_given_out_again(
 
 async def test_a_number_ends_when_nobody_writes(connection: RedisConnection, prefix: str) -> None:
     generations = generations_on(connection, prefix)
-    key, _ = keys(prefix, ALICE)
+    key = version_key(prefix, ALICE)
     await generations.current(ALICE)
     assert await connection.execute("TTL", key) > 0
     await generations.advance(ALICE)
@@ -217,9 +209,9 @@ async def test_a_number_ends_when_nobody_writes(connection: RedisConnection, pre
 
 async def test_keys_tell_nothing_of_the_user(connection: RedisConnection, prefix: str) -> None:
     generations = generations_on(connection, prefix)
-    await shelves(connection, prefix).put(ALICE, await generations.current(ALICE), b"shelf")
+    await generations.current(ALICE)
     names = await connection.execute("KEYS", f"{prefix}:*")
-    assert len(names) == 2
+    assert len(names) == 1
     assert not any(b"alice" in name for name in names)
 
 
@@ -233,10 +225,6 @@ async def test_without_redis_nothing_is_known(own_redis_server: RedisServer) -> 
             await generations.current(ALICE)
         with pytest.raises(GenerationsError):
             await generations.advance(ALICE)
-        with pytest.raises(GenerationsError):
-            await shelves(connection, "p").get(ALICE, 1)
-        with pytest.raises(GenerationsError):
-            await shelves(connection, "p").put(ALICE, 1, b"shelf")
     await connection.aclose()
 
 
@@ -253,42 +241,3 @@ async def test_a_redis_that_is_slow_for_a_moment_has_recall_ask_the_store_and_br
     assert connection.disturbances == 0
     assert (await generations.advance(ALICE))[0] == number
     await connection.aclose()
-
-
-class TestShelves:
-    async def test_a_shelf_is_found_with_its_generation(self, connection: RedisConnection, prefix: str) -> None:
-        _, generation = await generations_on(connection, prefix).advance(ALICE)
-        await shelves(connection, prefix).put(ALICE, generation, b"\x00shelf\xff")
-        assert await shelves(connection, prefix).get(ALICE, generation) == b"\x00shelf\xff"
-        assert await shelves(connection, prefix).get(ALICE, generation - 1) is None
-        assert await shelves(connection, prefix).get(BOB, generation) is None
-
-    async def test_a_write_takes_it_away_in_every_space(self, connection: RedisConnection, prefix: str) -> None:
-        generations = generations_on(connection, prefix)
-        generation = await generations.current(ALICE)
-        for space in ("v1", "v2"):
-            await shelves(connection, prefix, space=space).put(ALICE, generation, b"User has a dog")
-        await generations.advance(ALICE)
-        assert not await connection.execute("EXISTS", keys(prefix, ALICE)[1])
-
-    async def test_one_read_before_a_write_is_not_kept(self, connection: RedisConnection, prefix: str) -> None:
-        generations = generations_on(connection, prefix)
-        before = await generations.current(ALICE)
-        await generations.advance(ALICE)
-        await shelves(connection, prefix).put(ALICE, before, b"User has a dog")
-        assert not await connection.execute("EXISTS", keys(prefix, ALICE)[1])
-
-    async def test_spaces_do_not_see_each_other(self, connection: RedisConnection, prefix: str) -> None:
-        generation = await generations_on(connection, prefix).current(ALICE)
-        await shelves(connection, prefix).put(ALICE, generation, b"shelf")
-        assert await shelves(connection, prefix, space="v2").get(ALICE, generation) is None
-
-    async def test_it_ends_by_itself(self, connection: RedisConnection, prefix: str) -> None:
-        generation = await generations_on(connection, prefix).current(ALICE)
-        await shelves(connection, prefix, ttl=timedelta(seconds=60)).put(ALICE, generation, b"shelf")
-        assert 0 < await connection.execute("PTTL", keys(prefix, ALICE)[1]) <= 60_000
-
-    async def test_one_too_large_is_not_kept(self, connection: RedisConnection, prefix: str) -> None:
-        generation = await generations_on(connection, prefix).current(ALICE)
-        await shelves(connection, prefix).put(ALICE, generation, bytes(9 * 1024 * 1024))
-        assert await shelves(connection, prefix).get(ALICE, generation) is None

@@ -20,7 +20,7 @@ from semrouter_memory.ports import MemoryReader, MemoryWriter
 from semrouter_memory.store import milvus
 from semrouter_memory.store.collection_admin import SCAN_BATCH
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.store.milvus import SHELF_BATCH, MilvusStore
+from semrouter_memory.store.milvus import OWNER_BATCH, MilvusStore
 from semrouter_memory.store.schema import Row, Selection
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.milvus_server import MilvusServer
@@ -669,10 +669,10 @@ async def test_pages_reach_beyond_what_milvus_gives_in_one_answer(store: Store, 
     assert second.cursor == ""
 
 
-# -- an owner's shelf --------------------------------------------------------------------------------------------------
+# -- an owner's rows ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_shelf_holds_every_active_memory_with_its_vector(store: Store, user: Scope) -> None:
+async def test_an_owner_is_read_with_every_active_memory_and_its_vector(store: Store, user: Scope) -> None:
     """Of every project, as it was written; no history, nothing expired, nothing of others; from within any project."""
     active = [
         memory(user, "mem_own", metadata={"deep": [1, "é"]}),
@@ -686,32 +686,32 @@ async def test_a_shelf_holds_every_active_memory_with_its_vector(store: Store, u
         memory(Scope(f"{user.user_id}-other"), "mem_theirs"),
     )
     await store.upsert(user, [embedded(one, number) for number, one in enumerate(active)])
-    shelf = await store.shelve(replace(user, project_id="c"), limit=3, now=NOW)
-    assert shelf is not None
-    assert {one.memory.id: one.memory for one in shelf} == {one.id: one for one in active}
-    vectors = {one.memory.id: one.vector for one in shelf}
+    loaded = await store.load_owner(replace(user, project_id="c"), limit=3, now=NOW)
+    assert loaded is not None
+    assert {one.memory.id: one.memory for one in loaded} == {one.id: one for one in active}
+    vectors = {one.memory.id: one.vector for one in loaded}
     for number, one in enumerate(active):
         assert vectors[one.id].dtype == np.float32
         assert np.array_equal(vectors[one.id], vector(number))
 
 
-async def test_a_shelf_sees_every_acknowledged_write_and_deletion(store: Store, user: Scope) -> None:
-    assert await store.shelve(user, limit=5, now=NOW) == []
+async def test_reading_an_owner_sees_every_acknowledged_write_and_deletion(store: Store, user: Scope) -> None:
+    assert await store.load_owner(user, limit=5, now=NOW) == []
     for n in range(3):
         await write(store, memory(user, f"mem_{n}"))
-        assert {one.memory.id for one in await store.shelve(user, limit=5, now=NOW) or ()} == {"mem_0", f"mem_{n}"}
+        assert {one.memory.id for one in await store.load_owner(user, limit=5, now=NOW) or ()} == {"mem_0", f"mem_{n}"}
         await store.delete(user, [f"mem_{n}"] if n else [])
 
 
-@pytest.mark.parametrize("count", [1, 3, SHELF_BATCH, SCAN_BATCH, 1_201])
-async def test_a_shelf_holds_all_or_is_none_at_all(store: Store, user: Scope, count: int) -> None:
+@pytest.mark.parametrize("count", [1, 3, OWNER_BATCH, SCAN_BATCH, 1_201])
+async def test_an_owner_is_read_whole_or_not_at_all(store: Store, user: Scope, count: int) -> None:
     """Also where it takes several answers, or exactly one."""
     await store.upsert(user, [embedded(memory(user, f"mem_{n}"), n) for n in range(count)])
     for limit in (count, count + 1, 100_000):
-        shelf = await store.shelve(user, limit=limit, now=NOW)
-        assert {one.memory.id for one in shelf or ()} == {f"mem_{n}" for n in range(count)}
+        loaded = await store.load_owner(user, limit=limit, now=NOW)
+        assert {one.memory.id for one in loaded or ()} == {f"mem_{n}" for n in range(count)}
     for limit in (count - 1, count // 2, 0):
-        assert await store.shelve(user, limit=limit, now=NOW) is None
+        assert await store.load_owner(user, limit=limit, now=NOW) is None
 
 
 @pytest.mark.parametrize(("limit", "exceeds"), [(49, True), (50, False), (51, False)])
@@ -719,7 +719,7 @@ async def test_vectors_of_too_many_memories_are_not_read(
     store: Store, user: Scope, limit: int, exceeds: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where even their keys take several answers."""
-    for name, value in (("WINDOW", 20), ("SHELF_BATCH", 10), ("SCAN_BATCH", 10)):
+    for name, value in (("WINDOW", 20), ("OWNER_BATCH", 10), ("SCAN_BATCH", 10)):
         monkeypatch.setattr(milvus, name, value)
     await store.upsert(user, [embedded(memory(user, f"mem_{n:02}"), n) for n in range(50)])
     read, query = 0, MilvusStore._query
@@ -731,8 +731,8 @@ async def test_vectors_of_too_many_memories_are_not_read(
         return rows
 
     monkeypatch.setattr(MilvusStore, "_query", counting)
-    shelf = await store.shelve(user, limit=limit, now=NOW)
-    assert (shelf is None) is exceeds
+    loaded = await store.load_owner(user, limit=limit, now=NOW)
+    assert (loaded is None) is exceeds
     if isinstance(store, MilvusStore):
         assert read == (10 if exceeds else 50)
 

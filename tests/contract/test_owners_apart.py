@@ -6,7 +6,7 @@ resident has exactly what was there before, and the intruder got nothing of it.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,22 +14,44 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from semrouter_memory.config import MilvusConfig, WorkingSetConfig
+from semrouter_memory.config import MilvusConfig
 from semrouter_memory.model import AppendOutcome, EmbeddedMemory, LoggedTurn, Memory, Reach, Scope, Tombstone, Usage
 from semrouter_memory.ports import StateStore
 from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.sessions.locks import InProcessOwnerLocks
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.store.working_set import WorkingSet
+from semrouter_memory.store.owner_versions import OwnerVersions
 from tests.contract.look_alikes import PAIRS
 from tests.contract.turn_logs import LEASE, START, WholeTurnLog, a_turn, append, claimed
+from tests.indexed_store import IndexedStore
 from tests.memories import DIMENSION, NOW, memory, vector
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
 
 HOUR = timedelta(hours=1)
-Stored = InMemoryStore | MilvusStore | WorkingSet
+
+
+class Indexed(InMemoryStore):
+    """Written through the writer that keeps owner indexes current."""
+
+    def __init__(self, versions: OwnerVersions) -> None:
+        super().__init__(dimension=DIMENSION)
+        behind = InMemoryStore(dimension=DIMENSION)
+        self._rows = behind._rows
+        self.replica = IndexedStore(behind, versions, clock=Now(), on_error=_never)
+
+    async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
+        await self.replica.upsert(scope, rows)
+
+    async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
+        return await self.replica.delete(scope, memory_ids)
+
+    async def delete_all(self, scope: Scope, reach: Reach) -> int:
+        return await self.replica.delete_all(scope, reach)
+
+
+Stored = InMemoryStore | MilvusStore
 
 each_pair = pytest.mark.parametrize(
     ("intruder", "resident"), [pytest.param(*pair, id=name) for name, pair in PAIRS.items()]
@@ -48,17 +70,16 @@ def _never(error: BaseException) -> None:
     raise AssertionError from error
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["in_memory", "working_set", "lite", "server"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["in_memory", "indexed", "lite", "server"])
 async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stored]:
     directory = tmp_path_factory.mktemp("store")
     if request.param == "in_memory":
         yield InMemoryStore(dimension=DIMENSION)
-    elif request.param == "working_set":
+    elif request.param == "indexed":
         generations = FileGenerations(directory / "generations")
-        behind = InMemoryStore(dimension=DIMENSION)
-        working = WorkingSet(behind, generations, config=WorkingSetConfig(), clock=Now(), on_error=_never)
+        working = Indexed(generations)
         yield working
-        await working.close()
+        await working.replica.close()
         generations.close()
     else:
         server: MilvusServer | None = request.getfixturevalue("milvus_server") if request.param == "server" else None
@@ -80,18 +101,18 @@ def _own(scope: Scope) -> list[EmbeddedMemory]:
 
 async def _everything(store: Stored, scope: Scope) -> list[Memory]:
     """What every way of reading shows of an owner's memories."""
-    shelved = await store.shelve(scope, limit=10, now=NOW)
-    assert shelved is not None
+    loaded = await store.load_owner(scope, limit=10, now=NOW)
+    assert loaded is not None
     hits = await store.search(scope, vector(0), limit=10, now=NOW, fresh=True, text="trip budget")
     found = [hit.memory for hit in hits]
-    if isinstance(store, WorkingSet):
-        shelf = await store.shelf(scope, until=time.monotonic() + 60)
-        assert shelf is not None
-        found += [shelf.memory(position) for position in range(len(shelf))]
+    if isinstance(store, Indexed):
+        index = await store.replica.index(scope, until=time.monotonic() + 60)
+        assert index is not None
+        found += [index.memory(position) for position in range(len(index))]
     named = [await store.get(scope, each) for each in ("mem_old", "mem_shared")]
     return [
         *(await store.page(scope, limit=10, now=None)).memories,
-        *(one.memory for one in shelved),
+        *(one.memory for one in loaded),
         *found,
         *(one for one in named if one is not None),
         *await store.predecessors(scope, ["mem_shared"]),
@@ -216,7 +237,7 @@ async def test_a_lock_of_one_owner_does_not_hold_up_a_look_alike(intruder: Scope
 
 
 async def test_generations_of_look_alikes_are_numbers_of_their_own(tmp_path: Path) -> None:
-    """A write of the intruder's must not make the resident's working set look right again."""
+    """A write of the intruder's must not make the resident's owner index look right again."""
     generations = FileGenerations(tmp_path / "generations")
     for intruder, resident in PAIRS.values():
         before = await generations.current(resident)

@@ -15,11 +15,11 @@ from semrouter_memory.language.terms import terms
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.model import LoggedTurn, Message, Role, Scope, Signals
 from semrouter_memory.recall.decide import decide
-from semrouter_memory.recall.evidence import wording
+from semrouter_memory.recall.features import QueryFeatures
 from semrouter_memory.recall.keywords import local_keywords
-from semrouter_memory.recall.query import search_query, search_text
-from semrouter_memory.recall.refusals import refuses
-from semrouter_memory.recall.times import period_of
+from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.rewrite import refuses
+from semrouter_memory.recall.time_expressions import period_of
 from semrouter_memory.retain import quotes, unfit
 from semrouter_memory.retain.extract_llm import parse
 from semrouter_memory.retain.remember import asks_to_remember
@@ -48,8 +48,8 @@ def _turn(text: str) -> LoggedTurn:
 
 def _question(text: str) -> object:
     history = (Message(Role.USER, text), Message(Role.ASSISTANT, text))
-    query = search_text(text, history, max_chars=CHARS)
-    return search_query(text, history, max_chars=CHARS), wording(query, text, history)
+    query = Query(text=text, history=history, now=NOW, max_chars=CHARS)
+    return query.search_text, query.search_words, QueryFeatures.of(query)
 
 
 def _model_answer(text: str) -> object:
@@ -66,7 +66,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "spoken": lambda text: spoken([_turn(text)]),
     "quotes": lambda text: quotes.candidates([_turn(text)]),
     "model_answer": _model_answer,
-    "decide": lambda text: decide(text, Signals()),
+    "decide": lambda text: decide(Query(text=text, now=NOW, max_chars=CHARS), Signals()),
     "question": _question,
     "keywords": local_keywords,
     "voice": to_third_person,

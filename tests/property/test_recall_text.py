@@ -12,9 +12,10 @@ from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN, strip_block
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.model import Hit, Memory, MemoryType, Message, RecallOptions, Role, Scope, Signals
 from semrouter_memory.recall.decide import decide
-from semrouter_memory.recall.query import search_query
-from semrouter_memory.recall.rank import Budget, choose
+from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.render import Style, frame, line, render
+from semrouter_memory.recall.selection import Budget, choose
+from semrouter_memory.recall.strategy import best_first
 
 NOW = datetime(2026, 3, 20, tzinfo=UTC)
 _HOSTILE = (
@@ -147,7 +148,7 @@ def test_an_xml_block_has_as_many_elements_as_memories(found: list[Hit]) -> None
 
 @given(texts, st.lists(st.builds(Message, st.sampled_from(Role), texts), max_size=5), st.integers(1, 50))
 def test_the_query_is_bounded_and_on_one_line(query: str, history: list[Message], max_chars: int) -> None:
-    searched = search_query(query, history, max_chars=max_chars)
+    searched = Query(text=query, history=history, now=NOW, max_chars=max_chars).search_words
 
     assert len(searched) <= max_chars
     assert len(searched.splitlines()) <= 1
@@ -159,7 +160,7 @@ def test_the_memories_voice_is_reached_in_one_step(query: str) -> None:
     voiced = to_third_person(query)
 
     assert to_third_person(voiced) == voiced
-    decide(query, Signals(is_fact=True))
+    decide(Query(text=query, now=NOW, max_chars=100), Signals(is_fact=True))
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3, 10])
@@ -168,9 +169,8 @@ def test_the_memories_voice_is_reached_in_one_step(query: str) -> None:
     visible=st.lists(texts, max_size=3),
     threshold=relevances,
     budget=st.integers(0, 100),
-    unasked_budget=st.integers(0, 50),
-    unasked=st.frozensets(texts, max_size=3),
-    query=texts,
+    pinned_budget=st.integers(0, 50),
+    pinned=st.frozensets(texts, max_size=3),
 )
 def test_the_choice_is_an_ordered_bounded_subset(
     limit: int,
@@ -178,26 +178,24 @@ def test_the_choice_is_an_ordered_bounded_subset(
     visible: list[str],
     threshold: float,
     budget: int,
-    unasked_budget: int,
-    unasked: frozenset[str],
-    query: str,
+    pinned_budget: int,
+    pinned: frozenset[str],
 ) -> None:
-    """And what does not reach the threshold is there only when it may be given unasked, within a budget of its own."""
+    """And what does not reach the threshold is there only when it is pinned, within a budget of its own."""
     chosen = choose(
-        found,
+        best_first(found),
         RecallOptions(limit=limit, threshold=threshold),
         visible=visible,
         is_deleted=lambda _: False,
         cost=lambda one: len(one.memory.content),
-        budget=Budget(tokens=budget, unasked_tokens=unasked_budget),
-        unasked=unasked,
-        shares_words_with=query,
+        budget=Budget(tokens=budget, pinned_tokens=pinned_budget),
+        pinned=pinned,
     )
 
     below = [one for one in chosen if one.relevance < threshold]
     assert len(chosen) <= limit
     assert all(one in found for one in chosen)
-    assert all(one.memory.id in unasked for one in below)
+    assert all(one.memory.id in pinned for one in below)
     assert [one.relevance for one in chosen] == sorted((one.relevance for one in chosen), reverse=True)
     assert sum(len(one.memory.content) for one in chosen) <= budget
-    assert sum(len(one.memory.content) for one in below) <= unasked_budget
+    assert sum(len(one.memory.content) for one in below) <= pinned_budget

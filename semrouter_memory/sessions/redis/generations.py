@@ -1,12 +1,10 @@
 """Owners' generations in Redis, shared by replicas (implements the `Generations` port).
 
     generation:<owner>    string   a number that every write changes
-    shelf:<owner>         hash     see `shelves.py`
 
 Strategy. Every number is drawn at random: a server that lost some (it came back empty, or another took its place that had
 not heard of the last second) gives none out again that meant something else. Recall asks once per request: one short GET,
-for which it does not wait long; once it has waited in vain, it does not ask before Redis answers again. What advances the
-number takes the owner's shelf away in the same script, for what it shows may be deleted by now.
+for which it does not wait long; once it has waited in vain, it does not ask before Redis answers again.
 """
 
 import asyncio
@@ -28,11 +26,10 @@ redis.call('SET', KEYS[1], ARGV[1], 'NX', 'EX', ARGV[2])
 return redis.call('GET', KEYS[1])
 """
 
-# KEYS: generation, shelf. ARGV: number, seconds.
+# KEYS: generation. ARGV: number, seconds.
 _ADVANCE = """
 local before = redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
-redis.call('UNLINK', KEYS[2])
 return before
 """
 
@@ -41,7 +38,7 @@ class RedisGenerations:
     """Numbers that replicas with the same prefix share.
 
     Args:
-        patience_seconds: how long recall waits for a number. It should be less than it waits for a shelf: so that the wait ends
+        patience_seconds: how long recall waits for a number. It should be less than it waits for an owner index: so that the wait ends
             here, where Redis is known to be slow from then on. A server in the same zone answers within a millisecond.
     """
 
@@ -53,7 +50,7 @@ class RedisGenerations:
         self._advance = connection.script(_ADVANCE)
 
     async def current(self, scope: Scope) -> int:
-        key, _ = keys(self._prefix, scope)
+        key = version_key(self._prefix, scope)
         if not self._connection.responsive:
             raise GenerationsError("Redis is away or slow")
         try:
@@ -72,16 +69,18 @@ class RedisGenerations:
     async def advance(self, scope: Scope) -> tuple[int | None, int]:
         after = _drawn()
         try:
-            before = await self._connection.run(self._advance, keys(self._prefix, scope), [after, _KEPT_SECONDS])
+            before = await self._connection.run(
+                self._advance, [version_key(self._prefix, scope)], [after, _KEPT_SECONDS]
+            )
         except RedisFailedError as error:
             raise GenerationsError(f"the owner's generation cannot be advanced: {error}") from None
         return None if before is None else int(before), after
 
 
-def keys(prefix: str, scope: Scope) -> tuple[str, str]:
-    """The keys of the owner's generation and shelf."""
+def version_key(prefix: str, scope: Scope) -> str:
+    """The key of the owner's version."""
     owner = blake2b(pack(scope.user_id), digest_size=16, person=b"generation").hexdigest()
-    return f"{prefix}:generation:{owner}", f"{prefix}:shelf:{owner}"
+    return f"{prefix}:generation:{owner}"
 
 
 def _drawn() -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from semrouter_memory.config import Config, MemoryConfig, WorkingSetConfig
+from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import EmbeddingError
 from semrouter_memory.evaluation.playing import PlayClock, played_adapters
@@ -21,7 +21,6 @@ from semrouter_memory.evaluation.running import models_of
 from semrouter_memory.model import Hit, Message, Reason, RecallResult, Role, Scope, Vector
 from semrouter_memory.ports import Embedder
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.store.working_set import WorkingSet
 
 MARCH = "2026-03-15T10:00:00Z"
 TEA = "User's favourite tea is oolong"
@@ -154,24 +153,22 @@ async def test_a_memory_that_two_searches_found_ranks_once_where_it_was_first() 
 
 async def test_without_milvus_lite_an_exact_search_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "milvus_lite", None)
-    memory = Config().memory.model_copy(update={"working_set": WorkingSetConfig(enabled=False)})
+    memory = Config().memory.model_copy(update={"owner_index": OwnerIndexConfig(enabled=False)})
     async with throwaway_adapters(HashedEmbedder(), memory) as (adapters, clock):
-        assert isinstance(adapters.store, WorkingSet)
-        assert isinstance(adapters.store.behind, InMemoryStore)
-        assert adapters.shelves is None
+        assert isinstance(adapters.store, InMemoryStore)
+        assert adapters.owner_indexes is None
         assert adapters.clock is clock
 
 
-async def test_active_users_memories_are_at_hand_as_in_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_active_users_memories_are_indexed_as_in_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "milvus_lite", None)
     told = user((TEA, MARCH), queries=[{"text": "my favourite tea?", "gold": ["m1"]}])
     config = Config()
     async with models_of(config) as models, throwaway_adapters(HashedEmbedder(), config.memory) as (adapters, clock):
         run = RetrievalRun(adapters, clock, config.memory, models)
         await run.ask("set", await run.store("set", [told]))
-        assert isinstance(adapters.store, WorkingSet)
-        assert adapters.shelves is adapters.store
-        assert adapters.store.owners == 1
+        assert adapters.owner_indexes is not None
+        assert adapters.owner_indexes.owners == 1
 
 
 async def test_a_query_is_embedded_once_however_often_it_is_asked() -> None:

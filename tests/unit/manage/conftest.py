@@ -72,7 +72,7 @@ class Store:
     async def count(self, scope: Scope) -> int:
         raise NotImplementedError
 
-    async def shelve(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
+    async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
         raise NotImplementedError
 
     def scan(self) -> AsyncIterator[Sequence[Memory]]:

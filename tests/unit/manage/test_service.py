@@ -10,7 +10,7 @@ from semrouter_memory.deletion.service import DeletionUnfinishedError
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, StoreUnavailableError
 from semrouter_memory.manage.edits import MemoryEdit, NewMemory
 from semrouter_memory.model import Hit, Memory, MemoryType, Reach, Scope
-from semrouter_memory.recall.outdated import outdated_episodes
+from semrouter_memory.recall.selection import outdated_episodes
 
 ALICE, BOB = Scope("alice"), Scope("bob")
 START = datetime(2026, 3, 1, tzinfo=UTC)

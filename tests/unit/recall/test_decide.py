@@ -2,13 +2,19 @@
 
 import pytest
 
-from semrouter_memory.model import Reason, Signals
-from semrouter_memory.recall.decide import decide
+from semrouter_memory.model import Decision, Reason, Signals
+from semrouter_memory.recall import decide as decisions
+from semrouter_memory.recall.query import Query
+from tests.memories import NOW
 
 FACT = Signals(is_fact=True)
 TOOL = Signals(requires_tool=True)
 BOTH = Signals(is_fact=True, requires_tool=True)
 NONE = Signals()
+
+
+def decide(query: str, signals: Signals, *, any_message: bool = False) -> Decision:
+    return decisions.decide(Query(text=query, now=NOW, max_chars=4_000), signals, any_message=any_message)
 
 
 @pytest.mark.parametrize(
@@ -107,5 +113,5 @@ def test_a_greeting_with_anything_else_or_a_long_one_is_searched_for(query: str)
 
 @pytest.mark.parametrize("query", ["", " \n", "Hi!", "my budget"])
 def test_a_strategy_that_needs_no_query_searches_for_an_empty_one(query: str) -> None:
-    assert decide(query, NONE, without_query=True).reason is Reason.SEARCH
-    assert decide(query, TOOL, without_query=True).reason is Reason.TOOL
+    assert decide(query, NONE, any_message=True).reason is Reason.SEARCH
+    assert decide(query, TOOL, any_message=True).reason is Reason.TOOL

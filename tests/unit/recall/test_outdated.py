@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from semrouter_memory.model import Hit, Json, MemoryType
-from semrouter_memory.recall.outdated import outdated_episodes
+from semrouter_memory.recall.selection import outdated_episodes
 
 MakeHit = Callable[..., Hit]
 

@@ -1,9 +1,21 @@
 """What is searched for."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from semrouter_memory.model import Message, Role
-from semrouter_memory.recall.query import is_vague, key_terms, search_query, search_text
+from semrouter_memory.recall.query import Query, is_vague, key_terms
+from tests.memories import NOW
+
+
+def search_query(text: str, history: Sequence[Message], *, max_chars: int) -> str:
+    return Query(text=text, history=history, now=NOW, max_chars=max_chars).search_words
+
+
+def search_text(text: str, history: Sequence[Message], *, max_chars: int) -> str:
+    return Query(text=text, history=history, now=NOW, max_chars=max_chars).search_text
+
 
 HAWAII = (
     Message(Role.USER, "Planning Hawaii vacation"),

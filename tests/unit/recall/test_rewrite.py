@@ -6,7 +6,9 @@ import pytest
 
 from semrouter_memory.errors import ChatModelError
 from semrouter_memory.model import ChatMessage, Message, Role
+from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.rewrite import Mode, QueryRewriter, is_question, usable
+from tests.memories import NOW
 
 HISTORY = (Message(Role.USER, "Planning Hawaii vacation"), Message(Role.ASSISTANT, "Nice!"))
 
@@ -43,7 +45,10 @@ class Model:
 def test_a_better_query_is_asked_for_beside_the_search_and_a_likely_answer_is_not(
     mode: Mode, query: str, history: tuple[Message, ...], wanted: bool
 ) -> None:
-    assert QueryRewriter(Model(""), mode).wants_before(query, history) is wanted
+    assert (
+        QueryRewriter(Model(""), mode).wants_before(Query(text=query, history=history, now=NOW, max_chars=4_000))
+        is wanted
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from semrouter_memory.events import (
     ExchangeFailed,
     ExtractionFinished,
     ModelStateChanged,
+    OwnerIndexesMeasured,
     PassagesTruncated,
     RecallFinished,
     SecretsRedacted,
@@ -27,7 +28,6 @@ from semrouter_memory.events import (
     TurnDropped,
     UpkeepFinished,
     WorkFailed,
-    WorkingSetMeasured,
     WorkQueued,
 )
 from semrouter_memory.model import (
@@ -78,7 +78,7 @@ ALL_EVENTS: tuple[Event, ...] = (
     ModelStateChanged(host="qwen:8000", available=False, detail="answered 503"),
     WorkQueued(depth=7, oldest_seconds=1.5),
     PassagesTruncated(1),
-    WorkingSetMeasured(nbytes=1_000, owners=3),
+    OwnerIndexesMeasured(nbytes=1_000, owners=3),
     UpkeepFinished(UpkeepReport(deleted={"expired": {"semantic": 1}})),
 )
 
@@ -309,10 +309,10 @@ def test_the_queue_is_a_gauge(observer: Observer, metrics: Metrics) -> None:
     assert value(metrics, "queue_oldest_seconds") == 1.5
 
 
-def test_the_working_set_is_a_gauge(observer: Observer, metrics: Metrics) -> None:
-    observer.observe(WorkingSetMeasured(nbytes=1_000, owners=3))
-    assert value(metrics, "working_set_bytes") == 1_000
-    assert value(metrics, "working_set_owners") == 3
+def test_owner_indexes_are_gauges(observer: Observer, metrics: Metrics) -> None:
+    observer.observe(OwnerIndexesMeasured(nbytes=1_000, owners=3))
+    assert value(metrics, "owner_index_bytes") == 1_000
+    assert value(metrics, "owner_indexes") == 3
 
 
 def test_an_event_that_cannot_be_recorded_is_counted_and_costs_nobody_anything(

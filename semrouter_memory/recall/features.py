@@ -1,0 +1,214 @@
+"""The features that relevance is made of: one value for the query, one table for the candidates. Pure.
+
+Strategy: the same columns whether all of the owner's memories are indexed or only the nearest that a store found. No memory is
+decoded here, so thousands of them cost a fraction of a millisecond. The features of words come first: they are extracted while the
+model embeds the query.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.terms import terms
+from semrouter_memory.model import Hit, Message, Role, Vector
+from semrouter_memory.ports import MemoryIndex
+from semrouter_memory.recall import wants
+from semrouter_memory.recall.categories import Need, need_of
+from semrouter_memory.recall.prototypes import Intent
+from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.time_expressions import Period, period_of
+
+Floats = NDArray[np.float32]
+
+# How much of the lexical score of the memory so many positions before, and after, counts: an answer follows its question,
+# and what was said around a match is often what was meant.
+_NEIGHBOURS = ((1, 0.7, 0.4), (2, 0.5, 0.35))
+_TOGETHER_MICROSECONDS = 600 * 1_000_000
+"""Memories this close in time are of one conversation."""
+_GENERAL_FORM = re.compile(
+    r"\s*(?:what(?:['’]?s| is| are| was| were| does| do)|who(?:['’]?s| is| was| won| invented| wrote| designed| discovered)"
+    r"|why|when (?:did|was|is)|how (?:do|does|did|is|are|many|much|far|long|loud|tall|old|to)|where (?:is|are|was)"
+    r"|which \w+ (?:is|are|was|has|have|did|does)|explain|define|describe|difference|convert|solve|calculate|is it"
+    r"|are there|did the|do|does|is)\b"
+    r"|.*(?:什么是|为什么|哪一?年|区别|怎么证明|怎么算|多少公里|多少米|翻译?成.[文语]|谁发明|原理|讲个|出个)",
+    re.IGNORECASE,
+)
+_LONGEST_PERIOD = timedelta(days=120)
+_ANSWERS = 2
+_MAX_ANSWER_CHARS = 2_000
+
+
+_NO_INTENT = Intent()
+
+
+def _not_embedded() -> Floats:
+    return np.empty(0, dtype=np.float32)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class QueryFeatures:
+    """What is known of a query.
+
+    Attributes:
+        text: what the user asked.
+        terms: of the text that is searched for.
+        answered: terms of the last answers, whose content need not be repeated.
+        need: what the request needs, by its words.
+        impersonal: it has the form of a question of general knowledge, and no first person.
+        chinese: it has Chinese characters, of which the default model knows few.
+        wants: log-odds that it wants anything that is known of the user.
+        names: index terms of each rare word.
+        period: that it speaks of.
+        vector: of the text that is searched for; empty until that is embedded.
+        intent: of the request; the same.
+    """
+
+    text: str
+    terms: tuple[str, ...]
+    answered: tuple[str, ...]
+    need: Need
+    personal: bool
+    impersonal: bool
+    chinese: bool
+    wants: float
+    names: tuple[tuple[str, ...], ...]
+    period: Period | None = None
+    vector: Vector = field(default_factory=_not_embedded)
+    intent: Intent = _NO_INTENT
+
+    @classmethod
+    def of(cls, query: Query) -> "QueryFeatures":
+        """The features that words tell."""
+        text, history, personal = query.text, query.history, query.is_personal
+        return cls(
+            text=text,
+            terms=tuple(dict.fromkeys(terms(query.search_words))),
+            answered=tuple(term for answer in _last_answers(history) for term in terms(answer)),
+            need=need_of(text),
+            personal=personal,
+            impersonal=not personal and bool(_GENERAL_FORM.match(text)) and not query.follows_up,
+            chinese=bool(CJK.search(text)),
+            wants=wants.by_words(text, history),
+            names=wants.named(text),
+            period=period_of(text, query.now),
+        )
+
+    def embedded(self, vector: Vector, intent: Intent, *, known_names: int) -> "QueryFeatures":
+        """With what the model tells.
+
+        Args:
+            known_names: how many of the names occur in memories.
+        """
+        by_names = wants.by_names(known_names, len(self.names) - known_names)
+        by_meaning = wants.by_meaning(vector, intent, personal=self.personal, impersonal=self.impersonal)
+        return replace(self, vector=vector, intent=intent, wants=self.wants + by_names + by_meaning)
+
+    @property
+    def is_task(self) -> bool:
+        """Whether the model is to say something of its own: neither small talk nor a question about the user."""
+        intent = self.intent
+        small_talk = intent.chat > max(intent.general, intent.asking, intent.request)
+        about_the_user = self.personal and intent.asking > max(intent.general, intent.request)
+        return not (small_talk or about_the_user)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CandidateFeatures:
+    """The memories that may be recalled, one row each.
+
+    Attributes:
+        index: where they are, at these `positions`.
+        lexical: BM25 with the query's terms.
+        nearby: the same of the memories written just before and after, weighted.
+        answered: how much of the memory the last answers repeat, 0..1.
+        labels: `MemoryCategory` of each.
+        timely: whether the memory was written in the period that the query speaks of; None: it speaks of none.
+        known_names: how many of the query's names occur in one of them.
+        similarity: the cosine, -1..1; empty until the query is embedded.
+    """
+
+    index: MemoryIndex
+    positions: NDArray[np.intp]
+    lexical: Floats
+    nearby: Floats
+    answered: Floats
+    labels: NDArray[np.uint16]
+    timely: NDArray[np.bool_] | None = None
+    known_names: int = 0
+    similarity: Floats = field(default_factory=_not_embedded)
+
+    @classmethod
+    def of(cls, index: MemoryIndex, positions: NDArray[np.intp], query: QueryFeatures) -> "CandidateFeatures":
+        """The features that words and times tell."""
+        lexical, created_at = index.lexical(query.terms), index.created_at
+        answered = index.shares(query.answered) if query.answered else np.zeros_like(lexical)
+        selected = _selection(index, positions)
+        return cls(
+            index=index,
+            positions=positions,
+            lexical=lexical[selected],
+            # Among the candidates only: a memory of another project, or an expired one, is no neighbour.
+            nearby=_nearby(lexical[selected], created_at[selected]),
+            answered=answered[selected],
+            labels=index.labels[selected],
+            timely=_written_in(query.period, created_at[selected]),
+            known_names=_known_names(index, selected, query.names),
+        )
+
+    def compared(self, vector: Vector) -> "CandidateFeatures":
+        """With the memories' similarity to that vector."""
+        return replace(self, similarity=self.index.similarities(vector)[_selection(self.index, self.positions)])
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def hits(self, rows: Sequence[int] | NDArray[np.intp], relevances: Floats) -> list[Hit]:
+        """The memories of these rows, decoded, each with its relevance."""
+        memories = [self.index.memory(int(self.positions[row])) for row in rows]
+        similarities = self.similarity[rows].tolist()
+        return [Hit(*each) for each in zip(memories, similarities, relevances.tolist(), strict=True)]
+
+
+def _last_answers(history: Sequence[Message]) -> list[str]:
+    return [message.text[:_MAX_ANSWER_CHARS] for message in history if message.role is Role.ASSISTANT][-_ANSWERS:]
+
+
+def _known_names(index: MemoryIndex, selected: slice | NDArray[np.intp], names: Sequence[Sequence[str]]) -> int:
+    """How many of the names occur in these memories."""
+
+    def occur(terms: Sequence[str]) -> bool:
+        return bool(index.lexical(terms)[selected].any())
+
+    # Of a pasted text's hundred rare words none does as a rule, and one look-up tells.
+    return sum(map(occur, names)) if names and occur([term for name in names for term in name]) else 0
+
+
+def _selection(index: MemoryIndex, positions: NDArray[np.intp]) -> slice | NDArray[np.intp]:
+    """As a rule these are all positions, and there is nothing to select."""
+    return slice(None) if len(positions) == len(index) else positions
+
+
+def _written_in(period: Period | None, created_at: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    """Whether each was written in the period; None for no period, and for a very long one, which tells nothing."""
+    if period is None or period.end - period.start > _LONGEST_PERIOD:
+        return None
+    start, end = (int(moment.timestamp() * 1_000_000) for moment in (period.start, period.end))
+    return (created_at >= start) & (created_at < end)
+
+
+def _nearby(lexical: Floats, created_at: NDArray[np.int64]) -> Floats:
+    nearby = np.zeros_like(lexical)
+    if not lexical.any():
+        return nearby
+    for distance, before, after in _NEIGHBOURS:
+        together = created_at[distance:] - created_at[:-distance] <= _TOGETHER_MICROSECONDS
+        # Memories come one by one as a rule; the turns of a conversation do not.
+        if together.any():
+            nearby[distance:] += np.float32(before) * lexical[:-distance] * together
+            nearby[:-distance] += np.float32(after) * lexical[distance:] * together
+    return nearby

@@ -1,0 +1,187 @@
+"""From a request to the block of memories that is put into it: decide, search, choose, render.
+
+Strategy: nothing here can fail the request. Every way out is a reason; the request is waited for no longer than its
+deadline; the plain path starts no task and no thread but the embedding's, because at a millisecond per search those would be
+what it costs.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+from semrouter_memory.config import RecallConfig
+from semrouter_memory.errors import EmbeddingError, StoreUnavailableError
+from semrouter_memory.events import ExchangeFailed
+from semrouter_memory.model import Hit, Memory, Reason, RecallRequest, RecallResult, Scope
+from semrouter_memory.ports import Clock, Embedder, Observer, TurnLog, UsageNotes
+from semrouter_memory.recall.deadline import Deadline
+from semrouter_memory.recall.decide import decide
+from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.render import frame, line, render
+from semrouter_memory.recall.selection import Budget, choose
+from semrouter_memory.recall.step_timer import StepTimer
+from semrouter_memory.recall.strategy import SearchResult, Strategy
+from semrouter_memory.recall.tool_loop_cache import ToolLoopCache
+
+# An active user's memories come again and again, and tokenising five of them costs as much as ranking all.
+_COUNTED_LINES = 4096
+# So many of the best are named in the result, whether they were injected or not.
+_RANKING = 20
+
+VisibleTexts = Callable[[], Awaitable[Sequence[str]]]
+"""Every text that the model will see anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecallDecision:
+    """How a turn's recall ended: the hits to render, or why there are none."""
+
+    reason: Reason
+    hits: tuple[Hit, ...] = ()
+    ranking: tuple[Hit, ...] = ()
+
+
+class Recaller:
+    """Finds the memories that belong into a request."""
+
+    def __init__(
+        self,
+        *,
+        strategy: Strategy,
+        embedder: Embedder,
+        turn_log: TurnLog,
+        observer: Observer,
+        clock: Clock,
+        config: RecallConfig,
+        usage: UsageNotes | None = None,
+    ) -> None:
+        self._strategy = strategy
+        self._embedder = embedder
+        self._turn_log = turn_log
+        self._observer = observer
+        self._clock = clock
+        self._config = config
+        self._usage = usage
+        self._earlier = ToolLoopCache[RecallDecision]()
+        self._count = lru_cache(_COUNTED_LINES)(embedder.count_tokens)
+        self.prepare = strategy.prepare
+
+    async def recall(
+        self, request: RecallRequest, deadline: Deadline, timer: StepTimer, visible: VisibleTexts | None = None
+    ) -> RecallResult:
+        """The block for the request. Never raises (but for cancellation): a failure is a reason, and no text.
+
+        Args:
+            visible: asked once there is something to choose from; None: what the request shows.
+        """
+        if not request.has_place:
+            return RecallResult(reason=Reason.NO_PLACE, without_history=not request.history)
+        try:
+            async with deadline:
+                decision = await self._repeated(request)
+                if decision is None:
+                    decision = await self._decided(request, deadline, timer, visible)
+                    # Here, not at each step: an agent's loop uses a memory once.
+                    self._note(decision)
+                self._earlier.put(request, decision)
+                with timer.measure("render"):
+                    return self._rendered(decision, request)
+        except TimeoutError:
+            return RecallResult(reason=Reason.TIMEOUT)
+        except EmbeddingError:
+            return RecallResult(reason=Reason.EMBEDDING_FAILED)
+        except StoreUnavailableError:
+            return RecallResult(reason=Reason.STORE_UNAVAILABLE)
+        except Exception as error:  # noqa: BLE001 - the one place where recall fails open
+            self._observer.observe(ExchangeFailed(error))
+            return RecallResult(reason=Reason.INTERNAL)
+
+    async def _decided(
+        self, request: RecallRequest, deadline: Deadline, timer: StepTimer, visible: VisibleTexts | None
+    ) -> RecallDecision:
+        if request.options.unreadable:
+            return RecallDecision(Reason.UNREADABLE_SETTING)
+        if request.options.limit <= 0:
+            return RecallDecision(Reason.DISABLED)
+        query = Query(
+            text=request.query,
+            history=request.history,
+            now=self._clock.now(),
+            max_chars=self._config.max_query_chars,
+        )
+        with timer.measure("decide"):
+            decision = decide(query, request.signals, any_message=self._strategy.any_message)
+        if not decision.search:
+            return RecallDecision(decision.reason)
+        result = await self._strategy.search(query, request, deadline, timer)
+        # Asked after the store, so that no answer of its is older than a deletion.
+        is_deleted = await self._deletions(request.scope, result.hits)
+        texts = await visible() if visible is not None else request.visible
+        with timer.measure("rank"):
+            chosen = self._chosen(result, request, texts, is_deleted)
+        reason = Reason.INJECTED if chosen else _why_nothing(result)
+        return RecallDecision(reason, chosen, tuple(result.hits[:_RANKING]))
+
+    async def _repeated(self, request: RecallRequest) -> RecallDecision | None:
+        """The decision of the turn's earlier step, without what was deleted since: the block stays the same in a loop."""
+        decision = self._earlier.get(request)
+        if decision is None or not decision.hits:
+            return decision
+        is_deleted = await self._deletions(request.scope, decision.hits)
+        hits = tuple(hit for hit in decision.hits if not is_deleted(hit.memory))
+        return RecallDecision(Reason.INJECTED if hits else Reason.BELOW_THRESHOLD, hits)
+
+    async def _deletions(self, scope: Scope, hits: Sequence[Hit]) -> Callable[[Memory], bool]:
+        return (await self._turn_log.tombstones(scope)).covers if hits else _nothing
+
+    def _chosen(
+        self,
+        result: SearchResult,
+        request: RecallRequest,
+        visible: Sequence[str],
+        is_deleted: Callable[[Memory], bool],
+    ) -> tuple[Hit, ...]:
+        options, limit = request.options, self._strategy.limit
+        return choose(
+            result.hits,
+            options if limit is None else replace(options, limit=limit),
+            visible=visible,
+            is_deleted=is_deleted,
+            cost=self._cost,
+            budget=Budget(
+                tokens=self._config.token_budget - self._frame_tokens, pinned_tokens=self._config.pinned_tokens
+            ),
+            pinned=result.pinned,
+        )
+
+    def _note(self, decision: RecallDecision) -> None:
+        if self._usage is not None and decision.hits:
+            self._usage.note([hit.memory for hit in decision.hits])
+
+    def _rendered(self, decision: RecallDecision, request: RecallRequest) -> RecallResult:
+        text = render(decision.hits, self._config.render)
+        return RecallResult(
+            reason=decision.reason,
+            text=text,
+            hits=decision.hits,
+            tokens=self._frame_tokens + sum(map(self._cost, decision.hits)) if text else 0,
+            ranking=decision.ranking,
+            without_history=not request.history,
+        )
+
+    def _cost(self, hit: Hit) -> int:
+        return self._count(line(hit, self._config.render))
+
+    @cached_property
+    def _frame_tokens(self) -> int:
+        return self._embedder.count_tokens(frame(self._config.render))
+
+
+def _why_nothing(result: SearchResult) -> Reason:
+    if result.empty:
+        return Reason.NO_MEMORIES
+    return Reason.REWRITE_TIMEOUT if result.rewrite_late else Reason.BELOW_THRESHOLD
+
+
+def _nothing(_: Memory) -> bool:
+    return False

@@ -1,0 +1,186 @@
+"""Which of the memories found are given to the model, and in what order. Pure.
+
+Strategy: cheap tests first. The order is the strategy's, so the same hits always make the same block. What is pinned has a small
+budget of its own within that of the block.
+
+An episode says what held on its day, and stays as it is when a fact in it is replaced. A fact keeps the turns in which it was said
+otherwise; beside such a fact, an episode of these turns would only mislead, and yields to it. Unless the fact was said in the same
+session: then the episode tells the new value itself.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+from semrouter_memory.language.terms import terms
+from semrouter_memory.language.words import words
+from semrouter_memory.model import Hit, Memory, MemoryType, RecallOptions
+from semrouter_memory.recall.visible import VisibleTexts
+
+_SAYS_NOTHING = frozenset({"user", "user's", "the", "a", "an", "that", "is", "are", "was", "has", "have"})
+_ALMOST_THE_SAME = 0.85
+"""Share of the terms of two memories that are in both, from which the second says nothing new."""
+_TURN = re.compile(
+    r"\b(?:not|no|nor|never|none|cannot|without|before|after|until|since|over|under|above|below|from|to|into|out|off|only"
+    r"|except)\b|\b\w+n['’]t\b|[不没沒無无非未前后後从從到只除]",
+    re.IGNORECASE,
+)
+"""Words that are no terms, or seldom, and turn a statement into another one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Bounds on the sum of the costs: of all that is chosen, and of what is pinned."""
+
+    tokens: int
+    pinned_tokens: int = 0
+
+
+def choose(
+    hits: Iterable[Hit],
+    options: RecallOptions,
+    *,
+    visible: Sequence[str],
+    is_deleted: Callable[[Memory], bool],
+    cost: Callable[[Hit], int],
+    budget: Budget,
+    pinned: frozenset[str] = frozenset(),
+) -> tuple[Hit, ...]:
+    """The hits to render.
+
+    Args:
+        hits: what was found, the preferred ones first.
+        options: limit, threshold (a hit on it is kept) and types.
+        visible: every text that the model sees anyway.
+        is_deleted: whether a memory was deleted, though the store may still show it.
+        cost: what rendering a hit takes of the budget. One that no longer fits leaves room for a smaller one.
+        pinned: ids of memories that need not reach the threshold.
+    """
+    known = tuple(hits)
+    candidates = tuple(as_said(_candidates(known, options, pinned), known))
+    outdated = outdated_episodes(candidates, known, is_deleted)
+    texts, said = VisibleTexts(visible), _Said()
+    left, pinned_left = budget.tokens, budget.pinned_tokens
+    chosen: list[Hit] = []
+    for hit in candidates:
+        if len(chosen) >= options.limit:
+            break
+        content = hit.memory.content
+        hidden = hit.memory.id in outdated or said.has(content)
+        if hidden or is_deleted(hit.memory) or texts.contain(content):
+            continue
+        needed = cost(hit)
+        is_pinned = hit.relevance < options.threshold
+        if needed > left or (is_pinned and needed > pinned_left):
+            continue
+        left, pinned_left = left - needed, pinned_left - needed * is_pinned
+        said.add(content)
+        chosen.append(hit)
+    return tuple(chosen)
+
+
+def _candidates(hits: Iterable[Hit], options: RecallOptions, pinned: frozenset[str]) -> Iterator[Hit]:
+    for hit in hits:
+        if hit.relevance < options.threshold and hit.memory.id not in pinned:
+            continue
+        if options.types is None or hit.memory.type in options.types:
+            yield hit
+
+
+def as_said(candidates: Iterable[Hit], known: Sequence[Hit]) -> Iterator[Hit]:
+    """Of a quote and its statements one, and what has changed since before the quote that tells the old value.
+
+    The quote is shown, in the user's own words. A statement is shown where its quote is not among what was found, or is
+    outdated in part.
+    """
+    found = {hit.memory.id: hit for hit in known}
+    seen: set[str] = set()
+    for hit in candidates:
+        quote = found.get(hit.memory.quote) if hit.memory.quote else None
+        if quote and quote.memory.type is hit.memory.type and not quote.memory.outdated_by:
+            hit = replace(quote, relevance=max(hit.relevance, quote.relevance))  # noqa: PLW2901
+        newer = (replace(found[each], relevance=hit.relevance) for each in hit.memory.outdated_by if each in found)
+        for each in (*newer, hit):
+            if each.memory.id not in seen:
+                seen.add(each.memory.id)
+                yield each
+
+
+def outdated_episodes(
+    found: Sequence[Hit], known: Sequence[Hit], is_deleted: Callable[[Memory], bool]
+) -> frozenset[str]:
+    """The ids of the episodes that a newer fact makes misleading.
+
+    Args:
+        found: hits that may be given to the model.
+        known: all hits: a fact may be a little too far from the question, and still be about the same.
+        is_deleted: whether a memory was deleted, though the store may still show it.
+    """
+    episodes = [hit.memory for hit in found if hit.memory.type is MemoryType.EPISODIC]
+    if not episodes:
+        return frozenset()
+    facts = [hit.memory for hit in known if hit.memory.metadata.get("replaces") and not is_deleted(hit.memory)]
+    return frozenset(episode.id for episode in episodes if any(_changed(episode, fact) for fact in facts))
+
+
+def _changed(episode: Memory, fact: Memory) -> bool:
+    turns = frozenset(episode.ids("turn_ids"))
+    return not turns.isdisjoint(fact.ids("replaces")) and turns.isdisjoint(fact.ids("turn_ids"))
+
+
+class _Said:
+    """What was chosen says already: the same statement, or nearly the same terms in the same order."""
+
+    def __init__(self) -> None:
+        self._said: list[_Saying] = []
+
+    def has(self, content: str) -> bool:
+        saying = _saying(content)
+        return any(saying.repeats(said) for said in self._said)
+
+    def add(self, content: str) -> None:
+        self._said.append(_saying(content))
+
+
+class _Saying:
+    """What one memory says. Each part is made when it is first compared: reading a text costs more than ranking it."""
+
+    def __init__(self, content: str) -> None:
+        self._content = content
+
+    def repeats(self, other: "_Saying") -> bool:
+        if self.statement == other.statement:
+            return True
+        return self.turns == other.turns and _almost_the_same(self.terms, other.terms)
+
+    @cached_property
+    def statement(self) -> tuple[str, ...]:
+        return _statement(self._content)
+
+    @cached_property
+    def terms(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(terms(self._content)))
+
+    @cached_property
+    def turns(self) -> tuple[str, ...]:
+        found = _TURN.findall(self._content)
+        return tuple("not" if word.endswith(("n't", "n’t")) else word.lower() for word in found)
+
+
+_saying = lru_cache(4_096)(_Saying)
+"""An active user's memories come again and again."""
+
+
+def _almost_the_same(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether nearly all terms are in both, in the same order, and no number in one of them alone."""
+    common = {*one} & {*other}
+    apart = {*one} ^ {*other}
+    if len(common) <= _ALMOST_THE_SAME * (len(common) + len(apart)) or any(term[0].isdigit() for term in apart):
+        return False
+    return [term for term in one if term in common] == [term for term in other if term in common]
+
+
+def _statement(content: str) -> tuple[str, ...]:
+    """What a memory says: two with the same statement differ in articles, case or punctuation at most."""
+    return tuple(word for word in words(content) if word not in _SAYS_NOTHING) or (content,)

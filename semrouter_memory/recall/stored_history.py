@@ -1,0 +1,72 @@
+"""Completes a request with the messages of a stored chain, which its body does not repeat."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from semrouter_memory.codec.base import transcript_hash
+from semrouter_memory.config import RecallConfig
+from semrouter_memory.model import Message, RecallRequest, Role, Scope
+from semrouter_memory.ports import TurnLog
+from semrouter_memory.recall.deadline import Deadline
+from semrouter_memory.recall.query import HISTORY_MESSAGES, is_vague
+from semrouter_memory.recall.step_timer import StepTimer
+
+# The chain's last user messages, and the assistant's between them.
+_CHAIN_MESSAGES = 4 * HISTORY_MESSAGES
+
+
+class StoredHistory:
+    """Reads chains from the turn log, best effort.
+
+    Args:
+        always: also for a query that is not vague, for a model that rewrites it.
+    """
+
+    def __init__(self, turn_log: TurnLog, config: RecallConfig, *, always: bool = False) -> None:
+        self._turn_log = turn_log
+        self._config = config
+        self._always = always
+
+    async def completed(self, request: RecallRequest, deadline: Deadline, timer: StepTimer) -> RecallRequest:
+        """The request within the configured bounds, with the chain's messages if they make a difference."""
+        request = self._bounded(request)
+        needed = self._always or not request.query or is_vague(request.query)
+        if not (request.previous_response_id and needed):
+            return request
+        with timer.measure("history"):
+            chain = await self._chain(request.scope, request.previous_response_id, deadline)
+        if request.query:
+            return replace(request, history=(*chain, *request.history))
+        return self._bounded(_asked_in(chain, request))
+
+    async def _chain(self, scope: Scope, response_id: str, deadline: Deadline) -> Sequence[Message]:
+        try:
+            async with asyncio.timeout_at(deadline.history()):
+                return await self._turn_log.history(scope, response_id, limit=_CHAIN_MESSAGES)
+        except Exception:  # noqa: BLE001 - without it the query stands alone
+            return ()
+
+    def _bounded(self, request: RecallRequest) -> RecallRequest:
+        """The same object when it is within bounds, as nearly all are."""
+        config = self._config
+        if request.options.limit > config.max_limit:
+            request = replace(request, options=replace(request.options, limit=config.max_limit))
+        if len(request.query) > config.max_query_chars:
+            request = replace(request, query=request.query[: config.max_query_chars])
+        return request
+
+
+def _asked_in(chain: Sequence[Message], request: RecallRequest) -> RecallRequest:
+    """A step of a stored chain's tool loop brings no user message: the question is the chain's last one."""
+    last = max((at for at, message in enumerate(chain) if message.role is Role.USER), default=None)
+    if last is None:
+        return request
+    first = max((at + 1 for at in range(last) if chain[at].role is Role.ASSISTANT), default=0)
+    # The body named no turn, so its loop key names none either. This one is that of a first step with these messages.
+    return replace(
+        request,
+        query=chain[last].text,
+        history=tuple(chain[:first]),
+        loop_key=transcript_hash(chain[first : last + 1]),
+    )

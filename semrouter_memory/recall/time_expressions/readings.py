@@ -1,0 +1,170 @@
+"""What an expression of time matched, as a period. Pure.
+
+Strategy: the patterns name their parts (`n`, `unit`, `weekday`, `month`, `season`, `quarter`, `day`, `year`, `which`),
+in English and Chinese alike, and a reader looks at these names only.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from semrouter_memory.language.scripts import CJK
+from semrouter_memory.recall.time_expressions import calendar
+from semrouter_memory.recall.time_expressions.calendar import MONTHS_PER_QUARTER, UNIT_DAYS, Period
+
+Read = Callable[[re.Match[str], datetime], Period | None]
+FEW = 7
+"""How many "a few" are at most: "the other day" is within the last seven."""
+
+_NUMBER_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_NUMBERS = {
+    **{word: n for n, word in enumerate(_NUMBER_WORDS, 1)},
+    **{digit: n for n, digit in enumerate("一二三四五六七八九", 1)},
+    **{word: n for n, word in enumerate(("first", "second", "third", "fourth"), 1)},
+    **dict.fromkeys(("a", "an"), 1),
+    **dict.fromkeys(("couple", "两", "俩"), 2),
+    **dict.fromkeys(("日", "天"), 7),
+    "twenty": 20,
+    "thirty": 30,
+}
+_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12, "春": 3, "夏": 6, "秋": 9, "冬": 12}
+_YEARS_BACK = {"last year": 1, "this year": 0, "今年": 0, "去年": 1, "前年": 2, "大前年": 3}
+_UNITS = {
+    **dict.fromkeys(("小时", "钟头"), "hour"),
+    **dict.fromkeys(("天", "日", "night"), "day"),
+    **dict.fromkeys(("周", "星期", "礼拜"), "week"),
+    "周末": "weekend",
+    "月": "month",
+    "季度": "quarter",
+    "年": "year",
+}
+
+
+def _number(said: str) -> int:
+    """Digits, an English word, or Chinese below 100."""
+    said = said.lower().removeprefix("a ").split()[0]
+    if "十" in said:
+        tens, _, ones = said.partition("十")
+        return 10 * _NUMBERS.get(tens, 1) + _NUMBERS.get(ones, 0)
+    return int(said) if said.isdecimal() else _NUMBERS[said]
+
+
+def _unit(said: str) -> str:
+    said = said.lower().removeprefix("个")
+    return _UNITS.get(said, said)
+
+
+def _weekday(said: str) -> int:
+    """0 is Monday."""
+    return _NUMBERS[said] - 1 if CJK.match(said) else _WEEKDAYS.index(said.lower()[:3])
+
+
+def _month(said: str) -> int:
+    return _number(said) if CJK.match(said) or said.isdecimal() else _MONTHS.index(said.lower()[:3]) + 1
+
+
+def _year(said: str | None, today: datetime) -> int | None:
+    said = " ".join((said or "").lower().split())
+    if said in _YEARS_BACK:
+        return today.year - _YEARS_BACK[said]
+    return int(said) if said else None
+
+
+def ago(match: re.Match[str], now: datetime) -> Period:
+    unit, today = _unit(match["unit"]), calendar.midnight(now)
+    said = match["n"]
+    if not said:
+        step = timedelta(days=max(UNIT_DAYS[unit], 1))
+        return Period(today - FEW * step, today - step + timedelta(days=1))
+    if _is_half(said):
+        half = int(UNIT_DAYS[unit] / 2)
+        return calendar.around(today - timedelta(days=half), max(half // 12, 3)) if half else calendar.days(today)
+    if unit == "hour":
+        return calendar.days(calendar.midnight(now - timedelta(hours=_number(said))))
+    if unit == "week":
+        return calendar.around(today - timedelta(weeks=_number(said)), 3)
+    return calendar.unit_back(unit, _number(said), today)
+
+
+def rolling(match: re.Match[str], now: datetime) -> Period:
+    """So many units up to now; without a number one, and without a count "a few"."""
+    found = match.groupdict()
+    said = found.get("n") or "one"
+    count = FEW if found.get("few") else 0.5 if _is_half(said) else _number(said)
+    return calendar.last_days(now, count * UNIT_DAYS[_unit(match["unit"])])
+
+
+def _is_half(said: str) -> bool:
+    return said.lower().startswith(("half", "半"))
+
+
+def counted_back(count: int) -> Read:
+    """The calendar's unit so many back, or the weekday in that week."""
+
+    def read(match: re.Match[str], now: datetime) -> Period:
+        found, today = match.groupdict(), calendar.midnight(now)
+        if weekday := found.get("weekday"):
+            return calendar.weekday_back(_weekday(weekday), count, today)
+        return calendar.unit_back(_unit(match["unit"]), count, today)
+
+    return read
+
+
+def days_back(count: int) -> Read:
+    return lambda _, now: calendar.days(calendar.midnight(now) - timedelta(days=count))
+
+
+def last_days(count: int) -> Read:
+    return lambda _, now: calendar.last_days(now, count)
+
+
+def last_night(_: re.Match[str], now: datetime) -> Period:
+    return calendar.days(calendar.midnight(now) - timedelta(hours=12))
+
+
+def last_weekday(match: re.Match[str], now: datetime) -> Period:
+    return calendar.latest_weekday(_weekday(match["weekday"]), calendar.midnight(now))
+
+
+def to_come(_: re.Match[str], __: datetime) -> None:
+    return None
+
+
+def whole_year(match: re.Match[str], now: datetime) -> Period:
+    return calendar.months(_year(match["year"], now) or now.year, 1, calendar.MONTHS_PER_YEAR)
+
+
+def dated(match: re.Match[str], now: datetime) -> Period | None:
+    """A day of a month, with or without a year."""
+    year, month, day = _year(match["year"], now), _month(match["month"]), _number(match["day"])
+    if year is None:
+        return calendar.latest_date(month, day, calendar.midnight(now))
+    return calendar.date(year, month, day)
+
+
+def named(match: re.Match[str], now: datetime) -> Period:
+    """A month, quarter or season: of a year, the latest that has begun, or the "last" one, which is over."""
+    found = match.groupdict()
+    first, count = _part_of_year(found)
+    year = _year(found.get("year"), now)
+    if year is not None:
+        return calendar.months(year, first, count)
+    year = now.year if first <= now.month else now.year - 1
+    is_over = now >= calendar.months(year, first, count).end
+    which = (found.get("which") or "").lower()
+    if which == "this" and is_over:
+        year = now.year
+    elif which not in {"this", ""} and not is_over:
+        year -= 1
+    return calendar.months(year, first, count)
+
+
+def _part_of_year(found: dict[str, str | None]) -> tuple[int, int]:
+    """Its first month, and how many months it has."""
+    if month := found.get("month"):
+        return _month(month), 1
+    if quarter := found.get("quarter") or found.get("nth"):
+        return _number(quarter) * MONTHS_PER_QUARTER - 2, MONTHS_PER_QUARTER
+    return _SEASONS[(found.get("season") or "").lower()], MONTHS_PER_QUARTER

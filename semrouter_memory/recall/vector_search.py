@@ -1,0 +1,248 @@
+"""Search by meaning: the strategies `hybrid` (calibrated relevance of meaning and words) and `semantic` (the cosine alone).
+
+Strategy: one embedding, and for an active owner no round trip: every memory is considered, and the few best are decoded. The same
+formula gives the relevance whether the memories come from the index or from the store.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semrouter_memory.config import RecallConfig
+from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.third_person import to_third_person
+from semrouter_memory.language.words import content_runs, content_words
+from semrouter_memory.model import Hit, MemoryType, Reach, RecallOptions, RecallRequest, Scope, Vector
+from semrouter_memory.ports import Embedder, MemoryIndex
+from semrouter_memory.recall import relevance
+from semrouter_memory.recall.categories import pinned
+from semrouter_memory.recall.deadline import Deadline
+from semrouter_memory.recall.features import CandidateFeatures, Floats, QueryFeatures
+from semrouter_memory.recall.hit_index import HitIndex
+from semrouter_memory.recall.memory_source import MemorySource
+from semrouter_memory.recall.prototypes import Intent, LazyPrototypes
+from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.step_timer import StepTimer
+from semrouter_memory.recall.strategy import SearchResult, best_first
+
+# More than asked for, so that memories which are visible, repeated or deleted do not starve the result.
+_FETCH_FACTOR = 2
+_MIN_FETCHED = 20
+# A store is asked for more: the formula orders them differently from the cosine.
+_STORE_FACTOR = 3
+_SEARCHES = 2.0
+"""Log-odds that a search wants something."""
+_CONCURRENT_EMBEDDINGS = 2
+"""One that runs and one that is ready, so that the thread never waits."""
+_PAIR = 2
+
+_Embedded: TypeAlias = tuple[Vector, Intent]
+
+
+class VectorSearch(ABC):
+    """What both strategies share: index or store, and the words' part while the model embeds the query."""
+
+    any_message = False
+    limit: int | None = None
+
+    def __init__(self, *, source: MemorySource, embedder: Embedder, config: RecallConfig) -> None:
+        self._source = source
+        self._embedder = embedder
+        self._config = config
+        self._embedding = asyncio.Semaphore(_CONCURRENT_EMBEDDINGS)
+
+    async def prepare(self) -> None:  # noqa: B027 - a strategy may have nothing to prepare
+        """See `Strategy`."""
+
+    async def search(self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer) -> SearchResult:
+        """See `Strategy`."""
+        with timer.measure("query"):
+            text = self._text(query)
+        with timer.measure("search"):
+            index = await self._source.index(request, deadline)
+        embedding = asyncio.create_task(self._embedded(text, query, deadline))
+        try:
+            # It starts now.
+            await asyncio.sleep(0)
+            with timer.measure("score"):
+                features = QueryFeatures.of(query)
+                candidates = self._candidates(index, request, features) if index is not None else None
+            with timer.measure("embed"):
+                vector, intent = await embedding
+        finally:
+            embedding.cancel()
+            embedding.add_done_callback(_retrieve)
+        if candidates is None:
+            with timer.measure("search"):
+                hits = await self._nearest(request, vector, query)
+        with timer.measure("score"):
+            if candidates is None:
+                candidates = self._candidates(hits, request, features)
+            if not len(candidates):
+                return SearchResult(empty=True)
+            features = features.embedded(vector, intent, known_names=candidates.known_names)
+            return await self._ranked(candidates.compared(vector), features, fetched=_fetched(request))
+
+    async def search_fresh(
+        self, scope: Scope, text: str, *, limit: int, types: frozenset[MemoryType] | None, reach: Reach
+    ) -> Sequence[Hit]:
+        """The store's best memories for a query, every acknowledged write among them, with the relevance recall gives.
+
+        Args:
+            limit: up to which the order is that of the relevance; more may come, for what the caller leaves out.
+
+        Raises:
+            EmbeddingError: the model does not answer.
+            StoreUnavailableError: the store is unavailable.
+        """
+        request = RecallRequest(
+            scope=scope, query=text, options=RecallOptions(limit=limit, threshold=-1.0, types=types)
+        )
+        query = Query(text=text, now=self._source.now(), max_chars=self._config.max_query_chars)
+        vector, intent = await self._embedded(self._text(query), query, Deadline(self._config, bounded=False))
+        hits = await self._nearest(request, vector, query, reach=reach, fresh=True)
+        features = QueryFeatures.of(query)
+        candidates = self._candidates(hits, request, features)
+        if not len(candidates):
+            return ()
+        features = features.embedded(vector, intent, known_names=candidates.known_names)
+        # A search wants to find, whatever its words.
+        features = replace(features, wants=max(features.wants, _SEARCHES))
+        return (await self._ranked(candidates.compared(vector), features, fetched=_fetched(request))).hits
+
+    async def _nearest(
+        self, request: RecallRequest, vector: Vector, query: Query, *, reach: Reach = Reach.RECALL, fresh: bool = False
+    ) -> HitIndex:
+        words, limit = self._words(query), _fetched(request) * _STORE_FACTOR
+        return await self._source.nearest(request, vector, words=words, limit=limit, reach=reach, fresh=fresh)
+
+    async def _embedded(self, text: str, query: Query, deadline: Deadline) -> _Embedded:
+        """The vector of what is searched for, and the intent of the request.
+
+        Embedding takes a processor, and there are few. In a burst each query waits for those before it; giving up at once would
+        only waste what the others waited for.
+        """
+        if self._embedding.locked():
+            with deadline.embedding_queue():
+                await self._embedding.acquire()
+        else:
+            await self._embedding.acquire()
+        try:
+            return await self._embed(text, query)
+        finally:
+            self._embedding.release()
+
+    def _candidates(self, index: MemoryIndex, request: RecallRequest, features: QueryFeatures) -> CandidateFeatures:
+        positions = index.positions(request.scope, now=self._source.now(), types=request.options.types)
+        return CandidateFeatures.of(index, positions, features)
+
+    # -- what a strategy decides ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _text(self, query: Query) -> str:
+        """The text that is embedded and searched for."""
+
+    @abstractmethod
+    def _words(self, query: Query) -> str:
+        """The words that the store searches as well; "" for none."""
+
+    @abstractmethod
+    async def _embed(self, text: str, query: Query) -> _Embedded: ...
+
+    @abstractmethod
+    async def _ranked(self, candidates: CandidateFeatures, query: QueryFeatures, *, fetched: int) -> SearchResult:
+        """The best candidates. The query is embedded, and they are compared with it."""
+
+
+class HybridSearch(VectorSearch):
+    """Relevance of meaning, words, times and needs (`relevance`)."""
+
+    def __init__(self, *, source: MemorySource, embedder: Embedder, config: RecallConfig) -> None:
+        super().__init__(source=source, embedder=embedder, config=config)
+        self._prototypes = LazyPrototypes(embedder)
+
+    async def prepare(self) -> None:
+        await self._prototypes.get()
+
+    def _text(self, query: Query) -> str:
+        return query.search_text
+
+    def _words(self, query: Query) -> str:
+        return query.search_words
+
+    async def _embed(self, text: str, query: Query) -> _Embedded:
+        vector = await self._embedder.embed_query(text)
+        said = vector if query.stands_alone else await self._embedder.embed_query(query.said)
+        return vector, (await self._prototypes.get()).intent(said)
+
+    async def _ranked(self, candidates: CandidateFeatures, query: QueryFeatures, *, fetched: int) -> SearchResult:
+        prototypes = await self._prototypes.get()
+        needs = relevance.needed(candidates, query)
+        scores = relevance.score(candidates, query, needs)
+        first = pinned(candidates.labels, scores, query.need).tolist() if query.is_task else []
+        rows = list(dict.fromkeys((*first, *_highest(scores, fetched).tolist())))
+        hits = candidates.hits(
+            rows, relevance.relevances(scores, rows, query, prototypes, needs=needs, labels=candidates.labels)
+        )
+        return SearchResult(best_first(hits), frozenset(hit.memory.id for hit in hits[: len(first)]))
+
+
+class SemanticSearch(VectorSearch):
+    """The plain cosine, with the question in the third person, as statements are."""
+
+    def _text(self, query: Query) -> str:
+        return to_third_person(query.search_words)
+
+    def _words(self, query: Query) -> str:  # noqa: ARG002 - meaning only
+        return ""
+
+    async def _embed(self, text: str, query: Query) -> _Embedded:  # noqa: ARG002 - meaning only
+        return await self._embedder.embed_query(text), Intent()
+
+    async def _ranked(self, candidates: CandidateFeatures, query: QueryFeatures, *, fetched: int) -> SearchResult:
+        rows = _highest(candidates.similarity, fetched)
+        hits = candidates.hits(rows, candidates.similarity[rows])
+        if query.chinese:
+            # The default model knows few Chinese characters: sentences that share nothing look alike to it.
+            units = frozenset(_chinese_units(query.text))
+            hits = [hit if _shares(units, hit.memory.content) else replace(hit, relevance=0.0) for hit in hits]
+        return SearchResult(best_first(hits))
+
+
+def _shares(units: frozenset[str], content: str) -> bool:
+    """Whether a memory has one of the query's words; any does where the query has none."""
+    lowered = content.lower()
+    return not units or any(unit in lowered for unit in units)
+
+
+def _chinese_units(query: str) -> Iterator[str]:
+    """Words of other scripts, and pairs of neighbouring Chinese characters: most Chinese words have two."""
+    yield from (word for word in content_words(query) if not CJK.match(word))
+    for run in content_runs(query):
+        if len(run) < _PAIR:
+            yield run
+        yield from (run[at : at + _PAIR] for at in range(len(run) - 1))
+
+
+def _retrieve(embedding: "asyncio.Task[_Embedded]") -> None:
+    """Mark the exception as seen: it was raised to the caller, or has no consequence."""
+    if not embedding.cancelled():
+        embedding.exception()
+
+
+def _highest(scores: Floats, count: int) -> NDArray[np.intp]:
+    """The rows of the highest scores, best first; of equal ones those that come first."""
+    if len(scores) <= count:
+        return np.argsort(-scores, kind="stable")
+    least = np.partition(scores, -count)[-count]
+    rows = np.flatnonzero(scores >= least)
+    return rows[np.argsort(-scores[rows], kind="stable")][:count]
+
+
+def _fetched(request: RecallRequest) -> int:
+    return max(request.options.limit * _FETCH_FACTOR, _MIN_FETCHED)

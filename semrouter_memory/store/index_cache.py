@@ -1,0 +1,240 @@
+"""LRU cache of owner indexes, bounded in bytes, which writes keep current.
+
+Strategy. An index is used only while its version is the owner's (`owner_versions`); nothing is used while the version cannot be
+read, and recall then searches the store. A write of this process is applied to the cached index if the versions prove that no
+other process wrote meanwhile; until that write is done, the index from before it is still correct here. In every other case the
+index is dropped and loaded again.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from cachetools import LRUCache, TTLCache
+
+from semrouter_memory.config import OwnerIndexConfig
+from semrouter_memory.errors import GenerationsError
+from semrouter_memory.model import Scope
+from semrouter_memory.ports import Clock, MemoryReader
+from semrouter_memory.store.index_loader import CHARS_PER_MEMORY, CacheEntry, IndexLoader, built
+from semrouter_memory.store.owner_index import Label, OwnerIndex, unlabelled
+from semrouter_memory.store.owner_versions import OwnerVersions, WriteAnnouncer
+
+_T = TypeVar("_T")
+
+_MIB = 1024 * 1024
+_OWNERS_SHARE = 4
+"""One owner takes at most this part of the whole."""
+_LARGE = 2_000
+"""Memories from which on applying a write costs more than 15 ms of processor time."""
+_MAX_UNREAD_WRITES = 3
+"""Writes that are applied to a large index nobody asks for; then it is loaded on demand."""
+_ATTEMPTS = 3
+"""Loads that one request waits for, while others write."""
+_LOAD_DELAY_SECONDS = 0.03
+"""Delay before an index is loaded: the request that needs it searches the store instead, and must not queue behind the load."""
+_REFRESH_AT = 0.8
+"""Part of the maximum age at which an index in use is loaded again, in the background."""
+_MAX_TOO_LARGE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class IndexUpdate:
+    """The effect of a write on its owner's index.
+
+    Attributes:
+        chars: of the text that it adds.
+    """
+
+    apply: Callable[[OwnerIndex], OwnerIndex]
+    chars: int = 0
+
+
+class IndexCache:
+    """The indexes of recently active owners. It belongs to one event loop.
+
+    All writers to the store must announce their writes (`AnnouncingWriter`) to the same versions; other writes are seen after
+    `max_age_seconds`.
+
+    Args:
+        label: sorts memories into classes that the ranking knows.
+        on_error: called with errors of background work that are no outage.
+    """
+
+    def __init__(
+        self,
+        reader: MemoryReader,
+        versions: OwnerVersions,
+        *,
+        config: OwnerIndexConfig,
+        clock: Clock,
+        on_error: Callable[[BaseException], object],
+        label: Label = unlabelled,
+    ) -> None:
+        self._config = config
+        self._on_error = on_error
+        self._announcer = WriteAnnouncer(versions)
+        self._loader = IndexLoader(
+            reader, self._announcer, config=config, clock=clock, label=label, loaded=self._keep, on_error=on_error
+        )
+        self._max_owner_bytes = config.max_mb * _MIB // _OWNERS_SHARE
+        self._entries = entries_within(config.max_mb * _MIB)
+        self._too_large: TTLCache[str, bool] = TTLCache(_MAX_TOO_LARGE, config.max_age_seconds, timer=_now)
+        self._writes: Counter[str] = Counter()
+        # The version that proves: one write of this process since the index was current, and no other.
+        self._sole_write: dict[str, int] = {}
+
+    async def close(self) -> None:
+        """Stop the background work."""
+        await self._loader.close()
+        await self._announcer.close()
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the indexes take."""
+        return int(self._entries.currsize)
+
+    @property
+    def owners(self) -> int:
+        return len(self._entries)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    async def get(self, scope: Scope, *, until: float) -> OwnerIndex | None:
+        """See `OwnerIndexes`."""
+        try:
+            async with asyncio.timeout_at(until):
+                return await self._get(scope, until)
+        except (GenerationsError, TimeoutError):
+            return None
+        except Exception as error:  # noqa: BLE001 - the store can still be searched
+            self._on_error(error)
+            return None
+
+    async def _get(self, scope: Scope, until: float) -> OwnerIndex | None:
+        for _ in range(_ATTEMPTS):
+            if scope.owner in self._too_large:
+                return None
+            version = await self._announcer.current(scope)
+            if self._writes[scope.owner]:
+                return self._before_write(scope.owner, version)
+            entry = self._entries.get(scope.owner)
+            if entry is not None and entry.version == version and self._age(entry) < self._config.max_age_seconds:
+                return self._used(scope, entry)
+            loading = self._loader.load(scope, delay=_LOAD_DELAY_SECONDS)
+            if loading is None or (not loading.done() and _now() + _LOAD_DELAY_SECONDS >= until):
+                return None
+            # Unlike awaiting the task, this leaves it running when the caller is cancelled.
+            await asyncio.wait({loading})
+        return None
+
+    def _used(self, scope: Scope, entry: CacheEntry) -> OwnerIndex:
+        if self._age(entry) > self._config.max_age_seconds * _REFRESH_AT:
+            self._loader.load(scope)
+        if entry.unread_writes:
+            self._put(scope.owner, replace(entry, unread_writes=0))
+        return entry.index
+
+    def _before_write(self, owner: str, version: int) -> OwnerIndex | None:
+        """The index from before a write that is under way, if no other writes are: the write's caller has no answer yet."""
+        entry = self._entries.get(owner)
+        sole = self._writes[owner] == 1 and self._sole_write.get(owner) == version
+        return entry.index if entry is not None and sole and self._age(entry) < self._config.max_age_seconds else None
+
+    @staticmethod
+    def _age(entry: CacheEntry) -> float:
+        return _now() - entry.read_at
+
+    # -- keeping -------------------------------------------------------------------------------------------------------
+
+    def _keep(self, scope: Scope, entry: CacheEntry | None) -> None:
+        if entry is not None and self._fits(entry.index):
+            self._put(scope.owner, entry)
+            return
+        self._entries.pop(scope.owner, None)
+        self._too_large[scope.owner] = True
+
+    def _fits(self, index: OwnerIndex) -> bool:
+        return len(index) <= self._config.max_owner_memories and index.nbytes <= self._max_owner_bytes
+
+    def _put(self, owner: str, entry: CacheEntry) -> None:
+        # First out: the cache would count both, and evict others for it.
+        self._entries.pop(owner, None)
+        with suppress(ValueError):
+            # Raised for an entry that is larger than the whole cache may be.
+            self._entries[owner] = entry
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    async def written(self, scope: Scope, write: Callable[[], Awaitable[_T]], update: IndexUpdate) -> _T:
+        """Make a write between two announcements, and apply it to the owner's index.
+
+        Raises:
+            StoreUnavailableError: the write cannot be announced, and was not made. Also whatever `write` raises.
+        """
+        owner = scope.owner
+        self._writes[owner] += 1
+        self._loader.drop(owner)
+        try:
+            previous, version = await self._announcer.before_write(scope)
+            entry = self._entries.get(owner)
+            if entry is not None and entry.version != previous:
+                entry = None
+            if entry is not None and self._writes[owner] == 1:
+                self._sole_write[owner] = version
+            return await self._between(scope, version, entry, write, update)
+        except BaseException:
+            # Part of the write may have been made, or will be.
+            self._entries.pop(owner, None)
+            raise
+        finally:
+            self._sole_write.pop(owner, None)
+            self._writes[owner] -= 1
+            if not self._writes[owner]:
+                del self._writes[owner]
+
+    async def _between(
+        self,
+        scope: Scope,
+        announced: int,
+        entry: CacheEntry | None,
+        write: Callable[[], Awaitable[_T]],
+        update: IndexUpdate,
+    ) -> _T:
+        try:
+            result = await write()
+        finally:
+            previous, version = await self._announcer.after_write(scope)
+        if entry is not None and previous == announced and version is not None and _worth_updating(entry):
+            if scope.owner in self._sole_write:
+                self._sole_write[scope.owner] = version
+            await self._apply(scope, entry, version, update)
+        else:
+            self._entries.pop(scope.owner, None)
+        return result
+
+    async def _apply(self, scope: Scope, entry: CacheEntry, version: int, update: IndexUpdate) -> None:
+        try:
+            chars = update.chars + len(entry.index) * CHARS_PER_MEMORY
+            index = await built(chars, lambda: update.apply(entry.index))
+        except Exception as error:  # noqa: BLE001 - the write is done
+            self._entries.pop(scope.owner, None)
+            self._on_error(error)
+        else:
+            self._keep(scope, CacheEntry(index, version, entry.read_at, entry.unread_writes + 1))
+
+
+def entries_within(max_bytes: int) -> LRUCache[str, CacheEntry]:
+    """A cache of at most so many bytes; the least recently used owner is evicted first."""
+    return LRUCache(max_bytes, getsizeof=lambda entry: entry.index.nbytes)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _worth_updating(entry: CacheEntry) -> bool:
+    return len(entry.index) < _LARGE or entry.unread_writes < _MAX_UNREAD_WRITES

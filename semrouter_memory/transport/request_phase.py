@@ -1,0 +1,79 @@
+"""The request phase: recall and, beside it, the compression of the conversation, under one deadline."""
+
+from dataclasses import replace
+from functools import partial
+
+from semrouter_memory.compress.concurrent import ConcurrentCompression
+from semrouter_memory.config import RecallConfig
+from semrouter_memory.events import ExchangeFailed, RecallFinished
+from semrouter_memory.model import Compression, Reason, RecallRequest, RecallResult
+from semrouter_memory.ports import ContextCompressor, Observer
+from semrouter_memory.recall.deadline import Deadline
+from semrouter_memory.recall.recaller import Recaller
+from semrouter_memory.recall.step_timer import StepTimer
+from semrouter_memory.recall.stored_history import StoredHistory
+from semrouter_memory.recall.tool_loop_cache import ToolLoopCache
+
+_SEPARATOR = "\n\n"
+
+
+class RequestPhase:
+    """What happens to a request before it goes upstream.
+
+    Args:
+        compressor: None: conversations go up whole.
+    """
+
+    def __init__(
+        self,
+        *,
+        recaller: Recaller,
+        history: StoredHistory,
+        observer: Observer,
+        config: RecallConfig,
+        compressor: ContextCompressor | None = None,
+    ) -> None:
+        self._recaller = recaller
+        self._history = history
+        self._observer = observer
+        self._config = config
+        self._compressor = compressor
+        self._compressions = ToolLoopCache[Compression]()
+        self.prepare = recaller.prepare
+
+    async def recall(self, request: RecallRequest) -> RecallResult:
+        """What to put into the request. Never raises (but for cancellation): a failure is a reason, and no text."""
+        timer = StepTimer()
+        try:
+            result = await self._result(request, timer)
+        except Exception as error:  # noqa: BLE001 - no bug of ours may cost a request
+            self._observer.observe(ExchangeFailed(error))
+            result = RecallResult(reason=Reason.INTERNAL)
+        result = replace(result, steps_ms=timer.ms, runs=tuple(timer.runs))
+        self._observer.observe(RecallFinished(result))
+        return result
+
+    async def _result(self, request: RecallRequest, timer: StepTimer) -> RecallResult:
+        deadline = Deadline(self._config)
+        request = await self._history.completed(request, deadline, timer)
+        if self._compressor is None or not request.compressible:
+            return await self._recaller.recall(request, deadline, timer)
+        with ConcurrentCompression(
+            self._compressor,
+            request,
+            self._compressions.get(request),
+            until=deadline.compression(stored_chain=bool(request.previous_response_id)),
+            chain_state_until=deadline.chain_state(),
+        ) as compressing:
+            visible = partial(_visible, compressing, deadline, timer)
+            result = await self._recaller.recall(request, deadline, timer, visible)
+            compression = await compressing.result()
+        # A step of a stored chain finds its items in the log again; here they would only take memory.
+        self._compressions.put(request, replace(compression, items=None, statements=()))
+        text = _SEPARATOR.join(text for text in (compression.text, result.text) if text)
+        return replace(result, text=text, compression=compression)
+
+
+async def _visible(compressing: ConcurrentCompression, deadline: Deadline, timer: StepTimer) -> tuple[str, ...]:
+    with timer.measure("compress"):
+        return await compressing.visible(deadline.state_for_ranking())

@@ -1,0 +1,582 @@
+"""The whole request phase over stand-ins for the outside world."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from semrouter_memory.codec.base import transcript_hash
+from semrouter_memory.config import RecallConfig
+from semrouter_memory.errors import EmbeddingError, StoreUnavailableError, TurnLogError
+from semrouter_memory.events import Event, ExchangeFailed, RecallFinished
+from semrouter_memory.model import (
+    ChatMessage,
+    Hit,
+    MemoryType,
+    Message,
+    Reach,
+    Reason,
+    RecallOptions,
+    RecallRequest,
+    RecallResult,
+    Role,
+    Scope,
+    Signals,
+    Vector,
+)
+from semrouter_memory.ports import ContextCompressor, MemoryReader, TurnLog
+from semrouter_memory.recall.memory_source import MemorySource
+from semrouter_memory.recall.recaller import Recaller
+from semrouter_memory.recall.rewrite import Mode, QueryRewriter
+from semrouter_memory.recall.rewriting_strategy import RewritingSearch
+from semrouter_memory.recall.stored_history import StoredHistory
+from semrouter_memory.recall.strategy import Strategy
+from semrouter_memory.recall.vector_search import SemanticSearch
+from semrouter_memory.transport.request_phase import RequestPhase
+from tests.stepped_time import SteppedTime
+
+MakeHit = Callable[..., Hit]
+NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
+ALICE = Scope("alice")
+HAWAII = (Message(Role.USER, "Planning Hawaii vacation"), Message(Role.ASSISTANT, "Nice!"))
+REQUEST = RecallRequest(
+    scope=ALICE, query="What's my budget for the trip?", options=RecallOptions(limit=2, threshold=0.6)
+)
+
+
+@dataclass
+class World:
+    """Everything outside of the pipeline, with switches to break it, and what was asked of it."""
+
+    time: SteppedTime
+    hits: dict[str, list[Hit]] = field(default_factory=dict)
+    """By a word of the embedded text; "" is for any text."""
+    chain: dict[str, list[Message]] = field(default_factory=dict)
+    deleted: set[str] = field(default_factory=set)
+    delay: dict[str, float] = field(default_factory=dict)
+    error: dict[str, BaseException] = field(default_factory=dict)
+    blocks: dict[str, float] = field(default_factory=dict)
+    """Seconds for which a step holds the event loop."""
+    stubborn: bool = False
+    """The model goes on when it is cancelled."""
+    available: bool = True
+    answer: str = ""
+    now: datetime = NOW
+    embedded: list[str] = field(default_factory=list)
+    searches: list[dict[str, Any]] = field(default_factory=list)
+    results: list[RecallResult] = field(default_factory=list)
+    failures: list[BaseException] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+
+    # Embedder
+    dimension = 1
+    fingerprint = "stand-in"
+    # ChatModel
+    name = "stand-in"
+    retry_after = None
+
+    async def embed_query(self, text: str) -> Vector:
+        await self._happens("embed")
+        self.embedded.append(text)
+        return np.zeros(1, np.float32)
+
+    async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
+        raise NotImplementedError
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())
+
+    passage_tokens = count_tokens
+    max_passage_tokens = 1_000
+
+    async def complete(self, messages: Sequence[ChatMessage]) -> str:
+        await self._happens("rewrite")
+        return self.answer
+
+    async def search(self, scope: Scope, vector: Vector, **arguments: Any) -> list[Hit]:
+        await self._happens("search")
+        self.searches.append({"scope": scope, **arguments})
+        return [hit for word, hits in self.hits.items() if word in self.embedded[-1] for hit in hits]
+
+    async def history(self, scope: Scope, previous_response_id: str, *, limit: int) -> list[Message]:
+        await self._happens("history")
+        return self.chain.get(f"{scope.user_id} {previous_response_id}", [])[-limit:]
+
+    async def tombstones(self, scope: Scope) -> Any:
+        await self._happens("tombstones")
+        return SimpleNamespace(covers=lambda memory: memory.id in self.deleted)
+
+    async def _happens(self, step: str) -> None:
+        self.time.hold(self.blocks.get(step, 0))
+        try:
+            await asyncio.sleep(self.delay.get(step, 0))
+        except asyncio.CancelledError:
+            self.cancelled.append(step)
+            if not self.stubborn:
+                raise
+            await asyncio.sleep(1)
+        if step in self.error:
+            raise self.error[step]
+
+    def observe(self, event: Event) -> None:
+        match event:
+            case RecallFinished(result):
+                self.results.append(result)
+            case ExchangeFailed(error):
+                self.failures.append(error)
+            case _:
+                pass
+
+    def recaller(
+        self, mode: Mode | None = None, *, compressor: ContextCompressor | None = None, **config: Any
+    ) -> RequestPhase:
+        clock = cast("Any", SimpleNamespace(now=lambda: self.now))
+        settings = RecallConfig(**{"strategy": "semantic", **config})
+        source = MemorySource(reader=cast("MemoryReader", self), indexes=None, clock=clock)
+        strategy: Strategy = SemanticSearch(source=source, embedder=self, config=settings)
+        if mode:
+            strategy = RewritingSearch(strategy, QueryRewriter(self, mode))
+        turn_log = cast("TurnLog", self)
+        return RequestPhase(
+            recaller=Recaller(
+                strategy=strategy, embedder=self, turn_log=turn_log, observer=self, clock=clock, config=settings
+            ),
+            history=StoredHistory(turn_log, settings, always=mode is not None),
+            observer=self,
+            config=settings,
+            compressor=compressor,
+        )
+
+
+@pytest.fixture
+def world(make_hit: MakeHit, stepped_time: SteppedTime) -> World:
+    budget = make_hit("User's budget for the Hawaii trip is $10,000", 0.7, memory_id="m1")
+    return World(hits={"": [budget]}, time=stepped_time)
+
+
+# -- the way down ------------------------------------------------------------------------------------------------------
+
+
+async def test_memories_above_the_cut_are_rendered(world: World) -> None:
+    result = await world.recaller().recall(REQUEST)
+
+    assert result.reason is Reason.INJECTED
+    assert "- User's budget for the Hawaii trip is $10,000\n" in result.text
+    assert [hit.memory.id for hit in result.hits] == ["m1"]
+    assert result.tokens == len(result.text.split())
+    assert list(result.steps_ms) == ["decide", "query", "search", "score", "embed", "rank", "render"]
+    assert all(duration >= 0 for duration in result.steps_ms.values())
+
+
+async def test_the_result_is_reported_once(world: World) -> None:
+    result = await world.recaller().recall(REQUEST)
+
+    assert world.results == [result]
+    assert world.failures == []
+
+
+async def test_the_query_is_asked_in_the_voice_of_the_memories(world: World) -> None:
+    await world.recaller().recall(REQUEST)
+
+    assert world.embedded == ["What's user's budget for the trip?"]
+
+
+async def test_the_store_is_asked_for_more_than_is_wanted(world: World) -> None:
+    options = RecallOptions(limit=2, threshold=0.6, types=frozenset({MemoryType.SEMANTIC}))
+    await world.recaller().recall(replace(REQUEST, options=options))
+
+    (search,) = world.searches
+    wanted = {"scope": ALICE, "limit": 60, "now": NOW, "types": options.types, "text": "", "reach": Reach.RECALL}
+    assert search == wanted | {"fresh": False}
+
+
+async def test_nothing_above_the_threshold_is_no_text(world: World) -> None:
+    result = await world.recaller().recall(replace(REQUEST, options=RecallOptions(limit=2, threshold=0.9)))
+
+    assert (result.reason, result.text, result.hits, result.tokens) == (Reason.BELOW_THRESHOLD, "", (), 0)
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (replace(REQUEST, query="hello"), Reason.GREETING),
+        (replace(REQUEST, query=""), Reason.NO_QUERY),
+        (replace(REQUEST, has_place=False), Reason.NO_PLACE),
+        (replace(REQUEST, signals=Signals(requires_tool=True)), Reason.TOOL),
+        (replace(REQUEST, query="Capital of France?", signals=Signals(is_fact=True)), Reason.FACT),
+        (replace(REQUEST, options=RecallOptions(limit=0, threshold=0.6)), Reason.DISABLED),
+    ],
+)
+async def test_what_is_not_worth_a_search_is_not_searched(
+    world: World, request_: RecallRequest, reason: Reason
+) -> None:
+    result = await world.recaller().recall(request_)
+
+    assert result.reason is reason
+    assert (world.embedded, world.searches) == ([], [])
+    assert world.results == [result]
+
+
+async def test_the_limit_is_bounded(world: World, make_hit: MakeHit) -> None:
+    world.hits = {"": [make_hit(f"fact {at}") for at in range(29)]}
+    request = replace(REQUEST, options=RecallOptions(limit=1_000_000, threshold=0.6))
+    result = await world.recaller(max_limit=21).recall(request)
+
+    assert len(result.hits) == 21
+    assert world.searches[0]["limit"] == 2 * 21 * 3
+
+
+async def test_the_block_keeps_within_the_token_budget(world: World, make_hit: MakeHit) -> None:
+    world.hits = {"": [make_hit(f"fact {at} " + "word " * 20) for at in range(9)]}
+    request = replace(REQUEST, options=RecallOptions(limit=9, threshold=0.6))
+    result = await world.recaller(token_budget=100).recall(request)
+
+    assert 0 < result.tokens <= 100
+    assert len(result.hits) == 3
+
+
+async def test_a_long_query_is_cut(world: World) -> None:
+    await world.recaller(max_query_chars=16).recall(replace(REQUEST, query="quicksort " * 1_000))
+
+    assert world.embedded == ["quicksort quicks"]
+
+
+async def test_a_deleted_memory_is_not_shown(world: World) -> None:
+    world.deleted = {"m1"}
+
+    assert (await world.recaller().recall(REQUEST)).reason is Reason.BELOW_THRESHOLD
+
+
+async def test_a_memory_that_the_request_shows_is_not_repeated(world: World) -> None:
+    request = replace(REQUEST, visible=("My budget for the Hawaii trip is $10,000", REQUEST.query))
+
+    assert (await world.recaller().recall(request)).reason is Reason.BELOW_THRESHOLD
+
+
+# -- history -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_vague_query_is_completed_from_the_body(world: World) -> None:
+    await world.recaller().recall(replace(REQUEST, query="How much?", history=HAWAII))
+
+    assert world.embedded == ["How much? planning hawaii vacation"]
+
+
+async def test_a_vague_query_is_completed_from_the_stored_chain(world: World) -> None:
+    world.chain = {"alice r1": list(HAWAII)}
+    result = await world.recaller().recall(replace(REQUEST, query="How much?", previous_response_id="r1"))
+
+    assert world.embedded == ["How much? planning hawaii vacation"]
+    assert "history" in result.steps_ms
+
+
+async def test_the_chain_is_looked_up_within_the_owner(world: World) -> None:
+    world.chain = {"bob r1": list(HAWAII)}
+    await world.recaller().recall(replace(REQUEST, query="How much?", previous_response_id="r1"))
+
+    assert world.embedded == ["How much?"]
+
+
+async def test_the_chain_is_not_read_for_a_query_that_needs_none(world: World) -> None:
+    world.error = {"history": AssertionError()}
+    result = await world.recaller().recall(replace(REQUEST, previous_response_id="r1"))
+
+    assert "history" not in result.steps_ms
+
+
+@pytest.mark.parametrize("trouble", [{"error": {"history": TurnLogError("damaged")}}, {"delay": {"history": 5.0}}])
+async def test_a_chain_that_is_not_at_hand_is_done_without(world: World, trouble: dict[str, Any]) -> None:
+    world.__dict__.update(trouble)
+    request = replace(REQUEST, query="How much?", previous_response_id="r1")
+    result = await world.recaller(deadline_ms=200).recall(request)
+
+    assert result.reason is Reason.INJECTED
+    assert world.embedded == ["How much?"]
+
+
+async def test_a_step_of_a_stored_chain_asks_the_chains_last_question(world: World) -> None:
+    world.chain = {"alice r1": [*HAWAII, Message(Role.USER, "What's my budget?")]}
+    result = await world.recaller().recall(replace(REQUEST, query="", previous_response_id="r1", continues_loop=True))
+
+    assert world.embedded == ["What's user's budget?"]
+    assert result.reason is Reason.INJECTED
+
+
+# -- failures ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ({"embed": EmbeddingError("x")}, Reason.EMBEDDING_FAILED),
+        ({"search": StoreUnavailableError("x")}, Reason.STORE_UNAVAILABLE),
+        ({"search": TimeoutError()}, Reason.TIMEOUT),
+        ({"search": RuntimeError("x")}, Reason.INTERNAL),
+        ({"embed": KeyError("x")}, Reason.INTERNAL),
+        ({"tombstones": TurnLogError("x")}, Reason.INTERNAL),
+    ],
+)
+async def test_a_failure_is_a_reason_and_no_text(world: World, error: dict[str, BaseException], reason: Reason) -> None:
+    world.error = error
+    result = await world.recaller().recall(REQUEST)
+
+    assert (result.reason, result.text, result.hits) == (reason, "", ())
+    assert world.results == [result]
+    assert bool(world.failures) is (reason is Reason.INTERNAL)
+
+
+@pytest.mark.parametrize("step", ["embed", "search"])
+async def test_a_slow_step_ends_at_the_deadline(world: World, step: str) -> None:
+    world.delay = {step: 30}
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    result = await world.recaller(deadline_ms=20).recall(REQUEST)
+
+    assert (result.reason, result.text) == (Reason.TIMEOUT, "")
+    assert loop.time() - started == pytest.approx(0.02)
+    assert step in result.steps_ms
+    assert world.cancelled == [step]
+
+
+async def test_a_store_that_is_away_costs_no_embedding(world: World) -> None:
+    world.available = False
+
+    assert (await world.recaller().recall(REQUEST)).reason is Reason.STORE_UNAVAILABLE
+    assert world.embedded == []
+
+
+async def test_a_cancelled_request_ends_at_once_and_leaves_nothing_running(world: World) -> None:
+    """Envoy resets the stream when the client goes away."""
+    world.delay = {"search": 30, "rewrite": 30}
+    recall = asyncio.create_task(world.recaller("always").recall(replace(REQUEST, history=HAWAII)))
+    await asyncio.sleep(0.005)
+    recall.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await recall
+    await asyncio.sleep(0)
+    assert sorted(world.cancelled) == ["rewrite", "search"]
+    assert world.results == []
+
+
+# -- tool loops --------------------------------------------------------------------------------------------------------
+
+
+LOOP = replace(REQUEST, loop_key="turn", continues_loop=True)
+
+
+async def test_the_block_stays_the_same_in_a_tool_loop(world: World, make_hit: MakeHit) -> None:
+    recaller = world.recaller()
+    first = await recaller.recall(replace(REQUEST, loop_key="turn"))
+    world.hits = {"": [make_hit("something new", 0.9)]}
+    world.time.hold(540)
+    second = await recaller.recall(replace(LOOP, visible=("User's budget for the Hawaii trip is $10,000",)))
+    world.time.hold(540)
+    third = await recaller.recall(LOOP)
+
+    assert first.text == second.text == third.text
+    assert third.reason is Reason.INJECTED
+    assert len(world.searches) == 1
+
+
+async def test_no_block_at_the_first_step_is_none_later(world: World, make_hit: MakeHit) -> None:
+    world.hits = {}
+    recaller = world.recaller()
+    await recaller.recall(replace(REQUEST, loop_key="turn"))
+    world.hits = {"": [make_hit("something new", 0.9)]}
+
+    assert (await recaller.recall(LOOP)).reason is Reason.NO_MEMORIES
+
+
+async def test_the_same_question_in_a_new_turn_is_searched_again(world: World, make_hit: MakeHit) -> None:
+    """ "What's my budget?" opens two conversations with the same key; a memory stored in between must be found."""
+    recaller = world.recaller()
+    first = replace(REQUEST, loop_key="turn")
+    await recaller.recall(first)
+    world.hits[""].append(make_hit("User's budget for Japan is $5,000", 0.9))
+
+    assert len((await recaller.recall(first)).hits) == 2
+    assert len((await recaller.recall(LOOP)).hits) == 2
+
+
+async def test_what_is_deleted_during_a_loop_leaves_the_block(world: World, make_hit: MakeHit) -> None:
+    world.hits[""].append(make_hit("User is vegan", 0.9, memory_id="m2"))
+    recaller = world.recaller()
+    await recaller.recall(replace(REQUEST, loop_key="turn"))
+
+    world.deleted = {"m2"}
+    assert [hit.memory.id for hit in (await recaller.recall(LOOP)).hits] == ["m1"]
+    world.deleted = {"m1", "m2"}
+    assert (await recaller.recall(LOOP)).reason is Reason.BELOW_THRESHOLD
+    assert len(world.searches) == 1
+
+
+async def test_a_failed_step_decides_nothing_for_the_later_ones(world: World) -> None:
+    world.error = {"search": StoreUnavailableError("x")}
+    recaller = world.recaller()
+    await recaller.recall(replace(REQUEST, loop_key="turn"))
+    world.error = {}
+
+    assert (await recaller.recall(LOOP)).reason is Reason.INJECTED
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(LOOP, scope=Scope("bob")),
+        replace(LOOP, scope=Scope("alice", "project")),
+        replace(LOOP, loop_key="other"),
+        replace(LOOP, options=RecallOptions(limit=1, threshold=0.6)),
+    ],
+)
+async def test_another_turn_is_searched_for_itself(world: World, other: RecallRequest) -> None:
+    recaller = world.recaller()
+    await recaller.recall(replace(REQUEST, loop_key="turn"))
+    await recaller.recall(other)
+
+    assert len(world.searches) == 2
+
+
+@pytest.mark.parametrize("said", [["What's my budget?"], ["We leave on Friday.", "What's my budget?"]], ids=len)
+async def test_a_stored_chains_loop_keeps_the_block_of_its_first_step(world: World, said: list[str]) -> None:
+    """Its later steps carry no user message; the key comes from the chain and is the one of the first step's body."""
+    turn = [Message(Role.USER, text) for text in said]
+    world.chain = {"alice r1": [*HAWAII, *turn]}
+    recaller = world.recaller()
+    await recaller.recall(replace(REQUEST, query=said[-1], loop_key=transcript_hash(turn)))
+    step = replace(REQUEST, query="", previous_response_id="r1", loop_key="of nothing", continues_loop=True)
+
+    assert (await recaller.recall(step)).reason is Reason.INJECTED
+    assert len(world.searches) == 1
+
+
+# -- rewriting ---------------------------------------------------------------------------------------------------------
+
+
+VAGUE = replace(REQUEST, query="How much?", history=HAWAII)
+
+
+@pytest.fixture
+def rewritten(world: World, make_hit: MakeHit) -> World:
+    world.answer = "What is my budget for the Hawaii vacation?"
+    world.hits = {"How much": [make_hit("plain", 0.7)], "budget": [make_hit("rewritten", 0.9)]}
+    return world
+
+
+async def test_a_rewrite_adds_what_it_finds(rewritten: World) -> None:
+    result = await rewritten.recaller("vague").recall(VAGUE)
+
+    assert [hit.memory.content for hit in result.hits] == ["rewritten", "plain"]
+    assert rewritten.embedded[1] == "What is user's budget for the Hawaii vacation?"
+    assert "rewrite" in result.steps_ms
+
+
+async def test_the_rewrite_has_its_own_deadline(rewritten: World) -> None:
+    rewritten.delay = {"rewrite": 0.06}
+    result = await rewritten.recaller("vague", deadline_ms=30, rewrite_deadline_ms=2_000).recall(VAGUE)
+
+    assert len(result.hits) == 2
+
+
+@pytest.mark.parametrize("mode", ["vague", "always", "hyde"])
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        {"delay": {"rewrite": 30.0}},
+        {"delay": {"rewrite": 30.0}, "stubborn": True},
+        {"delay": {"rewrite": 0.01}, "error": {"rewrite": RuntimeError("x")}},
+        {"error": {"rewrite": RuntimeError("x")}},
+        {"error": {"rewrite": asyncio.CancelledError()}},
+        {"error": {"rewrite": TimeoutError()}},
+        {"blocks": {"rewrite": 0.2}, "delay": {"embed": 0.01}, "answer": ""},
+        {"answer": "The weather in Paris is lovely"},
+        {"answer": "What is my budget?\n" * 1_000},
+        {"answer": "\ud800"},
+        {"answer": None},
+        {"answer": ""},
+    ],
+    ids=str,
+)
+async def test_whatever_the_rewrite_does_the_plain_result_stands(
+    rewritten: World, make_hit: MakeHit, trouble: dict[str, Any], mode: Mode
+) -> None:
+    rewritten.__dict__.update(trouble)
+    if mode == "hyde":
+        rewritten.hits = {"How much": [make_hit("plain", 0.7)]}
+        request = replace(VAGUE, options=RecallOptions(limit=2, threshold=0.71))
+    else:
+        request = VAGUE
+    recall = rewritten.recaller(mode, deadline_ms=60, rewrite_deadline_ms=20).recall(request)
+    result = await asyncio.wait_for(recall, 0.9)
+
+    assert [hit.memory.content for hit in result.ranking] == ["plain"]
+    is_late = trouble.get("delay", {}).get("rewrite", 0.0) > 1.0 or "blocks" in trouble
+    unanswered = Reason.REWRITE_TIMEOUT if is_late else Reason.BELOW_THRESHOLD
+    assert result.reason is (unanswered if mode == "hyde" else Reason.INJECTED)
+    assert "rewrite" in result.steps_ms
+
+
+async def test_what_comes_after_a_rewrite_has_a_deadline(rewritten: World) -> None:
+    """The plain path's, of which a part is kept."""
+    rewritten.delay = {"rewrite": 0.02, "tombstones": 30}
+    recall = rewritten.recaller("vague", deadline_ms=40).recall(VAGUE)
+
+    assert (await asyncio.wait_for(recall, 5)).reason is Reason.TIMEOUT
+
+
+async def test_a_request_that_is_cancelled_during_the_rewrite_cancels_it(rewritten: World) -> None:
+    rewritten.delay = {"rewrite": 30}
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(rewritten.recaller("vague", rewrite_deadline_ms=9_000).recall(VAGUE), 0.1)
+    await asyncio.sleep(0)
+    assert rewritten.cancelled == ["rewrite"]
+
+
+@pytest.mark.parametrize(
+    ("plain", "delay", "reason"),
+    [
+        ([0.1], 30.0, Reason.REWRITE_TIMEOUT),
+        ([0.1], 0.0, Reason.BELOW_THRESHOLD),
+        ([], 30.0, Reason.NO_MEMORIES),
+        ([], 0.0, Reason.NO_MEMORIES),
+        ([0.7], 30.0, Reason.INJECTED),
+    ],
+)
+@pytest.mark.parametrize("mode", ["vague", "hyde"])
+async def test_the_rewrites_delay_is_told_apart_from_recalls_and_from_a_user_without_memories(
+    world: World, make_hit: MakeHit, mode: Mode, plain: list[float], delay: float, reason: Reason
+) -> None:
+    world.hits = {"": [make_hit("plain", relevance) for relevance in plain]}
+    world.answer, world.delay = "", {"rewrite": delay}
+    recall = world.recaller(mode, deadline_ms=2_000, rewrite_deadline_ms=20).recall(VAGUE)
+
+    assert (await asyncio.wait_for(recall, 5)).reason is reason
+
+
+async def test_a_setting_that_cannot_be_read_recalls_nothing(world: World) -> None:
+    request = replace(REQUEST, options=replace(REQUEST.options, unreadable=True))
+
+    assert (await world.recaller().recall(request)).reason is Reason.UNREADABLE_SETTING
+    assert world.searches == []
+
+
+async def test_the_plain_path_keeps_its_deadline_beside_a_rewrite(rewritten: World) -> None:
+    rewritten.delay = {"search": 30, "rewrite": 30}
+    recall = rewritten.recaller("vague", deadline_ms=20).recall(VAGUE)
+
+    assert (await asyncio.wait_for(recall, 5)).reason is Reason.TIMEOUT
+    await asyncio.sleep(0)
+    assert sorted(rewritten.cancelled) == ["rewrite", "search"]
+
+
+async def test_a_self_contained_query_is_not_rewritten(rewritten: World) -> None:
+    rewritten.error = {"rewrite": AssertionError()}
+    result = await rewritten.recaller("vague").recall(replace(REQUEST, history=HAWAII))
+
+    assert "rewrite" not in result.steps_ms
+    assert len(rewritten.searches) == 1
