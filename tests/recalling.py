@@ -5,8 +5,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from semrouter_memory.app import pipelines
@@ -31,7 +29,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.redact import Redaction
-from semrouter_memory.sessions.generations import FileGenerations
+from semrouter_memory.sessions.generations import InProcessGenerations
 from semrouter_memory.store.working_set import Store
 
 ALICE = Scope("alice")
@@ -158,13 +156,10 @@ async def recalling(
     async with AsyncExitStack() as exits:
         played = exits.enter_context(played_adapters(embedder))
         models = await exits.enter_async_context(models_of(Config()))
-        directory = Path(exits.enter_context(TemporaryDirectory(prefix="semrouter-memory-")))
-        generations = FileGenerations(directory / "generations")
-        exits.callback(generations.close)
         working_set = working_set_of(
             config,
             store or played.store,
-            Sessions(played.turn_log, played.state, played.locks, generations),
+            Sessions(played.turn_log, played.state, played.locks, InProcessGenerations()),
             embedder=embedder,
             clock=played.clock,
             on_error=errors.append,

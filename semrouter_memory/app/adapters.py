@@ -30,8 +30,8 @@ from semrouter_memory.ports import (
     TurnRecords,
 )
 from semrouter_memory.recall.standing import standing_of
-from semrouter_memory.sessions.generations import FileGenerations
-from semrouter_memory.sessions.locks import FileOwnerLocks
+from semrouter_memory.sessions.generations import InProcessGenerations
+from semrouter_memory.sessions.locks import InProcessOwnerLocks
 from semrouter_memory.sessions.redis.connection import RedisConnection
 from semrouter_memory.sessions.redis.generations import RedisGenerations
 from semrouter_memory.sessions.redis.locks import RedisOwnerLocks
@@ -167,11 +167,7 @@ def _in_files(memory: MemoryConfig, clock: Clock, on_exit: AsyncExitStack) -> Se
     on_exit.callback(turn_log.close)
     state = SqliteStateStore(directory / "state.db", clock=clock)
     on_exit.callback(state.close)
-    locks = FileOwnerLocks(directory / "owners.lock")
-    on_exit.callback(locks.close)
-    generations = FileGenerations(directory / "generations")
-    on_exit.callback(generations.close)
-    return Sessions(turn_log, state, locks, generations)
+    return Sessions(turn_log, state, InProcessOwnerLocks(), InProcessGenerations())
 
 
 async def _in_redis(

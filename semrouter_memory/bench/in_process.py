@@ -33,7 +33,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.retain.triggers import SessionKey
-from semrouter_memory.sessions.generations import FileGenerations
+from semrouter_memory.sessions.generations import InProcessGenerations
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 
@@ -142,9 +142,7 @@ class InProcess:
     def _elsewhere(self) -> Adapters:
         """The adapters of another process on the same store."""
         adapters = self._adapters
-        generations = FileGenerations(self._config.directory / "generations")
-        self._on_exit.callback(generations.close)
-        sessions = Sessions(adapters.turn_log, adapters.state, adapters.locks, generations)
+        sessions = Sessions(adapters.turn_log, adapters.state, adapters.locks, InProcessGenerations())
         shelves = working_set_of(
             self._config,
             adapters.store,

@@ -33,7 +33,7 @@ from semrouter_memory.exchange.turns import recall_request
 from semrouter_memory.model import EmbeddedMemory, Memory, Message, Reason, RecallRequest, RecallResult, Scope, Signals
 from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.pipeline import Recaller
-from semrouter_memory.sessions.generations import FileGenerations
+from semrouter_memory.sessions.generations import InProcessGenerations
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.working_set import Store
 
@@ -196,12 +196,10 @@ async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncI
         if has_milvus_lite():
             here = config.milvus.model_copy(update=_NOWHERE)
             store = await _lite(here, directory, played, exits)
-        generations = FileGenerations(directory / "generations")
-        exits.callback(generations.close)
         working_set = working_set_of(
             config,
             store,
-            Sessions(played.turn_log, played.state, played.locks, generations),
+            Sessions(played.turn_log, played.state, played.locks, InProcessGenerations()),
             embedder=embedder,
             clock=clock,
             on_error=played.observer.work_failed,

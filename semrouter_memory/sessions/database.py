@@ -4,9 +4,8 @@ Strategy. Three connections: `local` belongs to the event loop's thread (append,
 log's own thread, `reading` to the one that reads what a request waits for. Writes of the first two take turns on a
 lock of ours, because SQLite's own waiting sleeps for milliseconds where a lock wakes at once; reads never wait (WAL).
 
-Other processes may write the same file. SQLite's own waiting for them sleeps longer and longer (12 looks in the first
-quarter of a second) and starves beside writers that are faster; so a transaction that meets another process's lets go
-of our lock and looks again about every millisecond. Nobody holds a transaction for longer than a batch takes.
+The file belongs to one process. A lock on a file beside it (`turns.db.lock`) makes a second process fail at its start;
+the kernel releases it when the process ends, however that happens.
 
 `synchronous=NORMAL`: a commit is handed to the operating system but not synced. An append of 1 KB then takes 0.15 ms,
 against 0.47 ms with FULL on a fast disk (and many times that on slower ones), on the thread that carries all traffic. A
@@ -19,15 +18,14 @@ import fcntl
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from semrouter_memory.errors import TurnLogError
-from semrouter_memory.sessions.connections import FileIdentity, connect, create_private, opening, primary_code
+from semrouter_memory.errors import ConfigurationError, TurnLogError
+from semrouter_memory.sessions.connections import FileIdentity, connect, create_private, opening
 from semrouter_memory.sessions.damage import Failures, require_sound
-from semrouter_memory.sessions.schema import migrate
+from semrouter_memory.sessions.schema import set_up
 
 CHECKPOINT_COMMITS = 256
 """About a thousand pages: where SQLite itself would checkpoint, but on the thread that happens to commit."""
@@ -41,20 +39,10 @@ BATCH_LOG_PAGES = 2048
 BATCH_COMMITS = 32
 """A batch of an upkeep counts as so many commits. The write-ahead log stays short, and what follows the batches quick."""
 
-LOCAL_PATIENCE_SECONDS = 1.0
-"""How long the loop's thread waits for another *process*; then the turn is refused rather than all traffic held up."""
-
-_SPENT_PATIENCE_SECONDS = 0.02
-"""The same right after such a refusal: a process that stands still in a transaction must not stop us at every turn."""
-
-_BACKGROUND_PATIENCE_SECONDS = 5.0
-_OPENING_PATIENCE_SECONDS = 5.0
-_LOOK_AGAIN_SECONDS = 0.001
-_BUSY_MS = 3
-"""SQLite's own waiting, within one look."""
-
-
-_ERASE_BUSY_MS = 50
+_LOCAL_BUSY_SECONDS = 0.1
+"""How long the loop's thread waits for a transaction that an operator's tool holds; then the turn is refused."""
+_BUSY_SECONDS = 5.0
+_ERASE_BUSY_SECONDS = 0.05
 
 
 class Database:
@@ -65,16 +53,16 @@ class Database:
         failures: what failed because of the file.
 
     Raises:
-        ConfigurationError: the file cannot be created, read or written, is damaged, or is newer than this program.
+        ConfigurationError: the file cannot be created, read or written, is damaged, is newer than this program, or is
+            open in another process.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
         self._commits = 0
-        self._local_patience = LOCAL_PATIENCE_SECONDS
         self._connections: list[sqlite3.Connection] = []
-        self._presence = -1
+        self._process_lock = -1
         self.failures = Failures("turn log", path)
         try:
             with opening("turn log", path):
@@ -86,45 +74,30 @@ class Database:
     def _open(self, path: Path) -> None:
         create_private(path)
         self._identity = FileIdentity(path)
-        alone = self._note_presence(path)
-        self.background = self._connect(path)
+        self._lock_out_other_processes(path)
+        self.background = self._connect(path, _BUSY_SECONDS)
         require_sound(self.background)
-        self.digest_key = self._bring_up_to_date(alone=alone)
-        self.local = self._connect(path)
-        self.reading = self._connect(path)
-        for connection in self._connections:
-            connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}").close()
+        with self._transaction(self.background):
+            self.digest_key = set_up(self.background)
+        self.local = self._connect(path, _LOCAL_BUSY_SECONDS)
+        self.reading = self._connect(path, _BUSY_SECONDS)
 
-    def _note_presence(self, path: Path) -> bool:
-        """Returns whether no other process has the file open."""
-        self._presence = os.open(path.with_name(path.name + ".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    def _lock_out_other_processes(self, path: Path) -> None:
+        self._process_lock = os.open(path.with_name(path.name + ".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._presence, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._process_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            alone = False
-        else:
-            alone = True
-        fcntl.flock(self._presence, fcntl.LOCK_SH)
-        return alone
+            raise ConfigurationError(
+                "another process has it open. A data directory belongs to one process: stop the other one, or give"
+                " this one a memory.data_dir of its own (several sidecars share Redis, memory.redis.url)"
+            ) from None
 
-    def _connect(self, path: Path) -> sqlite3.Connection:
-        # Patiently, for another process may be setting the file up at this moment.
-        connection = connect(path, busy_seconds=_OPENING_PATIENCE_SECONDS)
+    def _connect(self, path: Path, busy_seconds: float) -> sqlite3.Connection:
+        connection = connect(path, busy_seconds=busy_seconds)
         self._connections.append(connection)
         # Checkpoints sync, which takes milliseconds: they are ours to place.
         connection.execute("PRAGMA wal_autocheckpoint = 0").close()
         return connection
-
-    def _bring_up_to_date(self, *, alone: bool) -> bytes:
-        # A migration replaces tables, and what refers to them must not be deleted along with the old ones.
-        self.background.execute("PRAGMA foreign_keys = OFF").close()
-        with self._transaction(self.background, _OPENING_PATIENCE_SECONDS):
-            key = migrate(self.background)
-            if alone:
-                # Leases of processes that are gone. Without this their sessions would wait for the leases to end.
-                self.background.execute("UPDATE sessions SET token = NULL, lease_until = NULL WHERE token IS NOT NULL")
-        self.background.execute("PRAGMA foreign_keys = ON").close()
-        return key
 
     def require_file(self) -> None:
         """Raise `TurnLogError` when the file is not there any more: what is written then is lost with the process."""
@@ -136,17 +109,9 @@ class Database:
     @contextmanager
     def writing_local(self, operation: str) -> Iterator[None]:
         """Same as `writing`, on the event loop's thread."""
-        began = False
         self.require_file()
-        try:
-            with self.failures.of(operation), self._transaction(self.local, self._local_patience):
-                began = True
-                self._local_patience = LOCAL_PATIENCE_SECONDS
-                yield
-        except TurnLogError:
-            if not began:
-                self._local_patience = _SPENT_PATIENCE_SECONDS
-            raise
+        with self.failures.of(operation), self._transaction(self.local):
+            yield
 
     @contextmanager
     def writing(self, operation: str, *, commits: int = 1) -> Iterator[None]:
@@ -155,41 +120,22 @@ class Database:
         Args:
             commits: what it counts for towards the next checkpoint.
         """
-        with (
-            self.failures.of(operation),
-            self._transaction(self.background, _BACKGROUND_PATIENCE_SECONDS),
-        ):
+        with self.failures.of(operation), self._transaction(self.background):
             yield
             self._commits += commits - 1
 
     @contextmanager
-    def _transaction(self, connection: sqlite3.Connection, patience_seconds: float) -> Iterator[None]:
-        self._begin(connection, patience_seconds)
-        try:
-            yield
-            connection.execute("COMMIT")
-            self._commits += 1
-        except BaseException:
-            with suppress(sqlite3.Error):
-                connection.rollback()
-            raise
-        finally:
-            self._lock.release()
-
-    def _begin(self, connection: sqlite3.Connection, patience_seconds: float) -> None:
-        """Take our lock and SQLite's; while another process has the latter, nobody of ours waits for the former."""
-        deadline = time.monotonic() + patience_seconds
-        while True:
-            self._lock.acquire()
+    def _transaction(self, connection: sqlite3.Connection) -> Iterator[None]:
+        with self._lock:
+            connection.execute("BEGIN IMMEDIATE")
             try:
-                connection.execute("BEGIN IMMEDIATE")
-            except BaseException as error:
-                self._lock.release()
-                if not _is_busy(error) or time.monotonic() >= deadline:
-                    raise
-            else:
-                return
-            time.sleep(_LOOK_AGAIN_SECONDS)
+                yield
+                connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    connection.rollback()
+                raise
+            self._commits += 1
 
     # -- the write-ahead log -------------------------------------------------------------------------------------------
 
@@ -228,20 +174,20 @@ class Database:
         self._commits = 1
         self.checkpoint()
         with self.failures.of("erase"), self._lock:
-            self.background.execute(f"PRAGMA busy_timeout = {_ERASE_BUSY_MS}").close()
+            _set_busy_timeout(self.background, _ERASE_BUSY_SECONDS)
             try:
                 ((busy, *_),) = self.background.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             finally:
-                self.background.execute(f"PRAGMA busy_timeout = {_BUSY_MS}").close()
+                _set_busy_timeout(self.background, _BUSY_SECONDS)
         return not busy
 
     def close(self) -> None:
         for connection in self._connections:
             connection.close()
-        if self._presence >= 0:
-            os.close(self._presence)
-            self._presence = -1
+        if self._process_lock >= 0:
+            os.close(self._process_lock)
+            self._process_lock = -1
 
 
-def _is_busy(error: BaseException) -> bool:
-    return isinstance(error, sqlite3.OperationalError) and primary_code(error) == sqlite3.SQLITE_BUSY
+def _set_busy_timeout(connection: sqlite3.Connection, seconds: float) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}").close()

@@ -30,8 +30,8 @@ from semrouter_memory.embedding.bert import BertShape
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import MemoryServiceError, SchemaMismatchError
 from semrouter_memory.model import EmbeddedMemory, Memory, Scope, Tombstone
-from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.sessions.redis.connection import RedisConnection
+from semrouter_memory.sessions.redis.generations import RedisGenerations
 from semrouter_memory.sessions.redis.log import RedisTurnLog
 from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.store.milvus import MilvusStore
@@ -238,26 +238,37 @@ async def test_all_memories_are_found_by_the_new_model_and_the_old_collection_is
     assert (again.report["copied"], again.report["removed"], again.report["memories"]) == (0, 0, 4)
 
 
-async def test_sidecars_that_use_the_target_already_are_told_of_what_is_written_to_it(lite: Place) -> None:
+@contextlib.asynccontextmanager
+async def generations_of(place: Place) -> AsyncIterator[RedisGenerations]:
+    """As another sidecar sees them."""
+    connection = RedisConnection(load(place.new).memory.redis)
+    yield RedisGenerations(connection, prefix="reembed", patience_seconds=10)
+    await connection.aclose()
+
+
+@pytest.fixture
+def shared(tmp_path: Path, own_redis_server: RedisServer) -> Place:
+    """On Milvus Lite and Redis."""
+    return Place(tmp_path, None, redis={"url": own_redis_server.url, "prefix": "reembed"})
+
+
+async def test_sidecars_that_use_the_target_already_are_told_of_what_is_written_to_it(shared: Place) -> None:
     """Or they would show for minutes what they have at hand."""
-    await lite.remember(*MEMORIES)
-    (lite.directory / "data").mkdir(exist_ok=True)
-    generations = FileGenerations(lite.directory / "data" / "generations")
-    before = await generations.current(ALICE)
-    ran = await lite.reembed("--from-collection", lite.old_name)
-    assert ran.status == 0, ran.errors
-    assert await generations.current(ALICE) != before
-    generations.close()
+    await shared.remember(*MEMORIES)
+    async with generations_of(shared) as generations:
+        before = await generations.current(ALICE)
+        ran = await shared.reembed("--from-collection", shared.old_name)
+        assert ran.status == 0, ran.errors
+        assert await generations.current(ALICE) != before
 
 
-async def test_a_sidecar_that_keeps_nothing_at_hand_tells_the_others_of_its_writes(lite: Place) -> None:
-    settings = load(lite.new).memory.model_copy(update={"working_set": WorkingSetConfig(enabled=False)})
+async def test_a_sidecar_that_keeps_nothing_at_hand_tells_the_others_of_its_writes(shared: Place) -> None:
+    settings = load(shared.new).memory.model_copy(update={"working_set": WorkingSetConfig(enabled=False)})
     observer = TelemetryObserver(Metrics())
     async with contextlib.AsyncExitStack() as exits:
         adapters = await connect(settings, observer=observer, arrived=lambda _, __: None, on_exit=exits)
         assert adapters.shelves is None
-        generations = FileGenerations(settings.directory / "generations")
-        exits.callback(generations.close)
+        generations = await exits.enter_async_context(generations_of(shared))
         before = await generations.current(ALICE)
         await adapters.store.upsert(ALICE, [EmbeddedMemory(MEMORIES[0], vector(0, dimension=NEW.dimension))])
         assert await generations.current(ALICE) != before

@@ -14,7 +14,7 @@ from semrouter_memory.config import MilvusConfig, RedisConfig, WorkingSetConfig
 from semrouter_memory.model import EmbeddedMemory, Reach, Scope
 from semrouter_memory.ports import MemoryShelf
 from semrouter_memory.recall import searching
-from semrouter_memory.sessions.generations import FileGenerations
+from semrouter_memory.sessions.generations import InProcessGenerations
 from semrouter_memory.sessions.redis.connection import RedisConnection
 from semrouter_memory.sessions.redis.generations import RedisGenerations, keys
 from semrouter_memory.sessions.redis.shelves import RedisShelves
@@ -56,12 +56,10 @@ def raising(error: BaseException) -> None:
 
 
 @contextlib.asynccontextmanager
-async def by_file(store: MilvusStore, path: Path) -> AsyncIterator[WorkingSet]:
-    generations = FileGenerations(path)
+async def in_process(store: MilvusStore, generations: InProcessGenerations) -> AsyncIterator[WorkingSet]:
     replica = WorkingSet(store, generations, config=WorkingSetConfig(), clock=Clock(), on_error=raising)
     yield replica
     await replica.close()
-    generations.close()
 
 
 @contextlib.asynccontextmanager
@@ -81,13 +79,14 @@ async def by_redis(store: MilvusStore, server: RedisServer, prefix: str) -> Asyn
     await connection.aclose()
 
 
-@pytest.fixture(params=["file", "redis"])
+@pytest.fixture(params=["in_process", "redis"])
 async def replicas(
     request: pytest.FixtureRequest, store: CountingStore, tmp_path: Path
 ) -> AsyncIterator[tuple[WorkingSet, WorkingSet]]:
     async with contextlib.AsyncExitStack() as stack:
-        if request.param == "file":
-            opened = [await stack.enter_async_context(by_file(store, tmp_path / "generations")) for _ in range(2)]
+        if request.param == "in_process":
+            generations = InProcessGenerations()
+            opened = [await stack.enter_async_context(in_process(store, generations)) for _ in range(2)]
         else:
             server: RedisServer = request.getfixturevalue("redis_server")
             prefix = uuid.uuid4().hex

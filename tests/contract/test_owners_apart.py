@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -17,7 +16,7 @@ import pytest_asyncio
 from semrouter_memory.config import MilvusConfig, WorkingSetConfig
 from semrouter_memory.model import AppendOutcome, EmbeddedMemory, LoggedTurn, Memory, Reach, Scope, Tombstone, Usage
 from semrouter_memory.ports import StateStore
-from semrouter_memory.sessions.generations import FileGenerations
+from semrouter_memory.sessions.generations import InProcessGenerations
 from semrouter_memory.sessions.locks import InProcessOwnerLocks
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.milvus import MilvusStore
@@ -54,12 +53,11 @@ async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     if request.param == "in_memory":
         yield InMemoryStore(dimension=DIMENSION)
     elif request.param == "working_set":
-        generations = FileGenerations(directory / "generations")
+        generations = InProcessGenerations()
         behind = InMemoryStore(dimension=DIMENSION)
         working = WorkingSet(behind, generations, config=WorkingSetConfig(), clock=Now(), on_error=_never)
         yield working
         await working.close()
-        generations.close()
     else:
         server: MilvusServer | None = request.getfixturevalue("milvus_server") if request.param == "server" else None
         config = MilvusConfig(
@@ -215,11 +213,10 @@ async def test_a_lock_of_one_owner_does_not_hold_up_a_look_alike(intruder: Scope
         pass
 
 
-async def test_generations_of_look_alikes_are_numbers_of_their_own(tmp_path: Path) -> None:
+async def test_generations_of_look_alikes_are_numbers_of_their_own() -> None:
     """A write of the intruder's must not make the resident's working set look right again."""
-    generations = FileGenerations(tmp_path / "generations")
+    generations = InProcessGenerations()
     for intruder, resident in PAIRS.values():
         before = await generations.current(resident)
         await generations.advance(intruder)
         assert await generations.current(resident) == before
-    generations.close()

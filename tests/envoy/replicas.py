@@ -56,7 +56,7 @@ class Pair:
     """All replicas: two, unless a test wants another number.
 
     Attributes:
-        directories: those of their data, one or as many.
+        directories: those of their data.
         collection: Milvus's.
     """
 
@@ -158,17 +158,15 @@ async def pair(
     users: Sequence[str],
     config: dict[str, Any],
     count: int = 2,
-    one_directory: bool = False,
     edit_envoy: Callable[[dict[str, Any]], None] | None = None,
 ) -> AsyncIterator[Pair]:
     """Replicas with the same settings, started one after the other.
 
     Args:
         users: who may come, beside alice and bob.
-        one_directory: both work on the same data directory, as processes of one machine.
         edit_envoy: a further change to each Envoy's configuration.
     """
-    data = [directory / ("data" if one_directory else f"replica-{number}") / "data" for number in range(count)]
+    data = [directory / f"replica-{number}" / "data" for number in range(count)]
     environment = {"SEMROUTER_MEMORY__MANAGEMENT__OPERATOR_TOKEN": OPERATOR}
 
     def with_users(envoy: dict[str, Any]) -> None:
@@ -196,7 +194,7 @@ async def pair(
             for number in range(count)
         ]
         collection = config["memory"].get("milvus", {}).get("collection", "")
-        yield Pair(tuple(Installation(stack, llm) for stack in stacks), tuple(dict.fromkeys(data)), collection)
+        yield Pair(tuple(Installation(stack, llm) for stack in stacks), tuple(data), collection)
 
 
 def _accepted_in(directory: Path) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 import sqlite3
 import stat
@@ -48,11 +49,6 @@ def another_writer(path: Path) -> Iterator[None]:
         other.execute("BEGIN IMMEDIATE")
         yield
         other.execute("ROLLBACK")
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "LOCAL_PATIENCE_SECONDS", 0.1)
 
 
 class TestFile:
@@ -133,7 +129,6 @@ class TestFailure:
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION + 1,)
 
-    @pytest.mark.usefixtures("impatient")
     async def test_what_cannot_be_written_later_is_an_error_and_leaves_nothing(
         self, path: Path, open_log: OpenLog, said: Said
     ) -> None:
@@ -143,36 +138,6 @@ class TestFailure:
             log.append(said("b"), remember=False)
         assert (await log.totals()).accepted == 1
         assert log.append(said("b"), remember=False).outcome is AppendOutcome.ACCEPTED
-
-    @pytest.mark.usefixtures("impatient")
-    async def test_who_stands_still_in_a_transaction_is_waited_for_once(
-        self, path: Path, open_log: OpenLog, said: Said
-    ) -> None:
-        log = open_log(path)
-        with another_writer(path):
-            for text in ("a", "b"):
-                with pytest.raises(TurnLogError, match="locked"):
-                    log.append(said(text), remember=False)
-            assert log._database._local_patience < database.LOCAL_PATIENCE_SECONDS
-        log.append(said("c"), remember=False)
-        assert log._database._local_patience == database.LOCAL_PATIENCE_SECONDS
-
-    @pytest.mark.usefixtures("impatient")
-    async def test_while_the_thread_waits_for_another_process_reads_and_refusals_go_on(
-        self, path: Path, open_log: OpenLog, said: Said
-    ) -> None:
-        """The thread waits for seconds, and lets go of what the loop's thread needs meanwhile."""
-        log = open_log(path)
-        log.append(said("a"), remember=False)
-        with another_writer(path):
-            waiting = asyncio.create_task(log.bury(Tombstone(scope=ALICE, at=NOW)))
-            await asyncio.sleep(0)
-            with pytest.raises(TurnLogError, match="locked"):
-                log.append(said("b"), remember=False)
-            assert not waiting.done()
-            assert (await log.list_turns(scope=None, states=None, limit=9))[0].user_text == "a"
-        await waiting
-        assert (await log.totals()).deleted == 1
 
     async def test_a_full_disk_is_an_error_and_the_log_goes_on(self, path: Path, open_log: OpenLog, said: Said) -> None:
         log = open_log(path)
@@ -262,47 +227,42 @@ class TestRestart:
         claim = await claim_only_session(survivor)
         assert claim.turns == stale.turns
 
-    async def test_leases_of_the_living_are_kept(self, path: Path, open_log: OpenLog, said: Said) -> None:
-        log = open_log(path)
-        log.append(said("a"), remember=False)
-        claim = await claim_only_session(log)
-        second = open_log(path)
-        assert await second.pending() == []
-        assert await log.surviving(claim) == {turn.id for turn in claim.turns}
-
 
 class TestProcesses:
-    def test_processes_that_open_and_append_at_once_lose_nothing(self, path: Path, open_log: OpenLog) -> None:
-        path.parent.mkdir()
+    def test_a_second_process_is_told_what_to_do(self, path: Path, open_log: OpenLog, said: Said) -> None:
         program = (
             "import sys; from pathlib import Path; from datetime import UTC, datetime\n"
-            "from semrouter_memory.model import Scope, SessionHints, Turn\n"
+            "from semrouter_memory.errors import ConfigurationError\n"
+            "from semrouter_memory.sessions.sqlite import SqliteTurnLog\n"
+            "class Clock:\n"
+            "    def now(self): return datetime.now(UTC)\n"
+            "try:\n"
+            "    SqliteTurnLog(Path(sys.argv[1]), clock=Clock())\n"
+            "except ConfigurationError as error:\n"
+            "    print(error)\n"
+        )
+        log = open_log(path)
+        second = subprocess.run([sys.executable, "-c", program, path], check=True, capture_output=True, text=True)
+        assert re.search(r"turns\.db cannot be used: another process has it open\..*memory\.data_dir", second.stdout)
+        assert log.append(said("a"), remember=False).outcome is AppendOutcome.ACCEPTED
+
+    def test_a_process_that_is_killed_leaves_the_file_to_the_next(self, path: Path, open_log: OpenLog) -> None:
+        program = (
+            "import sys, time; from pathlib import Path; from datetime import UTC, datetime\n"
             "from semrouter_memory.sessions.sqlite import SqliteTurnLog\n"
             "class Clock:\n"
             "    def now(self): return datetime.now(UTC)\n"
             "log = SqliteTurnLog(Path(sys.argv[1]), clock=Clock())\n"
-            "for number in range(100):\n"
-            "    turn = Turn(scope=Scope('alice'), hints=SessionHints(), user_texts=(f'{sys.argv[2]} {number}',),\n"
-            "                assistant_text='fine', observed_at=datetime.now(UTC))\n"
-            "    assert log.append(turn, remember=False).outcome == 'accepted'\n"
-            "log.close()\n"
+            "print('open', flush=True)\n"
+            "time.sleep(600)\n"
         )
-        processes = [
-            subprocess.Popen([sys.executable, "-c", program, str(path), str(number)], stderr=subprocess.PIPE)
-            for number in range(3)
-        ]
-        errors = [process.communicate(timeout=60)[1].decode() for process in processes]
-        assert errors == [""] * 3
-        log = open_log(path)
-        assert asyncio.run(log.totals()).waiting == 300
-        assert log._database.background.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-
-    async def test_a_deletion_by_another_process_counts_at_once(self, path: Path, open_log: OpenLog) -> None:
-        first, second = open_log(path), open_log(path)
-        await first.bury(Tombstone(scope=ALICE, at=NOW, memory_id="m1"))
-        assert (await second.tombstones(ALICE)).covers(_memory("m1"))
-        await first.bury(Tombstone(scope=ALICE, at=NOW, memory_id="m2"))
-        assert (await second.tombstones(ALICE)).covers(_memory("m2"))
+        with subprocess.Popen([sys.executable, "-c", program, path], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"open\n"
+            with pytest.raises(ConfigurationError, match="another process"):
+                open_log(path)
+            process.kill()
+        open_log(path)
 
 
 class TestThread:
