@@ -29,8 +29,8 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.redact import Redaction
-from semrouter_memory.sessions.generations import InProcessGenerations
 from semrouter_memory.store.working_set import Store
+from semrouter_memory.turn_log.in_process import InProcessGenerations
 
 ALICE = Scope("alice")
 NOW = datetime.fromisoformat("2026-03-20T12:00:00+00:00")

@@ -30,18 +30,17 @@ from semrouter_memory.ports import (
     TurnRecords,
 )
 from semrouter_memory.recall.standing import standing_of
-from semrouter_memory.sessions.generations import InProcessGenerations
-from semrouter_memory.sessions.locks import InProcessOwnerLocks
-from semrouter_memory.sessions.redis.connection import RedisConnection
-from semrouter_memory.sessions.redis.generations import RedisGenerations
-from semrouter_memory.sessions.redis.locks import RedisOwnerLocks
-from semrouter_memory.sessions.redis.log import RedisTurnLog
-from semrouter_memory.sessions.redis.shelves import RedisShelves
-from semrouter_memory.sessions.redis.state import RedisStateStore
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
-from semrouter_memory.sessions.state import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.working_set import Store, WorkingSet
+from semrouter_memory.turn_log.in_process import InProcessGenerations, InProcessOwnerLocks
+from semrouter_memory.turn_log.redis.connection import RedisConnection
+from semrouter_memory.turn_log.redis.generations import RedisGenerations
+from semrouter_memory.turn_log.redis.locks import RedisOwnerLocks
+from semrouter_memory.turn_log.redis.log import RedisTurnLog
+from semrouter_memory.turn_log.redis.shelves import RedisShelves
+from semrouter_memory.turn_log.redis.state import RedisStateStore
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 
 _DATA_MODE = 0o700
 _GENERATION_SHARE = 0.15

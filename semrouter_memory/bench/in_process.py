@@ -33,9 +33,9 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.retain.triggers import SessionKey
-from semrouter_memory.sessions.generations import InProcessGenerations
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
+from semrouter_memory.turn_log.in_process import InProcessGenerations
 
 _EMBEDDED = 800
 """Texts that are embedded for one user."""

@@ -33,9 +33,9 @@ from semrouter_memory.exchange.turns import recall_request
 from semrouter_memory.model import EmbeddedMemory, Memory, Message, Reason, RecallRequest, RecallResult, Scope, Signals
 from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.pipeline import Recaller
-from semrouter_memory.sessions.generations import InProcessGenerations
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.working_set import Store
+from semrouter_memory.turn_log.in_process import InProcessGenerations
 
 _UNDATED = datetime(2026, 1, 1, tzinfo=UTC)
 _LATER = timedelta(days=1)

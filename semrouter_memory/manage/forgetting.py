@@ -80,7 +80,7 @@ class Forgetter:
         """Same as `MemoryService.forget`; the id is one that may be asked for."""
         async with self._locks.hold(scope) as hold:
             memory = await self._named(scope, memory_id)
-            await self._turn_log.bury(self._tombstone(memory))
+            await self._turn_log.tombstone(self._tombstone(memory))
             try:
                 with _unfinished():
                     await self._erase(scope, memory, hold)
@@ -90,7 +90,7 @@ class Forgetter:
     async def forget_all(self, scope: Scope, reach: Reach) -> int:
         """Same as `MemoryService.forget_all`."""
         async with self._locks.hold(scope) as hold:
-            await self._turn_log.bury(Tombstone(scope=scope, at=self._turn_log.now(), reach=reach))
+            await self._turn_log.tombstone(Tombstone(scope=scope, at=self._turn_log.now(), reach=reach))
             try:
                 with _unfinished():
                     await self._forget_state(scope, reach)
@@ -103,7 +103,7 @@ class Forgetter:
         try:
             memory = await self._reader.get(scope, memory_id)
         except StoreUnavailableError as error:
-            await self._turn_log.bury(Tombstone(scope=scope, at=self._turn_log.now(), memory_id=memory_id))
+            await self._turn_log.tombstone(Tombstone(scope=scope, at=self._turn_log.now(), memory_id=memory_id))
             self._written(scope)
             raise DeletionUnfinishedError from error
         # A row that is buried already is found here on purpose: a part was away when it was to be deleted.
@@ -122,7 +122,7 @@ class Forgetter:
         turns = [*(turn_id for each in stated for turn_id in source_turns(each)), *merged.turns]
         retold = await self._retold(scope, turns, {each.id for each in stated})
         for each in (*stated[1:], *retold):
-            await self._turn_log.bury(self._tombstone(each))
+            await self._turn_log.tombstone(self._tombstone(each))
         await self._bury_summaries(merged)
         # Soon: until then the others are history of what is gone, which a sweep deletes.
         await self._restore(scope, merged, hold)
@@ -179,7 +179,7 @@ class Forgetter:
             tombstone = self._tombstone(summary)
             # One of the others may say the same; that may be said again.
             hidden = replace(tombstone, content_hash="") if tombstone.content_hash in others else tombstone
-            await self._turn_log.bury(hidden)
+            await self._turn_log.tombstone(hidden)
 
     async def _restore(self, scope: Scope, merged: Unmerged, hold: OwnerHold) -> None:
         """What was merged with it stands for itself again."""
@@ -208,7 +208,7 @@ class Forgetter:
         await self._drop_states(scope, projects)
         turn_ids = list(dict.fromkeys((*turns, *told.turn_ids)))
         if turn_ids:
-            await self._turn_log.bury(self._tombstone(memories[0]), turn_ids=turn_ids)
+            await self._turn_log.tombstone(self._tombstone(memories[0]), turn_ids=turn_ids)
         # An answer may tell a memory in any words, whether it was given one or read it in the conversation.
         learned = min(min(memory.observed_at, memory.created_at) for memory in memories)
         await self._turn_log.erase_answers(scope, since=learned)

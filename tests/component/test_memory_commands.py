@@ -19,10 +19,10 @@ from semrouter_memory.manage.operator import Exposition, Readiness, create_opera
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.retain.redact import Redaction
-from semrouter_memory.sessions.locks import InProcessOwnerLocks
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.stack.llm import StandInLlm
 from semrouter_memory.store.in_memory import InMemoryStore
+from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 
 Run = Callable[..., Awaitable[Result]]
 

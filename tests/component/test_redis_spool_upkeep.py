@@ -45,7 +45,7 @@ async def test_a_compaction_takes_along_what_was_deleted_through_another_replica
     async with shared.replica() as one, shared.replica("two") as two:
         two.log.append(a_turn("a xylophone"), remember=False)
         await two.log.ship()
-        await one.log.bury(Tombstone(scope=ALICE, at=START, reach=Reach.ALL))
+        await one.log.tombstone(Tombstone(scope=ALICE, at=START, reach=Reach.ALL))
         assert b"xylophone" in files_of(two)
         await two.log.compact()
         assert b"xylophone" not in files_of(two)

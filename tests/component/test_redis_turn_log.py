@@ -13,9 +13,9 @@ from redis import Redis
 
 from semrouter_memory.errors import ConfigurationError, TurnLogError
 from semrouter_memory.model import AppendOutcome, Memory, MemoryType, Reach, Scope, Tombstone, TurnTotals
-from semrouter_memory.sessions.redis import shipper
-from semrouter_memory.sessions.redis.connection import RedisConnection
-from semrouter_memory.sessions.redis.log import RedisTurnLog
+from semrouter_memory.turn_log.redis import shipper
+from semrouter_memory.turn_log.redis.connection import RedisConnection
+from semrouter_memory.turn_log.redis.log import RedisTurnLog
 from tests.contract.turn_logs import ALICE, BOB, START, a_turn, append, claimed
 from tests.redis_server import RedisServer
 from tests.replicas import Installation, until
@@ -107,7 +107,7 @@ class TestWhileRedisIsAway:
         self, installation: Installation, own_redis_server: RedisServer
     ) -> None:
         async with installation.replica() as replica:
-            await replica.log.bury(Tombstone(scope=ALICE, at=START, memory_id="m"))
+            await replica.log.tombstone(Tombstone(scope=ALICE, at=START, memory_id="m"))
             await replica.log.tombstones(ALICE)
             own_redis_server.pause()
             assert (await replica.log.tombstones(ALICE)).covers(a_memory("m"))
@@ -117,7 +117,7 @@ class TestWhileRedisIsAway:
                 assert (await replica.log.tombstones(ALICE)).covers(a_memory("m"))
             replica.log.append(a_turn("a", at=START + timedelta(seconds=1)), remember=False)
             with pytest.raises(TurnLogError):
-                await replica.log.bury(Tombstone(scope=ALICE, at=START))
+                await replica.log.tombstone(Tombstone(scope=ALICE, at=START))
             assert not replica.connection.available
             own_redis_server.resume()
             await until(lambda: has_arrived(replica.log, 1))
@@ -127,7 +127,7 @@ class TestWhileRedisIsAway:
         async with installation.replica() as replica:
             own_redis_server.kill()
             with pytest.raises(TurnLogError):
-                await replica.log.bury(Tombstone(scope=ALICE, at=START))
+                await replica.log.tombstone(Tombstone(scope=ALICE, at=START))
             own_redis_server.start()
             await until(lambda: is_responsive(replica.connection))
             assert not (await replica.log.tombstones(ALICE)).covers(a_memory("m"))
@@ -278,7 +278,7 @@ class TestTotals:
             for replica in (one, two):
                 replica.log.append(a_turn("a"), remember=False)
                 replica.log.append(a_turn("b", scope=BOB), remember=False)
-            await one.log.bury(Tombstone(scope=ALICE, at=START))
+            await one.log.tombstone(Tombstone(scope=ALICE, at=START))
             assert [item.outcome for item in await one.log.ship()] == ["forgotten", "accepted"]
             assert [item.outcome for item in await two.log.ship()] == ["forgotten", "accepted"]
             assert await one.log.totals() == TurnTotals(accepted=4, deleted=2, waiting=2)
@@ -295,7 +295,7 @@ class TestEnding:
                 claim = await claimed(replica.log, appended.session_id)
                 await replica.log.mark_episode(claim, through=claim.turns[0].sequence)
                 await replica.log.finish(claim, {claim.turns[0].id: True})
-                names = own_keys(client, shared, ":turn:", ":session:", ":trace:")
+                names = own_keys(client, shared, ":turn:", ":session:", ":key:")
                 assert len(names) >= 5
                 assert all(int(client.ttl(name)) > 0 for name in names)
                 await append(replica.log, a_turn("b", session="s"))
@@ -340,7 +340,7 @@ class TestForgetting:
             two.log.append(a_turn(f"{secret} in the other spool", scope=eve), remember=False)
             assert secret in everything_in(installation)
             assert secret in text_of(replica.spool.parent)
-            await replica.log.bury(Tombstone(scope=eve, at=START, reach=Reach.ALL))
+            await replica.log.tombstone(Tombstone(scope=eve, at=START, reach=Reach.ALL))
             assert secret not in everything_in(installation)
             assert "bob stays" in everything_in(installation)
             await two.log.ship()

@@ -30,13 +30,13 @@ from semrouter_memory.embedding.bert import BertShape
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import MemoryServiceError, SchemaMismatchError
 from semrouter_memory.model import EmbeddedMemory, Memory, Scope, Tombstone
-from semrouter_memory.sessions.redis.connection import RedisConnection
-from semrouter_memory.sessions.redis.generations import RedisGenerations
-from semrouter_memory.sessions.redis.log import RedisTurnLog
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
+from semrouter_memory.turn_log.redis.connection import RedisConnection
+from semrouter_memory.turn_log.redis.generations import RedisGenerations
+from semrouter_memory.turn_log.redis.log import RedisTurnLog
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests import small_bert
 from tests.memories import NOW, memory, vector
 from tests.milvus_server import MilvusServer
@@ -286,11 +286,11 @@ async def test_what_was_deleted_is_in_neither_and_stays_out(place: Place) -> Non
     """Deleted before with its row left behind, deleted between two runs, and gone from the old collection alone."""
     await place.remember(*MEMORIES, memory(BOB, "mem_7"), memory(BOB, "mem_8"))
     with place.turn_log() as log:
-        await log.bury(Tombstone(scope=ALICE, at=LATER, memory_id="mem_0"))
+        await log.tombstone(Tombstone(scope=ALICE, at=LATER, memory_id="mem_0"))
     first = await place.reembed("--json", "--from-collection", place.old_name)
     assert (first.status, first.report["copied"], first.report["buried"]) == (0, 5, 1), first.errors
     with place.turn_log() as log:
-        await log.bury(Tombstone(scope=BOB, at=LATER, memory_id="mem_7"))
+        await log.tombstone(Tombstone(scope=BOB, at=LATER, memory_id="mem_7"))
     async with place.opened(place.old) as store:
         await store.delete(BOB, ["mem_8"])
     second = await place.reembed("--json", "--from-collection", place.old_name)
@@ -360,7 +360,7 @@ async def test_deletions_of_a_shared_log_count_and_without_it_nothing_is_copied(
         on_error=lambda _: None,
     )
     await log.start()
-    await log.bury(Tombstone(scope=ALICE, at=LATER, memory_id="mem_0"))
+    await log.tombstone(Tombstone(scope=ALICE, at=LATER, memory_id="mem_0"))
     await log.stop()
     await connection.aclose()
     own_redis_server.kill()
@@ -400,7 +400,7 @@ async def test_the_copied_collection_is_dropped_only_when_that_is_asked_for_and_
     """And then its texts are in the file once, in the new collection. The only other collection need not be named."""
     await lite.remember(*MEMORIES, memory(ALICE, "mem_5", content="gone-XQZJ"))
     with lite.turn_log() as log:
-        await log.bury(Tombstone(scope=ALICE, at=LATER, memory_id="mem_5"))
+        await log.tombstone(Tombstone(scope=ALICE, at=LATER, memory_id="mem_5"))
     unconfirmed = await lite.reembed("--drop-source")
     assert unconfirmed.status != 0
     assert len(await lite.everything(lite.old)) == 5

@@ -7,10 +7,10 @@ import pytest
 
 from semrouter_memory.config import AgeingConfig, MilvusConfig
 from semrouter_memory.model import Scope, Tombstone
-from semrouter_memory.sessions.locks import InProcessOwnerLocks
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
-from semrouter_memory.sessions.state import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from semrouter_memory.upkeep.erase import Eraser
 from semrouter_memory.upkeep.ledger import Ledger
 from semrouter_memory.upkeep.sweep import Sweeper
@@ -41,7 +41,7 @@ async def test_a_sweep_deletes_from_milvus_what_it_judged_and_nothing_else(tmp_p
             aged("newer", days=7, scope=BOB),
             aged("deleted", scope=BOB),
         )
-        await turn_log.bury(Tombstone(scope=BOB, at=NOW, memory_id="deleted"))
+        await turn_log.tombstone(Tombstone(scope=BOB, at=NOW, memory_id="deleted"))
         config = AgeingConfig(max_memories=1)
         eraser = Eraser(reader=store, writer=store, turn_log=turn_log, state=state, locks=InProcessOwnerLocks())
         ledger = Ledger()

@@ -14,12 +14,12 @@ from semrouter_memory.config import MilvusConfig, RedisConfig, WorkingSetConfig
 from semrouter_memory.model import EmbeddedMemory, Reach, Scope
 from semrouter_memory.ports import MemoryShelf
 from semrouter_memory.recall import searching
-from semrouter_memory.sessions.generations import InProcessGenerations
-from semrouter_memory.sessions.redis.connection import RedisConnection
-from semrouter_memory.sessions.redis.generations import RedisGenerations, keys
-from semrouter_memory.sessions.redis.shelves import RedisShelves
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.working_set import WorkingSet
+from semrouter_memory.turn_log.in_process import InProcessGenerations
+from semrouter_memory.turn_log.redis.connection import RedisConnection
+from semrouter_memory.turn_log.redis.generations import RedisGenerations, keys
+from semrouter_memory.turn_log.redis.shelves import RedisShelves
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.redis_server import RedisServer
 from tests.store_observer import StoreObserver

@@ -11,10 +11,10 @@ from semrouter_memory.config import RedisConfig
 from semrouter_memory.errors import GenerationsError
 from semrouter_memory.model import Scope
 from semrouter_memory.ports import Generations
-from semrouter_memory.sessions.generations import InProcessGenerations
-from semrouter_memory.sessions.redis.connection import RedisConnection
-from semrouter_memory.sessions.redis.generations import RedisGenerations, keys
-from semrouter_memory.sessions.redis.shelves import RedisShelves
+from semrouter_memory.turn_log.in_process import InProcessGenerations
+from semrouter_memory.turn_log.redis.connection import RedisConnection
+from semrouter_memory.turn_log.redis.generations import RedisGenerations, keys
+from semrouter_memory.turn_log.redis.shelves import RedisShelves
 from tests.redis_server import RedisServer
 
 ALICE = Scope("alice")

@@ -16,11 +16,10 @@ import pytest_asyncio
 from semrouter_memory.config import MilvusConfig, WorkingSetConfig
 from semrouter_memory.model import AppendOutcome, EmbeddedMemory, LoggedTurn, Memory, Reach, Scope, Tombstone, Usage
 from semrouter_memory.ports import StateStore
-from semrouter_memory.sessions.generations import InProcessGenerations
-from semrouter_memory.sessions.locks import InProcessOwnerLocks
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.working_set import WorkingSet
+from semrouter_memory.turn_log.in_process import InProcessGenerations, InProcessOwnerLocks
 from tests.contract.look_alikes import PAIRS
 from tests.contract.turn_logs import LEASE, START, WholeTurnLog, a_turn, append, claimed
 from tests.memories import DIMENSION, NOW, memory, vector
@@ -153,7 +152,7 @@ async def test_no_operation_of_a_turn_log_reaches_a_look_alike(
     ended = await turn_log.end_session(intruder, "s")
     assert ended is not None
     assert (ended.scope, ended.session_id) == (intruder, own.session_id)
-    await turn_log.bury(
+    await turn_log.tombstone(
         Tombstone(
             scope=intruder,
             at=START + HOUR,
@@ -162,7 +161,7 @@ async def test_no_operation_of_a_turn_log_reaches_a_look_alike(
         ),
         turn_ids=[before[0].id],
     )
-    await turn_log.bury(Tombstone(scope=intruder, at=START + HOUR))
+    await turn_log.tombstone(Tombstone(scope=intruder, at=START + HOUR))
     assert await turn_log.history(intruder, "resp", limit=5) == []
 
     assert await _turns(turn_log, resident) == before

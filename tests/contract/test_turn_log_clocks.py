@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.model import AppendOutcome, Memory, MemoryType, Reach, Scope, Tombstone
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.contract.turn_logs import ALICE, START, SteppedClock, WholeTurnLog, a_turn, accept, append
 from tests.redis_server import RedisServer
 from tests.replicas import Installation
@@ -61,7 +61,7 @@ def a_memory(at: datetime, *, shown: datetime = START) -> Memory:
 
 
 async def delete(log: WholeTurnLog, scope: Scope = ALICE, reach: Reach = Reach.ALL) -> None:
-    await log.bury(Tombstone(scope=scope, at=log.now(), reach=reach))
+    await log.tombstone(Tombstone(scope=scope, at=log.now(), reach=reach))
 
 
 async def waiting(log: WholeTurnLog) -> list[str]:
@@ -103,7 +103,7 @@ async def test_a_memorys_deletion(open_log: Open, seconds: int) -> None:
     await accept(log, a_turn(STATEMENT, at=said))
     clock.step(seconds)
     content_hash = log.content_hash(STATEMENT)
-    await log.bury(Tombstone(scope=ALICE, at=log.now(), memory_id="m", content_hash=content_hash))
+    await log.tombstone(Tombstone(scope=ALICE, at=log.now(), memory_id="m", content_hash=content_hash))
     deleted = await log.tombstones(ALICE)
     assert deleted.forbids(ALICE, STATEMENT, said)
     assert not deleted.forbids(ALICE, STATEMENT, log.now())

@@ -10,10 +10,10 @@ import pytest
 from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import EmbeddingError, StoreUnavailableError
 from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope, Tombstone, Vector
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.store import schema
 from semrouter_memory.store.copies import CopiesFile
 from semrouter_memory.store.in_memory import InMemoryStore
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.upkeep.reembed import BATCH, MAX_PASSES, Reembedder, ReembedReport
 from tests.memories import NOW, memory
 
@@ -156,7 +156,7 @@ async def test_a_deleted_memory_is_never_copied_though_the_source_still_has_its_
         Tombstone(scope=apollo, at=NOW, reach=Reach.EXACT),
         Tombstone(scope=BOB, at=NOW, reach=Reach.ALL),
     ):
-        await copying.turn_log.bury(tombstone)
+        await copying.turn_log.tombstone(tombstone)
     again = memory(BOB, "mem_5", created_at=LATER)
     await copying.remember(
         memory(ALICE, "mem_1"), memory(ALICE, "mem_2"), memory(apollo, "mem_3"), memory(BOB, "mem_4"), again
@@ -171,7 +171,7 @@ async def test_a_memory_deleted_after_it_was_copied_is_taken_out_again(copying: 
     await copying.remember(*(memory(ALICE, f"mem_{n}") for n in range(4)))
     await copying.run()
     for memory_id in ("mem_1", "mem_2"):
-        await copying.turn_log.bury(Tombstone(scope=ALICE, at=LATER, memory_id=memory_id))
+        await copying.turn_log.tombstone(Tombstone(scope=ALICE, at=LATER, memory_id=memory_id))
     await copying.source.delete(ALICE, ["mem_2"])
     report = await copying.run()
     assert {memory_id for _, memory_id in await everything(copying.target)} == {"mem_0", "mem_3"}
@@ -186,7 +186,7 @@ async def test_a_memory_deleted_while_the_copy_runs_is_not_there_in_the_end(
     upsert = copying.target.upsert
 
     async def deleted_just_before(scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
-        await copying.turn_log.bury(Tombstone(scope=ALICE, at=LATER, memory_id="mem_1"))
+        await copying.turn_log.tombstone(Tombstone(scope=ALICE, at=LATER, memory_id="mem_1"))
         await copying.source.delete(ALICE, ["mem_1"])
         await upsert(scope, rows)
 
