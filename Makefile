@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BENCH_ARGS ?=
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup model redis demo run test faults fuzz check format proto docs recordings bench fit image clean
+.PHONY: help setup model redis demo run test faults fuzz check format proto docs recordings bench wheel fit image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -94,19 +94,19 @@ format: setup ## format the code and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-PROTOC = $(BIN)/python -m grpc_tools.protoc -Iproto
+# Each description is found where its generated code goes, so that an import in one is an import in the other.
+PROTOC = $(BIN)/python -m grpc_tools.protoc -Isemrouter_memory/transport/pb=proto -Isemrouter_memory/replay/pb=proto
+PROTOS = transport/pb/ext_proc.proto replay/pb/recording.proto replay/pb/tap.proto
 
 proto: setup ## generate the protobuf code
-	@$(PROTOC) --python_out=semrouter_memory/transport/pb --pyi_out=semrouter_memory/transport/pb proto/ext_proc.proto
-	@$(PROTOC) --python_out=semrouter_memory/replay/pb --pyi_out=semrouter_memory/replay/pb proto/recording.proto proto/tap.proto
+	@$(PROTOC) --python_out=. --pyi_out=. $(PROTOS:%=semrouter_memory/%)
 
 .PHONY: proto-check
 proto-check:
 	@out=$$(mktemp -d) && trap 'rm -r "$$out"' EXIT \
-	  && $(PROTOC) --python_out="$$out" --pyi_out="$$out" proto/*.proto \
-	  && for file in "$$out"/*; do case "$$file" in */ext_proc_*) room=transport;; *) room=replay;; esac; \
-	     diff -q "$$file" "semrouter_memory/$$room/pb/" >/dev/null \
-	     || { echo "generated code is out of date: run make proto"; exit 1; }; done \
+	  && $(PROTOC) --python_out="$$out" --pyi_out="$$out" $(PROTOS:%=semrouter_memory/%) \
+	  && (cd "$$out" && find . -type f) | while read -r file; do cmp -s "$$out/$$file" "$$file" \
+	     || { echo "$$file is out of date: run make proto"; exit 1; }; done \
 	  && echo "generated code is current"
 
 # The variable silences an announcement of the theme's authors. With --quiet, --strict would count no warnings.
@@ -122,14 +122,17 @@ docs: setup ## write the references from the code and build the documentation in
 docs-check:
 	@out=$$(mktemp -d) && trap 'rm -r "$$out"' EXIT && $(MKDOCS) --site-dir "$$out" && echo "the documentation's links are good"
 
+wheel: setup ## build the wheel, install it into an empty environment and run it from there
+	@$(BIN)/python .ci/wheel.py
+
 fit: setup model ## fit the learned decisions (semrouter_memory/learned) to the labelled data in training/
 	@$(BIN)/python -m training.fit
 
 recordings: setup model ## record the traffic that the integration tests replay anew (tests/recordings)
 	@$(BIN)/python -m tests.recordings.make --model $(MODEL)
 
-bench: setup model ## measure what memory adds, as ratios to the floor of the same run (BENCH_ARGS=--quick: the headline)
-	@$(BIN)/semrouter-memory bench --model $(MODEL) $(BENCH_ARGS)
+bench: setup model ## measure what memory adds, as ratios to the floor of the same run (BENCH_ARGS=--quick: less of it)
+	@$(BIN)/python -m bench --model $(MODEL) $(BENCH_ARGS)
 
 image: ## build the container image (needs a container engine)
 	docker build -f deploy/Dockerfile -t semrouter-memory .

@@ -1,4 +1,4 @@
-"""One small hierarchy, in families by who must act.
+"""One small hierarchy, in families by who must act. Pure.
 
 Nothing here ever reaches a client of the LLM: on the request path each of these ends in "pass the request untouched".
 """

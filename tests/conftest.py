@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = (
     "tests.model_fixture",
+    "tests.run_servers",
     "tests.milvus_server",
     "tests.retaining",
     "tests.chat_server",

@@ -4,14 +4,16 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+import yaml
+
 from semrouter_memory.config import Config
-from semrouter_memory.doctor import checks
-from semrouter_memory.doctor.case import case_of
+from semrouter_memory.doctor import checks, envoy_file
+from semrouter_memory.doctor.context import context_of
 from semrouter_memory.doctor.finding import Finding
-from semrouter_memory.doctor.typed import Problem, read_bootstrap
 from tests.deploy_files import FILES, Chain, Json
 
 TYPES = "type.googleapis.com/envoy"
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 PER_ROUTE = f"{TYPES}.extensions.filters.http.ext_proc.v3.ExtProcPerRoute"
 
 
@@ -55,17 +57,16 @@ def move(envoy: Chain, name: str, index: int) -> None:
     filters.insert(index, entry)
 
 
-def read(envoy: Chain | Json) -> list[Problem]:
-    """What Envoy would refuse of it."""
-    return read_bootstrap(envoy.bootstrap if isinstance(envoy, Chain) else envoy)[1]
+def parsed(envoy: Chain) -> envoy_file.EnvoyFile:
+    """The bootstrap as doctor reads it from a file."""
+    return envoy_file.parse(yaml.dump(envoy.bootstrap, Dumper=_DUMPER), "envoy.yaml")
 
 
 def diagnose(
-    envoy: Chain, settings: Mapping[str, Any] | None = None, *, given: bool = True, secret: str | None = None
+    envoy: Chain, settings: Mapping[str, Any] | None = None, *, config_given: bool = True, secret: str | None = None
 ) -> list[Finding]:
-    bootstrap, problems = read_bootstrap(envoy.bootstrap)
-    assert problems == []
-    return checks.run(case_of(bootstrap, Config(**(settings or {})), given=given, secret=secret))
+    config = Config(**(settings or {}))
+    return checks.run(context_of(parsed(envoy).bootstrap, config, config_given=config_given, secret=secret))
 
 
 def codes(findings: list[Finding]) -> set[tuple[str, str]]:

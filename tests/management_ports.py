@@ -14,12 +14,12 @@ from fastapi import FastAPI
 
 from semrouter_memory.config import IdentityConfig, ManagementConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
+from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.http import create_user_api
-from semrouter_memory.manage.maintenance import Maintenance
 from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
-from semrouter_memory.manage.turn_routes import Office
+from semrouter_memory.manage.turn_routes import OperatorContext
 from semrouter_memory.model import Scope, SessionHints, Turn
 from semrouter_memory.retain.redact import redact
 from semrouter_memory.store.in_memory import InMemoryStore
@@ -27,6 +27,7 @@ from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
+from tests.memory_service import deletion_service, memory_service
 
 TOKEN = "operator-token"
 _CONFIG = ManagementConfig(max_content_chars=500)
@@ -77,24 +78,27 @@ def open_ports(directory: Path) -> Iterator[Ports]:
         log = SqliteTurnLog(directory / "turns.db", clock=clock)
         state = SqliteStateStore(directory / "state.db", clock=clock)
         store = InMemoryStore(dimension=embedder.dimension)
-        service = MemoryService(
-            reader=store,
-            writer=store,
+        locks = InProcessOwnerLocks()
+        deletion = deletion_service(store=store, embedder=embedder, turn_log=log, state=state, locks=locks, clock=clock)
+        service = memory_service(
+            store=store,
             embedder=embedder,
             turn_log=log,
-            records=log,
             state=state,
-            locks=InProcessOwnerLocks(),
+            locks=locks,
+            deletion=deletion,
             clock=clock,
             new_id=lambda: f"mem_{uuid.uuid4().hex}",
             redact=redact,
             config=_CONFIG,
         )
-        maintenance = Maintenance(turn_log=log, state=state, store=store)
-        servers = [
-            await serve_http(app, "127.0.0.1:0", drain_seconds=1)
-            for app in _apps(service, Office(records=log, turn_log=log, maintenance=maintenance))
-        ]
+        context = OperatorContext(
+            records=log,
+            turn_log=log,
+            deletion=deletion,
+            backup=Backup(turn_log=log, state=state, store=store, file_lock=deletion.file_lock),
+        )
+        servers = [await serve_http(app, "127.0.0.1:0", drain_seconds=1) for app in _apps(service, context)]
         users, operators = (f"http://127.0.0.1:{server.port}" for server in servers)
         made.append(Ports(users, operators, log, directory))
         started.set()
@@ -114,7 +118,7 @@ def open_ports(directory: Path) -> Iterator[Ports]:
         loop.close()
 
 
-def _apps(service: MemoryService, office: Office) -> tuple[FastAPI, FastAPI]:
+def _apps(service: MemoryService, context: OperatorContext) -> tuple[FastAPI, FastAPI]:
     identity = IdentityConfig()
     operator = create_operator_api(
         service,
@@ -123,6 +127,6 @@ def _apps(service: MemoryService, office: Office) -> tuple[FastAPI, FastAPI]:
         token=TOKEN,
         readiness=lambda: Readiness(serving=True, store_available=True),
         metrics=lambda: Exposition(*Metrics().exposition()),
-        office=office,
+        context=context,
     )
     return create_user_api(service, identity=identity, config=_CONFIG), operator

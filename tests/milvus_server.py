@@ -3,7 +3,6 @@
 Used as a pytest plugin. Without the server the tests that need it are skipped, and fail where `CI` is set.
 """
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.stack.milvus_server import MilvusServer
+from bench.milvus_server import MilvusServer
+from tests.run_servers import of_the_run, one_at_a_time, run_directory
 
 __all__ = ["MilvusServer"]
 
@@ -19,14 +19,10 @@ __all__ = ["MilvusServer"]
 @pytest.fixture(scope="session")
 def new_milvus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], MilvusServer]]:
     """Makes a server that is not started yet; whatever is still running is killed at the end."""
-    program = _unpacked(tmp_path_factory.getbasetemp())
     servers: list[MilvusServer] = []
 
     def new() -> MilvusServer:
-        directory = tmp_path_factory.mktemp("milvus")
-        # What is there already is not unpacked again.
-        shutil.copytree(program / "bin", directory / "bin", copy_function=os.link)
-        servers.append(MilvusServer(directory))
+        servers.append(_server(tmp_path_factory.mktemp("milvus")))
         return servers[-1]
 
     yield new
@@ -35,15 +31,19 @@ def new_milvus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
 
 
 @pytest.fixture(scope="session")
-def milvus_server(new_milvus_server: Callable[[], MilvusServer]) -> MilvusServer:
-    """A running server that the tests of a session share; each uses collections of its own."""
-    server = new_milvus_server()
-    server.start()
-    return server
+def milvus_server() -> MilvusServer:
+    """A running server that all tests of a run share; each uses collections of its own."""
+    return of_the_run("milvus", _server)
 
 
-def _unpacked(temporary: Path) -> Path:
-    """Where the program is unpacked, once for all servers and all of xdist's workers: it takes seconds of a processor."""
+def _server(directory: Path) -> MilvusServer:
+    # What is there already is not unpacked again.
+    shutil.copytree(_unpacked() / "bin", directory / "bin", copy_function=os.link)
+    return MilvusServer(directory)
+
+
+def _unpacked() -> Path:
+    """Where the program is unpacked, once for all servers of the run: it takes seconds of a processor."""
     try:
         import milvus
     except ImportError:
@@ -51,9 +51,8 @@ def _unpacked(temporary: Path) -> Path:
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
-    directory = (temporary.parent if "PYTEST_XDIST_WORKER" in os.environ else temporary) / "milvus-program"
-    directory.mkdir(exist_ok=True)
-    with (directory / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    directory = run_directory() / "milvus-program"
+    with one_at_a_time("milvus-program"):
+        directory.mkdir(exist_ok=True)
         milvus._initialize_data_files(str(directory))
     return directory

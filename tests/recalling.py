@@ -31,6 +31,7 @@ from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.store.working_set import Store
 from semrouter_memory.turn_log.in_process import InProcessGenerations
+from tests.memory_service import memory_service
 
 ALICE = Scope("alice")
 NOW = datetime.fromisoformat("2026-03-20T12:00:00+00:00")
@@ -103,9 +104,8 @@ class Recalling:
     def service(self) -> MemoryService:
         """What the management API asks, deletions among it."""
         adapters = self.adapters
-        return MemoryService(
-            reader=adapters.store,
-            writer=adapters.store,
+        return memory_service(
+            store=adapters.store,
             embedder=adapters.embedder,
             turn_log=adapters.turn_log,
             locks=adapters.locks,
@@ -113,7 +113,6 @@ class Recalling:
             new_id=adapters.new_id,
             redact=Redaction,
             config=Config().management,
-            records=adapters.turn_log,
             state=adapters.state,
         )
 

@@ -17,6 +17,7 @@ import pytest
 
 from semrouter_memory.config import RedisConfig
 from semrouter_memory.stack.server_process import ServerProcess
+from tests.run_servers import of_the_run
 
 _UNPACKED = Path(__file__).parents[1] / ".cache" / "redis" / "redis-server"
 _PORT_RANGE = range(20_000, 32_000)
@@ -98,11 +99,10 @@ def new_redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
 
 
 @pytest.fixture(scope="session")
-def redis_server(new_redis_server: Callable[[], RedisServer]) -> RedisServer:
-    """A running server that the tests of a session share; each uses a prefix of its own."""
-    server = new_redis_server()
-    server.start()
-    return server
+def redis_server() -> RedisServer:
+    """A running server that all tests of a run share; each uses a prefix of its own."""
+    program = _require_program()
+    return of_the_run("redis", lambda directory: RedisServer(program, directory))
 
 
 @pytest.fixture

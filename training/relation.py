@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from semrouter_memory.config import Config
 from semrouter_memory.evaluation.embedder import load_embedder
-from semrouter_memory.lexical.voice import in_memory_voice
+from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.retain.reconciling.features import features
 from semrouter_memory.retain.reconciling.relation import Relation, by_probabilities
 from semrouter_memory.retain.reconciling.statement import statement
@@ -46,7 +46,7 @@ def examples() -> list[Example]:
     pairs = [pair for _, pair in _pairs()]
     texts = sorted({pair[side] for pair in pairs for side in ("old", "new")})
     embedder = load_embedder(Config(), model=None, progress=print)
-    found = asyncio.run(embedder.embed_passages([in_memory_voice(text) for text in texts]))
+    found = asyncio.run(embedder.embed_passages([to_third_person(text) for text in texts]))
     vectors = dict(zip(texts, found, strict=True))
     return [
         Example(

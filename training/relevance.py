@@ -12,8 +12,8 @@ from semrouter_memory.config import Config, RecallConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.embedder import load_embedder
 from semrouter_memory.language.ngrams import tokens
+from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.learned.logistic import components, log_odds
-from semrouter_memory.lexical.voice import embedded_text
 from semrouter_memory.model import FORM, Hit, Memory, MemoryType, Message, Role, Scope
 from semrouter_memory.recall import anchors, found, relevance, wants
 from semrouter_memory.recall.anchors import Anchors, Intent

@@ -6,23 +6,25 @@ from contextlib import AsyncExitStack
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.pipelines import api_searcher
 from semrouter_memory.config import Config, secret
+from semrouter_memory.deletion.service import DeletionService
+from semrouter_memory.maintenance.schedule import MaintenanceScheduler
+from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.http import create_user_api
-from semrouter_memory.manage.maintenance import Maintenance
 from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
-from semrouter_memory.manage.turn_routes import Office
+from semrouter_memory.manage.turn_routes import OperatorContext
 from semrouter_memory.recall.searching import Searcher
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.redact import redact
-from semrouter_memory.upkeep.schedule import Upkeep
 
 
 async def serve_management(
     config: Config,
     adapters: Adapters,
     *,
-    upkeep: Upkeep,
+    maintenance: MaintenanceScheduler,
+    deletion: DeletionService,
     shared_secret: str | None,
     readiness: Callable[[], Readiness],
     metrics: Callable[[], Exposition],
@@ -35,7 +37,7 @@ async def serve_management(
     Raises:
         ConfigurationError: a port or the operator's token that cannot be had.
     """
-    service = _service(config, adapters, upkeep, api_searcher(searcher, config.memory.recall, adapters))
+    service = _service(config, adapters, maintenance, deletion, api_searcher(searcher, config.memory.recall, adapters))
     users = create_user_api(
         service,
         identity=config.memory.identity,
@@ -53,17 +55,30 @@ async def serve_management(
         token=secret(config.management.operator_token, config.management.operator_token_file),
         readiness=readiness,
         metrics=metrics,
-        office=Office(
-            records=adapters.turn_log,
-            turn_log=adapters.turn_log,
-            maintenance=Maintenance(turn_log=adapters.turn_log, state=adapters.state, store=adapters.store),
-        ),
+        context=_operator_context(adapters, deletion),
         recordings=recordings,
     )
     on_exit.push_async_callback((await serve_http(operator, config.management.operator_listen)).stop)
 
 
-def _service(config: Config, adapters: Adapters, upkeep: Upkeep, searcher: Searcher) -> MemoryService:
+def _operator_context(adapters: Adapters, deletion: DeletionService) -> OperatorContext:
+    return OperatorContext(
+        records=adapters.turn_log,
+        turn_log=adapters.turn_log,
+        deletion=deletion,
+        backup=Backup(
+            turn_log=adapters.turn_log, state=adapters.state, store=adapters.store, file_lock=deletion.file_lock
+        ),
+    )
+
+
+def _service(
+    config: Config,
+    adapters: Adapters,
+    maintenance: MaintenanceScheduler,
+    deletion: DeletionService,
+    searcher: Searcher,
+) -> MemoryService:
     return MemoryService(
         reader=adapters.store,
         writer=adapters.store,
@@ -74,9 +89,9 @@ def _service(config: Config, adapters: Adapters, upkeep: Upkeep, searcher: Searc
         new_id=adapters.new_id,
         redact=redact,
         config=config.management,
-        records=adapters.turn_log,
+        deletion=deletion,
         state=adapters.state,
-        written=upkeep.changed,
+        written=maintenance.changed,
         ttl_days=config.memory.ageing.ttl_days,
         searcher=searcher,
     )

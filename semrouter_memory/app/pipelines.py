@@ -8,6 +8,11 @@ from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.pipeline import Compressor
 from semrouter_memory.config import AgeingConfig, CompressionConfig, MemoryConfig, RecallConfig
+from semrouter_memory.deletion.service import DeletionService
+from semrouter_memory.maintenance.consolidate import Consolidator
+from semrouter_memory.maintenance.schedule import MaintenanceScheduler
+from semrouter_memory.maintenance.sweep import Sweeper
+from semrouter_memory.maintenance.usage import UsageCounter
 from semrouter_memory.model import Scope
 from semrouter_memory.ports import ChatModel, UsageNotes
 from semrouter_memory.recall.keyword_search import KeywordSearch
@@ -19,51 +24,53 @@ from semrouter_memory.retain.pipeline import Retainer, SessionKey
 from semrouter_memory.retain.reconciling.verdict import Judge
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.redact import without_secrets
-from semrouter_memory.upkeep.consolidate import Consolidator
-from semrouter_memory.upkeep.erase import Eraser
-from semrouter_memory.upkeep.schedule import Upkeep
-from semrouter_memory.upkeep.sweep import Sweeper
-from semrouter_memory.upkeep.usage import UsageCounter
 
 
 @dataclass(frozen=True, slots=True)
-class Ageing:
-    """Upkeep, and what it is told on the request path."""
+class Maintenance:
+    """The scheduler, and the counter that the request path notes usage in."""
 
-    upkeep: Upkeep
+    scheduler: MaintenanceScheduler
     usage: UsageCounter
 
 
-def ageing(config: AgeingConfig, adapters: Adapters, models: ExternalModels) -> Ageing:
-    usage = UsageCounter(state=adapters.state, turn_log=adapters.turn_log, clock=adapters.clock)
-    eraser = Eraser(
+def deletion_service(adapters: Adapters) -> DeletionService:
+    return DeletionService(
         reader=adapters.store,
         writer=adapters.store,
+        embedder=adapters.embedder,
         turn_log=adapters.turn_log,
+        records=adapters.turn_log,
         state=adapters.state,
         locks=adapters.locks,
+        clock=adapters.clock,
     )
+
+
+def maintenance(
+    config: AgeingConfig, adapters: Adapters, deletion: DeletionService, models: ExternalModels
+) -> Maintenance:
+    usage = UsageCounter(state=adapters.state, turn_log=adapters.turn_log, clock=adapters.clock)
     sweeper = Sweeper(
         reader=adapters.store,
         turn_log=adapters.turn_log,
         state=adapters.state,
-        eraser=eraser,
+        deletion=deletion,
         clock=adapters.clock,
         config=config,
     )
-    upkeep = Upkeep(
+    scheduler = MaintenanceScheduler(
         sweeper=sweeper,
         consolidator=_consolidator(config, adapters, models) if config.consolidate == "on" else None,
         usage=usage,
         reader=adapters.store,
-        writer=adapters.store,
-        turn_log=adapters.turn_log,
+        deletion=deletion,
         state=adapters.state,
         observer=adapters.observer,
         clock=adapters.clock,
         config=config,
     )
-    return Ageing(upkeep, usage)
+    return Maintenance(scheduler, usage)
 
 
 def _consolidator(config: AgeingConfig, adapters: Adapters, models: ExternalModels) -> Consolidator:

@@ -23,6 +23,7 @@ from semrouter_memory.app.recording import start_recordings
 from semrouter_memory.config import Config, secret
 from semrouter_memory.errors import EmbeddingError, TurnLogError
 from semrouter_memory.exchange.exchange import ExchangeSettings
+from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.manage.operator import Exposition, Readiness
 from semrouter_memory.model import Scope
 from semrouter_memory.recall.pipeline import Recaller
@@ -34,7 +35,6 @@ from semrouter_memory.telemetry.observer import TelemetryObserver
 from semrouter_memory.telemetry.tracing import start_tracing
 from semrouter_memory.transport.processor import Processor
 from semrouter_memory.transport.server import ExtProcServer
-from semrouter_memory.upkeep.schedule import Upkeep
 from semrouter_memory.workers import RightOfWay, WorkerPool
 
 if TYPE_CHECKING:  # an optional dependency
@@ -86,11 +86,12 @@ class App:
         adapters = await connect(memory, observer=self._observer, arrived=self._arrived, on_exit=self._exit)
         traced = spans.model if spans else None
         models = ExternalModels(config.external_models, memory.retain, self._observer, self._exit, traced)
-        ageing = pipelines.ageing(memory.ageing, adapters, models)
-        # Before all that tells it of work, so that it stops, and writes what it was told, after them.
-        ageing.upkeep.start()
-        self._exit.push_async_callback(ageing.upkeep.stop)
-        retainer = self._start_workers(adapters, models, ageing.upkeep)
+        deletion = pipelines.deletion_service(adapters)
+        maintenance = pipelines.maintenance(memory.ageing, adapters, deletion, models)
+        # Before the parts that report changes and usage to it, so that it stops after them.
+        maintenance.scheduler.start()
+        self._exit.push_async_callback(maintenance.scheduler.stop)
+        retainer = self._start_workers(adapters, models, maintenance.scheduler)
         recordings = await start_recordings(config)
         # Here for a start that fails later; below, for the end of a recording while the ports are still open.
         self._exit.push_async_callback(recordings.stop)
@@ -98,7 +99,8 @@ class App:
         await serve_management(
             config,
             adapters,
-            upkeep=ageing.upkeep,
+            maintenance=maintenance.scheduler,
+            deletion=deletion,
             shared_secret=shared_secret,
             readiness=lambda: self._readiness(adapters),
             metrics=lambda: Exposition(*self._metrics.exposition()),
@@ -108,7 +110,7 @@ class App:
         )
         # Before the ports close, so that whoever looks on is told the end; after the last exchange has ended.
         self._exit.push_async_callback(recordings.stop)
-        recaller = pipelines.recaller(memory, adapters, models, ageing.usage, searcher)
+        recaller = pipelines.recaller(memory, adapters, models, maintenance.usage, searcher)
         await asyncio.gather(self._prepare(recaller), models.warm())
         processor = self._processor(adapters, recaller, retainer, recordings, shared_secret)
         # Last, so that it is the first to stop: no new streams come while the rest ends.
@@ -179,7 +181,7 @@ class App:
         if self._pool is not None:
             self._pool.submit(SessionKey(scope, session_id))
 
-    def _start_workers(self, adapters: Adapters, models: ExternalModels, upkeep: Upkeep) -> Retainer:
+    def _start_workers(self, adapters: Adapters, models: ExternalModels, maintenance: MaintenanceScheduler) -> Retainer:
         config = self._config.memory.retain
         pool: WorkerPool[SessionKey] = WorkerPool(
             lambda key: self._process(retainer, key),  # it is made below
@@ -188,7 +190,9 @@ class App:
             on_error=lambda _, error: self._failed(error),
             hold=self._right_of_way.hold,
         )
-        retainer = pipelines.retainer(self._config.memory, adapters, models, wake=pool.submit, written=upkeep.changed)
+        retainer = pipelines.retainer(
+            self._config.memory, adapters, models, wake=pool.submit, written=maintenance.changed
+        )
         pool.start()
         self._pool = pool
         self._exit.push_async_callback(pool.drain, self._config.server.drain_seconds)

@@ -6,17 +6,16 @@ from typing import Annotated
 import typer
 
 from semrouter_memory import __version__
-from semrouter_memory.cli.bench import register as register_bench
 from semrouter_memory.cli.config import config_app
 from semrouter_memory.cli.doctor import register as register_doctor
 from semrouter_memory.cli.eval import eval_app
 from semrouter_memory.cli.local import register as register_local
+from semrouter_memory.cli.maintenance import register as register_maintenance
 from semrouter_memory.cli.memory import memory_app
 from semrouter_memory.cli.model import model_app
 from semrouter_memory.cli.record import record_app
 from semrouter_memory.cli.replay import replay
 from semrouter_memory.cli.turns import turns_app
-from semrouter_memory.cli.upkeep import register as register_upkeep
 from semrouter_memory.errors import MemoryServiceError
 
 app = typer.Typer(
@@ -61,10 +60,9 @@ def serve(
     run(load(config))
 
 
-register_bench(app)
 register_doctor(app)
 register_local(app)
-register_upkeep(app)
+register_maintenance(app)
 
 
 def main() -> None:

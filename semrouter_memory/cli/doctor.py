@@ -1,4 +1,4 @@
-"""`semrouter-memory doctor`: what is wrong with Envoy's configuration and the sidecar's, and what to write instead."""
+"""`semrouter-memory doctor`: the mistakes in Envoy's configuration and the sidecar's, each with its fix."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +25,10 @@ def register(group: typer.Typer) -> None:
 def doctor(
     envoy: Annotated[
         Path | None,
-        typer.Argument(metavar="[ENVOY.yaml]", help="What Envoy is started with; without it only our own settings."),
+        typer.Argument(
+            metavar="[ENVOY.yaml]",
+            help="The file that Envoy is started with; without it, only the settings are checked.",
+        ),
     ] = None,
     *,
     config: Annotated[
@@ -38,18 +41,20 @@ def doctor(
 ) -> None:
     """Find mistakes in Envoy's configuration and the sidecar's own.
 
-    Each is shown with its place and what to write instead. Unless --offline
-    is given, the sidecar, Milvus, Redis and the models are asked whether they
-    answer (three seconds at most). The embedding model's files are checked
-    where they are on this machine; only without --offline, and with the
-    sidecar's settings, is it an error that they are missing.
+    Each is shown with its place and the fix. Where an Envoy binary is
+    installed (extra envoy, or on the PATH), it validates its configuration,
+    too. Unless --offline is given, the sidecar, Milvus, Redis and the models
+    are asked whether they answer (three seconds at most). The embedding
+    model's files are checked where they are on this machine; only without
+    --offline, and with the sidecar's settings, is it an error that they are
+    missing.
 
     Exit status 1 when there are errors; warnings alone are 0.
     """
-    from semrouter_memory.doctor.diagnose import Request, diagnose  # noqa: PLC0415 - takes a second to load
+    from semrouter_memory.doctor.diagnose import diagnose  # noqa: PLC0415 - takes a second to load
 
     with _progress() as progress:
-        diagnosis = diagnose(Request(envoy=envoy, config=config, offline=offline), progress)
+        diagnosis = diagnose(envoy, config, offline=offline, progress=progress)
     if as_json:
         print_json([asdict(finding) for finding in diagnosis.findings])
     else:
@@ -60,7 +65,7 @@ def doctor(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], object]]:
-    """What is being done, on standard error, where that is a terminal."""
+    """The current step, on standard error, where that is a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _: None

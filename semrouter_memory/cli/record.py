@@ -18,10 +18,10 @@ from semrouter_memory.errors import InvalidRequestError, RecordingError
 from semrouter_memory.manage.client import OperatorClient
 from semrouter_memory.replay.cleaning import Cleaner, CleaningSettings
 from semrouter_memory.replay.folder import Files, Folder, FolderSettings
-from semrouter_memory.replay.reading import Located, exchanges_of, records_in
+from semrouter_memory.replay.normalise import normalised
+from semrouter_memory.replay.reading import LocatedRecord, exchanges_of, records_in
 from semrouter_memory.replay.records import End, Header, RecordedExchange
 from semrouter_memory.replay.rendering import Format, written
-from semrouter_memory.replay.stable import stable as stabilised
 from semrouter_memory.replay.tap import records_from, tap_files, tapped_exchanges
 from semrouter_memory.retain.redact import without_secrets
 
@@ -45,8 +45,8 @@ be told, in bodies. --pseudonymise replaces every word and id as well.
 Out = Annotated[Path, typer.Option(help="Directory that takes the recordings.")]
 Form = Annotated[Format, typer.Option("--format", help="Lines to read and compare, or protobuf.")]
 Into = Annotated[Files, typer.Option("--files", help="Many exchanges in a file, or one in each.")]
-Stable = Annotated[
-    bool, typer.Option("--stable", help="Leave out times, and number ids: for recordings kept in a repository.")
+Normalise = Annotated[
+    bool, typer.Option("--normalise", help="Leave out times, and number ids: for recordings kept in a repository.")
 ]
 Pseudonymise = Annotated[bool, typer.Option("--pseudonymise", help="Replace every word and id, the same by the same.")]
 Redact = Annotated[list[str] | None, typer.Option(metavar="HEADER", help="A further header that is not recorded.")]
@@ -69,7 +69,7 @@ def record(
     max_total_mb: MaxTotal = 1024,
     redact: Redact = None,
     pseudonymise: Pseudonymise = False,
-    stable: Stable = False,
+    normalise: Normalise = False,
     url: OperatorUrl = OPERATOR_API,
     operator_token_file: OperatorTokenFile = None,
 ) -> None:
@@ -79,7 +79,8 @@ def record(
     if out is None:
         raise InvalidRequestError("say where recordings go: --out DIR")
     target = operator_target(url, operator_token_file)
-    writer = _Writer(_settings(out, form, into, (max_file_mb, max_total_mb), pseudonymised=pseudonymise), stable=stable)
+    settings = _settings(out, form, into, (max_file_mb, max_total_mb), pseudonymised=pseudonymise)
+    writer = _Writer(settings, normalise=normalise)
     wish = {"seconds": seconds, "sample": sample, "pseudonymise": pseudonymise, "redact": redact or []}
     with OperatorClient(target) as client, client.recording(wish, seconds=seconds) as chunks:
         _err.print(f"recording for {seconds:g} s into {out}; Ctrl-C ends it", markup=False)
@@ -94,7 +95,7 @@ def record(
 def import_tap(
     files: Annotated[
         list[Path],
-        typer.Argument(help="What Envoy's tap filter wrote, or directories of it: JSON, or protobuf in any form."),
+        typer.Argument(help="Output of Envoy's tap filter, or directories: JSON or PROTO_BINARY_LENGTH_DELIMITED."),
     ],
     *,
     out: Out,
@@ -109,18 +110,18 @@ def import_tap(
     max_total_mb: MaxTotal = 1024,
     redact: Redact = None,
     pseudonymise: Pseudonymise = False,
-    stable: Stable = False,
+    normalise: Normalise = False,
 ) -> None:
     """Make recordings of Envoy's tap output (http_streamed_trace_segment or http_buffered_trace).
 
     The filter cuts bodies at 1 KiB unless its output_config says otherwise (max_buffered_rx_bytes and
     max_buffered_tx_bytes); exchanges with a body that was cut are left out. Answers of this service are not in its output.
-    Files of a directory are taken in the order in which they were written. A damaged file is taken up to there, and makes
-    the exit status 1.
+    Files of a directory are read in the order of their writing. Damage ends a file and makes the exit status 1.
     """
     paths = tap_files(files)
     cleaner = Cleaner(_cleaning(redact, user_header.lower(), pseudonymise=pseudonymise))
-    writer = _Writer(_settings(out, form, into, (max_file_mb, max_total_mb), pseudonymised=pseudonymise), stable=stable)
+    settings = _settings(out, form, into, (max_file_mb, max_total_mb), pseudonymised=pseudonymise)
+    writer = _Writer(settings, normalise=normalise)
     number, damaged = 0, 0
     for path in paths:
         try:
@@ -141,24 +142,24 @@ def import_tap(
 class _Writer:
     """Writes exchanges to a folder."""
 
-    def __init__(self, settings: FolderSettings, *, stable: bool) -> None:
-        self._settings = replace(settings, timed=not stable, started_at="" if stable else settings.started_at)
+    def __init__(self, settings: FolderSettings, *, normalise: bool) -> None:
+        self._settings = replace(settings, timed=not normalise, started_at="" if normalise else settings.started_at)
         self._folder = Folder(self._settings)
-        self._stable = stable
+        self._normalise = normalise
         self._taken = self._left_out = 0
         self._note = ""
 
     def take_stream(self, chunks: Iterator[bytes], name: str) -> None:
         """All exchanges of a recording that is being made."""
-        located = records_in(io.BufferedReader(_Stream(chunks)), name, _tell)
+        located = records_in(io.BufferedReader(_LiveStream(chunks)), name, _tell)
         for exchange in exchanges_of(self._noted(located)):
             self.take(exchange)
 
     def take(self, exchange: RecordedExchange) -> None:
         self._taken += 1
         records = list(exchange.records)
-        if self._stable:
-            records = stabilised(exchange, name=f"exchange-{self._taken}")
+        if self._normalise:
+            records = normalised(exchange, name=f"exchange-{self._taken}")
             records = [replace(each, stream=2 * self._taken - 2 + each.stream) for each in records]
         data = written(records, self._settings.format, timed=self._settings.timed)
         if self._folder.append(data, started_at=exchange.started_at) is None:
@@ -171,17 +172,17 @@ class _Writer:
         if self._note:
             _err.print(f"the sidecar: {shown(self._note)}", markup=False)
 
-    def _noted(self, located: Iterator[Located]) -> Iterator[Located]:
+    def _noted(self, located: Iterator[LocatedRecord]) -> Iterator[LocatedRecord]:
         for each in located:
             event = each.record.event
             if each.record.stream == 0 and isinstance(event, End):
                 self._note = event.note
             if isinstance(event, Header):
-                self._settings = replace(self._settings, started_at="" if self._stable else event.started_at)
+                self._settings = replace(self._settings, started_at="" if self._normalise else event.started_at)
             yield each
 
 
-class _Stream(io.RawIOBase):
+class _LiveStream(io.RawIOBase):
     """Bytes that arrive in chunks, as a file."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:

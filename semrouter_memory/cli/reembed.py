@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from semrouter_memory.cli.output import print_json
 from semrouter_memory.config import Config, MemoryConfig, TelemetryConfig, WorkingSetConfig, load
 from semrouter_memory.errors import InvalidRequestError, SchemaMismatchError, StoreUnavailableError, UnavailableError
-from semrouter_memory.upkeep.reembed import Reembedder, ReembedReport
+from semrouter_memory.maintenance.reembed import Reembedder, ReembedReport
 
 if TYPE_CHECKING:
     from semrouter_memory.app.adapters import Adapters

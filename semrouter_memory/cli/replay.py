@@ -13,7 +13,7 @@ from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.replay.comparing import Difference
 from semrouter_memory.replay.playing import PlayOptions, sendable
 from semrouter_memory.replay.reading import recording_files
-from semrouter_memory.replay.session import Session, SessionOptions, Tally
+from semrouter_memory.replay.replayer import Replayer, ReplayOptions, ReplayReport
 
 _out = Console(highlight=False, soft_wrap=True)
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -61,18 +61,18 @@ def replay(
         metadata=dict(_pair(each) for each in metadata or ()),
         by_count=rechunk is None,
     )
-    options = SessionOptions(files=tuple(paths), play=play, seed=rechunk, level=compare, max_gap_seconds=max_gap)
+    options = ReplayOptions(files=tuple(paths), play=play, seed=rechunk, level=compare, max_gap_seconds=max_gap)
     tally = asyncio.run(_played(options, sum(path.stat().st_size for path in paths)))
     _summarise(tally)
     if tally.damaged or (check and not _agrees(tally)):
         raise typer.Exit(1)
 
 
-async def _played(options: SessionOptions, nbytes: int) -> Tally:
+async def _played(options: ReplayOptions, nbytes: int) -> ReplayReport:
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn()
     with Progress(*columns, console=_err, transient=True, disable=not _err.is_terminal) as progress:
         task = progress.add_task("playing", total=nbytes)
-        session = Session(
+        session = Replayer(
             options,
             shown=_print,
             advanced=lambda count: progress.advance(task, count),
@@ -88,7 +88,7 @@ def _print(found: list[Difference]) -> None:
             _out.print(f"  {shown(line)}", style=_COLOURS.get(line[:1]), markup=False)
 
 
-def _summarise(tally: Tally) -> None:
+def _summarise(tally: ReplayReport) -> None:
     parts = [
         f"{tally.exchanges} exchanges",
         f"{tally.streams} streams",
@@ -105,14 +105,14 @@ def _summarise(tally: Tally) -> None:
     _out.print(", ".join(parts))
 
 
-def _agrees(tally: Tally) -> bool:
+def _agrees(tally: ReplayReport) -> bool:
     nothing = _nothing_compared(tally)
     if nothing:
         _err.print(nothing, style="red")
     return not (nothing or tally.differing or tally.notices)
 
 
-def _nothing_compared(tally: Tally) -> str:
+def _nothing_compared(tally: ReplayReport) -> str:
     """Why a check says nothing; "" when it does."""
     if not tally.exchanges:
         return "nothing was checked: no exchanges were played"

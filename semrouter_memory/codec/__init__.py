@@ -1,4 +1,4 @@
-"""SANS-IO. Bodies of OpenAI-compatible APIs."""
+"""Bodies of OpenAI-compatible APIs, without I/O. Pure."""
 
 from semrouter_memory.codec.registry import codec_for
 

@@ -1,4 +1,4 @@
-"""Asks a chat model to put a conversation's state in order. What it answers is checked against what was said.
+"""Asks a chat model to put a conversation's state in order. What it answers is checked against what was said. Pure.
 
 Strategy: the model may merge, drop and name; it may not invent. Every number and name in its answer must stand in the
 state or in the turns it was shown, and every fact that the rules know stays, unless the answer says it.

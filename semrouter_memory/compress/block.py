@@ -1,4 +1,4 @@
-"""A state as the text that the model is given.
+"""A state as the text that the model is given. Pure.
 
 Strategy: the state is made of strangers' words. Inside JSON strings nothing can end a line; that nothing can end the
 block, open a tag or imitate a chat template's tokens is seen to by spelling "<" as JSON allows, and by a space in the rest.

@@ -72,17 +72,6 @@ class StateBuilder:
         except Exception as error:  # noqa: BLE001 - extraction goes on without a state
             self._observer.work_failed(error)
 
-    async def forget(self, scope: Scope, session_id: str) -> None:
-        """Drop what is kept of a session.
-
-        Raises:
-            StateStoreError: it could not be dropped.
-        """
-        key = record.session_key(session_id)
-        kept = record.load_session((await self._store.get(scope, [key])).get(key))
-        await self._drop(scope, key, kept)
-        await self._store.drop(scope, [record.hold_key(session_id)])
-
     async def _fold(self, claim: Claim, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]) -> None:
         held = await self._hold(claim)
         # A conversation with such a turn goes up whole from there on.

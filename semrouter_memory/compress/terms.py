@@ -1,11 +1,11 @@
-"""Words of a text: which of them carry content, and which can be checked. English and Chinese, without a dictionary."""
+"""Which words of a text carry content, and which can be checked. English and Chinese, without a dictionary. Pure."""
 
 import re
 from collections.abc import Iterator
 
-_CJK = "\u3400-\u4dbf\u4e00-\u9fff"
-_WORD = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}])[^\W_])+(?:['’.,:/-](?![{_CJK}])[^\W_]+)*")
-_CHINESE = re.compile(rf"[{_CJK}]")
+from semrouter_memory.language.scripts import CJK, CJK_RANGE
+
+_WORD = re.compile(rf"[{CJK_RANGE}]+|(?:(?![{CJK_RANGE}])[^\W_])+(?:['’.,:/-](?![{CJK_RANGE}])[^\W_]+)*")
 _NAME = re.compile(r"(?<!^)(?<![.!?:。！？] )\b[A-Z][a-z]+|\b[A-Z]{2,}\b")
 # Chinese is not segmented: what lies between these characters counts as a word.
 _CHINESE_JOINTS = re.compile(
@@ -35,7 +35,7 @@ def words(text: str) -> list[str]:
 def content_terms(text: str) -> Iterator[str]:
     """Words that say what a text is about, in order."""
     for word in words(text):
-        if _CHINESE.match(word):
+        if CJK.match(word):
             yield from (part for part in _CHINESE_JOINTS.split(word) if len(part) >= _MIN_CHARACTERS)
         elif len(word) >= _MIN_LETTERS and word not in _STOP_WORDS and not word[0].isdigit():
             yield word
@@ -49,5 +49,5 @@ def is_telling(text: str) -> bool:
 def checkable(text: str) -> set[str]:
     """The parts of a text that can be looked for elsewhere: numbers, names and Chinese words, lower-cased."""
     numbers = {word for word in words(text) if any(char.isdigit() for char in word)}
-    chinese = {word for word in content_terms(text) if _CHINESE.match(word)}
+    chinese = {word for word in content_terms(text) if CJK.match(word)}
     return numbers | chinese | {name.lower() for name in _NAME.findall(text)}

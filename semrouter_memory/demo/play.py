@@ -21,6 +21,7 @@ from rich.markup import escape
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.demo.stay import local_llm
 from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.stack.http import local_client
 from semrouter_memory.stack.llm import StandInLlm
 from semrouter_memory.stack.ports import chosen_ports
 from semrouter_memory.stack.progress import steps
@@ -161,7 +162,7 @@ class Demo:
     # -- looking behind the scenes -------------------------------------------------------------------------------------
 
     def _api(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=self._stack.url, headers={"authorization": f"Bearer {ALICE}"})
+        return local_client(base_url=self._stack.url, headers={"authorization": f"Bearer {ALICE}"})
 
     async def _memories(self) -> list[dict[str, Any]]:
         async with self._api() as api:
@@ -177,7 +178,7 @@ class Demo:
         return text[start + len(BLOCK_OPEN) : end].strip() if 0 <= start < end else ""
 
     async def _recall_seconds(self) -> float:
-        async with httpx.AsyncClient() as client:
+        async with local_client() as client:
             text = (await client.get(f"{self._stack.operator_url}/metrics")).text
         match = _RECALL_SUM.search(text)
         return float(match[1]) if match else 0.0

@@ -1,6 +1,6 @@
-"""Reads Envoy's configuration and the sidecar's own, and says what is wrong with them and what to write instead.
+"""Checks Envoy's configuration and the sidecar's own: each mistake has its place and the fix.
 
-Strategy: the YAML becomes typed messages (`typed`), these become chains with what applies on each route (`chains`), and a
-table of small pure functions (`checks`) says what is wrong with them. Only `endpoints` connects to anything, and only
-`diagnose` knows all of it.
+Strategy: the YAML becomes nodes with paths (`node`), these become filter chains with the configuration that applies on each
+route (`filter_chains`), and a table of small pure functions (`checks`) finds the mistakes. Envoy's binary validates the
+rest (`envoy_validation`). Only `servers` connects to anything, and only `diagnose` knows all of it.
 """

@@ -1,10 +1,10 @@
-"""Addresses as the sidecar's settings and as Envoy's clusters write them, held against each other. Pure."""
+"""Addresses in the sidecar's settings and in Envoy's clusters, and whether they mean the same socket. Pure."""
 
 import ipaddress
 import posixpath
 from dataclasses import dataclass
 
-from semrouter_memory.doctor.place import At
+from semrouter_memory.doctor.node import Node
 
 _UNIX = "unix:"
 
@@ -24,10 +24,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return ipaddress.ip_address(self.host).is_loopback if self.is_literal else self.host == "localhost"
 
     @property
     def is_any(self) -> bool:
@@ -44,27 +41,24 @@ class Address:
 
 
 def of_setting(listen: str) -> Address | None:
-    """What a `listen` of ours says; None when it is no address."""
+    """The address of a `listen` setting; None when it is no address."""
     if listen.startswith(_UNIX):
         return Address(path=_normal(listen.removeprefix(_UNIX)))
     host, _, port = listen.rpartition(":")
     return Address(host=host.strip("[]"), port=int(port)) if port.isdecimal() else None
 
 
-def of_endpoint(address: At | None) -> Address | None:
-    """What an endpoint of a cluster says; None when it says nothing that can be connected to."""
-    if address is None:
-        return None
-    if (pipe := address.get("pipe")) is not None:
-        return Address(path=_normal(str(pipe.value("path"))))
+def of_endpoint(address: Node) -> Address | None:
+    """The address of a cluster's endpoint; None when nothing can be connected to."""
+    if pipe := address.get("pipe"):
+        return Address(path=_normal(pipe.get("path").text))
     socket = address.get("socket_address")
-    if socket is None or not socket.value("port_value"):
-        return None
-    return Address(host=socket.value("address"), port=socket.value("port_value"))
+    port = socket.get("port_value").number
+    return Address(host=socket.get("address").text, port=port) if port else None
 
 
 def reaches(endpoint: Address, listen: Address) -> bool:
-    """Whether who connects to the one arrives at the other, as far as names tell: a service's name may be ours."""
+    """Whether a connection to the endpoint arrives at the listener, as far as names tell: a name may be this machine's."""
     if endpoint.path or listen.path:
         return bool(endpoint.path and listen.path) and _same_path(endpoint.path, listen.path)
     if endpoint.port != listen.port and listen.port:

@@ -1,109 +1,106 @@
-"""The table of checks. Each is a function from what was read to what is wrong with it. Pure."""
+"""The table of checks. Each is a function from the context to findings. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from semrouter_memory.doctor import (
-    claims,
+    chain_order,
     clusters,
-    connections,
-    filters,
+    dynamic_config,
+    filter_consistency,
     identity,
-    limits,
-    own,
-    pairs,
+    memory_filters,
     routes,
-    shape,
-    unseen,
-    user_ids,
+    sidecar_config,
 )
-from semrouter_memory.doctor.case import Case
-from semrouter_memory.doctor.finding import Finding
+from semrouter_memory.doctor.context import CheckContext
+from semrouter_memory.doctor.finding import Finding, found
 
-Check = Callable[[Case], Iterable[Finding]]
+Check = Callable[[CheckContext], Iterable[Finding]]
 
-OWN: tuple[Check, ...] = (
-    own.recall_is_on,
-    own.keys_are_set,
-    own.addresses_are_guarded,
-    own.store_is_named,
-    own.replicas_share,
-    identity.body_is_not_trusted,
-    limits.messages_hold_bodies,
+SIDECAR: tuple[Check, ...] = (
+    sidecar_config.memory_is_on,
+    sidecar_config.secrets_are_readable,
+    sidecar_config.open_ports_have_a_secret,
+    sidecar_config.store_address_is_valid,
+    sidecar_config.replicas_share_a_store,
+    sidecar_config.body_is_not_trusted,
+    sidecar_config.messages_hold_bodies,
 )
-"""What the sidecar's settings alone tell."""
+"""Checks of the sidecar's settings alone."""
 
 ENVOY: tuple[Check, ...] = (
-    unseen.resources_can_be_seen,
-    unseen.filters_can_be_seen,
-    unseen.routes_can_be_seen,
-    unseen.endpoints_can_be_seen,
-    filters.memory_filters_are_there,
-    filters.each_half_is_there,
-    filters.filters_fail_open,
-    filters.retain_stands_first,
-    filters.retain_observes,
-    filters.bodies_are_sent,
-    filters.recall_has_time,
-    filters.observer_is_waited_for,
-    filters.streams_live_as_long_as_answers,
-    filters.modes_stay_as_they_are,
-    filters.bodies_may_be_changed,
-    filters.headers_are_forwarded,
-    identity.clients_cannot_name_themselves,
+    dynamic_config.resources_are_in_the_file,
+    dynamic_config.filters_are_in_the_file,
+    dynamic_config.routes_are_in_the_file,
+    dynamic_config.endpoints_are_in_the_file,
+    memory_filters.memory_filters_exist,
+    memory_filters.each_task_has_one_filter,
+    memory_filters.filters_fail_open,
+    memory_filters.retain_comes_first,
+    memory_filters.only_retain_observes,
+    memory_filters.bodies_are_sent,
+    memory_filters.recall_has_time,
+    memory_filters.retain_is_waited_for,
+    memory_filters.streams_live_as_long_as_answers,
+    memory_filters.modes_are_not_overridden,
+    memory_filters.bodies_may_be_changed,
+    memory_filters.headers_are_forwarded,
+    identity.clients_cannot_claim_identity,
     identity.users_are_authenticated_first,
-    claims.users_come_from_who_vouches,
+    identity.users_come_from_a_verified_source,
     identity.authentication_covers_memory,
     identity.demo_keys_are_replaced,
-    user_ids.keys_name_acceptable_users,
-    user_ids.blank_ends_are_refused,
-    user_ids.ids_do_not_leave,
-    pairs.filters_agree,
-    pairs.filters_are_on_together,
-    pairs.settings_are_known,
-    pairs.secret_is_sent,
-    pairs.namespaces_are_forwarded,
-    pairs.results_are_received,
-    clusters.filters_lead_somewhere,
+    identity.keys_name_acceptable_users,
+    identity.blank_ends_are_refused,
+    identity.ids_are_not_sent_upstream,
+    filter_consistency.filters_send_the_same,
+    filter_consistency.filters_are_on_together,
+    filter_consistency.settings_are_known,
+    filter_consistency.secret_is_sent,
+    filter_consistency.claim_metadata_is_forwarded,
+    filter_consistency.results_are_received,
+    clusters.filters_call_a_cluster,
     clusters.clusters_have_endpoints,
-    clusters.others_lead_somewhere,
-    clusters.routes_lead_somewhere,
-    limits.the_cluster_speaks_http2,
-    limits.streams_are_let_through,
-    limits.bodies_fit_the_route,
-    limits.bodies_fit_the_cluster,
-    limits.the_window_holds_a_body,
-    limits.load_is_spread,
-    limits.streams_are_not_cut,
-    connections.bursts_are_let_through,
-    connections.connections_hold_many_streams,
-    connections.connections_last,
-    connections.answers_outlive_the_sidecar,
-    limits.addresses_agree,
-    limits.one_process_owns_lite,
-    routes.chats_are_remembered,
-    routes.other_paths_are_left_alone,
-    routes.upgrades_are_left_alone,
+    clusters.other_processors_call_a_cluster,
+    clusters.routes_lead_to_a_cluster,
+    clusters.the_cluster_speaks_http2,
+    clusters.streams_are_admitted,
+    clusters.bursts_are_admitted,
+    clusters.bodies_fit_the_cluster,
+    clusters.the_window_holds_a_body,
+    clusters.load_is_balanced,
+    clusters.connections_carry_many_streams,
+    clusters.connections_and_streams_last,
+    clusters.answers_outlive_the_sidecar,
+    clusters.addresses_agree,
+    clusters.one_process_owns_lite,
+    routes.chats_have_memory,
+    routes.other_paths_have_none,
+    routes.upgrades_are_not_held,
+    routes.bodies_fit_the_route,
     routes.answers_may_take_long,
     routes.api_is_reachable,
     routes.request_ids_are_envoys,
     routes.streams_end_gracefully,
-    shape.the_router_stands_last,
-    shape.protocol_options_have_their_name,
-    shape.overrides_name_filters,
-    shape.bodies_pass_the_buffer_filter,
+    chain_order.the_router_is_last,
+    chain_order.protocol_options_have_their_name,
+    chain_order.overrides_name_filters,
+    chain_order.bodies_pass_the_buffer_filter,
 )
-"""What Envoy's configuration tells, held against the sidecar's."""
+"""Checks of Envoy's configuration, with the sidecar's beside it."""
 
 
-def run(case: Case) -> list[Finding]:
-    """All findings of all checks that apply; the same mistake at the same place is said once."""
-    checks = (*OWN, *ENVOY) if case.bootstrap is not None else OWN
-    return list(_once(finding for check in checks for finding in check(case)))
+def run(context: CheckContext) -> list[Finding]:
+    """The findings of all checks that apply, and the values that they could not read; each place and code once."""
+    checks = (*SIDECAR, *ENVOY) if context.bootstrap else SIDECAR
+    findings = [finding for check in checks for finding in check(context)]
+    findings += [found("envoy-field", path, problem=problem) for path, problem in context.bootstrap.misread.items()]
+    return once(findings)
 
 
-def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
-    seen: set[tuple[str, str]] = set()
+def once(findings: Iterable[Finding]) -> list[Finding]:
+    """The first finding of each code at each place."""
+    kept: dict[tuple[str, str], Finding] = {}
     for finding in findings:
-        if (finding.code, finding.where) not in seen:
-            seen.add((finding.code, finding.where))
-            yield finding
+        kept.setdefault((finding.code, finding.where), finding)
+    return list(kept.values())

@@ -1,111 +1,89 @@
-"""One diagnosis: read both configurations, run the checks, ask the endpoints. Whatever cannot be read is a finding, too."""
+"""One diagnosis: reads both configurations, runs the checks, asks the servers. An unreadable file is a finding, too."""
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 from semrouter_memory.config import ENV_PREFIX, Config, load, secret
-from semrouter_memory.doctor import checks, envoy_file
-from semrouter_memory.doctor.case import Case, case_of
-from semrouter_memory.doctor.finding import Diagnosis, Finding, Severity, error
+from semrouter_memory.doctor import checks, envoy_file, envoy_validation, sidecar_config
+from semrouter_memory.doctor.context import CheckContext, context_of
+from semrouter_memory.doctor.finding import Diagnosis, Finding, Severity, found
+from semrouter_memory.doctor.node import Node
 from semrouter_memory.errors import ConfigurationError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What is to be looked at.
-
-    Attributes:
-        envoy: Envoy's configuration; None: only the sidecar's is checked.
-        config: the sidecar's; None: its defaults.
-        offline: nothing is connected to.
-    """
-
-    envoy: Path | None = None
-    config: Path | None = None
-    offline: bool = False
-
 
 Progress = Callable[[str], object]
 
 
-def diagnose(request: Request, progress: Progress = lambda _: None) -> Diagnosis:
-    """Look at everything.
+def diagnose(
+    envoy: Path | None = None,
+    config: Path | None = None,
+    *,
+    offline: bool = False,
+    progress: Progress = lambda _: None,
+) -> Diagnosis:
+    """Check everything.
 
     Args:
-        progress: told what is being looked at.
+        envoy: Envoy's configuration; None: only the sidecar's is checked.
+        config: the sidecar's settings; None: the defaults.
+        offline: do not connect to anything.
+        progress: is called with each step.
     """
     findings: list[Finding] = []
-    config = _config(request, findings)
-    progress("reading Envoy's configuration")
-    case = _case(request, config, findings)
+    settings = _settings(config, findings)
+    bootstrap = _bootstrap(envoy, findings, progress) if envoy is not None else Node(None)
+    context = context_of(
+        bootstrap,
+        settings or Config.model_construct(),
+        config_given=settings is not None and (config is not None or _is_configured_by_environment()),
+        secret=_secret(settings) if settings is not None else None,
+    )
     progress("checking")
-    findings += checks.run(case)
-    if config is not None:
-        findings += _files(case, progress, elsewhere=request.offline)
-        if not request.offline:
-            findings += asyncio.run(_endpoints(case, progress))
-    return Diagnosis(tuple(sorted(findings, key=lambda finding: finding.severity is not Severity.ERROR)))
+    findings = [*checks.run(context), *findings]
+    if settings is not None:
+        progress("loading the embedding model")
+        findings += sidecar_config.model_files(context, elsewhere=offline)
+        findings += [] if offline else asyncio.run(_servers(context, progress))
+    ordered = sorted(checks.once(findings), key=lambda finding: finding.severity is not Severity.ERROR)
+    return Diagnosis(tuple(ordered))
 
 
-def _config(request: Request, findings: list[Finding]) -> Config | None:
+def _settings(path: Path | None, findings: list[Finding]) -> Config | None:
     try:
-        return load(request.config)
+        return load(path)
     except ConfigurationError as problem:
         code = "dimension-mismatch" if "memory.embedding.dimension" in str(problem) else "configuration"
-        where = str(request.config or "the environment")
-        findings.append(error(code, where, str(problem), "`semrouter-memory config reference` lists what there is"))
+        findings.append(found(code, str(path or "the environment"), problem=problem))
         return None
 
 
-def _case(request: Request, config: Config | None, findings: list[Finding]) -> Case:
-    settings = config or Config.model_construct()
-    given = config is not None and (request.config is not None or _is_configured_by_environment())
-    shared = _secret(settings)
-    if request.envoy is not None:
-        try:
-            file = envoy_file.read(request.envoy)
-        except ConfigurationError as problem:
-            findings.append(
-                error("envoy-unreadable", str(request.envoy), str(problem), "give what Envoy is started with")
-            )
-        else:
-            findings += [
-                error(
-                    "envoy-field",
-                    each.path,
-                    each.what,
-                    "mend it, or Envoy does not start (a field newer than the installed envoy-data-plane is not known here)",
-                )
-                for each in file.refused
-            ]
-            return case_of(file.bootstrap, settings, given=given, secret=shared)
-    return Case(config=settings, given=given, secret=shared)
+def _bootstrap(path: Path, findings: list[Finding], progress: Progress) -> Node:
+    progress("reading Envoy's configuration")
+    try:
+        file = envoy_file.read(path)
+    except ConfigurationError as problem:
+        findings.append(found("envoy-unreadable", str(path), problem=problem))
+        return Node(None)
+    progress("validating Envoy's configuration")
+    findings += envoy_validation.validate(file, str(path))
+    return file.bootstrap
 
 
 def _secret(config: Config) -> str | None:
     try:
         return secret(config.server.shared_secret, config.server.shared_secret_file)
     except ConfigurationError:
-        return None  # a check says so
+        return None  # secrets_are_readable reports that
 
 
 def _is_configured_by_environment() -> bool:
     return any(name.upper().startswith(ENV_PREFIX) for name in os.environ)
 
 
-def _files(case: Case, progress: Progress, *, elsewhere: bool) -> Sequence[Finding]:
-    from semrouter_memory.doctor import model_files  # noqa: PLC0415 - takes a second to load
+async def _servers(context: CheckContext, progress: Progress) -> list[Finding]:
+    from semrouter_memory.doctor import servers  # noqa: PLC0415 - takes a second to load
 
-    progress("loading the embedding model")
-    return list(model_files.check(case, elsewhere=elsewhere))
-
-
-async def _endpoints(case: Case, progress: Progress) -> list[Finding]:
-    from semrouter_memory.doctor import endpoints  # noqa: PLC0415 - same
-
-    waiting = endpoints.probes(case)
-    progress("asking " + ", ".join(dict.fromkeys(probe.what for probe in waiting)))
-    return [finding for found in await asyncio.gather(*map(endpoints.ask, waiting)) for finding in found]
+    probes = servers.probes(context)
+    progress("asking " + ", ".join(dict.fromkeys(probe.server for probe in probes)))
+    return [finding for answer in await asyncio.gather(*map(servers.ask, probes)) for finding in answer]

@@ -1,9 +1,10 @@
-"""An Envoy configuration on disk: read, bounded, and recognised for what it is.
+"""An Envoy configuration on disk: read within bounds, and recognised for what it is.
 
-Besides a bootstrap (YAML or JSON) a Kubernetes ConfigMap that carries one is taken. Whatever else is put in front of
-doctor ends in one message that says what it looks like.
+Besides a bootstrap (YAML or JSON), a Kubernetes ConfigMap that carries one is read. Any other file ends in one message
+that says what it looks like.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +12,14 @@ from typing import Any
 
 import yaml
 
-from semrouter_memory.doctor.place import At, keyed
-from semrouter_memory.doctor.yaml_loader import EnvoyLoader
+from semrouter_memory.doctor.node import Node, keyed
 from semrouter_memory.errors import ConfigurationError
 
 _MAX_BYTES = 4 * 1024 * 1024
 _MAX_DEPTH = 100
+_MAX_VALUES = 300_000
 _BOOTSTRAP_KEYS = frozenset(
-    {
+    [
         "static_resources",
         "staticResources",
         "dynamic_resources",
@@ -26,50 +27,45 @@ _BOOTSTRAP_KEYS = frozenset(
         "layered_runtime",
         "layeredRuntime",
         "admin",
-    }
+    ]
 )
-_UNREADABLE = (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError)
-"""A date that is none and a number of a million digits are ValueErrors."""
+_IGNORED = "!ignore"
+"""The tag of a key that Envoy drops with its value; a place for anchors."""
+_NULL = "tag:yaml.org,2002:null"
+_BASE: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A value in the file that Envoy would refuse."""
+class _Loader(_BASE):  # type: ignore[misc]  # which of the two there is, only the installation tells
+    """Every scalar is text: Envoy decides by the field what a value means, and knows neither dates nor merge keys."""
 
-    path: str
-    what: str
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - PyYAML's signature
+        node.value = [(key, value) for key, value in node.value if key.tag != _IGNORED]
+        return super().construct_mapping(node, deep=deep)
+
+
+_Loader.add_implicit_resolver(_NULL, re.compile("(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
+_Loader.add_constructor(_NULL, lambda *_: None)
 
 
 @dataclass(frozen=True, slots=True)
 class EnvoyFile:
-    """A readable configuration."""
+    """A readable configuration.
 
-    bootstrap: At
-    refused: tuple[Refused, ...]
+    Attributes:
+        text: the bootstrap as it is in the file.
+    """
+
+    bootstrap: Node
+    text: str
 
 
 def read(path: Path) -> EnvoyFile:
     """Read the file.
 
     Raises:
-        ConfigurationError: it cannot be read, is too large, is not YAML, is not an Envoy bootstrap, or the packages that
-            describe Envoy's messages are missing; the message says which.
+        ConfigurationError: it cannot be read, is too large, is not YAML, or is not an Envoy bootstrap; the message says
+            which.
     """
-    value, where = _bootstrap_in(_documents(path), path)
-    try:
-        from semrouter_memory.doctor.typed import read_bootstrap  # noqa: PLC0415 - takes seconds to load
-    except ImportError as error:
-        raise ConfigurationError(
-            f"reading Envoy's configuration needs envoy-data-plane: pip install 'semrouter-memory[doctor]' ({error.name})"
-        ) from None
-    try:
-        bootstrap, problems = read_bootstrap(value, where)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{path}: {error}") from None
-    return EnvoyFile(bootstrap, tuple(Refused(problem.path, problem.what) for problem in problems))
-
-
-def _documents(path: Path) -> list[Any]:
     try:
         if path.is_dir():
             raise ConfigurationError(f"{path} is a directory; name the Envoy configuration in it")
@@ -79,64 +75,80 @@ def _documents(path: Path) -> list[Any]:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
     if len(content) > _MAX_BYTES:
         raise ConfigurationError(f"{path} is larger than {_MAX_BYTES // 2**20} MiB: no Envoy configuration is")
-    return _parsed(content, path)
-
-
-def _parsed(content: bytes, source: Path) -> list[Any]:
     try:
-        text = content.decode("utf-8-sig")
-        _refuse_depth(text, source)
-        return [document for document in yaml.load_all(text, EnvoyLoader) if document is not None]
+        return parse(content.decode("utf-8-sig"), str(path))
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{source} is not text: byte {error.start} is no UTF-8") from None
+        raise ConfigurationError(f"{path} is not text: byte {error.start} is no UTF-8") from None
+
+
+def parse(text: str, source: str) -> EnvoyFile:
+    """The only bootstrap in a text.
+
+    Raises:
+        ConfigurationError: same as `read`.
+    """
+    documents = _documents(text, source)
+    if not documents:
+        raise ConfigurationError(f"{source} is empty: an Envoy bootstrap with static_resources was expected")
+    found = [EnvoyFile(Node(document), text) for document in documents if _is_bootstrap(document)]
+    found += _in_config_maps(documents, source)
+    if len(found) > 1:
+        raise ConfigurationError(f"{source} holds {len(found)} Envoy bootstraps; doctor reads one at a time")
+    if not found:
+        raise ConfigurationError(f"{source} is no Envoy bootstrap (static_resources): {_looks_like(documents[0])}")
+    return found[0]
+
+
+def _documents(text: str, source: str) -> list[Any]:
+    try:
+        _refuse_depth(text, source)
+        documents = [document for document in yaml.load_all(text, _Loader) if document is not None]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
         raise ConfigurationError(f"{source} is not YAML{place}: {error.problem or 'it cannot be parsed'}") from None
-    except _UNREADABLE as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{source} is not YAML: {str(error).splitlines()[0][:200]}") from None
+    _refuse_size(documents, source)
+    return documents
 
 
-def _refuse_depth(text: str, source: Path) -> None:
+def _refuse_depth(text: str, source: str) -> None:
     """The loader in C descends without a bound of its own, and takes the process with it."""
     depth = 0
-    for event in yaml.parse(text, EnvoyLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+    for event in yaml.parse(text, _Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _MAX_DEPTH:
             raise ConfigurationError(f"{source} is nested more than {_MAX_DEPTH} deep: no Envoy configuration is")
 
 
-def _bootstrap_in(documents: list[Any], path: Path) -> tuple[dict[str, Any], str]:
-    if not documents:
-        raise ConfigurationError(f"{path} is empty: an Envoy bootstrap with static_resources was expected")
-    found = [(document, "") for document in documents if _is_bootstrap(document)]
-    found += list(_in_config_maps(documents, path))
-    if len(found) > 1:
-        raise ConfigurationError(f"{path} holds {len(found)} Envoy bootstraps; doctor reads one at a time")
-    if found:
-        return found[0]
-    raise ConfigurationError(f"{path} is no Envoy bootstrap (static_resources): {_looks_like(documents[0])}")
+def _refuse_size(documents: list[Any], source: str) -> None:
+    """Aliases make a large value of a small file."""
+    waiting: list[tuple[Any, int]] = [(documents, 0)]
+    count = 0
+    while waiting:
+        value, depth = waiting.pop()
+        children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        count += len(children)
+        if count > _MAX_VALUES or depth > _MAX_DEPTH:
+            raise ConfigurationError(f"{source} holds more than {_MAX_VALUES} values; is it blown up by YAML aliases?")
+        waiting += [(child, depth + 1) for child in children]
 
 
 def _is_bootstrap(document: Any) -> bool:
-    return isinstance(document, dict) and not _BOOTSTRAP_KEYS.isdisjoint(
-        key for key in document if isinstance(key, str)
-    )
+    return isinstance(document, dict) and not _BOOTSTRAP_KEYS.isdisjoint(document)
 
 
-def _in_config_maps(documents: list[Any], path: Path) -> Iterator[tuple[dict[str, Any], str]]:
+def _in_config_maps(documents: list[Any], source: str) -> Iterator[EnvoyFile]:
     for document in documents:
         if not isinstance(document, dict) or document.get("kind") != "ConfigMap":
             continue
         data = document.get("data")
         for name, text in data.items() if isinstance(data, dict) else ():
             if isinstance(text, str) and ("static_resources" in text or "staticResources" in text):
-                inner = _parsed(text.encode("utf-8", "replace"), path)
+                inner = _documents(text, source)
                 if len(inner) == 1 and _is_bootstrap(inner[0]):
-                    yield inner[0], keyed("data", str(name))
+                    yield EnvoyFile(Node(inner[0], keyed("data", str(name))), text)
 
 
 def _looks_like(document: Any) -> str:

@@ -1,223 +1,232 @@
-"""Checks of who the user is: that something authenticates first, and that clients cannot say it themselves.
+"""Checks of the user's identity: it is authenticated first, a client cannot claim it, and it goes where it belongs. Pure.
 
-Strategy: only what runs before the memory filters counts. Early header mutations run before every filter, filters run in
-their order, and headers that routes, virtual hosts and route configurations remove are removed after all filters.
+Strategy: only what runs before the memory filters protects them. Early header mutations run before every filter, filters
+run in their order, and headers that routes, virtual hosts and route configurations remove are removed after all filters.
+HTTP/1.1 strips blanks from the ends of a header, so an id with a blank at an end is another user's at the management API:
+ids in the file are checked one by one, and where they come from elsewhere, a filter must refuse such ids.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from semrouter_memory.config import Config
-from semrouter_memory.doctor.case import Case
-from semrouter_memory.doctor.chains import Chain, Route, config_of, switched_off
-from semrouter_memory.doctor.claims import OPAQUE, kept_in
-from semrouter_memory.doctor.finding import Finding, error, warning
+from semrouter_memory.doctor.context import CheckContext
+from semrouter_memory.doctor.filter_chains import GatewayRoute, HttpFilterChain, config_of, per_route
+from semrouter_memory.doctor.finding import Finding, found, graded
+from semrouter_memory.doctor.jwt_rules import tokens_are_required
 from semrouter_memory.doctor.matching import text_matches
-from semrouter_memory.doctor.place import At
-from semrouter_memory.doctor.tokens import tokens_are_asked_for
+from semrouter_memory.doctor.node import Node, first
+from semrouter_memory.doctor.user_source import (
+    AUTHENTICATORS,
+    HeaderSetter,
+    Source,
+    early_mutations,
+    filter_mutations,
+    is_from_client,
+    last_setter,
+    removes,
+    setters,
+)
+from semrouter_memory.exchange.identity import is_acceptable_id
 
 _DEMO_KEYS = frozenset({"demo-key-alice", "demo-key-bob"})
+_BLANK_ENDS = (" x", "x ", "\tx", "x\t")
 
 
-def clients_cannot_name_themselves(case: Case) -> Iterator[Finding]:
-    """The identity header, and the signals of upstream classifiers, are removed before anybody reads them."""
-    signals = case.config.memory.signals
-    user = case.config.memory.identity.user_header
-    for chain in case.guarded_chains:
-        early = _early_mutations(chain)
-        first = _filter_mutations(chain, before=_first_that_matters(chain, case))
-        left = [
-            name
-            for name in dict.fromkeys((user, signals.fact_header, signals.tool_header))
-            if not any(_removes(mutation, name) for mutation in (*early, *first))
-        ]
+def clients_cannot_claim_identity(context: CheckContext) -> Iterator[Finding]:
+    """The identity header, and the signals of upstream classifiers, are removed before a filter reads them."""
+    signals, user = context.config.memory.signals, _user_header(context)
+    for chain in context.guarded_chains:
+        verifying = [each.index for each in _user_setters(context, chain) if each.source is not Source.MUTATION]
+        in_front = chain.filters[: min((chain.first_memory, *verifying))]
+        mutations = [*early_mutations(chain), *(mutation for entry in in_front for mutation in filter_mutations(entry))]
+        headers = dict.fromkeys((user, signals.fact_header, signals.tool_header))
+        left = [name for name in headers if not any(removes(mutation, name) for mutation in mutations)]
         if left:
-            yield _not_removed(chain, left, user)
-
-
-def _not_removed(chain: Chain, names: Sequence[str], user: str) -> Finding:
-    make = error if user in names else warning
-    what = "whoever sends it is that user" if user in names else "clients can steer recall with it"
-    late = next((place for name in names for place in removed_late(chain, chain.routes, name)), None)
-    return make(
-        "headers-not-stripped",
-        chain.manager.where("early_header_mutation_extensions"),
-        f"{', '.join(names)}: not removed from what clients send; where no filter overwrites it, {what}"
-        + (f"; removing it in {late} comes after the filters, too late" if late else ""),
-        "remove them in early_header_mutation_extensions: " + ", ".join(f"{{remove: {name}}}" for name in names),
-    )
-
-
-def users_are_authenticated_first(case: Case) -> Iterator[Finding]:
-    identity = case.config.memory.identity
-    if identity.trust_body:
-        return
-    for chain in case.guarded_chains:
-        limit = min((each.index for each in chain.memory), default=len(chain.filters))
-        others = [entry for entry in chain.filters if entry.path not in {each.at.path for each in chain.memory}]
-        setting = [entry for entry in others if _may_set_user(entry, case.config)]
-        if set_early(chain, identity.user_header):
-            continue
-        if not setting:
-            yield _nobody(chain, others, identity.user_header)
-        elif chain.filters.index(setting[0]) >= limit:
-            yield error(
-                "authenticated-too-late",
-                setting[0].path,
-                f"{setting[0].value('name')} runs behind the memory filters: they see no user, or one that a client sent",
-                "put it before the memory filters",
+            late = next((place.path for name in left for place in _removed_late(chain, chain.routes, name)), None)
+            yield found(
+                "headers-not-stripped",
+                chain.manager.get("early_header_mutation_extensions"),
+                graded(user in left),
+                headers=", ".join(left),
+                effect="a client that sends it is that user" if user in left else "clients can steer recall with it",
+                late=f"; removing it in {late} comes after the filters, too late" if late else "",
+                mutations=", ".join(f"{{remove: {name}}}" for name in left),
             )
 
 
-def _nobody(chain: Chain, others: list[At], header: str) -> Finding:
-    authenticating = [entry.value("name") for entry in others if _authenticates(config_of(entry))]
-    if authenticating:
-        return error(
-            "user-not-passed-on",
-            chain.manager.where("http_filters"),
-            f"{', '.join(authenticating)} authenticates but does not set {header}: nobody has memories",
-            f"let it set {header} (forwarding.header, claim_to_headers, forward_username_header), or set"
-            " memory.identity.user_header to what it sets",
-        )
-    return error(
-        "nobody-authenticates",
-        chain.manager.where("http_filters"),
-        f"no filter before the memory filters authenticates users and sets {header}",
-        "add one, such as api_key_auth in envoy/two-filter.yaml or jwt_authn in envoy/jwt.yaml",
-    )
-
-
-def authentication_covers_memory(case: Case) -> Iterator[Finding]:
-    """No route with memories on it is exempt from authentication."""
-    for chain in case.guarded_chains:
-        setting = [entry for entry in chain.filters if _may_set_user(entry, case.config)]
-        routes = [*(route for route in chain.routes if route.remembers), *case.api_routes(chain)]
-        for entry in setting:
-            for route in {route.place: route for route in routes}.values():
-                if len(setting) == 1 and _exempt(route, entry):
-                    yield error(
-                        "authentication-off",
-                        route.place,
-                        f"{entry.value('name')} is disabled on route {route.at.value('name')!r}, where memories are",
-                        "authenticate there, or disable the memory filters there, too",
-                    )
-            config = config_of(entry)
-            if config is not None and config.is_a("JwtAuthentication") and len(setting) == 1:
-                yield from tokens_are_asked_for(case, chain, entry, config)
-
-
-def demo_keys_are_replaced(case: Case) -> Iterator[Finding]:
-    for chain in case.guarded_chains:
-        address = chain.listener.descend("address", "socket_address")
-        if address is None or address.value("address") in {"127.0.0.1", "::1"}:
+def users_are_authenticated_first(context: CheckContext) -> Iterator[Finding]:
+    for chain in context.guarded_chains if not context.config.memory.identity.trust_body else ():
+        sources = _user_setters(context, chain)
+        if any(each.is_early for each in sources):
             continue
-        for entry in chain.filters:
-            config = config_of(entry)
-            credentials = config.all("credentials") if config is not None and config.is_a("ApiKeyAuth") else []
-            if any(credential.value("key") in _DEMO_KEYS for credential in credentials):
-                yield warning(
-                    "demo-keys",
-                    f"{entry.path}.typed_config.credentials",
-                    "the keys of the example are published, and this listener is open to others",
-                    "make your own: openssl rand -hex 24",
-                )
+        if not sources:
+            yield _unauthenticated(context, chain)
+        elif sources[0].index >= chain.first_memory:
+            entry = chain.filters[sources[0].index]
+            yield found("authenticated-too-late", entry, name=entry.get("name").text)
 
 
-def body_is_not_trusted(case: Case) -> Iterator[Finding]:
-    if case.config.memory.identity.trust_body:
-        yield warning(
-            "trust-body",
-            "memory.identity.trust_body",
-            "whoever sends a request says which user they are",
-            "for development only: leave it out",
-        )
+def _unauthenticated(context: CheckContext, chain: HttpFilterChain) -> Finding:
+    names = [entry.get("name").text for _, entry in chain.others if config_of(entry).kind in AUTHENTICATORS]
+    code = "user-not-passed-on" if names else "nobody-authenticates"
+    return found(code, chain.manager.get("http_filters"), names=", ".join(names), header=_user_header(context))
 
 
-def _early_mutations(chain: Chain) -> list[At]:
-    extensions = chain.manager.all("early_header_mutation_extensions")
-    configs = [config for entry in extensions if (config := entry.opened("typed_config")) is not None]
-    return [mutation for config in configs if config.is_a("HeaderMutation") for mutation in config.all("mutations")]
+def users_come_from_a_verified_source(context: CheckContext) -> Iterator[Finding]:
+    """A header that a client sends does not tell who it is, whichever header it is copied to."""
+    header = _user_header(context)
+    for chain in context.guarded_chains:
+        sources = setters(chain, header)
+        verified = [
+            each.index for each in sources if each.source is Source.VERIFIED and each.index < chain.first_memory
+        ]
+        for each in sources:
+            overwritten = any(index > each.index for index in verified)
+            if each.source is Source.MUTATION and each.index < chain.first_memory and not overwritten:
+                yield from _judged(chain, each, header)
+        for node in _added_for_the_api(context, chain, header):
+            yield from _judged(chain, HeaderSetter(Source.MUTATION, node, len(chain.filters)), header)
 
 
-def _filter_mutations(chain: Chain, *, before: int) -> list[At]:
-    """What header_mutation filters in front do; they run in their place among the filters."""
-    configs = [config for entry in chain.filters[:before] if (config := config_of(entry)) is not None]
-    found = [config.get("mutations") for config in configs if config.is_a("HeaderMutation")]
-    return [mutation for at in found if at is not None for mutation in at.all("request_mutations")]
+def _added_for_the_api(context: CheckContext, chain: HttpFilterChain, header: str) -> Iterator[Node]:
+    """The management API gets the value that its routes add after all filters."""
+    for level in (level for route in context.api_routes(chain) for level in route.levels):
+        headers = [option.get("header") for option in level.items("request_headers_to_add")]
+        yield from (each for each in headers if each.get("key").text.lower() == header)
 
 
-def _first_that_matters(chain: Chain, case: Case) -> int:
-    """The first filter that reads the user or sets it; mutations may remove it before they set it."""
-    reads = [each.index for each in chain.memory]
-    sets = [
-        index
-        for index, entry in enumerate(chain.filters)
-        if _may_set_user(entry, case.config) and not _is_mutation(config_of(entry))
+def _judged(chain: HttpFilterChain, setter: HeaderSetter, header: str) -> Iterator[Finding]:
+    if is_from_client(chain, setter):
+        yield found("user-from-client", setter.node.get("value"), header=header)
+    elif setter.is_constant:
+        yield found("user-constant", setter.node.get("value"), header=header)
+
+
+def authentication_covers_memory(context: CheckContext) -> Iterator[Finding]:
+    """No route with memories on it is exempt from the only authentication."""
+    for chain in context.guarded_chains:
+        sources = {each.index for each in _user_setters(context, chain) if not each.is_early}
+        if len(sources) != 1:
+            continue
+        entry = chain.filters[sources.pop()]
+        routes = [*(route for route in chain.routes if route.has_memory), *context.api_routes(chain)]
+        for route in {route.place.path: route for route in routes}.values():
+            if not route.runs(entry):
+                yield found("authentication-off", route.place, name=entry.get("name").text, route=repr(route.name))
+        if config_of(entry).kind == "JwtAuthentication":
+            yield from tokens_are_required(context, chain, entry)
+
+
+def demo_keys_are_replaced(context: CheckContext) -> Iterator[Finding]:
+    for chain in context.guarded_chains:
+        address = chain.listener.get("address", "socket_address", "address")
+        for config in (config_of(entry) for entry in chain.filters):
+            keys = (
+                {each.get("key").text for each in config.items("credentials")} if config.kind == "ApiKeyAuth" else set()
+            )
+            if address and address.text not in {"127.0.0.1", "::1"} and keys & _DEMO_KEYS:
+                yield found("demo-keys", config.get("credentials"))
+
+
+def keys_name_acceptable_users(context: CheckContext) -> Iterator[Finding]:
+    identity = context.config.memory.identity
+    for chain in context.guarded_chains:
+        for client in (each.get("client") for each in _credentials(chain, identity.user_header)):
+            if client.text != client.text.strip():
+                yield found("user-blank", client)
+            elif not is_acceptable_id(client.text, identity):
+                yield found("user-unacceptable", client, chars=identity.max_id_chars)
+
+
+def _credentials(chain: HttpFilterChain, header: str) -> Iterator[Node]:
+    for each in setters(chain, header):
+        if config_of(each.node).kind == "ApiKeyAuth":
+            yield from config_of(each.node).items("credentials")
+            for level in chain.levels:
+                overrides = level.entries("typed_per_filter_config")
+                override = overrides.get(each.node.get("name").text, Node(None))
+                yield from per_route(override).items("credentials")
+
+
+def blank_ends_are_refused(context: CheckContext) -> Iterator[Finding]:
+    """Where ids are not in the file, a filter refuses those with a blank at an end before the management API."""
+    header = _user_header(context)
+    for chain in context.guarded_chains:
+        setter = last_setter(chain, header)
+        if setter is None or config_of(setter.node).kind == "ApiKeyAuth":
+            continue
+        behind = chain.filters[setter.index + 1 :]
+        if any(not _is_guarded(behind, route, header) for route in context.api_routes(chain)):
+            severity, name = graded(setter.source is Source.VERIFIED), setter.node.get("name").text
+            yield found("blank-ends-accepted", setter.node, severity, name=name, header=header)
+
+
+def _is_guarded(filters: Iterable[Node], route: GatewayRoute, header: str) -> bool:
+    """Whether one of the filters answers 403 to ids with a blank at an end on that route."""
+    return any(_refuses_blank_ends(entry, route, header) for entry in filters)
+
+
+def _refuses_blank_ends(entry: Node, route: GatewayRoute, header: str) -> bool:
+    config, override = config_of(entry), route.override_for(entry)
+    if config.kind != "RBAC" or not route.runs(entry):
+        return False
+    rules = (override.get("rbac") if override.kind == "RBACPerRoute" else config).get("rules")
+    if rules.get("action").choice(("ALLOW", "DENY", "LOG")) != "DENY":
+        return False
+    policies = [policy for policy in rules.entries("policies").values() if _applies_to_all(policy)]
+    matchers = [matcher for policy in policies for matcher in _alternatives(policy.items("permissions"))]
+    about_user = [matcher for matcher in matchers if matcher.get("name").text.lower() == header]
+    return all(any(_takes(matcher, sample) for matcher in about_user) for sample in _BLANK_ENDS)
+
+
+def _applies_to_all(policy: Node) -> bool:
+    condition = first((policy.get("condition"), policy.get("checked_condition")))
+    return not condition and any(principal.get("any").flag for principal in policy.items("principals"))
+
+
+def _alternatives(permissions: Iterable[Node]) -> Iterator[Node]:
+    """The header matchers of which each one alone is enough."""
+    for permission in permissions:
+        if matcher := permission.get("header"):
+            yield matcher
+        yield from _alternatives(permission.get("or_rules").items("rules"))
+
+
+def _takes(matcher: Node, sample: str) -> bool:
+    return not matcher.get("invert_match").flag and text_matches(matcher.get("string_match"), sample) is True
+
+
+def ids_are_not_sent_upstream(context: CheckContext) -> Iterator[Finding]:
+    """The LLM server may belong to a third party. Routes remove headers after all filters have read them."""
+    header = _user_header(context)
+    for chain in context.memory_chains:
+        if last_setter(chain, header) is None and not any(each.is_early for each in setters(chain, header)):
+            continue
+        api = {route.node.path for route in context.api_routes(chain)}
+        models = {name for route in chain.chat_routes for name in route.clusters}
+        for route in chain.routes:
+            removed = _removed_late(chain, [route], header)
+            if route.node.path in api and removed:
+                yield found("user-removed-on-api", removed[0], header=header)
+            elif route.node.path not in api and models & set(route.clusters) and not removed:
+                yield found("user-upstream", route.node.get("request_headers_to_remove"), header=header)
+
+
+def _removed_late(chain: HttpFilterChain, routes: Iterable[GatewayRoute], header: str) -> list[Node]:
+    """Where the header is removed after the memory filters, on these routes; the least specific level first."""
+    places = [
+        level.get("request_headers_to_remove")
+        for route in routes
+        for level in route.levels
+        if header in {name.lower() for name in level.texts("request_headers_to_remove")}
     ]
-    return min((*reads, *sets), default=len(chain.filters))
+    mutations = [mutation for entry in chain.filters for mutation in filter_mutations(entry)]
+    return [*places, *(mutation for mutation in mutations if removes(mutation, header))]
 
 
-def _is_mutation(config: At | None) -> bool:
-    return config is not None and config.is_a("HeaderMutation")
+def _user_setters(context: CheckContext, chain: HttpFilterChain) -> list[HeaderSetter]:
+    """The places that tell the sidecar who the user is."""
+    return setters(chain, _user_header(context), claims=context.config.memory.identity.jwt_claim is not None)
 
 
-def _removes(mutation: At, name: str) -> bool:
-    removed = mutation.value("remove")
-    if removed is not None:
-        return str(removed).lower() == name
-    on_match = mutation.get("remove_on_match")
-    return on_match is not None and text_matches(on_match.get("key_matcher"), name) is True
-
-
-def removed_late(chain: Chain, routes: Iterable[Route], name: str) -> list[str]:
-    """Where the header is removed after the memory filters, on these routes; the least specific place first."""
-    places: dict[str, None] = {}
-    for route in routes:
-        for level in route.levels:
-            if name in {str(header).lower() for header in level.value("request_headers_to_remove")}:
-                places[level.where("request_headers_to_remove")] = None
-    behind = _filter_mutations(chain, before=len(chain.filters))
-    for mutation in behind:
-        if _removes(mutation, name):
-            places[mutation.path] = None
-    return list(places)
-
-
-def set_early(chain: Chain, header: str) -> bool:
-    """From a client certificate, for example."""
-    return bool(kept_in(_early_mutations(chain), header))
-
-
-def _authenticates(config: At | None) -> bool:
-    return config is not None and config.type.rpartition(".")[2] in {"ApiKeyAuth", "JwtAuthentication", "BasicAuth"}
-
-
-def _may_set_user(entry: At, config: Config) -> bool:
-    """Whether the filter sets the user, as far as its configuration tells; what cannot be told may."""
-    filtered, identity = config_of(entry), config.memory.identity
-    if filtered is None:
-        return entry.get("config_discovery") is not None
-    name = filtered.type.rpartition(".")[2]
-    if filtered.message is None or name in OPAQUE:
-        return "memory" not in entry.value("name")
-    if name == "ApiKeyAuth":
-        forwarding = filtered.get("forwarding")
-        return forwarding is not None and forwarding.value("header").lower() == identity.user_header
-    if name == "BasicAuth":
-        return str(filtered.value("forward_username_header")).lower() == identity.user_header
-    if name == "JwtAuthentication":
-        return any(_provides(provider, config) for provider in filtered.entries("providers"))
-    mutations = filtered.get("mutations") if name == "HeaderMutation" else None
-    return mutations is not None and bool(kept_in(mutations.all("request_mutations"), identity.user_header))
-
-
-def _provides(provider: At, config: Config) -> bool:
-    identity = config.memory.identity
-    headers = {claim.value("header_name").lower() for claim in provider.all("claim_to_headers")}
-    in_metadata = identity.jwt_claim is not None and bool(provider.value("payload_in_metadata"))
-    return identity.user_header in headers or in_metadata
-
-
-def _exempt(route: Route, entry: At) -> bool:
-    override = route.configured(entry.value("name"))
-    inner = override.opened("config") if override is not None and override.is_a("FilterConfig") else None
-    return switched_off(override) or switched_off(inner) or (override is None and bool(entry.value("disabled")))
+def _user_header(context: CheckContext) -> str:
+    return context.config.memory.identity.user_header

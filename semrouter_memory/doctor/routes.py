@@ -1,265 +1,201 @@
-"""Checks of routes: which requests memory is on, how long answers may take, and where the management API is."""
+"""Checks of routes: which requests memory is on, how large and how long they may be, and where the management API is."""
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
-from semrouter_memory.doctor.case import Case
-from semrouter_memory.doctor.chains import API_PATH, CHAT_PATHS, Chain, Route
-from semrouter_memory.doctor.finding import Finding, error, warning
+from semrouter_memory.doctor.context import CheckContext
+from semrouter_memory.doctor.filter_chains import API_PATH, CHAT_PATHS, GatewayRoute, HttpFilterChain
+from semrouter_memory.doctor.finding import Finding, found, graded
 from semrouter_memory.doctor.matching import excludes_upgrades, only_method
-from semrouter_memory.doctor.place import At
+from semrouter_memory.doctor.node import Node, first
 
+_MIB = 1024 * 1024
+_BUFFER = _MIB
+"""Envoy's default of the buffer limit."""
 _ROUTE_SECONDS = 15.0
-"""Envoy's own timeout of a route where nothing is said."""
+"""Envoy's default of a route's `timeout`."""
 _IDLE_SECONDS = 300.0
-"""Envoy's own bound on silence where nothing is said."""
+"""Envoy's default of `stream_idle_timeout`."""
 _SHORT_SECONDS = 300.0
 _OTHER_PATHS = ("/", "/v1/files", "/v1/audio/transcriptions", "/v1/models")
 _GRACEFUL_CLOSE = "envoy.reloadable_features.ext_proc_graceful_grpc_close"
 
 
-def chats_are_remembered(case: Case) -> Iterator[Finding]:
-    for chain in case.memory_chains:
-        if not any(chain.hosts) or any(route.remembers for route in chain.chat_routes):
-            continue
-        yield error(
-            "chat-without-memory",
-            chain.manager.where("route_config"),
-            f"on no route that takes {' or '.join(CHAT_PATHS)} is a memory filter enabled",
-            "enable both filters on the route of your LLM",
-        )
+def chats_have_memory(context: CheckContext) -> Iterator[Finding]:
+    for chain in context.memory_chains:
+        if any(chain.hosts) and not any(route.has_memory for route in chain.chat_routes):
+            yield found("chat-without-memory", chain.manager.get("route_config"), paths=" or ".join(CHAT_PATHS))
 
 
-def other_paths_are_left_alone(case: Case) -> Iterator[Finding]:
-    for chain in case.memory_chains:
+def other_paths_have_none(context: CheckContext) -> Iterator[Finding]:
+    for chain in context.memory_chains:
         for path in _OTHER_PATHS:
-            taking = [route for route in chain.takers("POST", path) if route.remembers and _holds(route)]
-            if taking:
-                yield warning(
-                    "memory-on-other-paths",
-                    taking[0].at.where("match"),
-                    f"memory is on for {path}, too: bodies that are no chats are held until they are whole",
-                    "match /v1/(chat/completions|responses) alone, and disable the filters on other routes",
-                )
+            held = [route for route in chain.matching_routes("POST", path) if _holds_bodies(route)]
+            if held:
+                yield found("memory-on-other-paths", held[0].match, path=path)
                 break
 
 
-def upgrades_are_left_alone(case: Case) -> Iterator[Finding]:
-    """The body of an upgraded request never ends, so a filter that buffers it waits for ever."""
-    for chain in case.memory_chains:
-        upgrading = _upgrades(chain.manager)
-        api = {route.at.path for route in case.api_routes(chain)}
+def upgrades_are_not_held(context: CheckContext) -> Iterator[Finding]:
+    """The body of an upgraded request never ends, so a filter that buffers it waits without limit."""
+    for chain in context.memory_chains:
+        api = {route.node.path for route in context.api_routes(chain)}
         for route in chain.routes:
-            action = route.action
-            upgrades = (_upgrades(action) if action is not None else None) or upgrading
-            held = upgrades and route.remembers and _holds(route) and route.at.path not in api
-            if not held or excludes_upgrades(route.match):
-                continue
-            where = route.at.where("match")
-            fix = "add {name: upgrade, present_match: false} to the route's headers"
-            if only_method(route.match, "POST"):
-                yield warning("upgrade-held", where, "a POST that asks for an upgrade hangs in the memory filter", fix)
-            else:
-                yield error("upgrade-held", where, "WebSockets and other upgrades hang here in the memory filter", fix)
+            upgrades = _upgrades(route.action) or _upgrades(chain.manager)
+            held = upgrades and _holds_bodies(route) and route.node.path not in api
+            if held and not excludes_upgrades(route.match):
+                only_post = only_method(route.match, "POST")
+                which = "POST requests that ask for an upgrade" if only_post else "WebSockets and other upgrades"
+                yield found("upgrade-held", route.match, graded(not only_post), requests=which)
 
 
-def answers_may_take_long(case: Case) -> Iterator[Finding]:
-    for chain in case.memory_chains:
+def _holds_bodies(route: GatewayRoute) -> bool:
+    return not route.request_modes.isdisjoint(("BUFFERED", "BUFFERED_PARTIAL"))
+
+
+def _upgrades(node: Node) -> bool:
+    # An upgrade with a filter chain of its own does not pass the memory filters.
+    configs = node.items("upgrade_configs")
+    return any(each.get("enabled").flag is not False and not each.get("filters") for each in configs)
+
+
+def bodies_fit_the_route(context: CheckContext) -> Iterator[Finding]:
+    """Envoy answers 413 to a buffered body above the limit."""
+    server = context.config.server
+    for chain in context.memory_chains:
+        for route in (route for route in chain.chat_routes if "BUFFERED" in route.request_modes):
+            limit = _buffer_limit(chain, route)
+            number = limit.number
+            size = _BUFFER if number is None else number
+            if size < server.max_body_bytes:
+                texts = {"limit": _mib(size), "wanted": _mib(server.max_body_bytes), "bytes": server.max_body_bytes}
+                yield found("route-buffer-limit", limit, graded(size <= _BUFFER), **texts)
+            elif size > server.max_message_bytes:
+                yield found("route-above-message", limit, limit=_mib(server.max_message_bytes))
+
+
+def _buffer_limit(chain: HttpFilterChain, route: GatewayRoute) -> Node:
+    names = ("request_body_buffer_limit", "per_request_buffer_limit_bytes")
+    limits = [level.get(name) for level in reversed(route.levels) for name in names]
+    unset = route.node.get("request_body_buffer_limit")
+    return first([*limits, chain.listener.get("per_connection_buffer_limit_bytes"), unset])
+
+
+def answers_may_take_long(context: CheckContext) -> Iterator[Finding]:
+    for chain in context.memory_chains:
         for route in chain.chat_routes:
-            action = route.action
-            if action is None or not route.remembers:
-                continue
-            yield from _timeout(action)
-            yield from _duration(chain, action)
-            yield from _attempts(route, action)
+            if route.action and route.has_memory:
+                yield from _timeout(route.action)
+                yield from _duration(chain, route.action)
+                yield from _attempts(route)
         yield from _silence(chain)
-        yield from _request_timeout(chain, case)
+        yield from _request_timeout(chain, context)
 
 
-def _timeout(action: At) -> Iterator[Finding]:
-    said = action.value("timeout")
-    seconds = _ROUTE_SECONDS if said is None else said.total_seconds()
-    duration = action.descend("max_stream_duration")
-    if said is None and duration is not None and duration.value("max_stream_duration") is not None:
-        return
-    what = " (the default)" if said is None else ""
-    yield from _cut("route-timeout", action.where("timeout"), seconds, what, "timeout: 0s")
+def _timeout(action: Node) -> Iterator[Finding]:
+    timeout = action.get("timeout")
+    if not timeout and action.get("max_stream_duration", "max_stream_duration"):
+        return  # that bound is used instead
+    seconds = timeout.seconds
+    note = " (Envoy's default)" if seconds is None else ""
+    yield from _cut("route-timeout", timeout, _ROUTE_SECONDS if seconds is None else seconds, note)
 
 
-def _duration(chain: Chain, action: At) -> Iterator[Finding]:
-    """The bound on whole streams: the connection manager's, unless the route says its own; zero is none."""
-    places = (action.get("max_stream_duration"), chain.manager.get("common_http_protocol_options"))
-    at = next((at for at in places if at is not None and at.value("max_stream_duration") is not None), None)
-    if at is not None:
-        seconds, fix = at.value("max_stream_duration").total_seconds(), "leave max_stream_duration out, or 0s"
-        yield from _cut("answer-duration", at.where("max_stream_duration"), seconds, ", however fast they flow", fix)
+def _duration(chain: HttpFilterChain, action: Node) -> Iterator[Finding]:
+    """The bound on whole streams: the connection manager's, unless the route sets its own; zero is none."""
+    own = action.get("max_stream_duration", "max_stream_duration")
+    duration = first((own, chain.manager.get("common_http_protocol_options", "max_stream_duration")))
+    yield from _cut("answer-duration", duration, duration.seconds or 0.0)
 
 
-def _cut(code: str, place: str, seconds: float, what: str, fix: str) -> Iterator[Finding]:
-    """An answer's bound, where it is one and short."""
+def _cut(code: str, place: Node, seconds: float, note: str = "") -> Iterator[Finding]:
     if 0 < seconds < _SHORT_SECONDS:
-        grade = error if seconds <= _ROUTE_SECONDS else warning
-        yield grade(code, place, f"answers are cut after {seconds:g} s{what}", fix)
+        yield found(code, place, graded(seconds <= _ROUTE_SECONDS), seconds=f"{seconds:g}", default=note)
 
 
-def _request_timeout(chain: Chain, case: Case) -> Iterator[Finding]:
-    """Envoy's clock for a request's arrival runs on while recall is at work."""
-    said = chain.manager.value("request_timeout")
-    seconds = said.total_seconds() if said is not None else 0.0
+def _request_timeout(chain: HttpFilterChain, context: CheckContext) -> Iterator[Finding]:
+    """Envoy's clock for a request's arrival runs on during recall."""
+    timeout = chain.manager.get("request_timeout")
+    seconds = timeout.seconds or 0.0
     if 0 < seconds < _ROUTE_SECONDS:
-        grade = error if seconds <= case.deadline_seconds else warning
-        yield grade(
-            "request-timeout",
-            chain.manager.where("request_timeout"),
-            f"requests that are not through after {seconds:g} s get 408: large ones, and those that recall works on",
-            "leave request_timeout out, or 60s",
-        )
+        yield found("request-timeout", timeout, graded(seconds <= context.deadline_seconds), seconds=f"{seconds:g}")
 
 
-def _attempts(route: Route, action: At) -> Iterator[Finding]:
-    policies = [at for level in (action, *reversed(route.levels)) if (at := level.get("retry_policy")) is not None]
-    for policy, name in [
-        (policy, name) for policy in policies[:1] for name in ("per_try_timeout", "per_try_idle_timeout")
-    ]:
-        limit = policy.value(name)
-        if limit is not None and 0 < limit.total_seconds() < _SHORT_SECONDS:
-            what = "takes" if name == "per_try_timeout" else "is silent for"
-            yield warning(
-                "retry-timeout",
-                policy.where(name),
-                f"an attempt that {what} longer than {limit.total_seconds():g} s is given up and repeated: a slow answer"
-                " is paid for several times",
-                f"leave {name} out, and retry on connect-failure,refused-stream",
-            )
+def _attempts(route: GatewayRoute) -> Iterator[Finding]:
+    policy = first([level.get("retry_policy") for level in (route.action, *reversed(route.levels))])
+    for name, what in (("per_try_timeout", "takes"), ("per_try_idle_timeout", "is silent for")):
+        limit = policy.get(name)
+        seconds = limit.seconds or 0.0
+        if 0 < seconds < _SHORT_SECONDS:
+            yield found("retry-timeout", limit, what=what, seconds=f"{seconds:g}", name=name)
 
 
-def _silence(chain: Chain) -> Iterator[Finding]:
-    places = [(chain.manager, "stream_idle_timeout", _IDLE_SECONDS)]
-    places += [(action, "idle_timeout", 0.0) for route in chain.chat_routes if (action := route.action) is not None]
-    for at, name, default in places:
-        said: timedelta | None = at.value(name)
-        seconds = default if said is None else said.total_seconds()
+def _silence(chain: HttpFilterChain) -> Iterator[Finding]:
+    limits = [(chain.manager.get("stream_idle_timeout"), _IDLE_SECONDS)]
+    limits += [(route.action.get("idle_timeout"), 0.0) for route in chain.chat_routes]
+    for limit, default in limits:
+        said = limit.seconds
+        seconds, note = (default, " (Envoy's default)") if said is None else (said, "")
         if 0 < seconds <= _IDLE_SECONDS:
-            yield warning(
-                "stream-idle-timeout",
-                at.where(name),
-                f"answers are cut after {seconds:g} s without a byte{' (the default)' if said is None else ''}, and a"
-                " model may think for longer",
-                f"{name}: 900s",
-            )
+            name = limit.path.rpartition(".")[2]
+            yield found("stream-idle-timeout", limit, seconds=f"{seconds:g}", default=note, name=name)
 
 
-def api_is_reachable(case: Case) -> Iterator[Finding]:
-    chains = [chain for chain in case.memory_chains if any(chain.hosts)]
-    if chains and not any(case.api_routes(chain) for chain in case.chains):
+def api_is_reachable(context: CheckContext) -> Iterator[Finding]:
+    chains = [chain for chain in context.memory_chains if any(chain.hosts)]
+    routes = [route for chain in context.chains for route in context.api_routes(chain)]
+    if chains and not routes:
         yield _api_missing(chains[0])
-    for chain in case.chains:
-        for route in case.api_routes(chain):
-            yield from _api_filters(route)
-            yield from _api_cluster(case, route)
+    memory = {cluster.path for cluster in context.memory_clusters}
+    for route in routes:
+        working = [each.name for each in route.applied if each.enabled]
+        # Where only one filter works, filters_are_on_together reports that.
+        if working and len(working) == len(route.applied):
+            place = route.node.get("typed_per_filter_config")
+            yield found("memory-api-filtered", place, names=" and ".join(working))
+        for name in route.clusters:
+            if context.cluster(name).path in memory:
+                yield found("memory-api-cluster", route.node, path=API_PATH, cluster=name)
 
 
-def _api_missing(chain: Chain) -> Finding:
-    named = [
-        route for route in chain.routes if API_PATH in str(route.match and route.match.value("path_separated_prefix"))
-    ]
-    named += [route for route in chain.routes if API_PATH in str(route.match and route.match.value("prefix"))]
-    if named:
-        return error(
-            "memory-api-shadowed",
-            named[0].at.path,
-            f"an earlier route takes requests to {API_PATH}: the management API is never reached",
-            "put this route before it",
-        )
-    return warning(
-        "memory-api-missing",
-        chain.manager.where("route_config"),
-        f"no route leads to the management API: users can neither see nor delete what is remembered ({API_PATH})",
-        "add the route memory-api and its cluster from envoy/two-filter.yaml",
-    )
+def _api_missing(chain: HttpFilterChain) -> Finding:
+    for name in ("path_separated_prefix", "prefix"):
+        for route in chain.routes:
+            if API_PATH in route.match.get(name).text:
+                return found("memory-api-shadowed", route.node, path=API_PATH)
+    return found("memory-api-missing", chain.manager.get("route_config"), path=API_PATH)
 
 
-def _api_filters(route: Route) -> Iterator[Finding]:
-    working = [each.filter.name for each in route.applied if each.enabled]
-    # Where only one works, that is said already.
-    if working and len(working) == len(route.applied):
-        yield warning(
-            "memory-api-filtered",
-            route.at.where("typed_per_filter_config"),
-            f"{' and '.join(working)} is at work on the management API: each request takes a detour, and imports are"
-            " held back",
-            "disable it on this route (ExtProcPerRoute, disabled: true)",
-        )
-
-
-def _api_cluster(case: Case, route: Route) -> Iterator[Finding]:
-    for name in route.clusters:
-        cluster = case.clusters.get(name)
-        if cluster is not None and cluster.path in {at.path for at in case.memory_clusters.values()}:
-            yield error(
-                "memory-api-cluster",
-                route.at.path,
-                f"the route to {API_PATH} leads to {name}, which is the sidecar's gRPC port",
-                "lead it to management.listen",
-            )
-
-
-def request_ids_are_envoys(case: Case) -> Iterator[Finding]:
-    """A retried exchange is known by its request id, which must not be the client's choice."""
-    for chain in case.memory_chains:
+def request_ids_are_envoys(context: CheckContext) -> Iterator[Finding]:
+    """A retried exchange is recognised by its request id, which must not be the client's choice."""
+    for chain in context.memory_chains:
         manager = chain.manager
         wrong = {
-            "use_remote_address": (not manager.value("use_remote_address"), "use_remote_address: true"),
-            "preserve_external_request_id": (
-                bool(manager.value("preserve_external_request_id")),
-                "leave preserve_external_request_id out",
-            ),
-            "generate_request_id": (manager.value("generate_request_id") is False, "leave generate_request_id out"),
+            "use_remote_address: true": (remote := manager.get("use_remote_address"), not remote.flag),
+            "leave it out": (kept := manager.get("preserve_external_request_id"), bool(kept.flag)),
+            "leave it out, or true": (made := manager.get("generate_request_id"), made.flag is False),
         }
-        for name, (is_wrong, fix) in wrong.items():
+        for fix, (place, is_wrong) in wrong.items():
             if is_wrong:
-                yield warning(
-                    "request-id",
-                    manager.where(name),
-                    "a client can choose x-request-id, and with it make one exchange pass for another's repetition",
-                    fix,
-                )
+                yield found("request-id", place, fix=fix)
 
 
-def streams_end_gracefully(case: Case) -> Iterator[Finding]:
-    if case.bootstrap is None or not any(case.memory_chains):
-        return
-    runtime = case.bootstrap.get("layered_runtime")
-    layers = runtime.all("layers") if runtime is not None else []
-    values = [values for layer in layers if (values := layer.opened("static_layer")) is not None]
-    said = [value for at in values if (value := _runtime_value(at.message, _GRACEFUL_CLOSE)) is not None]
-    if not said or str(said[-1]).lower() != "true":
-        yield warning(
-            "graceful-close",
-            case.bootstrap.where("layered_runtime"),
-            "where the sidecar leaves an exchange, Envoy resets the stream, and the end of some answers is not seen",
-            f"static_layer: {{{_GRACEFUL_CLOSE}: true}}",
-        )
+def streams_end_gracefully(context: CheckContext) -> Iterator[Finding]:
+    layers = context.bootstrap.get("layered_runtime").items("layers")
+    values = [_runtime_value(layer.get("static_layer").value, _GRACEFUL_CLOSE) for layer in layers]
+    given = [value for value in values if value is not None]
+    if context.memory_chains and (not given or str(given[-1]).lower() != "true"):
+        yield found("graceful-close", context.bootstrap.get("layered_runtime"), key=_GRACEFUL_CLOSE)
 
 
 def _runtime_value(values: Any, key: str) -> Any:
-    """A runtime key, written whole or as nested mappings; None when it is not there."""
-    if not isinstance(values, dict):
-        return None
-    if key in values:
-        return values[key]
+    """A runtime key, written whole or as nested mappings; None when it is missing."""
+    if not isinstance(values, dict) or key in values:
+        return values.get(key) if isinstance(values, dict) else None
     parts = ((name, key.removeprefix(f"{name}.")) for name in values if key.startswith(f"{name}."))
-    found = (_runtime_value(values[name], rest) for name, rest in parts)
-    return next((value for value in found if value is not None), None)
+    inner = (_runtime_value(values[name], rest) for name, rest in parts)
+    return next((value for value in inner if value is not None), None)
 
 
-def _holds(route: Route) -> bool:
-    modes = [each.mode for each in route.applied if each.enabled and each.mode is not None]
-    return any(mode.value("request_body_mode").name.startswith("BUFFERED") for mode in modes)
-
-
-def _upgrades(at: At) -> bool:
-    configs = at.all("upgrade_configs")
-    # A chain of its own, without the memory filters, is none of our business.
-    return any(each.value("enabled") is not False and not each.value("filters") for each in configs)
+def _mib(count: int) -> str:
+    return f"{count / _MIB:.3g} MiB"

@@ -15,7 +15,7 @@ from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig
-from semrouter_memory.evaluation.long_talk import Fact, Talk
+from semrouter_memory.evaluation.long_talk import PlantedFact, Talk
 from semrouter_memory.evaluation.playing import PlayClock, work
 from semrouter_memory.exchange.events import (
     BodyMode,
@@ -121,7 +121,7 @@ class CompressionRun:
         )
 
     async def _looked_for(
-        self, scope: Scope, messages: Sequence[Mapping[str, str]], fact: Fact, after: Sequence[str]
+        self, scope: Scope, messages: Sequence[Mapping[str, str]], fact: PlantedFact, after: Sequence[str]
     ) -> tuple[FactFound, int]:
         """Whether it is found, and the size of the request that asks for it."""
         if not fact.question:
@@ -175,5 +175,5 @@ def _body(messages: Sequence[Mapping[str, str]]) -> bytes:
     return orjson.dumps({"model": "m", "messages": messages})
 
 
-def _holds(texts: Sequence[str], fact: Fact) -> bool:
+def _holds(texts: Sequence[str], fact: PlantedFact) -> bool:
     return any(word in text.lower() for text in texts for word in fact.any_of)

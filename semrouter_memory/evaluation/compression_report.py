@@ -9,10 +9,9 @@ from rich.table import Table
 from semrouter_memory.config import Config
 from semrouter_memory.evaluation.cases import Case, objects_of, parse_cases, text_of, texts_of, write_json
 from semrouter_memory.evaluation.compression import CompressionRun, Measured
-from semrouter_memory.evaluation.long_talk import Fact, Talk, long_talk
+from semrouter_memory.evaluation.long_talk import PlantedFact, Talk, long_talk
 from semrouter_memory.evaluation.playing import played_adapters
-from semrouter_memory.evaluation.progress import tracked
-from semrouter_memory.evaluation.running import embedder_of, models_of
+from semrouter_memory.evaluation.running import embedder_of, models_of, tracked
 
 LENGTHS = (20, 50, 100, 200, 1000)
 """Of the made conversations that are played by default."""
@@ -28,7 +27,7 @@ def talk_of(case: Case) -> Talk:
     """
     turns = tuple((text_of(turn, "user"), text_of(turn, "assistant")) for turn in objects_of(case, "turns"))
     wanted = objects_of(case, "should_remember") if "should_remember" in case else ()
-    facts = tuple(Fact(text_of(fact, "about"), texts_of(fact, "any_of")) for fact in wanted)
+    facts = tuple(PlantedFact(text_of(fact, "about"), texts_of(fact, "any_of")) for fact in wanted)
     return Talk(text_of(case, "id"), turns, facts)
 
 

@@ -27,7 +27,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
+class ConversationCase:
     """One line of a file. `turns` are (user, assistant) pairs, `unwanted` is lower-cased."""
 
     id: str
@@ -53,14 +53,14 @@ class Remembered:
         failures: what failed on the way, in a word each; a result with failures says little.
     """
 
-    conversation: Conversation
+    conversation: ConversationCase
     memories: tuple[str, ...]
     missed: tuple[Wanted, ...]
     violations: tuple[Violation, ...]
     failures: tuple[str, ...] = ()
 
 
-def conversation_of(case: Case) -> Conversation:
+def conversation_of(case: Case) -> ConversationCase:
     """Read one line.
 
     Raises:
@@ -71,7 +71,7 @@ def conversation_of(case: Case) -> Conversation:
     turns = tuple((text_of(turn, "user"), text_of(turn, "assistant")) for turn in objects_of(case, "turns"))
     if not turns:
         raise ValueError("turns must hold at least one turn")
-    return Conversation(
+    return ConversationCase(
         id=text_of(case, "id"),
         turns=turns,
         wanted=tuple(
@@ -82,7 +82,7 @@ def conversation_of(case: Case) -> Conversation:
     )
 
 
-def judge(conversation: Conversation, memories: Sequence[str], failures: Sequence[str] = ()) -> Remembered:
+def judge(conversation: ConversationCase, memories: Sequence[str], failures: Sequence[str] = ()) -> Remembered:
     """Compare what is known in the end with what was expected."""
     lowered = [memory.lower() for memory in memories]
     return Remembered(

@@ -6,13 +6,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import cast
 
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig
-from semrouter_memory.evaluation.conversations import Conversation, Remembered, conversation_of, judge, result_of
-from semrouter_memory.evaluation.conversations_report import print_remembered
-from semrouter_memory.evaluation.playing import Noticing, PlayClock, work
+from semrouter_memory.evaluation.conversations import ConversationCase, Remembered, conversation_of, judge, result_of
+from semrouter_memory.evaluation.playing import FailureRecorder, PlayClock, work
 from semrouter_memory.evaluation.running import play_files
 from semrouter_memory.model import Reach, Scope, SessionHints, Turn
 from semrouter_memory.ports import Observer
@@ -38,10 +41,10 @@ class ConversationsRun:
         self._models = models
         self._played = 0
 
-    async def play(self, conversation: Conversation) -> Remembered:
+    async def play(self, conversation: ConversationCase) -> Remembered:
         """Say every turn, end the session, and look at what is known then."""
         self._played += 1
-        scope, woken, observer = Scope(f"conversation-{self._played}"), list[SessionKey](), Noticing()
+        scope, woken, observer = Scope(f"conversation-{self._played}"), list[SessionKey](), FailureRecorder()
         store = InMemoryStore(dimension=self._adapters.embedder.dimension)
         adapters = replace(self._adapters, store=store, observer=cast("Observer", observer))
         retainer = pipelines.retainer(self._config, adapters, self._models, wake=woken.append)
@@ -82,3 +85,33 @@ async def evaluate(files: Sequence[Path], *, config: Config, model: Path | None,
 
 def _session(scope: Scope) -> str:
     return f"session-of-{scope.user_id}"
+
+
+_NONE = "-"
+
+
+def print_remembered(console: Console, file: str, outcomes: Sequence[Remembered]) -> None:
+    """One file's table, then every conversation that was not remembered as it should."""
+    result = result_of(file, outcomes)
+    wanted, found = result["should_remember"], result["remembered"]
+    table = Table(title=Text(file), title_justify="left")
+    for name in ("conversations", "should remember", "remembered", "share", "violations", "memories"):
+        table.add_column(name, justify="right")
+    share = f"{found / wanted:.0%}" if wanted else _NONE
+    memories = sum(len(outcome.memories) for outcome in outcomes)
+    cells = (len(outcomes), wanted, found, share, len(result["violations"]), memories)
+    table.add_row(*(Text(str(cell)) for cell in cells))
+    console.print(table)
+    for outcome in outcomes:
+        if outcome.missed or outcome.violations or outcome.failures:
+            console.print(_wrong(outcome), soft_wrap=True)
+
+
+def _wrong(outcome: Remembered) -> Text:
+    """It is text of the cases and of memories, so it must not be read as markup."""
+    lines = [outcome.conversation.id]
+    lines += [f"    failed:    {failure}" for failure in outcome.failures]
+    lines += [f"    violation: {each.unwanted!r} is in: {each.memory}" for each in outcome.violations]
+    lines += [f"    missed:    {wanted.about} ({' | '.join(wanted.any_of)})" for wanted in outcome.missed]
+    lines += [f"    memory:    {memory}" for memory in outcome.memories] or ["    memory:    none"]
+    return Text("\n".join(lines))

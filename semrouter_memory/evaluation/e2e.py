@@ -29,83 +29,16 @@ _COVERED = 0.5
 _WORD = re.compile(r"[a-z0-9$€]+")
 _ENDING = re.compile(r"(?:ing|ed|es|s)$")
 _FUNCTION_WORDS = frozenset(
-    [
-        "a",
-        "an",
-        "the",
-        "of",
-        "to",
-        "in",
-        "on",
-        "at",
-        "for",
-        "and",
-        "or",
-        "but",
-        "is",
-        "are",
-        "was",
-        "were",
-        "be",
-        "been",
-        "being",
-        "has",
-        "have",
-        "had",
-        "do",
-        "does",
-        "did",
-        "with",
-        "by",
-        "from",
-        "as",
-        "that",
-        "this",
-        "it",
-        "its",
-        "his",
-        "her",
-        "their",
-        "he",
-        "she",
-        "they",
-        "them",
-        "him",
-        "i",
-        "my",
-        "me",
-        "we",
-        "our",
-        "you",
-        "your",
-        "not",
-        "no",
-        "yes",
-        "about",
-        "into",
-        "than",
-        "then",
-        "so",
-        "if",
-        "when",
-        "what",
-        "who",
-        "which",
-        "there",
-        "here",
-        "s",
-        "t",
-        "re",
-        "ve",
-        "ll",
-        "d",
-        "m",
-    ]
+    _WORD.findall("""
+    a an the of to in on at for and or but is are was were be been being has have had do does did with by from as
+    that this it its his her their he she they them him i my me we our you your not no yes about into than then so
+    if when what who which there here s t re ve ll d m
+    """)
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class CaseSession:
     """A conversation. `turns` are (user, assistant) pairs."""
 
     at: datetime
@@ -113,7 +46,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class CaseQuestion:
     """Asked in a new conversation, after all sessions. Texts of `any_of` and `none_of` are lower-cased."""
 
     id: str
@@ -138,15 +71,15 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class EndToEndCase:
     """One line of a file."""
 
     id: str
-    sessions: tuple[Session, ...]
-    questions: tuple[Question, ...]
+    sessions: tuple[CaseSession, ...]
+    questions: tuple[CaseQuestion, ...]
 
 
-class Lost(StrEnum):
+class MissStage(StrEnum):
     """Where the wanted text was lost."""
 
     NOT_KEPT = "not kept"
@@ -155,7 +88,7 @@ class Lost(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedQuestion:
     """A question and what became of it.
 
     Attributes:
@@ -166,16 +99,16 @@ class Judged:
     """
 
     user: str
-    question: Question
+    question: CaseQuestion
     score: float
     misled: bool
-    lost: Lost | None
+    lost: MissStage | None
     injected: str
     tokens: int
     failed: str = ""
 
 
-def user_of(case: Case) -> User:
+def user_of(case: Case) -> EndToEndCase:
     """Read one line.
 
     Raises:
@@ -186,17 +119,17 @@ def user_of(case: Case) -> User:
     sessions = each_of(case, "sessions", _session)
     if not sessions:
         raise ValueError("sessions must hold at least one session")
-    return User(text_of(case, "id"), sessions, each_of(case, "questions", _question))
+    return EndToEndCase(text_of(case, "id"), sessions, each_of(case, "questions", _question))
 
 
-def _session(case: Case) -> Session:
-    return Session(
+def _session(case: Case) -> CaseSession:
+    return CaseSession(
         time_of(case, "at"), each_of(case, "turns", lambda turn: (text_of(turn, "user"), text_of(turn, "assistant")))
     )
 
 
-def _question(case: Case) -> Question:
-    return Question(
+def _question(case: Case) -> CaseQuestion:
+    return CaseQuestion(
         id=text_of(case, "id"),
         at=time_of(case, "at"),
         kind=text_of(case, "kind"),
@@ -214,14 +147,14 @@ def _lowered(case: Case, name: str) -> tuple[str, ...]:
 
 def judge(
     user: str,
-    question: Question,
+    question: CaseQuestion,
     *,
     injected: str,
     tokens: int,
     kept: Sequence[str],
     first_ten: Sequence[str],
     failed: str = "",
-) -> Judged:
+) -> JudgedQuestion:
     """Compare what was injected with what was wanted.
 
     Args:
@@ -234,7 +167,7 @@ def judge(
     else:
         score = 0.0 if misled and question.any_of else question.score(injected)
         lost = _lost(question, injected, kept, first_ten)
-    return Judged(
+    return JudgedQuestion(
         user=user,
         question=question,
         score=score,
@@ -246,9 +179,9 @@ def judge(
     )
 
 
-def _lost(question: Question, injected: str, kept: Sequence[str], first_ten: Sequence[str]) -> Lost | None:
-    stages = ((injected, None), ("\n".join(first_ten), Lost.NOT_INJECTED), ("\n".join(kept), Lost.NOT_FOUND))
-    return next((lost for text, lost in stages if question.score(text) >= _COVERED), Lost.NOT_KEPT)
+def _lost(question: CaseQuestion, injected: str, kept: Sequence[str], first_ten: Sequence[str]) -> MissStage | None:
+    stages = ((injected, None), ("\n".join(first_ten), MissStage.NOT_INJECTED), ("\n".join(kept), MissStage.NOT_FOUND))
+    return next((lost for text, lost in stages if question.score(text) >= _COVERED), MissStage.NOT_KEPT)
 
 
 def content_words(text: str) -> frozenset[str]:

@@ -5,24 +5,26 @@ recaller; time follows the file. Questions are asked after the last session and 
 deadline is put off, so that the figures do not depend on how busy the machine is.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from statistics import fmean
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig
 from semrouter_memory.evaluation.cases import parse_cases, write_json
-from semrouter_memory.evaluation.e2e import Judged, Question, User, judge, user_of
-from semrouter_memory.evaluation.e2e_report import figures_of, print_figures, print_misses
+from semrouter_memory.evaluation.e2e import CaseQuestion, EndToEndCase, JudgedQuestion, MissStage, judge, user_of
 from semrouter_memory.evaluation.playing import PlayClock, work
-from semrouter_memory.evaluation.progress import tracked
 from semrouter_memory.evaluation.retrieval_run import FAILURES, PATIENCE_MS, request_of, throwaway_adapters
-from semrouter_memory.evaluation.running import embedder_of, models_of
-from semrouter_memory.model import Hit, Memory, Reach, Scope, SessionHints, Turn
+from semrouter_memory.evaluation.running import embedder_of, models_of, tracked
+from semrouter_memory.model import Hit, Json, Memory, Reach, Scope, SessionHints, Turn
 from semrouter_memory.recall.render import line
 from semrouter_memory.retain.pipeline import SessionKey
 
@@ -49,7 +51,7 @@ class EndToEndRun:
         """Embed what recall compares with, before the first question."""
         await self._recaller.prepare()
 
-    async def play(self, user: User) -> list[Judged]:
+    async def play(self, user: EndToEndCase) -> list[JudgedQuestion]:
         """Say every turn of every session, then ask every question."""
         self._users += 1
         scope = Scope(f"user-{self._users}")
@@ -78,7 +80,7 @@ class EndToEndRun:
         self._retainer.accept(turn)
         await work(self._retainer, self._woken)
 
-    async def _ask(self, scope: Scope, user: str, question: Question, kept: Sequence[str]) -> Judged:
+    async def _ask(self, scope: Scope, user: str, question: CaseQuestion, kept: Sequence[str]) -> JudgedQuestion:
         self._clock.time = question.at
         result = await self._recaller.recall(request_of(scope, question.text, question.history, self._config))
         return judge(
@@ -130,7 +132,7 @@ async def evaluate(
             async with throwaway_adapters(embedder, config.memory) as (adapters, clock):
                 run = EndToEndRun(adapters, clock, config.memory, models)
                 await run.prepare()
-                judged: list[Judged] = []
+                judged: list[JudgedQuestion] = []
                 for user in tracked(users, file.name, total=len(users)):
                     judged += await run.play(user)
             print_figures(console, file.name, judged, memories=run.memories)
@@ -139,3 +141,102 @@ async def evaluate(
             results.append({"file": file.name, "memories": run.memories, **figures_of(judged)})
     if json_out is not None:
         write_json(json_out, {"files": results})
+
+
+_WANTING = "all that want memory"
+_NOT_WANTING = "all that want none"
+_COLUMNS = ("questions", "answered", "coverage", "misled", "quiet", "tokens")
+
+
+def figures_of(judged: Sequence[JudgedQuestion]) -> dict[str, Json]:
+    """The figures of one file, as they are written: by kind and of all, and every question's verdict."""
+    groups = {**_by_kind(judged), **_totals(judged)}
+    return {
+        "kinds": {name: _figures(group) for name, group in groups.items()},
+        "lost": {lost.value: count for lost, count in _lost(judged).items()},
+        "questions": [
+            {
+                "user": each.user,
+                "id": each.question.id,
+                "kind": each.question.kind,
+                "score": each.score,
+                "misled": each.misled,
+                "lost": each.lost.value if each.lost else None,
+                "injected": each.injected,
+                "tokens": each.tokens,
+            }
+            for each in judged
+        ],
+    }
+
+
+def print_figures(console: Console, file: str, judged: Sequence[JudgedQuestion], *, memories: int) -> None:
+    """One file's table, where its misses were lost, and what failed."""
+    table = Table(title=Text(f"{file}: {memories} memories"), title_justify="left")
+    table.add_column("kind")
+    for name in _COLUMNS:
+        table.add_column(name, justify="right")
+    for name, group in _by_kind(judged).items():
+        _add(table, name, group)
+    table.add_section()
+    for name, group in _totals(judged).items():
+        _add(table, name, group)
+    console.print(table)
+    lost = _lost(judged)
+    console.print(f"lost: {', '.join(f'{name} {lost[name]}' for name in MissStage)}")
+    if failed := Counter(each.failed for each in judged if each.failed):
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in failed.items())
+        console.print(f"[red]Failed, and counted as nothing injected: {reasons}[/red]")
+
+
+def print_misses(console: Console, judged: Sequence[JudgedQuestion]) -> None:
+    """Every question that was missed, misled or answered where nothing was wanted."""
+    table = Table(title="misses", title_justify="left", show_lines=True)
+    for name in ("question", "text", "wanted", "lost", "injected"):
+        table.add_column(name, overflow="fold")
+    for each in judged:
+        unwanted = bool(each.injected) and not each.question.wants_memory
+        if each.lost or each.misled or unwanted:
+            question = each.question
+            wanted = question.answer or " | ".join(question.any_of) or "nothing"
+            verdict = "misled" if each.misled else each.lost or "false injection"
+            cells = (f"{each.user} {question.id}\n{question.kind}", question.text, wanted, verdict, each.injected)
+            table.add_row(*(Text(cell) for cell in cells))
+    console.print(table)
+
+
+def _by_kind(judged: Sequence[JudgedQuestion]) -> dict[str, list[JudgedQuestion]]:
+    kinds = sorted({each.question.kind for each in judged})
+    return {kind: [each for each in judged if each.question.kind == kind] for kind in kinds}
+
+
+def _totals(judged: Sequence[JudgedQuestion]) -> dict[str, list[JudgedQuestion]]:
+    wanting = [each for each in judged if each.question.wants_memory]
+    others = [each for each in judged if not each.question.wants_memory]
+    return {name: group for name, group in ((_WANTING, wanting), (_NOT_WANTING, others)) if group}
+
+
+def _figures(group: Sequence[JudgedQuestion]) -> dict[str, float | None]:
+    """Shares and means; None where there is nothing to count."""
+    matched = [each.score for each in group if each.question.any_of]
+    covered = [each.score for each in group if each.question.answer]
+    unwanting = [each.score for each in group if not each.question.wants_memory]
+    return {
+        "questions": len(group),
+        "answered": fmean(matched) if matched else None,
+        "coverage": fmean(covered) if covered else None,
+        "misled": fmean(each.misled for each in group),
+        "quiet": fmean(unwanting) if unwanting else None,
+        "tokens": fmean(each.tokens for each in group),
+    }
+
+
+def _add(table: Table, name: str, group: Sequence[JudgedQuestion]) -> None:
+    figures = _figures(group)
+    shares = (figures[column] for column in _COLUMNS[1:-1])
+    cells = ("-" if share is None else f"{share:.2f}" for share in shares)
+    table.add_row(Text(name), str(len(group)), *cells, f"{figures['tokens']:.0f}")
+
+
+def _lost(judged: Sequence[JudgedQuestion]) -> Counter[MissStage]:
+    return Counter(each.lost for each in judged if each.lost)

@@ -41,7 +41,7 @@ class Scenario:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ScenarioOutcome:
     """What a scenario ended in.
 
     Attributes:
@@ -109,7 +109,7 @@ def _time(value: object) -> datetime:
     return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-def judge(scenario: Scenario, active: Sequence[str], history: Sequence[str]) -> Outcome:
+def judge(scenario: Scenario, active: Sequence[str], history: Sequence[str]) -> ScenarioOutcome:
     """Hold what is known at the end against what should be."""
     problems = [
         f"{text!r} should be in one {where} memory, is in {count}"
@@ -122,7 +122,7 @@ def judge(scenario: Scenario, active: Sequence[str], history: Sequence[str]) -> 
     ]
     if len(active) > scenario.max_active:
         problems.append(f"at most {scenario.max_active} should be active, {len(active)} are")
-    return Outcome(
+    return ScenarioOutcome(
         scenario=scenario,
         problems=tuple(problems),
         wrong_supersede=any(not _count(text, active) for text in scenario.active),
@@ -135,7 +135,7 @@ def _count(text: str, contents: Sequence[str]) -> int:
     return sum(text in content for content in contents)
 
 
-def result_of(file: str, outcomes: Sequence[Outcome]) -> Json:
+def result_of(file: str, outcomes: Sequence[ScenarioOutcome]) -> Json:
     """A file's part of the JSON result."""
     scenarios = Counter(outcome.scenario.kind for outcome in outcomes)
     right = Counter(outcome.scenario.kind for outcome in outcomes if outcome.right)

@@ -12,7 +12,7 @@ _SEED = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class PlantedFact:
     """Something the user says once.
 
     Attributes:
@@ -32,20 +32,26 @@ class Talk:
 
     id: str
     turns: tuple[tuple[str, str], ...]
-    facts: tuple[Fact, ...]
+    facts: tuple[PlantedFact, ...]
 
 
 _FACTS = (
-    Fact("budget", ("12,500",), "My budget for the Hawaii trip is $12,500.", "What's my budget for the Hawaii trip?"),
-    Fact("allergy", ("peanut",), "By the way, I'm allergic to peanuts.", "What am I allergic to?"),
-    Fact("home", ("rotterdam",), "I live in Rotterdam, so flights from there would be best.", "Where do I live?"),
-    Fact("sister", ("marijke",), "My sister's name is Marijke and she is coming along.", "What's my sister's name?"),
-    Fact("hotel", ("kaimana",), "Let's go with the Kaimana hotel then.", "Which hotel did we choose?"),
-    Fact("work", ("physiotherapist",), "I work as a physiotherapist.", "What do I work as?"),
-    Fact("dates", ("14 june",), "Our departure date is 14 June.", "What is our departure date?"),
-    Fact("car", ("jeep",), "We decided to rent a Jeep for the whole stay.", "What kind of car do we rent?"),
-    Fact("seat", ("aisle",), "I prefer aisle seats on long flights.", "Which seats do I prefer?"),
-    Fact("dog", ("biscuit",), "My dog's name is Biscuit, my neighbour takes him.", "What's my dog's name?"),
+    PlantedFact(
+        "budget", ("12,500",), "My budget for the Hawaii trip is $12,500.", "What's my budget for the Hawaii trip?"
+    ),
+    PlantedFact("allergy", ("peanut",), "By the way, I'm allergic to peanuts.", "What am I allergic to?"),
+    PlantedFact(
+        "home", ("rotterdam",), "I live in Rotterdam, so flights from there would be best.", "Where do I live?"
+    ),
+    PlantedFact(
+        "sister", ("marijke",), "My sister's name is Marijke and she is coming along.", "What's my sister's name?"
+    ),
+    PlantedFact("hotel", ("kaimana",), "Let's go with the Kaimana hotel then.", "Which hotel did we choose?"),
+    PlantedFact("work", ("physiotherapist",), "I work as a physiotherapist.", "What do I work as?"),
+    PlantedFact("dates", ("14 june",), "Our departure date is 14 June.", "What is our departure date?"),
+    PlantedFact("car", ("jeep",), "We decided to rent a Jeep for the whole stay.", "What kind of car do we rent?"),
+    PlantedFact("seat", ("aisle",), "I prefer aisle seats on long flights.", "Which seats do I prefer?"),
+    PlantedFact("dog", ("biscuit",), "My dog's name is Biscuit, my neighbour takes him.", "What's my dog's name?"),
 )
 _PLACES = ("Maui", "Kauai", "Hilo", "Lanai", "Waikiki", "Kona", "Hana", "Molokai", "Lahaina", "Kailua")
 _THINGS = (
@@ -100,7 +106,7 @@ def long_talk(turns: int) -> Talk:
     )
 
 
-def _turn(draw: random.Random, fact: Fact | None) -> tuple[str, str]:
+def _turn(draw: random.Random, fact: PlantedFact | None) -> tuple[str, str]:
     asked = _said(draw, _ASKED)
     user = f"{fact.said} {asked}" if fact else asked
     return user, f"{_said(draw, _ANSWERED)} {_said(draw, _ADDED)}"

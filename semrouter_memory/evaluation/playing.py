@@ -44,7 +44,7 @@ class Ids:
 
 
 @dataclass(slots=True)
-class Noticing:
+class FailureRecorder:
     """An observer that listens for failures only."""
 
     failures: list[str] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Noticing:
 
 @contextmanager
 def played_adapters(embedder: Embedder) -> Iterator[Adapters]:
-    """Adapters with a `PlayClock`, `Ids` and a `Noticing`, thrown away at the end."""
+    """Adapters with a `PlayClock`, `Ids` and a `FailureRecorder`, thrown away at the end."""
     clock = PlayClock()
     with TemporaryDirectory(prefix="semrouter-memory-") as name:
         turn_log = SqliteTurnLog(Path(name) / "turns.db", clock=clock)
@@ -81,7 +81,7 @@ def played_adapters(embedder: Embedder) -> Iterator[Adapters]:
                 state=state,
                 locks=InProcessOwnerLocks(),
                 clock=clock,
-                observer=cast("Observer", Noticing()),
+                observer=cast("Observer", FailureRecorder()),
                 new_id=Ids().draw,
             )
         finally:

@@ -50,7 +50,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class User:
+class RetrievalCase:
     """One line of a file."""
 
     name: str
@@ -58,7 +58,7 @@ class User:
     queries: tuple[Query, ...]
 
 
-def user_of(case: Case) -> User:
+def user_of(case: Case) -> RetrievalCase:
     """Read one line.
 
     Raises:
@@ -71,7 +71,7 @@ def user_of(case: Case) -> User:
     known = frozenset(memory.id for memory in memories)
     queries = each_of(case, "queries", lambda query: _query(query, known))
     _require_unique("queries", [query.id for query in queries])
-    return User(name=text_of(case, "user"), memories=memories, queries=queries)
+    return RetrievalCase(name=text_of(case, "user"), memories=memories, queries=queries)
 
 
 def _known(case: Case) -> Known:

@@ -24,10 +24,10 @@ from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig, MilvusConfig
 from semrouter_memory.evaluation.playing import Ids, PlayClock, played_adapters
-from semrouter_memory.evaluation.progress import tracked
-from semrouter_memory.evaluation.retrieval import Known, Query, User
+from semrouter_memory.evaluation.retrieval import Known, Query, RetrievalCase
 from semrouter_memory.evaluation.retrieval_figures import Asked, Scored
-from semrouter_memory.evaluation.retrieval_sweep import THRESHOLDS, KeptVectors, Point, points_of
+from semrouter_memory.evaluation.retrieval_sweep import THRESHOLDS, CachingEmbedder, Point, points_of
+from semrouter_memory.evaluation.running import tracked
 from semrouter_memory.exchange.policy import RouteSettings, policy_for
 from semrouter_memory.exchange.turns import recall_request
 from semrouter_memory.model import EmbeddedMemory, Memory, Message, Reason, RecallRequest, RecallResult, Scope, Signals
@@ -80,7 +80,7 @@ class RetrievalRun:
         self._ids = Ids()
         self._owners = 0
 
-    async def store(self, file: str, users: Sequence[User]) -> list[Owner]:
+    async def store(self, file: str, users: Sequence[RetrievalCase]) -> list[Owner]:
         """Write down what the users of a file have."""
         owners = [self._owner(user) for user in users]
         batches = [
@@ -106,7 +106,7 @@ class RetrievalRun:
 
     async def sweep(self, file: str, owners: Sequence[Owner]) -> list[Point]:
         """Ask each query again with each threshold, by a recaller of its own, so that no time measured before is its."""
-        adapters = replace(self._adapters, embedder=KeptVectors(self._adapters.embedder))
+        adapters = replace(self._adapters, embedder=CachingEmbedder(self._adapters.embedder))
         recaller = pipelines.recaller(self._config, adapters, self._models)
         await recaller.prepare()
         pairs = _pairs(owners)
@@ -120,7 +120,7 @@ class RetrievalRun:
 
     # -- what is known -------------------------------------------------------------------------------------------------
 
-    def _owner(self, user: User) -> Owner:
+    def _owner(self, user: RetrievalCase) -> Owner:
         self._owners += 1
         scope = Scope(f"user-{self._owners}")
         dates = [known.created_at for known in user.memories if known.created_at is not None] or [_UNDATED]

@@ -34,7 +34,7 @@ def points_of(asked: Mapping[float, Sequence[Asked]]) -> list[Point]:
     return [Point(threshold, injected_of(of_threshold)) for threshold, of_threshold in asked.items()]
 
 
-class KeptVectors:
+class CachingEmbedder:
     """Same as the `Embedder` it is given, but a query is embedded once, however often it is asked."""
 
     def __init__(self, embedder: Embedder) -> None:

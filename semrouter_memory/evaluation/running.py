@@ -1,11 +1,12 @@
 """What the commands have in common: files of cases in, tables and JSON out."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
@@ -13,8 +14,7 @@ from semrouter_memory.config import Config, MemoryConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.cases import Case, parse_cases, write_json
 from semrouter_memory.evaluation.embedder import load_embedder
-from semrouter_memory.evaluation.playing import Noticing, played_adapters
-from semrouter_memory.evaluation.progress import tracked
+from semrouter_memory.evaluation.playing import FailureRecorder, played_adapters
 from semrouter_memory.model import Json
 from semrouter_memory.ports import Observer
 
@@ -24,7 +24,7 @@ _PlayedT_contra = TypeVar("_PlayedT_contra", contravariant=True)
 _CameT_co = TypeVar("_CameT_co", covariant=True)
 
 
-class Player(Protocol[_PlayedT_contra, _CameT_co]):
+class CaseRunner(Protocol[_PlayedT_contra, _CameT_co]):
     """Plays one case after the other."""
 
     async def play(self, case: _PlayedT_contra, /) -> _CameT_co: ...
@@ -34,7 +34,7 @@ class Player(Protocol[_PlayedT_contra, _CameT_co]):
 async def models_of(config: Config) -> AsyncIterator[ExternalModels]:
     """The configured chat models, asked as the service asks them; closed at the end."""
     async with AsyncExitStack() as exits:
-        observer = cast("Observer", Noticing())
+        observer = cast("Observer", FailureRecorder())
         yield ExternalModels(config.external_models, config.memory.retain, observer, exits)
 
 
@@ -45,7 +45,7 @@ def embedder_of(config: Config, model: Path | None, console: Console) -> OnnxEmb
 async def play_files(
     files: Sequence[Path],
     parse: Callable[[Case], CaseT],
-    player: Callable[[Adapters, MemoryConfig, ExternalModels], Player[CaseT, OutcomeT]],
+    runner: Callable[[Adapters, MemoryConfig, ExternalModels], CaseRunner[CaseT, OutcomeT]],
     *,
     show: Callable[[Console, str, Sequence[OutcomeT]], None],
     result: Callable[[str, Sequence[OutcomeT]], Json],
@@ -72,10 +72,21 @@ async def play_files(
     results = []
     async with models_of(config) as models:
         with played_adapters(embedder) as adapters:
-            run = player(adapters, config.memory, models)
+            run = runner(adapters, config.memory, models)
             for file, of_file in cases.items():
                 outcomes = [await run.play(case) for case in tracked(of_file, file.name, total=len(of_file))]
                 show(console, file.name, outcomes)
                 results.append(result(file.name, outcomes))
     if json_out is not None:
         write_json(json_out, {"files": results})
+
+
+T = TypeVar("T")
+
+
+def tracked(items: Iterable[T], what: str, *, total: int) -> Iterator[T]:
+    """Yield the items and show how far it is; nothing is shown where standard error is no terminal."""
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield from progress.track(items, description=what, total=total)

@@ -1,1 +1,1 @@
-"""SANS-IO. One HTTP exchange as Envoy shows it: messages come in as events, answers go out as replies."""
+"""One HTTP exchange as Envoy shows it, without I/O: messages come in as events, replies go out. Pure."""

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from semrouter_memory.language.handed_over import asks_about
-from semrouter_memory.language.marks import GAP
-from semrouter_memory.language.wordlists import HAN, entries, pattern
+from semrouter_memory.language.quoted_spans import GAP
+from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.word_lists import entries, pattern
 
 _ROLE = pattern(r"^\s*(?:[\[<(#*【]+\s*)?{roles}\s*(?:[\])>*】]+\s*[:：]?|[:：])")
 _RULE = re.compile(
@@ -112,7 +113,7 @@ def _is_row(line: str, cells: int, beside: Sequence[int]) -> bool:
     """Whether it is a row of a table: between bars or tabs, or with separators like those of the lines beside it."""
     if line.count("|") > 1 or line.count("\t") > 1:
         return True
-    if HAN.search(line):
+    if CJK.search(line):
         return cells > 1 and cells in beside and len(line) <= _CELL_CHARS * (cells + 1)
     return cells > 1 and max(beside, default=0) > 1
 
@@ -122,7 +123,7 @@ def _is_code(line: str) -> bool:
         return True
     tokens = [token.strip(".,!?:;()[]\"'*") for token in line.split()]
     coded = sum(bool(_CODE_TOKEN.search(token)) for token in tokens)
-    return coded > 1 and coded >= _CODE_SHARE * len(tokens) and not HAN.search(line)
+    return coded > 1 and coded >= _CODE_SHARE * len(tokens) and not CJK.search(line)
 
 
 def _chats(lines: Sequence[str]) -> Iterator[int]:
@@ -173,7 +174,7 @@ def closing(lines: Sequence[str]) -> int | None:
 
 
 def _is_thanks(line: str) -> bool:
-    return len(line.split()) <= _THANKS_WORDS and not (HAN.search(line) or _PERSON.search(line) or asks_about(line))
+    return len(line.split()) <= _THANKS_WORDS and not (CJK.search(line) or _PERSON.search(line) or asks_about(line))
 
 
 def _mails(lines: Sequence[str]) -> Iterator[int]:

@@ -5,7 +5,10 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-_TOKEN = re.compile(r"[^\W\d_\u3400-\u9fff]+(?:'[^\W\d_\u3400-\u9fff]+)?|[\u3400-\u9fff]|\d+|[?!:.,;\"]|\n")
+from semrouter_memory.language.scripts import CJK_RANGE
+
+_LETTER = rf"[^\W\d_{CJK_RANGE}]"
+_TOKEN = re.compile(rf"{_LETTER}+(?:'{_LETTER}+)?|[{CJK_RANGE}]|\d+|[?!:.,;\"]|\n")
 _FULL_WIDTH = str.maketrans("’‘？！：。，；“”", "''?!:.,;\"\"")
 _FIRST = 3
 

@@ -12,8 +12,9 @@ from functools import lru_cache
 from semrouter_memory.language.handed_over import without_handed_over
 from semrouter_memory.language.invisible import visible
 from semrouter_memory.language.layouts import closing, gap, is_gap, without_laid_out, without_quoted
-from semrouter_memory.language.marks import GAP, without_enclosed
-from semrouter_memory.language.wordlists import HAN, pattern
+from semrouter_memory.language.quoted_spans import GAP, without_enclosed
+from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.word_lists import pattern
 
 MAX_READ_CHARS, MAX_READ_LINES = 16_000, 1_000
 """What stands further behind is not read."""
@@ -60,6 +61,6 @@ def own_text(text: str) -> str:
 
 def _told(paragraph: str) -> bool:
     """Whether a long paragraph is somebody's own telling: few people type so much in one go about anything else."""
-    words = len(paragraph.split()) + len(HAN.findall(paragraph)) // 2
+    words = len(paragraph.split()) + len(CJK.findall(paragraph)) // 2
     persons = len(_FIRST_PERSON.findall(paragraph))
     return len(paragraph) <= MAX_TOLD_CHARS and persons * _WORDS_PER_PERSON >= words

@@ -15,7 +15,7 @@ from semrouter_memory.config import IdentityConfig
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.exchange.events import Headers
 from semrouter_memory.exchange.identity import authenticated_user, scope_of
-from semrouter_memory.manage.faults import refuse_unauthenticated
+from semrouter_memory.manage.exception_handlers import refuse_unauthenticated
 from semrouter_memory.manage.schemas import ErrorJson
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import Reach, Reason, Scope

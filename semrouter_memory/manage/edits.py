@@ -1,4 +1,4 @@
-"""What a caller wants to have remembered or changed, as values."""
+"""New memories and edits, as values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -8,25 +8,25 @@ from enum import Enum
 from semrouter_memory.model import ASKED, CONTEXT, FORM, OUTDATED_BY, QUOTE, STATEMENTS, Json, Memory, MemoryType
 
 _MAX_REPLACED = 200
-"""Turn ids kept of what a memory said before; as many as one may have been learned from."""
+"""Turn ids kept of a memory's earlier content; a memory is learned from no more."""
 
 
-_NOT_REWORDED = {"turn_ids", "consolidated_from", FORM, CONTEXT, ASKED, QUOTE, STATEMENTS, OUTDATED_BY}
-"""Metadata that tells of the words before: an edited quote is a statement."""
+_OF_THE_CONTENT = {"turn_ids", "consolidated_from", FORM, CONTEXT, ASKED, QUOTE, STATEMENTS, OUTDATED_BY}
+"""Metadata that describes the content and is dropped with it: an edited quote is a statement."""
 
 
 class Unchanged(Enum):
-    """The value of a field that a caller does not name, where None is a value of its own."""
+    """Default of a field for which None is a value."""
 
     UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMemory:
-    """What a caller wants to have remembered.
+    """A memory to store.
 
     Attributes:
-        expires_at: None: it never does; not named: when memories of its type do.
+        expires_at: None: never; unchanged: the lifetime of its type.
     """
 
     content: str
@@ -41,9 +41,9 @@ class MemoryEdit:
     """Changes to a memory; None leaves a field as it is.
 
     Attributes:
-        expires_at: None: it never does.
+        expires_at: None: never.
         project_id: "" moves the memory to the user's own space.
-        metadata: merged into what is there; a key with None is removed (as in RFC 7396).
+        metadata: merged into the stored metadata; a key with None is removed (as in RFC 7396).
     """
 
     content: str | None = None
@@ -54,23 +54,22 @@ class MemoryEdit:
     metadata: Mapping[str, Json] | None = None
 
 
-def reworded(memory: Memory, content: str) -> Memory:
-    """A memory that says something else from now on: the turns it was learned from say what it replaces.
+def with_content(memory: Memory, content: str) -> Memory:
+    """The memory with other content; its source turns become the source turns of the content that was replaced.
 
-    What retells these is out of date, as when a newer statement replaces one; a deletion reaches them as before. Of a
-    summary it is known no longer what of its originals it says.
+    A deletion still reaches these turns. An edited summary is no summary of its originals any more.
     """
     if content == memory.content:
         return memory
     turns = dict.fromkeys((*memory.ids("replaces"), *memory.ids("turn_ids")))
-    metadata = {key: value for key, value in memory.metadata.items() if key not in _NOT_REWORDED}
+    metadata = {key: value for key, value in memory.metadata.items() if key not in _OF_THE_CONTENT}
     if turns:
         metadata["replaces"] = list(turns)[-_MAX_REPLACED:]
     return replace(memory, content=content, metadata=metadata)
 
 
-def said_again(known: Memory, memory: Memory, new: NewMemory, metadata: Mapping[str, Json]) -> Memory:
-    """A memory that a caller stores once more, with what that adds to it."""
+def confirmed(known: Memory, memory: Memory, new: NewMemory, metadata: Mapping[str, Json]) -> Memory:
+    """A known memory that a caller stores again, with the values of the new one."""
     return replace(
         known,
         importance=max(known.importance, memory.importance),

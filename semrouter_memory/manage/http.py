@@ -4,7 +4,7 @@ from fastapi import FastAPI
 
 from semrouter_memory import __version__
 from semrouter_memory.config import IdentityConfig, ManagementConfig
-from semrouter_memory.manage import faults, routes, transfer
+from semrouter_memory.manage import exception_handlers, routes, transfer
 from semrouter_memory.manage.access import PREFIX, Access, user_in_header
 from semrouter_memory.manage.service import MemoryService
 
@@ -30,7 +30,7 @@ def create_user_api(
     """
     app = base_app("Memory", _ABOUT.format(header=identity.user_header), config)
     if shared_secret is not None:
-        app.add_middleware(faults.SharedSecretCheck, header=secret_header, secret=shared_secret)
+        app.add_middleware(exception_handlers.SharedSecretCheck, header=secret_header, secret=shared_secret)
     app.state.access = Access(service=service, identity=identity, user_of=user_in_header(identity))
     for router in ROUTERS:
         app.include_router(router)
@@ -48,7 +48,7 @@ def base_app(title: str, description: str, config: ManagementConfig) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    faults.install(
+    exception_handlers.install(
         app, max_body_bytes=config.max_body_bytes, max_bytes_of={f"{PREFIX}/import": config.max_import_bytes}
     )
     return app

@@ -11,9 +11,8 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from semrouter_memory.errors import InvalidRequestError, UnavailableError
-from semrouter_memory.lexical.voice import embedded_text
+from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.manage import portable
-from semrouter_memory.manage.forgetting import Written
 from semrouter_memory.model import IMPORTED_AT, EmbeddedMemory, Memory, Scope
 from semrouter_memory.ports import Clock, Embedder, MemoryReader, MemoryWriter, OwnerLocks, Tombstones, TurnLog
 
@@ -25,6 +24,9 @@ _BATCH = 50
 
 _MAX_RETURNS = 64
 """How often a memory may have been deleted and imported again."""
+
+Written = Callable[[Scope], object]
+"""Called with the scope of an owner whose memories changed."""
 
 Admit = Callable[[portable.ImportLine], Awaitable[None]]
 """Raises `InvalidRequestError` for what may not be stored."""

@@ -1,4 +1,4 @@
-"""The operator's port: health, readiness, metrics, and the memory routes for whoever holds the operator's token.
+"""The operator's port: health, readiness, metrics, and the routes that need the operator's token.
 
 Never routed by the public listener: it binds to its own address.
 """
@@ -19,11 +19,11 @@ from semrouter_memory.exchange.events import Headers
 from semrouter_memory.exchange.identity import authenticated_user
 from semrouter_memory.manage import recording_routes, turn_routes
 from semrouter_memory.manage.access import Access
-from semrouter_memory.manage.faults import refuse_unauthenticated
+from semrouter_memory.manage.exception_handlers import refuse_unauthenticated
 from semrouter_memory.manage.http import ROUTERS, base_app
 from semrouter_memory.manage.recording_routes import LiveRecordings
 from semrouter_memory.manage.service import MemoryService
-from semrouter_memory.manage.turn_routes import Office
+from semrouter_memory.manage.turn_routes import OperatorContext
 from semrouter_memory.model import Reason
 
 _ABOUT = """Health and metrics. With an operator's token configured, also the memory routes, for the user in `user_id`, the
@@ -66,14 +66,14 @@ def create_operator_api(
     token: str | None,
     readiness: Callable[[], Readiness],
     metrics: Callable[[], Exposition],
-    office: Office | None = None,
+    context: OperatorContext | None = None,
     recordings: LiveRecordings | None = None,
 ) -> FastAPI:
     """The ASGI application for `management.operator_listen`.
 
     Args:
-        token: the operator's; None: there are neither memory routes nor those of the office.
-        office: serves the routes for turns and files.
+        token: the operator's; None: only health and metrics are served.
+        context: serves the routes for turns and files.
         recordings: serves the route that records.
         readiness: asked at each /readyz.
         metrics: asked at each /metrics.
@@ -87,8 +87,8 @@ def create_operator_api(
         check = Depends(_operator_check(token))
         for router in ROUTERS:
             app.include_router(router, dependencies=[check, Depends(_describe_user_id)])
-        if office is not None:
-            app.state.office = office
+        if context is not None:
+            app.state.operator = context
             app.include_router(turn_routes.router, dependencies=[check])
         if recordings is not None:
             app.state.recordings = recordings

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from semrouter_memory.manage.maintenance import Share
+from semrouter_memory.deletion.files import PartResult
 from semrouter_memory.model import LoggedTurn, TurnState, TurnTotals
 
 
@@ -102,21 +102,25 @@ class BackupRequest(BaseModel):
     )
 
 
-class ShareJson(BaseModel):
+class PartResultJson(BaseModel):
+    """What one part did."""
+
     part: str = Field(description="`turn_log`, `state` or `store`.")
     seconds: float
-    note: str = Field(description='What it could not do and why that is in order; else "".')
+    note: str = Field(description='What it left out and why that is correct; else "".')
 
 
 class MaintenanceDone(BaseModel):
     """What each part did."""
 
     object: Literal["maintenance"] = "maintenance"
-    data: list[ShareJson]
+    data: list[PartResultJson]
 
     @classmethod
-    def of(cls, shares: Sequence[Share]) -> Self:
-        return cls(data=[ShareJson(part=each.part, seconds=round(each.seconds, 3), note=each.note) for each in shares])
+    def of(cls, results: Sequence[PartResult]) -> Self:
+        return cls(
+            data=[PartResultJson(part=each.part, seconds=round(each.seconds, 3), note=each.note) for each in results]
+        )
 
 
 def _fields(turn: LoggedTurn) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""What a user may do with their own memories: list, get, search, store, update, forget, export and import.
+"""What a user may do with their own memories: list, get, search, store, update, delete, export and import.
 
 Strategy. Everything happens within the owner of the given scope; a foreign id is an unknown id. Changes of one owner are
-serialised with the background's (`OwnerLocks`). A deletion commits its tombstone first and deletes rows second
-(`forgetting`); every read asks the tombstones *after* the store, so that from the moment the tombstone is committed no
-read shows the memory, however late the store catches up.
+serialised with background changes (`OwnerLocks`). A deletion commits its tombstone before it deletes rows
+(`DeletionService`); every read checks the tombstones *after* it read the store, so that from the moment the tombstone is
+committed no read shows the memory, even while the store lags behind.
 """
 
 import asyncio
@@ -14,8 +14,10 @@ from itertools import islice
 from types import MappingProxyType
 
 from semrouter_memory.config import ManagementConfig, RecallConfig
+from semrouter_memory.deletion.lineage import lineage, pages
+from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, StateStoreError
-from semrouter_memory.lexical.voice import embedded_text
+from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.manage.admission import (
     PROVENANCE,
     Redact,
@@ -23,10 +25,8 @@ from semrouter_memory.manage.admission import (
     admissible_metadata,
     admissible_provenance,
 )
-from semrouter_memory.manage.chains import chain
-from semrouter_memory.manage.edits import MemoryEdit, NewMemory, Unchanged, reworded, said_again
-from semrouter_memory.manage.forgetting import Forgetter, Written
-from semrouter_memory.manage.importing import Importer, ImportReport, ScopeOf
+from semrouter_memory.manage.edits import MemoryEdit, NewMemory, Unchanged, confirmed, with_content
+from semrouter_memory.manage.importing import Importer, ImportReport, ScopeOf, Written
 from semrouter_memory.manage.portable import ImportLine
 from semrouter_memory.model import (
     EmbeddedMemory,
@@ -52,7 +52,6 @@ from semrouter_memory.ports import (
     OwnerLocks,
     StateStore,
     TurnLog,
-    TurnRecords,
 )
 from semrouter_memory.recall.searching import Searcher
 from semrouter_memory.retain.reconciling.rows import Rows
@@ -68,7 +67,7 @@ _MAX_ID_CHARS = 128
 """Ours have about 30; a longer one is unknown without asking the store."""
 
 
-def _nobody(_scope: Scope) -> None:
+def _ignore(_scope: Scope) -> None:
     pass
 
 
@@ -76,15 +75,14 @@ class MemoryService:
     """One user's view of the store.
 
     Args:
-        redact: finds secrets; what it would change is refused.
-        records: the log's turns, for those that repeat what is deleted.
-        state: what is kept of the owner's sessions and of memories' use; a deletion takes it along.
-        written: is told of an owner whose memories changed.
-        ttl_days: how long memories of a type live that a caller gives no end; types left out do not expire.
-        searcher: weighs what a search finds, as recall does; None: one of its own, with the defaults.
+        redact: finds secrets; content that it would change is refused.
+        state: knows how often memories were used.
+        written: called with the scope of an owner whose memories changed.
+        ttl_days: lifetime of memories, by type, for which a caller names no expiry; types left out do not expire.
+        searcher: scores search results as recall does; None: one with the default settings.
 
     Every method raises `StoreUnavailableError` and `TurnLogError`, those that embed `EmbeddingError`, and those that
-    change something `LockLostError`, when that part is away.
+    change something `LockLostError`, when that part is unavailable.
     """
 
     def __init__(
@@ -99,9 +97,9 @@ class MemoryService:
         new_id: NewId,
         redact: Redact,
         config: ManagementConfig,
-        records: TurnRecords | None = None,
-        state: StateStore | None = None,
-        written: Written = _nobody,
+        deletion: DeletionService,
+        state: StateStore,
+        written: Written = _ignore,
         ttl_days: Mapping[MemoryType, float] = MappingProxyType({}),
         searcher: Searcher | None = None,
     ) -> None:
@@ -110,17 +108,7 @@ class MemoryService:
         self._new_id, self._redact, self._config, self._written = new_id, redact, config, written
         self._searcher = searcher or _searcher(reader, embedder, clock)
         self._lifetimes = {kind: timedelta(days=days) for kind, days in ttl_days.items()}
-        self._forgetter = Forgetter(
-            reader=reader,
-            writer=writer,
-            embedder=embedder,
-            turn_log=turn_log,
-            records=records,
-            state=state,
-            locks=locks,
-            clock=clock,
-            written=written,
-        )
+        self._deletion = deletion
         self._importer = Importer(
             reader=reader,
             writer=writer,
@@ -172,19 +160,18 @@ class MemoryService:
         Raises:
             NotFoundError: the owner has no such memory.
         """
-        members = await chain(self._reader, scope, await self.get(scope, memory_id))
+        members = await lineage(self._reader, scope, await self.get(scope, memory_id))
         deleted = await self._turn_log.tombstones(scope)
         return [memory for memory in members if not deleted.covers(memory)]
 
     async def export(self, scope: Scope, *, history: bool = True) -> AsyncIterator[Memory]:
         """Every memory of the owner that has not expired, newest first; with `history` superseded ones too."""
-        cursor = ""
-        while True:
-            page = await self.page(scope, limit=_EXPORT_PAGE, cursor=cursor, history=history)
-            for memory in page.memories:
-                yield memory
-            if not (cursor := page.cursor):
-                return
+        now = self._clock.now()
+        async for page in pages(self._reader, scope, now=None if history else now, limit=_EXPORT_PAGE):
+            deleted = await self._turn_log.tombstones(scope)
+            for memory in page:
+                if not deleted.covers(memory) and (memory.expires_at is None or memory.expires_at > now):
+                    yield memory
 
     async def get(self, scope: Scope, memory_id: str) -> Memory:
         """One memory, a superseded one too.
@@ -226,9 +213,7 @@ class MemoryService:
         return list(islice(found, limit))
 
     async def usage(self, scope: Scope, memories: Iterable[Memory]) -> Mapping[str, Usage] | None:
-        """How often these memories were put into requests, by id; without those that never were. None: not known now."""
-        if self._state is None:
-            return None
+        """How often these memories were put into requests, by id; unused ones are left out. None: unknown at present."""
         try:
             return await self._state.usage(scope, [memory.id for memory in memories])
         except StateStoreError:
@@ -279,15 +264,18 @@ class MemoryService:
             return await self._write(scope, memory, hold)
 
     async def forget(self, scope: Scope, memory_id: str) -> None:
-        """Delete one memory, all that it replaced, and the turns that these were learned from.
+        """Delete one memory with all its traces: history, linked memories, turns, usage, state.
 
         Raises:
             NotFoundError: the owner has no such memory.
-            DeletionUnfinishedError: a part is away.
+            DeletionUnfinishedError: a part is unavailable.
         """
         if not _askable(memory_id):
             raise NotFoundError("no such memory")
-        await self._forgetter.forget(scope, memory_id)
+        try:
+            await self._deletion.tombstone(scope, memory_id)
+        finally:
+            self._written(scope)
 
     async def forget_all(self, scope: Scope, reach: Reach) -> int:
         """Delete everything of the owner (`ALL`) or of the scope's project (`EXACT`): history, waiting turns, state.
@@ -296,9 +284,12 @@ class MemoryService:
             How many memories were deleted.
 
         Raises:
-            DeletionUnfinishedError: a part is away.
+            DeletionUnfinishedError: a part is unavailable.
         """
-        return await self._forgetter.forget_all(scope, reach)
+        try:
+            return await self._deletion.tombstone_all(scope, reach)
+        finally:
+            self._written(scope)
 
     async def import_lines(
         self,
@@ -312,7 +303,7 @@ class MemoryService:
 
         Raises:
             TooManyLinesError: the request brings more than `management.max_import_lines`.
-            ImportUnfinishedError: a part is away.
+            ImportUnfinishedError: a part is unavailable.
         """
         await self._importer.run(scope_of, chunks, report, from_user=from_user)
 
@@ -341,7 +332,7 @@ class MemoryService:
         if decision.action is ReconcileAction.SKIP:
             again = decision.targets[0].asserted(memory.asserted_at, now=memory.updated_at)
             return await self._write(
-                scope, said_again(again, memory, new, self._merged(again.metadata, new.metadata)), hold
+                scope, confirmed(again, memory, new, self._merged(again.metadata, new.metadata)), hold
             )
         rows = Rows(new_id=self._new_id, ttl_days={})
         memory = rows.replacing(memory, decision.targets)
@@ -365,7 +356,7 @@ class MemoryService:
         time = await self._turn_log.timestamp()
         now = min(time, self._clock.now())
         if edit.content is not None:
-            memory = reworded(memory, edit.content)
+            memory = with_content(memory, edit.content)
         edited = replace(
             memory,
             type=edit.type or memory.type,

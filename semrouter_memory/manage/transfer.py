@@ -12,7 +12,7 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import StreamingResponse
 
 from semrouter_memory.manage.access import PREFIX, Api, User, errors, only
-from semrouter_memory.manage.faults import Refusal
+from semrouter_memory.manage.exception_handlers import Refusal
 from semrouter_memory.manage.importing import ImportReport
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import Imported, RefusedLine, SessionEnd

@@ -1,4 +1,4 @@
-"""The values that cross module boundaries. All frozen, none with behaviour beyond its own fields.
+"""The values that cross module boundaries, frozen and without behaviour beyond their own fields. Pure.
 
 Times are aware datetimes in UTC. Texts are user content: they never go into a log.
 """
@@ -24,7 +24,7 @@ from semrouter_memory.model.memories import (
     Reconciled,
     Usage,
 )
-from semrouter_memory.model.reports import ExtractionReport, Leaving, UpkeepReport
+from semrouter_memory.model.reports import EvictionCandidate, EvictionReason, ExtractionReport, UpkeepReport
 from semrouter_memory.model.requests import (
     Compression,
     CompressionReason,
@@ -83,12 +83,13 @@ __all__ = [
     "CompressionReason",
     "Decision",
     "EmbeddedMemory",
+    "EvictionCandidate",
+    "EvictionReason",
     "ExtractionReport",
     "Fact",
     "Form",
     "Hit",
     "Json",
-    "Leaving",
     "LoggedTurn",
     "Memory",
     "MemoryType",

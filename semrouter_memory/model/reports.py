@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from semrouter_memory.model.memories import ReconcileAction
+from semrouter_memory.model.memories import Memory, ReconcileAction, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,37 +31,45 @@ class ExtractionReport:
         return sum(self.actions.get(action, 0) for action in ReconcileAction if action is not ReconcileAction.SKIP)
 
 
-class Leaving(StrEnum):
-    """Why upkeep deletes a memory."""
+class EvictionReason(StrEnum):
+    """Why maintenance deletes a memory."""
 
     EXPIRED = "expired"
-    BURIED = "buried"
-    """It was deleted while the store was away: hidden since, erased now."""
+    TOMBSTONED = "tombstoned"
+    """It was deleted while the store was unavailable: hidden since, purged now."""
     HISTORY = "history"
     """Superseded for longer than history is kept."""
     ORPHANED = "orphaned"
-    """History of a memory that is gone."""
+    """History of a memory that does not exist any more."""
     PRUNED = "pruned"
-    """Low for long."""
+    """Unused, with a low score, for long."""
     QUOTA = "quota"
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionCandidate:
+    """A memory that maintenance may delete, as it was when that was decided."""
+
+    memory: Memory
+    reason: EvictionReason
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepReport:
-    """What upkeep did, or would do: what is logged, counted and shown to the operator.
+    """What a maintenance run did: what is logged and counted.
 
     Attributes:
         memories: how many were looked at, of how many `owners`; history included.
         deleted: reason -> type -> how many.
-        would_delete: the same for what a dry run, or pruning in `dry-run`, leaves alone.
+        would_delete: the same of memories that pruning in `dry-run` would delete.
         would_delete_ids: reason -> ids of those, a bounded number of them.
-        held: low for long by age, but their use has not been counted for long enough to tell.
+        held: seem unused, but usage has not been counted for long enough to prune them.
         summaries: memories that consolidation wrote, in place of `merged` others.
         ended: values of the state store that had ended.
-        failures: short names of the parts that were away; what hangs on them was left out.
+        failures: short names of unavailable parts; the work that needs them was skipped.
     """
 
-    dry_run: bool = False
     memories: int = 0
     owners: int = 0
     deleted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Whether a request is worth a search of the memory.
+"""Whether a request is worth a search of the memory. Pure.
 
 Strategy: a search too many costs a millisecond, a search too few loses the memory the user asked for. So only a clear
 case is skipped, and whatever looks personal overrides the fact signal, which is made for general knowledge and calls
@@ -8,7 +8,7 @@ case is skipped, and whatever looks personal overrides the fact signal, which is
 import re
 import unicodedata
 
-from semrouter_memory.lexical.voice import is_personal
+from semrouter_memory.language.third_person import is_personal
 from semrouter_memory.model import Decision, Reason, Signals
 
 MAX_GREETING_CHARS = 20

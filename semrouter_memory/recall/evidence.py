@@ -13,9 +13,9 @@ from datetime import timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from semrouter_memory.lexical.terms import terms
-from semrouter_memory.lexical.voice import is_personal
-from semrouter_memory.lexical.words import CJK
+from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.terms import terms
+from semrouter_memory.language.third_person import is_personal
 from semrouter_memory.model import Message, Role, Vector
 from semrouter_memory.ports import MemoryShelf
 from semrouter_memory.recall import wants

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from semrouter_memory.lexical import index
-from semrouter_memory.lexical.index import TermIndex
+from semrouter_memory.language import bm25
+from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.model import Hit, Memory, Scope, Vector
 from semrouter_memory.recall.evidence import Floats
 from semrouter_memory.recall.standing import standing_of
@@ -59,4 +59,4 @@ def found(hits: Iterable[Hit]) -> FoundMemories:
     """The shelf of these hits, each memory once."""
     once = {hit.memory.id: hit for hit in hits}
     ordered = sorted(once.values(), key=lambda hit: (hit.memory.created_at, hit.memory.id))
-    return FoundMemories(ordered, index.build([hit.memory.searched[:_INDEXED_CHARS] for hit in ordered]))
+    return FoundMemories(ordered, bm25.build([hit.memory.searched[:_INDEXED_CHARS] for hit in ordered]))

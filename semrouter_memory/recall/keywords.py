@@ -18,7 +18,8 @@ from typing import Literal
 
 from semrouter_memory.codec.base import strip_reasoning
 from semrouter_memory.codec.untrusted import one_line
-from semrouter_memory.lexical.words import CJK, STOP_WORDS, content_runs, content_words, words
+from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.words import STOP_WORDS, content_runs, content_words, words
 from semrouter_memory.model import ChatMessage, Memory
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.in_time import in_time

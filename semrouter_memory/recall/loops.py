@@ -1,4 +1,4 @@
-"""What was chosen at the first step of an agent's tool loop, for its later steps: the block must not change between.
+"""What the first step of an agent's tool loop recalled, for the later steps: the block stays the same. Pure.
 
 A provider's prompt cache ends at the first byte that differs, and a model whose context changes in mid-task is confused.
 """

@@ -1,4 +1,4 @@
-"""Whether a memory has anything of a Chinese question in it.
+"""Whether a memory has anything of a Chinese question in it. Pure.
 
 The default model's vocabulary lacks most Chinese characters: to it, sentences that have nothing in common look alike, and
 their cosine says nothing. So a Chinese question must share at least one word with a memory, whatever the cosine says.
@@ -6,7 +6,8 @@ their cosine says nothing. So a Chinese question must share at least one word wi
 
 from collections.abc import Iterator
 
-from semrouter_memory.lexical.words import CJK, content_runs, content_words
+from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.words import content_runs, content_words
 
 _PAIR = 2
 

@@ -1,10 +1,11 @@
-"""What is looked for: the user's words, and for a vague question what the conversation was about."""
+"""What is looked for: the user's words, and for a vague question what the conversation was about. Pure."""
 
 import re
 from collections.abc import Sequence
 
-from semrouter_memory.lexical.voice import is_personal
-from semrouter_memory.lexical.words import CJK, content_words
+from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.third_person import is_personal
+from semrouter_memory.language.words import content_words
 from semrouter_memory.model import Message, Role
 
 HISTORY_MESSAGES = 3

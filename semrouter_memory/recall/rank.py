@@ -1,4 +1,4 @@
-"""Which of the memories found are given to the model, and in what order.
+"""Which of the memories found are given to the model, and in what order. Pure.
 
 Strategy: cheap tests first. The order is by relevance, ties by id, so that the same hits always make the same block.
 What is given unasked comes last and has a small budget of its own within that of the block.
@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from semrouter_memory.lexical.terms import terms
-from semrouter_memory.lexical.words import words
+from semrouter_memory.language.terms import terms
+from semrouter_memory.language.words import words
 from semrouter_memory.model import Hit, Memory, RecallOptions
 from semrouter_memory.recall.outdated import outdated_episodes
 from semrouter_memory.recall.overlap import WordOverlap

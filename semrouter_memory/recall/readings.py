@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from semrouter_memory.lexical.words import CJK
+from semrouter_memory.language.scripts import CJK
 from semrouter_memory.recall import periods
 from semrouter_memory.recall.periods import MONTHS_PER_QUARTER, UNIT_DAYS, Period
 

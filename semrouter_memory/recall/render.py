@@ -1,4 +1,4 @@
-"""Memories to the text that the model is given.
+"""Memories to the text that the model is given. Pure.
 
 Strategy: stored text is untrusted. Whatever a memory contains, it stays one line, cannot end the block or imitate its
 markers or a chat template's control tokens, and does not begin a heading, a list, a fence, a tag or a speaker's text. The

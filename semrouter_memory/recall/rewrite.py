@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from semrouter_memory.codec.base import strip_reasoning
-from semrouter_memory.lexical.terms import terms
+from semrouter_memory.language.terms import terms
 from semrouter_memory.model import ChatMessage, Message
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.query import is_vague

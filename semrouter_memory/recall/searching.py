@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import StoreUnavailableError
-from semrouter_memory.lexical.voice import in_memory_voice
+from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.model import (
     Hit,
     Memory,
@@ -191,7 +191,7 @@ class Searcher:
         words = search_query(query, history, max_chars=bound)
         if self._config.strategy == "hybrid":
             return words, search_text(query, history, max_chars=bound)
-        return words, in_memory_voice(words)
+        return words, to_third_person(words)
 
     async def _scored(
         self,

@@ -7,7 +7,7 @@ case: a search that does not look at case is faster.
 
 import re
 
-from semrouter_memory.lexical.words import CJK_RANGE
+from semrouter_memory.language.scripts import CJK_RANGE
 
 _LETTER = rf"[^\W{CJK_RANGE}]"
 

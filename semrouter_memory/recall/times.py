@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 
-from semrouter_memory.lexical.words import CJK
+from semrouter_memory.language.scripts import CJK
 from semrouter_memory.recall import periods
 from semrouter_memory.recall.periods import Period
 from semrouter_memory.recall.readings import (

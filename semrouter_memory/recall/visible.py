@@ -1,4 +1,4 @@
-"""Which memories the model can read in the request anyway: repeating them costs tokens and says nothing.
+"""Which memories the model can read in the request anyway: repeating them costs tokens and says nothing. Pure.
 
 Strategy: texts can be megabytes and memories are a sentence, so the texts are not normalised. A memory's longest word is
 searched for, and only those of its surroundings that have its other words too are compared, in the memory's voice: "My
@@ -8,8 +8,8 @@ budget is $10,000" in the conversation is the memory "User's budget is $10,000".
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from semrouter_memory.lexical.voice import in_memory_voice
-from semrouter_memory.lexical.words import words
+from semrouter_memory.language.third_person import to_third_person
+from semrouter_memory.language.words import words
 
 MAX_SCANNED_CHARS = 4_000_000
 _MAX_OCCURRENCES = 32
@@ -93,7 +93,7 @@ def _states(text: str, wanted: str) -> bool:
 
 def _normalised(text: str) -> str:
     """Words in the memory's voice between spaces, without a plural or third person's "s" ("lives" is "live")."""
-    return f" {' '.join(_stem(word) for word in words(in_memory_voice(text)))} "
+    return f" {' '.join(_stem(word) for word in words(to_third_person(text)))} "
 
 
 def _stem(word: str) -> str:

@@ -11,8 +11,8 @@ import math
 from collections.abc import Container, Sequence
 
 from semrouter_memory.language.ngrams import ngrams, tokens
+from semrouter_memory.language.terms import terms
 from semrouter_memory.learned.logistic import Features, Logistic, log_odds
-from semrouter_memory.lexical.terms import terms
 from semrouter_memory.model import Message, Role, Vector
 from semrouter_memory.recall.anchors import Intent
 

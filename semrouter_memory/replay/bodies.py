@@ -1,4 +1,4 @@
-"""Bodies with other texts: JSON, server-sent events and plain text, whole or in chunks, compressed or not.
+"""Bodies with other texts: JSON, server-sent events and plain text, whole or in chunks, compressed or not. Pure.
 
 Strategy: a body is changed as a whole, because a secret or a word may be cut by chunks, and then cut again where it was
 cut before. Of JSON only the texts change; of a stream of events only the texts of their JSON, those that arrive in

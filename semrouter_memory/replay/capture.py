@@ -58,7 +58,7 @@ class RawExchange:
     nbytes: int = 0
 
 
-class Taker(Protocol):
+class RecordingSink(Protocol):
     """A recording that is being made."""
 
     @property
@@ -74,10 +74,10 @@ class Taker(Protocol):
 
 
 @dataclass(slots=True)
-class _Open:
+class _ActiveExchange:
     key: str
     raw: RawExchange
-    takers: tuple[Taker, ...]
+    sinks: tuple[RecordingSink, ...]
     running: int = 0
     given_up: bool = False
 
@@ -93,8 +93,8 @@ class Capture:
     def __init__(self, *, max_bytes: int, max_exchange_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._max_exchange_bytes = max_exchange_bytes
-        self._takers: tuple[Taker, ...] = ()
-        self._open: dict[str, _Open] = {}
+        self._sinks: tuple[RecordingSink, ...] = ()
+        self._open: dict[str, _ActiveExchange] = {}
         self._held = 0
         self._lock = threading.Lock()
         self._streams = 0
@@ -104,25 +104,25 @@ class Capture:
     def held_bytes(self) -> int:
         return self._held
 
-    def add(self, taker: Taker) -> None:
-        self._takers = (*self._takers, taker)
+    def add(self, sink: RecordingSink) -> None:
+        self._sinks = (*self._sinks, sink)
 
-    def remove(self, taker: Taker) -> None:
+    def remove(self, sink: RecordingSink) -> None:
         """From now on it gets nothing new; exchanges under way end for it here, as far as they came."""
-        self._takers = tuple(each for each in self._takers if each is not taker)
+        self._sinks = tuple(each for each in self._sinks if each is not sink)
         for each in list(self._open.values()):
-            if taker in each.takers:
-                self._hand_over(each, (taker,))
-                each.takers = tuple(left for left in each.takers if left is not taker)
+            if sink in each.sinks:
+                self._hand_over(each, (sink,))
+                each.sinks = tuple(left for left in each.sinks if left is not sink)
 
     def begin(self, metadata: Mapping[str, str]) -> "CapturedStream | None":
         """Same as `Recorder.begin`."""
-        if not self._takers:
+        if not self._sinks:
             return None
         self._streams += 1
         return CapturedStream(self, self._streams, tuple(metadata.items()))
 
-    def join(self, stream: int, metadata: tuple[tuple[str, str], ...], first: bytes) -> _Open | None:
+    def join(self, stream: int, metadata: tuple[tuple[str, str], ...], first: bytes) -> _ActiveExchange | None:
         """The exchange of a stream that begins with this message; None: it is not taken down."""
         try:
             request_id = protocol.request_id(first)
@@ -131,18 +131,18 @@ class Capture:
         key = request_id or f"\0{stream}"
         exchange = self._open.get(key)
         if exchange is None or len(exchange.raw.metadata) >= _MAX_STREAMS:
-            takers = tuple(taker for taker in self._takers if _chosen(key if request_id else "", taker.sample))
-            if not takers:
+            sinks = tuple(sink for sink in self._sinks if _chosen(key if request_id else "", sink.sample))
+            if not sinks:
                 return None
             self._exchanges += 1
             raw = RawExchange(self._exchanges, request_id, datetime.now(UTC), time.monotonic())
-            exchange = self._open[key] = _Open(key, raw, takers)
+            exchange = self._open[key] = _ActiveExchange(key, raw, sinks)
         exchange.running += 1
         exchange.raw.metadata[stream] = metadata
         self.note(exchange, stream, "begin", b"")
         return exchange
 
-    def note(self, exchange: _Open, stream: int, kind: str, data: bytes) -> None:
+    def note(self, exchange: _ActiveExchange, stream: int, kind: str, data: bytes) -> None:
         if exchange.given_up:
             return
         raw = exchange.raw
@@ -154,7 +154,7 @@ class Capture:
         raw.nbytes += size
         self._change(size)
 
-    def leave(self, exchange: _Open) -> None:
+    def leave(self, exchange: _ActiveExchange) -> None:
         """One of its streams has ended."""
         exchange.running -= 1
         if exchange.running:
@@ -162,26 +162,26 @@ class Capture:
         if self._open.get(exchange.key) is exchange:
             del self._open[exchange.key]
         if not exchange.given_up:
-            self._hand_over(exchange, exchange.takers)
+            self._hand_over(exchange, exchange.sinks)
             self._change(-exchange.raw.nbytes)
 
-    def _give_up(self, exchange: _Open) -> None:
+    def _give_up(self, exchange: _ActiveExchange) -> None:
         exchange.given_up = True
         self._change(-exchange.raw.nbytes)
         exchange.raw.events.clear()
-        for taker in exchange.takers:
-            taker.left_out()
+        for sink in exchange.sinks:
+            sink.left_out()
 
-    def _hand_over(self, exchange: _Open, takers: tuple[Taker, ...]) -> None:
+    def _hand_over(self, exchange: _ActiveExchange, sinks: tuple[RecordingSink, ...]) -> None:
         if exchange.given_up:
             return
         raw = exchange.raw
-        for taker in takers:
+        for sink in sinks:
             copy = RawExchange(
                 raw.number, raw.request_id, raw.started_at, raw.began, dict(raw.metadata), list(raw.events), raw.nbytes
             )
             self._change(raw.nbytes)
-            taker.take(copy, lambda size=raw.nbytes: self._change(-size))  # type: ignore[misc]  # mypy cannot tell it
+            sink.take(copy, lambda size=raw.nbytes: self._change(-size))  # type: ignore[misc]  # mypy cannot tell it
 
     def _change(self, size: int) -> None:
         with self._lock:
@@ -197,7 +197,7 @@ class CapturedStream:
         self._capture = capture
         self._number = number
         self._metadata = metadata
-        self._exchange: _Open | None = None
+        self._exchange: _ActiveExchange | None = None
         self._started = False
 
     def shown(self, message: bytes) -> None:

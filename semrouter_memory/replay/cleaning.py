@@ -1,4 +1,4 @@
-"""Takes credentials, and content where that is wanted, out of what is recorded, before it is written anywhere.
+"""Takes credentials, and content where that is wanted, out of what is recorded, before it is written anywhere. Pure.
 
 Always: the values of headers that carry credentials, in requests, answers and gRPC metadata, and everything that the
 given redaction finds in header values and bodies. With a key: every word and every id gets a pseudonym, so that what is
@@ -15,12 +15,12 @@ from semrouter_memory.replay.json_text import Value
 from semrouter_memory.replay.pseudonyms import Pseudonyms
 from semrouter_memory.replay.records import (
     REQUEST_ID,
-    Answer,
     Begin,
     Event,
     Fields,
+    ProcessingRequest,
+    ProcessingResponse,
     Record,
-    Shown,
     header_value,
 )
 
@@ -93,14 +93,14 @@ class Cleaner:
             case Begin():
                 metadata = tuple((name, self._header(name, value)) for name, value in event.metadata)
                 return replace(event, exchange=self._id(event.exchange), metadata=metadata)
-            case Shown():
+            case ProcessingRequest():
                 return replace(
                     event,
                     headers=self._fields(event.headers),
                     metadata=self._struct(event.metadata),
                     attributes=self._struct(event.attributes),
                 )
-            case Answer():
+            case ProcessingResponse():
                 changed = (replace(each, value=self._data(each.name, each.value)) for each in event.set_headers)
                 return replace(event, set_headers=tuple(changed), dynamic_metadata=self._struct(event.dynamic_metadata))
         return event
@@ -250,9 +250,9 @@ def _bodies(records: Sequence[Record]) -> list[list[int]]:
     groups: dict[tuple[int, str, int], list[int]] = {}
     for index, record in enumerate(records):
         event = record.event
-        if isinstance(event, Shown) and event.body:
+        if isinstance(event, ProcessingRequest) and event.body:
             groups.setdefault((record.stream, event.kind, -1), []).append(index)
-        elif isinstance(event, Answer) and event.body:
+        elif isinstance(event, ProcessingResponse) and event.body:
             groups.setdefault((record.stream, f"answer {event.kind}", -1 if event.streamed else index), []).append(
                 index
             )
@@ -261,21 +261,25 @@ def _bodies(records: Sequence[Record]) -> list[list[int]]:
 
 def _encoding(records: Sequence[Record], members: Sequence[int]) -> str:
     first = records[members[0]]
-    assert isinstance(first.event, Shown | Answer)
+    assert isinstance(first.event, ProcessingRequest | ProcessingResponse)
     headers = f"{first.event.kind.partition('_')[0]}_headers"
     for record in records:
-        if record.stream == first.stream and isinstance(record.event, Shown) and record.event.kind == headers:
+        if (
+            record.stream == first.stream
+            and isinstance(record.event, ProcessingRequest)
+            and record.event.kind == headers
+        ):
             return header_value(record.event.headers, "content-encoding")
     return ""
 
 
 def _body(event: Event) -> bytes:
-    return event.body or b"" if isinstance(event, Shown | Answer) else b""
+    return event.body or b"" if isinstance(event, ProcessingRequest | ProcessingResponse) else b""
 
 
 def _with_body(event: Event, body: bytes) -> Event:
-    if isinstance(event, Answer):
+    if isinstance(event, ProcessingResponse):
         length = b"%d" % len(body)
         headers = (replace(each, value=length) if each.name == "content-length" else each for each in event.set_headers)
         return replace(event, body=body, set_headers=tuple(headers))
-    return replace(event, body=body) if isinstance(event, Shown) else event
+    return replace(event, body=body) if isinstance(event, ProcessingRequest) else event

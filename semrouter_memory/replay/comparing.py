@@ -14,7 +14,15 @@ from typing import Literal
 import orjson
 
 from semrouter_memory.replay.playing import Played
-from semrouter_memory.replay.records import Answer, Begin, End, EndedBy, RecordedExchange, Shown, header_value
+from semrouter_memory.replay.records import (
+    Begin,
+    End,
+    EndedBy,
+    ProcessingRequest,
+    ProcessingResponse,
+    RecordedExchange,
+    header_value,
+)
 
 Level = Literal["bytes", "json", "kinds"]
 
@@ -50,7 +58,7 @@ def differences(
     found: list[Difference] = []
     for number, stream in played.items():
         records = [record.event for record in exchange.records if record.stream == number]
-        recorded = [event for event in records if isinstance(event, Answer)]
+        recorded = [event for event in records if isinstance(event, ProcessingResponse)]
         answered = stream.answers
         ended = next((event.by for event in records if isinstance(event, End)), EndedBy.CUT)
         if ended is EndedBy.CUT:
@@ -65,9 +73,9 @@ def differences(
     return found
 
 
-def fold(answers: Sequence[Answer]) -> list[Answer]:
+def fold(answers: Sequence[ProcessingResponse]) -> list[ProcessingResponse]:
     """Acknowledgements of one kind as one, and the pieces of a body as one piece."""
-    folded: list[Answer] = []
+    folded: list[ProcessingResponse] = []
     for answer in answers:
         before = folded[-1] if folded else None
         if (
@@ -89,7 +97,9 @@ def _endings(stream: Played, ended: EndedBy) -> Iterator[str]:
         yield "the service ended this stream; now it stays open"
 
 
-def _answers(recorded: Sequence[Answer], played: Sequence[Answer], level: Level) -> Iterator[Difference]:
+def _answers(
+    recorded: Sequence[ProcessingResponse], played: Sequence[ProcessingResponse], level: Level
+) -> Iterator[Difference]:
     kinds, now = ([answer.kind for answer in answers] for answers in (recorded, played))
     if kinds != now:
         diff = _diff(kinds, now)
@@ -99,7 +109,7 @@ def _answers(recorded: Sequence[Answer], played: Sequence[Answer], level: Level)
             yield from _answer(before, after, level)
 
 
-def _answer(before: Answer, after: Answer, level: Level) -> Iterator[Difference]:
+def _answer(before: ProcessingResponse, after: ProcessingResponse, level: Level) -> Iterator[Difference]:
     kind = before.kind
     if (before.body is None) is not (after.body is None):
         yield _changed_or_not(before, after)
@@ -116,7 +126,7 @@ def _answer(before: Answer, after: Answer, level: Level) -> Iterator[Difference]
             yield Difference("", f"{kind}: {name} was {old}, now {new}")
 
 
-def _changed_or_not(before: Answer, after: Answer) -> Difference:
+def _changed_or_not(before: ProcessingResponse, after: ProcessingResponse) -> Difference:
     if before.body is None:
         return Difference(
             "", f"{before.kind}: the body was left as it is; now it is changed", _diff([], _readable(after.body))
@@ -137,7 +147,7 @@ def _bodies(kind: str, before: bytes, after: bytes, level: Level) -> Iterator[Di
     yield Difference("", f"{kind}: another body", _diff(_readable(before), _readable(after)))
 
 
-def _header_lines(answer: Answer, *, lengths: bool) -> list[str]:
+def _header_lines(answer: ProcessingResponse, *, lengths: bool) -> list[str]:
     """Lengths follow from bodies, which are compared by themselves."""
     kept = (each for each in answer.set_headers if lengths or each.name.lower() != "content-length")
     changed = (f"{each.name}: {each.value.decode('utf-8', 'replace')} ({each.action})" for each in kept)
@@ -178,7 +188,7 @@ def _description(exchange: RecordedExchange, number: int) -> str:
     """What a person recognises a stream by."""
     for record in exchange.records:
         event = record.event
-        if record.stream == number and isinstance(event, Shown):
+        if record.stream == number and isinstance(event, ProcessingRequest):
             method, path = (header_value(event.headers, name) for name in (":method", ":path"))
             role = "copies" if event.observing else "stream"
             return f"{role} {number} ({method or '?'} {path or '?'})"

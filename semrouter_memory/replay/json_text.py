@@ -1,4 +1,4 @@
-"""Changes texts in a JSON document and leaves every other byte of it as it was.
+"""Changes texts in a JSON document and leaves every other byte of it as it was. Pure.
 
 The caller has parsed the document before, so nothing here validates.
 """

@@ -1,4 +1,4 @@
-"""Records as JSON lines, made to be read and compared by people: a record a line, keys in a fixed order.
+"""Records as JSON lines, made to be read and compared by people: a record a line, keys in a fixed order. Pure.
 
 What is at its default is left out. Bytes are written as text where they are UTF-8, else as base64 under a name that says
 so. A line without a time happened when the one before it did.
@@ -17,15 +17,15 @@ from semrouter_memory.replay.protocol import ACTIONS, MODES
 from semrouter_memory.replay.records import (
     IMMEDIATE,
     KINDS,
-    Answer,
     Begin,
     End,
     EndedBy,
     Fields,
     Header,
+    ProcessingRequest,
+    ProcessingResponse,
     Record,
     SetHeader,
-    Shown,
 )
 
 _T = TypeVar("_T")
@@ -51,9 +51,9 @@ def line_of(record: Record, *, timed: bool = True) -> bytes:
     match event:
         case Begin():
             body = _begin(event)
-        case Shown():
+        case ProcessingRequest():
             body = _shown(event)
-        case Answer():
+        case ProcessingResponse():
             body = _answer(event)
         case End():
             body = {"end": event.by.value, **({"note": event.note} if event.note else {})}
@@ -75,7 +75,7 @@ def read_line(line: bytes, *, before_us: int) -> tuple[Record, set[str]]:
         raise RecordingError(NOT_JSON) from None
     if not isinstance(value, dict):
         raise RecordingError("a record is a JSON object")
-    reader = _Reader(value)
+    reader = _LineReader(value)
     return reader.record(before_us), reader.unknown
 
 
@@ -93,7 +93,7 @@ def _begin(begin: Begin) -> dict[str, Json]:
     return value
 
 
-def _shown(shown: Shown) -> dict[str, Json]:
+def _shown(shown: ProcessingRequest) -> dict[str, Json]:
     value: dict[str, Json] = {"envoy": shown.kind}
     if shown.headers:
         value["headers"] = [[name, _text_or_base64(data)] for name, data in shown.headers]
@@ -105,7 +105,7 @@ def _shown(shown: Shown) -> dict[str, Json]:
     return value
 
 
-def _answer(answer: Answer) -> dict[str, Json]:
+def _answer(answer: ProcessingResponse) -> dict[str, Json]:
     value: dict[str, Json] = {"memory": answer.kind}
     if answer.set_headers:
         value["set_headers"] = [_set_header(each) for each in answer.set_headers]
@@ -138,7 +138,7 @@ def _text_or_base64(data: bytes) -> str | dict[str, str]:
         return {"base64": base64.b64encode(data).decode()}
 
 
-class _Reader:
+class _LineReader:
     """Takes one line's members out by name; what is left over at the end is said, not silently ignored."""
 
     def __init__(self, value: dict[str, Any]) -> None:
@@ -155,7 +155,7 @@ class _Reader:
         kinds = [name for name in ("begin", "envoy", "memory", "end") if name in self._left]
         if len(kinds) != 1:
             raise RecordingError("a record has one of `recording`, `begin`, `envoy`, `memory` and `end`")
-        event: Begin | Shown | Answer | End
+        event: Begin | ProcessingRequest | ProcessingResponse | End
         match kinds[0]:
             case "begin":
                 event = Begin(self._take("begin", str, ""), self._metadata(), self._flag("answers_known", default=True))
@@ -203,11 +203,11 @@ class _Reader:
             raise RecordingError("metadata: must be a list of [name, value]")
         return tuple((name, value) for name, value in pairs)
 
-    def _shown(self) -> Shown:
+    def _shown(self) -> ProcessingRequest:
         modes = [self._left.pop(name, None) for name in ("request_body_mode", "response_body_mode")]
         if any(mode is not None and mode not in MODES for mode in modes):
             raise RecordingError(f"a body mode is one of {', '.join(MODES)}")
-        return Shown(
+        return ProcessingRequest(
             kind=self._kind("envoy", ("", *KINDS)),
             headers=self._fields(),
             body=self._body() or b"",
@@ -219,7 +219,7 @@ class _Reader:
             attributes=self._take("attributes", dict, {}),
         )
 
-    def _answer(self) -> Answer:
+    def _answer(self) -> ProcessingResponse:
         removed = self._take("remove_headers", list, [])
         if not all(isinstance(name, str) for name in removed):
             raise RecordingError("remove_headers: must be a list of names")
@@ -229,7 +229,7 @@ class _Reader:
         status = self._take("http_status", int, 0)
         if not 0 <= status < 1000:  # noqa: PLR2004 - HTTP's numbers have three digits
             raise RecordingError("http_status: must be a number of HTTP")
-        return Answer(
+        return ProcessingResponse(
             kind=self._kind("memory", ("", *KINDS, IMMEDIATE)),
             set_headers=tuple(_set_header_of(each) for each in set_headers),
             remove_headers=tuple(removed),

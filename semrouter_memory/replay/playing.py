@@ -18,13 +18,13 @@ from semrouter_memory.errors import RecordingError, UnavailableError
 from semrouter_memory.replay import protocol
 from semrouter_memory.replay.records import (
     MAX_RECORD_BYTES,
-    Answer,
     Begin,
     End,
     EndedBy,
+    ProcessingRequest,
+    ProcessingResponse,
     Record,
     RecordedExchange,
-    Shown,
 )
 
 METHOD = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
@@ -44,7 +44,7 @@ class Played:
         status: gRPC's name for how; "OK".
     """
 
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[ProcessingResponse] = field(default_factory=list)
     ended: bool = False
     status: str = ""
 
@@ -129,9 +129,9 @@ class Player:
             case Begin() as begin:
                 call = self._channel.stream_stream(METHOD)(metadata=self._metadata(begin))
                 streams[record.stream] = _Stream(call, self._options, answers_known=begin.answers_known)
-            case Shown() as shown:
+            case ProcessingRequest() as shown:
                 await streams[record.stream].send(shown)
-            case Answer() as answer:
+            case ProcessingResponse() as answer:
                 await streams[record.stream].expect(answer)
             case End(by, _):
                 await streams[record.stream].end(by)
@@ -161,7 +161,7 @@ class _Stream:
         self._changed = asyncio.Condition()
         self._reading = asyncio.create_task(self._read())
 
-    async def send(self, shown: Shown) -> None:
+    async def send(self, shown: ProcessingRequest) -> None:
         if shown.kind != self._last_kind or self._options.by_count:
             await self._until(self._answered)
         self._last_kind = shown.kind
@@ -174,7 +174,7 @@ class _Stream:
         if not self._answers_known and not self._observing:
             self._expected += 1
 
-    async def expect(self, answer: Answer) -> None:
+    async def expect(self, answer: ProcessingResponse) -> None:
         self._expected += 1
         self._kinds.add(answer.kind)
 

@@ -1,59 +1,63 @@
-"""Records to protobuf and back: the only module of this room that speaks it.
+"""Records to protobuf and back: the only module of this package that speaks it.
 
-What is not in `proto/recording.proto` is dropped on the way: nobody could take credentials out of it.
+A field that is not in `proto/ext_proc.proto` is dropped on the way: its credentials could not be removed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from google.protobuf import text_format
-from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.struct_pb2 import Struct
 
 from semrouter_memory.errors import RecordingError
 from semrouter_memory.model import Json
-from semrouter_memory.replay.pb import recording_pb2 as pb
+from semrouter_memory.replay.pb import recording_pb2
 from semrouter_memory.replay.pb import tap_pb2 as tap
 from semrouter_memory.replay.records import (
     IMMEDIATE,
     REQUEST_ID,
-    Answer,
     Begin,
     End,
     EndedBy,
     Fields,
     Header,
+    ProcessingRequest,
+    ProcessingResponse,
     Record,
     SetHeader,
-    Shown,
     header_value,
 )
+from semrouter_memory.transport.pb import ext_proc_pb2 as pb
+from semrouter_memory.transport.wire import json_of, value_of
 
 TapTrace: TypeAlias = tap.TraceWrapper
 
-_NO_TRACE = "this is not a trace of Envoy's tap filter"
 _HEADERS = ("request_headers", "response_headers")
 _BODIES = ("request_body", "response_body")
 
 
 def encoded(record: Record) -> bytes:
     """The record as a protobuf message, without its length."""
-    message = pb.Record(stream=record.stream, time_us=record.time_us)
+    message = recording_pb2.Record(stream=record.stream, time_us=record.time_us)
     match record.event:
         case Header(version, made_by, started_at, pseudonymised):
             message.header.CopyFrom(
-                pb.Header(version=version, made_by=made_by, started_at=started_at, pseudonymised=pseudonymised)
+                recording_pb2.Header(
+                    version=version, made_by=made_by, started_at=started_at, pseudonymised=pseudonymised
+                )
             )
         case Begin(exchange, metadata, answers_known):
             fields = [pb.HeaderValue(key=key, value=value) for key, value in metadata]
-            message.begin.CopyFrom(pb.Begin(exchange=exchange, metadata=fields, answers_unknown=not answers_known))
-        case Shown() as shown:
+            message.begin.CopyFrom(
+                recording_pb2.Begin(exchange=exchange, metadata=fields, answers_unknown=not answers_known)
+            )
+        case ProcessingRequest() as shown:
             message.request.CopyFrom(_request(shown))
-        case Answer() as answer:
+        case ProcessingResponse() as answer:
             message.response.CopyFrom(_response(answer))
         case End(by, note):
-            message.end.CopyFrom(pb.End(by=by.name, note=note))
+            message.end.CopyFrom(recording_pb2.End(by=by.name, note=note))
     return message.SerializeToString()
 
 
@@ -64,23 +68,23 @@ def decoded(data: bytes) -> Record:
         RecordingError: it is none; the message says why, not where.
     """
     try:
-        message = pb.Record.FromString(data)
+        message = recording_pb2.Record.FromString(data)
     except DecodeError:
         raise RecordingError("this is not a record") from None
     return Record(message.stream, message.time_us, _event(message))
 
 
-def shown_from(data: bytes) -> Shown:
+def shown_from(data: bytes) -> ProcessingRequest:
     """What a serialised `ProcessingRequest` shows. Raises: RecordingError."""
     return _shown(_parsed(pb.ProcessingRequest, data))
 
 
-def answer_from(data: bytes) -> Answer:
+def answer_from(data: bytes) -> ProcessingResponse:
     """What a serialised `ProcessingResponse` answers. Raises: RecordingError."""
     return _answer(_parsed(pb.ProcessingResponse, data))
 
 
-def request_bytes(shown: Shown) -> bytes:
+def request_bytes(shown: ProcessingRequest) -> bytes:
     """The `ProcessingRequest`, for playing."""
     return _request(shown).SerializeToString()
 
@@ -90,7 +94,7 @@ def request_id(data: bytes) -> str:
     message = _parsed(pb.ProcessingRequest, data)
     if not message.HasField("request_headers"):
         return ""
-    return header_value(_fields(message.request_headers.headers), REQUEST_ID)
+    return header_value(fields_of(message.request_headers.headers.headers), REQUEST_ID)
 
 
 def tap_trace(data: bytes) -> TapTrace:
@@ -104,24 +108,7 @@ def tap_trace_of(value: Mapping[str, Json]) -> TapTrace:
     try:
         return ParseDict(dict(value), tap.TraceWrapper(), ignore_unknown_fields=True)
     except (ParseError, EncodeError, ValueError, TypeError, RecursionError):
-        raise RecordingError(_NO_TRACE) from None
-
-
-def tap_trace_of_text(text: str) -> TapTrace:
-    """A trace of Envoy's tap output in protobuf's text format. Raises: RecordingError."""
-    try:
-        return text_format.Parse(text, tap.TraceWrapper(), allow_unknown_field=True)
-    except (text_format.ParseError, ValueError, RecursionError):
-        raise RecordingError(_NO_TRACE) from None
-
-
-def tap_trace_member(number: int, data: bytes) -> TapTrace:
-    """A trace of which the one member is known by its field number. Raises: RecordingError."""
-    trace = tap.TraceWrapper()
-    known = tap.TraceWrapper.DESCRIPTOR.fields_by_number.get(number)
-    if known is not None:
-        getattr(trace, known.name).CopyFrom(_parsed(type(getattr(trace, known.name)), data))
-    return trace
+        raise RecordingError("this is not a trace of Envoy's tap filter") from None
 
 
 def _parsed(kind: Any, data: bytes) -> Any:
@@ -131,7 +118,7 @@ def _parsed(kind: Any, data: bytes) -> Any:
         raise RecordingError("this is not a message of that kind") from None
 
 
-def _event(message: pb.Record) -> Header | Begin | Shown | Answer | End:
+def _event(message: recording_pb2.Record) -> Header | Begin | ProcessingRequest | ProcessingResponse | End:
     match message.WhichOneof("record"):
         case "header":
             header = message.header
@@ -148,19 +135,19 @@ def _event(message: pb.Record) -> Header | Begin | Shown | Answer | End:
     raise RecordingError("this record is of no kind that is known")
 
 
-_ENDED_BY = {pb.End.By.Value(by.name): by for by in EndedBy}
+_ENDED_BY = {recording_pb2.End.By.Value(by.name): by for by in EndedBy}
 
 
-def _shown(message: pb.ProcessingRequest) -> Shown:
+def _shown(message: pb.ProcessingRequest) -> ProcessingRequest:
     kind = message.WhichOneof("request") or ""
     part: Any = getattr(message, kind) if kind else None
     modes: tuple[str | None, str | None] = (None, None)
     if message.HasField("protocol_config"):
         config = message.protocol_config
         modes = (_mode_name(config.request_body_mode), _mode_name(config.response_body_mode))
-    return Shown(
+    return ProcessingRequest(
         kind=kind,
-        headers=_fields(part.headers) if kind in _HEADERS else _fields(part.trailers) if "trailers" in kind else (),
+        headers=_shown_fields(kind, part),
         body=part.body if kind in _BODIES else b"",
         end_of_stream=part.end_of_stream if kind in (*_HEADERS, *_BODIES) else False,
         observing=message.observability_mode,
@@ -171,7 +158,7 @@ def _shown(message: pb.ProcessingRequest) -> Shown:
     )
 
 
-def _request(shown: Shown) -> pb.ProcessingRequest:
+def _request(shown: ProcessingRequest) -> pb.ProcessingRequest:
     message = pb.ProcessingRequest(observability_mode=shown.observing)
     part: Any = getattr(message, shown.kind) if shown.kind else None
     if shown.kind in _HEADERS:
@@ -192,7 +179,7 @@ def _request(shown: Shown) -> pb.ProcessingRequest:
     return message
 
 
-def _answer(message: pb.ProcessingResponse) -> Answer:
+def _answer(message: pb.ProcessingResponse) -> ProcessingResponse:
     kind = message.WhichOneof("response") or ""
     if kind == IMMEDIATE:
         return _immediate(message)
@@ -201,7 +188,7 @@ def _answer(message: pb.ProcessingResponse) -> Answer:
     common: Any = pb.CommonResponse() if part is None or trailers else part.response
     headers = part.header_mutation if trailers else common.header_mutation
     body, streamed, end_of_stream = _mutation(common.body_mutation)
-    return Answer(
+    return ProcessingResponse(
         kind=kind,
         set_headers=_set_headers(headers),
         remove_headers=tuple(headers.remove_headers),
@@ -214,9 +201,9 @@ def _answer(message: pb.ProcessingResponse) -> Answer:
     )
 
 
-def _immediate(message: pb.ProcessingResponse) -> Answer:
+def _immediate(message: pb.ProcessingResponse) -> ProcessingResponse:
     answer = message.immediate_response
-    return Answer(
+    return ProcessingResponse(
         kind=IMMEDIATE,
         set_headers=_set_headers(answer.headers),
         remove_headers=tuple(answer.headers.remove_headers),
@@ -237,7 +224,7 @@ def _mutation(mutation: pb.BodyMutation) -> tuple[bytes | None, bool, bool]:
     return None, False, False
 
 
-def _response(answer: Answer) -> pb.ProcessingResponse:
+def _response(answer: ProcessingResponse) -> pb.ProcessingResponse:
     message = pb.ProcessingResponse()
     if answer.dynamic_metadata:
         message.dynamic_metadata.CopyFrom(_struct(answer.dynamic_metadata))
@@ -258,7 +245,7 @@ def _response(answer: Answer) -> pb.ProcessingResponse:
     return message
 
 
-def _fill_common(common: pb.CommonResponse, answer: Answer, headers: pb.HeaderMutation) -> None:
+def _fill_common(common: pb.CommonResponse, answer: ProcessingResponse, headers: pb.HeaderMutation) -> None:
     if answer.replaces:
         common.status = pb.CommonResponse.CONTINUE_AND_REPLACE
     common.clear_route_cache = answer.clear_route_cache
@@ -275,7 +262,7 @@ def _set_headers(mutation: pb.HeaderMutation) -> tuple[SetHeader, ...]:
     return tuple(
         SetHeader(
             each.header.key,
-            each.header.raw_value or each.header.value.encode(),
+            value_of(each.header),
             each.append.value if each.HasField("append") else None,
             _name(pb.HeaderValueOption.HeaderAppendAction, each.append_action),
         )
@@ -293,9 +280,14 @@ def _set_header(header: SetHeader) -> pb.HeaderValueOption:
     return option
 
 
-def _fields(header_map: Any) -> Fields:
-    # Envoy fills raw_value; other data planes still send value.
-    return tuple((each.key, each.raw_value or each.value.encode()) for each in header_map.headers)
+def fields_of(headers: Iterable[pb.HeaderValue]) -> Fields:
+    return tuple((each.key, value_of(each)) for each in headers)
+
+
+def _shown_fields(kind: str, part: Any) -> Fields:
+    if kind in _HEADERS:
+        return fields_of(part.headers.headers)
+    return fields_of(part.trailers.headers) if "trailers" in kind else ()
 
 
 def _header_map(fields: Fields) -> pb.HeaderMap:
@@ -308,7 +300,7 @@ def _dicts(structs: Mapping[str, Any]) -> dict[str, Json]:
 
 def _dict(struct: Struct) -> dict[str, Json]:
     """In a fixed order: protobuf keeps none."""
-    ordered: dict[str, Json] = _ordered(MessageToDict(struct))
+    ordered: dict[str, Json] = _ordered(json_of(struct))
     return ordered
 
 

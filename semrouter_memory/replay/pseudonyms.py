@@ -1,4 +1,4 @@
-"""Other words for words, the same for the same, as long in bytes.
+"""Other words for words, the same for the same, as long in bytes. Pure.
 
 Strategy: a keyed digest of the word (case folded) says which letters stand for its letters; upper case, digits and
 Chinese characters stay of their kind. So texts keep their shape, a word that is cut in two by a stream's pieces needs
@@ -11,8 +11,9 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-_HAN = "\u4e00-\u9fff\u3400-\u4dbf"
-_WORD = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+")
+from semrouter_memory.language.scripts import CJK_RANGE
+
+_WORD = re.compile(rf"[{CJK_RANGE}]|[^\W_{CJK_RANGE}]+")
 _NUMBER = re.compile(r"\d+")
 _KEPT_WORDS = 65_536
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
 
 from semrouter_memory.errors import RecordingError
 from semrouter_memory.replay import lines, protocol
@@ -20,9 +19,9 @@ from semrouter_memory.replay.records import (
     Begin,
     End,
     Header,
-    Place,
     Record,
     RecordedExchange,
+    SourceLocation,
 )
 
 SUFFIXES = (".jsonl", ".binpb")
@@ -49,11 +48,11 @@ Tell = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class LocatedRecord:
     """A record, where it stands, and how long it is there."""
 
     record: Record
-    place: Place
+    place: SourceLocation
     nbytes: int
 
 
@@ -92,7 +91,7 @@ def exchanges_in_file(path: Path, tell: Tell, *, remark: Tell | None = None) -> 
         raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def records_in(file: BufferedReader, name: str, tell: Tell, *, remark: Tell | None = None) -> Iterator[Located]:
+def records_in(file: BufferedReader, name: str, tell: Tell, *, remark: Tell | None = None) -> Iterator[LocatedRecord]:
     """All records of one file, of whichever format."""
     head = file.peek(_PEEK_BYTES)
     if not head:
@@ -120,12 +119,12 @@ def begins_as_text(file: BufferedReader, start: re.Pattern[bytes] = _OBJECT) -> 
     return True
 
 
-def _in_lines(file: BufferedReader, name: str, tell: Tell, remark: Tell) -> Iterator[Located]:
+def _in_lines(file: BufferedReader, name: str, tell: Tell, remark: Tell) -> Iterator[LocatedRecord]:
     number, before_us = 0, 0
     ignored: set[str] = set()
     while line := file.readline(MAX_RECORD_BYTES + 1):
         number += 1
-        place = Place(name, f"line {number}")
+        place = SourceLocation(name, f"line {number}")
         if len(line) > MAX_RECORD_BYTES:
             raise RecordingError(f"{place}: longer than {MAX_RECORD_BYTES} bytes")
         if not line.strip():
@@ -142,21 +141,21 @@ def _in_lines(file: BufferedReader, name: str, tell: Tell, remark: Tell) -> Iter
             remark(f"{place}: unknown key {key!r} is ignored, here and further on")
         ignored |= unknown
         before_us = record.time_us
-        yield Located(record, place, len(line))
+        yield LocatedRecord(record, place, len(line))
 
 
-def _delimited(file: BufferedReader, name: str, tell: Tell) -> Iterator[Located]:
+def _delimited(file: BufferedReader, name: str, tell: Tell) -> Iterator[LocatedRecord]:
     for place, data in framed_messages(file, name, tell):
         try:
             record = protocol.decoded(data)
         except RecordingError as error:
             raise RecordingError(f"{place}: {_NO_RECORDING if place.at == START else error}") from None
-        yield Located(record, place, len(data))
+        yield LocatedRecord(record, place, len(data))
 
 
 def framed_messages(
     file: BufferedReader, name: str, tell: Tell, *, otherwise: str = _NO_RECORDING
-) -> Iterator[tuple[Place, bytes]]:
+) -> Iterator[tuple[SourceLocation, bytes]]:
     """The messages of a file in which each stands behind its length.
 
     Args:
@@ -167,9 +166,13 @@ def framed_messages(
     """
     offset = 0
     while True:
-        place = Place(name, f"offset {offset}")
+        place = SourceLocation(name, f"offset {offset}")
         try:
-            framed = next_framed(file)
+            length = _length(file)
+            if length is None:
+                return
+            size, nbytes = length
+            data = _exactly(file, size)
         except EOFError:
             if not offset:
                 raise RecordingError(f"{place}: {otherwise}") from None
@@ -177,30 +180,17 @@ def framed_messages(
             return
         except RecordingError as error:
             raise RecordingError(f"{place}: {error if offset else otherwise}") from None
-        if framed is None:
-            return
-        offset += framed.nbytes
-        yield place, framed.data
+        offset += size + nbytes
+        yield place, data
 
 
-class Framed(NamedTuple):
-    """A message without its length, and how long both are."""
+def _length(file: BufferedReader) -> tuple[int, int] | None:
+    """A length as a varint, and how many bytes that takes; None at the end.
 
-    data: bytes
-    nbytes: int
-
-
-def next_framed(file: BufferedReader) -> Framed | None:
-    """The next message; None at the end. Raises: EOFError within one, RecordingError for a length that is none."""
-    length = varint(file)
-    if length is None:
-        return None
-    size, nbytes = length
-    return Framed(_exactly(file, size), size + nbytes)
-
-
-def varint(file: BinaryIO) -> tuple[int, int] | None:
-    """A length, and how many bytes say it; None at the end. Raises: EOFError within one, RecordingError for none."""
+    Raises:
+        EOFError: the file ends within it.
+        RecordingError: it is none.
+    """
     size = 0
     for index in range(_MAX_VARINT_BYTES):
         byte = file.read(1)
@@ -228,11 +218,11 @@ def _exactly(file: BufferedReader, size: int) -> bytes:
 
 
 @dataclass(slots=True)
-class _Open:
+class _PartialExchange:
     """An exchange that is being put together."""
 
     name: str
-    place: Place
+    place: SourceLocation
     records: list[Record] = field(default_factory=list)
     running: set[int] = field(default_factory=set)
     nbytes: int = 0
@@ -245,13 +235,13 @@ class Assembler:
     """Puts records together to exchanges."""
 
     def __init__(self) -> None:
-        self._by_stream: dict[int, _Open] = {}
-        self._by_name: dict[str, _Open] = {}
+        self._by_stream: dict[int, _PartialExchange] = {}
+        self._by_name: dict[str, _PartialExchange] = {}
         self._held = 0
         self._header: Header | None = None
         self._started_at = ""
 
-    def take(self, located: Located) -> list[RecordedExchange]:
+    def take(self, located: LocatedRecord) -> list[RecordedExchange]:
         """The exchanges that this record completes."""
         record, place = located.record, located.place
         if isinstance(record.event, Header):
@@ -284,7 +274,7 @@ class Assembler:
         self._by_name, self._by_stream, self._held = {}, {}, 0
         return left
 
-    def _begin_recording(self, header: Header, place: Place) -> list[RecordedExchange]:
+    def _begin_recording(self, header: Header, place: SourceLocation) -> list[RecordedExchange]:
         if header.version != VERSION:
             raise RecordingError(f"{place}: a recording of version {header.version}; this program reads {VERSION}")
         ended = self.rest()
@@ -292,21 +282,21 @@ class Assembler:
         self._started_at = header.started_at
         return ended
 
-    def _begin_stream(self, record: Record, begin: Begin, place: Place) -> None:
+    def _begin_stream(self, record: Record, begin: Begin, place: SourceLocation) -> None:
         if record.stream in self._by_stream:
             raise RecordingError(f"{place}: stream {record.stream} has begun already")
         name = begin.exchange or f"\0{record.stream}"
-        exchange = self._by_name.setdefault(name, _Open(name, place))
+        exchange = self._by_name.setdefault(name, _PartialExchange(name, place))
         exchange.running.add(record.stream)
         self._by_stream[record.stream] = exchange
 
-    def _close(self, exchange: _Open) -> RecordedExchange:
+    def _close(self, exchange: _PartialExchange) -> RecordedExchange:
         self._held -= exchange.nbytes
         del self._by_name[exchange.name]
         return exchange.seen(started_at=self._started_at, whole=True)
 
 
-def exchanges_of(records: Iterator[Located]) -> Iterator[RecordedExchange]:
+def exchanges_of(records: Iterator[LocatedRecord]) -> Iterator[RecordedExchange]:
     """The exchanges that these records are; before an error is raised, what stood before the damage."""
     assembler = Assembler()
     try:

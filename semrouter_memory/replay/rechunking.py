@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from semrouter_memory.replay.records import Answer, Record, RecordedExchange, Shown
+from semrouter_memory.replay.records import ProcessingRequest, ProcessingResponse, Record, RecordedExchange
 
 _CHUNKED = ("STREAMED", "FULL_DUPLEX_STREAMED")
 _MAX_PIECES = 64
@@ -20,10 +20,10 @@ def rechunked(exchange: RecordedExchange, chance: random.Random) -> RecordedExch
     modes: dict[int, tuple[bool, bool]] = {}
     for run in _runs(exchange.records):
         first = run[0].event
-        if isinstance(first, Shown) and first.kind == "request_headers":
+        if isinstance(first, ProcessingRequest) and first.kind == "request_headers":
             modes[run[0].stream] = _cut_modes(first)
         cuttable = modes.get(run[0].stream, (False, False))
-        if isinstance(first, Shown) and first.kind in _BODIES and cuttable[_BODIES.index(first.kind)]:
+        if isinstance(first, ProcessingRequest) and first.kind in _BODIES and cuttable[_BODIES.index(first.kind)]:
             records += _recut(run, first, chance)
         else:
             records += run
@@ -33,7 +33,7 @@ def rechunked(exchange: RecordedExchange, chance: random.Random) -> RecordedExch
 _BODIES = ("request_body", "response_body")
 
 
-def _cut_modes(first: Shown) -> tuple[bool, bool]:
+def _cut_modes(first: ProcessingRequest) -> tuple[bool, bool]:
     """Whether the bodies of request and answer come in chunks; without a word of Envoy, copies do."""
     modes = (first.request_body_mode, first.response_body_mode)
     request, response = (first.observing if mode is None else mode in _CHUNKED for mode in modes)
@@ -45,33 +45,33 @@ def _runs(records: tuple[Record, ...]) -> Iterator[list[Record]]:
     held: dict[int, list[Record]] = {}
     for record in records:
         waiting = held.get(record.stream)
-        if waiting and not isinstance(record.event, Answer) and _kind(record) != _kind(waiting[0]):
+        if waiting and not isinstance(record.event, ProcessingResponse) and _kind(record) != _kind(waiting[0]):
             yield from _released(held.pop(record.stream))
             waiting = None
         if _kind(record) in _BODIES or waiting:
             held.setdefault(record.stream, []).append(record)
         else:
             yield [record]
-        if isinstance(record.event, Shown) and record.event.end_of_stream and record.stream in held:
+        if isinstance(record.event, ProcessingRequest) and record.event.end_of_stream and record.stream in held:
             yield from _released(held.pop(record.stream))
     for waiting in held.values():
         yield from _released(waiting)
 
 
 def _released(records: list[Record]) -> Iterator[list[Record]]:
-    yield [record for record in records if isinstance(record.event, Shown)]
-    yield from ([record] for record in records if not isinstance(record.event, Shown))
+    yield [record for record in records if isinstance(record.event, ProcessingRequest)]
+    yield from ([record] for record in records if not isinstance(record.event, ProcessingRequest))
 
 
 def _kind(record: Record) -> str:
     """Of a message of Envoy's, "" for everything else."""
-    return record.event.kind if isinstance(record.event, Shown) else ""
+    return record.event.kind if isinstance(record.event, ProcessingRequest) else ""
 
 
-def _recut(run: list[Record], first: Shown, chance: random.Random) -> list[Record]:
-    data = b"".join(record.event.body for record in run if isinstance(record.event, Shown))
+def _recut(run: list[Record], first: ProcessingRequest, chance: random.Random) -> list[Record]:
+    data = b"".join(record.event.body for record in run if isinstance(record.event, ProcessingRequest))
     last = run[-1].event
-    assert isinstance(last, Shown)
+    assert isinstance(last, ProcessingRequest)
     count = min(len(data), chance.randint(0, min(_MAX_PIECES, 2 * len(run) + 8)))
     places = [0, *sorted(chance.sample(range(1, len(data)), count - 1) if count > 1 else []), len(data)]
     pieces = [data[start:end] for start, end in pairwise(places)]

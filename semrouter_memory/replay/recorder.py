@@ -1,4 +1,4 @@
-"""A recording that is being made: a thread that renders what was captured and gives it to a sink."""
+"""A recording that is being made: a thread that renders what was captured and gives it to an output."""
 
 import queue
 import threading
@@ -16,7 +16,7 @@ from semrouter_memory.replay.rendering import Renderer, Rendering
 _log = structlog.get_logger("semrouter_memory.replay")
 
 
-class Sink(Protocol):
+class Output(Protocol):
     """Takes rendered exchanges, called by the recording's thread."""
 
     def __call__(self, exchange: bytes, started_at: datetime, /) -> bool:
@@ -38,12 +38,12 @@ class Recording:
 
     Args:
         sample: share of the exchanges.
-        sink: what it raises ends the recording, and is said once.
+        output: what it raises ends the recording, and is said once.
     """
 
-    def __init__(self, capture: Capture, sink: Sink, *, sample: float, rendering: Rendering) -> None:
+    def __init__(self, capture: Capture, output: Output, *, sample: float, rendering: Rendering) -> None:
         self._capture = capture
-        self._sink = sink
+        self._output = output
         self._sample = sample
         self._renderer = Renderer(rendering)
         self._queue: queue.SimpleQueue[tuple[RawExchange, Callable[[], None]] | None] = queue.SimpleQueue()
@@ -68,7 +68,7 @@ class Recording:
         self._thread.join(timeout_seconds)
 
     def take(self, exchange: RawExchange, release: Callable[[], None]) -> None:
-        """Same as `Taker.take`; what waits is bounded by what the capture holds."""
+        """Same as `RecordingSink.take`; what waits is bounded by what the capture holds."""
         self._queue.put((exchange, release))
 
     def left_out(self) -> None:
@@ -94,7 +94,7 @@ class Recording:
             return
         data = self._renderer.render(exchange)
         try:
-            taken = self._sink(data, exchange.started_at)
+            taken = self._output(data, exchange.started_at)
         except RecordingError as error:
             self.counts.left_out += 1
             # It names a file or directory, never content.

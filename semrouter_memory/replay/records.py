@@ -1,4 +1,4 @@
-"""What a recording consists of, as values; the two file formats are views of these.
+"""What a recording consists of, as values; the two file formats are views of these. Pure.
 
 The order of a recording's records is the order in which things happened. Times only say how long that took.
 """
@@ -70,7 +70,7 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ProcessingRequest:
     """What Envoy showed (ext_proc `ProcessingRequest`).
 
     Attributes:
@@ -107,7 +107,7 @@ class SetHeader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ProcessingResponse:
     """What the service answered (ext_proc `ProcessingResponse`).
 
     Attributes:
@@ -139,7 +139,7 @@ class End:
     note: str = ""
 
 
-Event: TypeAlias = Header | Begin | Shown | Answer | End
+Event: TypeAlias = Header | Begin | ProcessingRequest | ProcessingResponse | End
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLocation:
     """Where something stands in a file, for messages."""
 
     file: str
@@ -178,7 +178,7 @@ class RecordedExchange:
         whole: every stream has its end.
     """
 
-    place: Place
+    place: SourceLocation
     records: tuple[Record, ...]
     nbytes: int = 0
     started_at: str = ""

@@ -2,18 +2,27 @@
 
 The tap filter shows one HTTP exchange from outside: headers, and the chunks of both bodies. A recording is made of it as
 Envoy would have shown the same exchange to this service through the shipped chains. What the service answered is not in
-there, nor are times; a body that the filter cut short (`max_buffered_rx_bytes`, 1 KiB unless told otherwise) is no body,
-so such an exchange is left out and said.
+there, nor are times; a body that the filter cut short (`max_buffered_rx_bytes`, 1 KiB by default) is incomplete, so such
+an exchange is left out and reported.
+
+Two formats are read, and the file's beginning tells which: JSON, the default of Envoy's file sink and what its admin
+endpoint writes, and PROTO_BINARY_LENGTH_DELIMITED, the compact one in which each trace has its length. PROTO_BINARY has no
+lengths, so where a trace ends can only be guessed. A file that ends in the middle of a trace was cut off while it was
+written: what stands before is good, and the cut is reported, not raised. Fields of newer versions are skipped.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, Literal
 
 from semrouter_memory.errors import RecordingError
-from semrouter_memory.replay.reading import Tell
+from semrouter_memory.replay import protocol
+from semrouter_memory.replay.protocol import TapTrace, fields_of
+from semrouter_memory.replay.reading import START, Tell, begins_as_text, framed_messages
 from semrouter_memory.replay.records import (
     REQUEST_ID,
     Begin,
@@ -21,15 +30,23 @@ from semrouter_memory.replay.records import (
     EndedBy,
     Event,
     Fields,
-    Place,
+    ProcessingRequest,
     Record,
-    Shown,
+    SourceLocation,
     header_value,
 )
-from semrouter_memory.replay.tap_reading import traces_in
 
 Chain = Literal["two-filter", "single-filter"]
 _NONE_OF_HTTP = "this is no trace of HTTP: neither http_streamed_trace_segment nor http_buffered_trace"
+
+_NO_TAP = "this is no output of Envoy's tap filter as JSON or PROTO_BINARY_LENGTH_DELIMITED"
+_CUT = "the file ends in the middle of a trace"
+_WHOLE_BEFORE = f"{_CUT}; what stands before it is whole"
+_JSON = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*(?:\{[ \t\r\n]*(?:[\"}]|\Z)|\[[ \t\r\n]*(?:[\[\]{\"]|\Z)|\Z)")
+# Around the traces of an array; between traces that stand one after the other, only space is.
+_BETWEEN = " \t\r\n,[]"
+_MAX_ESCAPE_CHARS = 6
+_MAX_FILE_BYTES = 1024 * 1024 * 1024
 
 _NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
@@ -43,7 +60,7 @@ class TappedExchange:
         garbled: a compressed body was written as text, which Envoy does by putting spaces where bytes are no text.
     """
 
-    place: Place
+    place: SourceLocation
     request_headers: Fields = ()
     request_chunks: list[bytes] = field(default_factory=list)
     request_trailers: Fields = ()
@@ -80,7 +97,7 @@ def tapped_exchanges(path: Path, tell: Tell) -> Iterator[TappedExchange]:
     gathered = _Gathered(path)
     try:
         with path.open("rb") as file:
-            for place, trace in traces_in(file, str(path), tell):
+            for place, trace in _traces_in(file, str(path), tell):
                 gathered.take(place, trace)
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
@@ -98,9 +115,9 @@ class _Gathered:
         self._path = path
         self._begun: list[TappedExchange] = []
         self._running: dict[int, TappedExchange] = {}
-        self._others: list[Place] = []
+        self._others: list[SourceLocation] = []
 
-    def take(self, place: Place, trace: Any) -> None:
+    def take(self, place: SourceLocation, trace: Any) -> None:
         kind = trace.WhichOneof("trace")
         if kind == "http_buffered_trace":
             self._begun.append(_buffered(trace.http_buffered_trace, place))
@@ -121,7 +138,7 @@ class _Gathered:
         if self._others:
             tell(f"{self._others[0]}: left out, as {len(self._others)} in all: {_NONE_OF_HTTP}")
 
-    def _of(self, segment: Any, place: Place) -> TappedExchange:
+    def _of(self, segment: Any, place: SourceLocation) -> TappedExchange:
         """The segment's exchange: another one when its id comes again, as in outputs that were put together."""
         tapped = self._running.get(segment.trace_id)
         again = segment.WhichOneof("message_piece") == "request_headers" and tapped and tapped.request_headers
@@ -156,13 +173,13 @@ def records_from(tapped: TappedExchange, *, chain: Chain, user: str, user_header
     return [*copies[: 1 + len(observed)], *asked, *copies[1 + len(observed) :]]
 
 
-def _stream(number: int, name: str, shown: list[Shown], by: EndedBy) -> list[Record]:
+def _stream(number: int, name: str, shown: list[ProcessingRequest], by: EndedBy) -> list[Record]:
     events: list[Event] = [Begin(name, (), answers_known=False), *shown, End(by)]
     return [Record(number, 0, event) for event in events]
 
 
-def _request_headers(tapped: TappedExchange, *, observing: bool, modes: tuple[str, str]) -> Shown:
-    return Shown(
+def _request_headers(tapped: TappedExchange, *, observing: bool, modes: tuple[str, str]) -> ProcessingRequest:
+    return ProcessingRequest(
         kind="request_headers",
         headers=tapped.request_headers,
         end_of_stream=not tapped.request_chunks,
@@ -172,23 +189,26 @@ def _request_headers(tapped: TappedExchange, *, observing: bool, modes: tuple[st
     )
 
 
-def _buffered_request(tapped: TappedExchange, response_mode: str) -> list[Shown]:
+def _buffered_request(tapped: TappedExchange, response_mode: str) -> list[ProcessingRequest]:
     body = b"".join(tapped.request_chunks)
     first = _request_headers(tapped, observing=False, modes=("BUFFERED", response_mode))
     return [first, *_chunks("request_body", [body] if tapped.request_chunks else [], ends=True)]
 
 
-def _response(tapped: TappedExchange) -> list[Shown]:
+def _response(tapped: TappedExchange) -> list[ProcessingRequest]:
     if not tapped.response_headers:
         return []
     chunks = tapped.response_chunks
-    headers = Shown(kind="response_headers", headers=tapped.response_headers, end_of_stream=not chunks)
+    headers = ProcessingRequest(kind="response_headers", headers=tapped.response_headers, end_of_stream=not chunks)
     return [headers, *_chunks("response_body", chunks, ends=True)]
 
 
-def _chunks(kind: str, chunks: list[bytes], *, ends: bool) -> list[Shown]:
+def _chunks(kind: str, chunks: list[bytes], *, ends: bool) -> list[ProcessingRequest]:
     last = len(chunks) - 1
-    return [Shown(kind=kind, body=chunk, end_of_stream=ends and index == last) for index, chunk in enumerate(chunks)]
+    return [
+        ProcessingRequest(kind=kind, body=chunk, end_of_stream=ends and index == last)
+        for index, chunk in enumerate(chunks)
+    ]
 
 
 def _usable(tapped: TappedExchange, tell: Tell) -> Iterator[TappedExchange]:
@@ -208,8 +228,8 @@ def _usable(tapped: TappedExchange, tell: Tell) -> Iterator[TappedExchange]:
         yield tapped
 
 
-def _buffered(trace: Any, place: Place) -> TappedExchange:
-    tapped = TappedExchange(place, _fields(trace.request.headers), response_headers=_fields(trace.response.headers))
+def _buffered(trace: Any, place: SourceLocation) -> TappedExchange:
+    tapped = TappedExchange(place, fields_of(trace.request.headers), response_headers=fields_of(trace.response.headers))
     for message, headers, chunks in (
         (trace.request, tapped.request_headers, tapped.request_chunks),
         (trace.response, tapped.response_headers, tapped.response_chunks),
@@ -226,7 +246,7 @@ def _add(tapped: TappedExchange, segment: Any) -> None:
     elif piece == "response_body_chunk":
         _add_chunk(tapped, tapped.response_headers, tapped.response_chunks, segment.response_body_chunk)
     elif piece is not None:
-        setattr(tapped, piece, _fields(getattr(segment, piece).headers))
+        setattr(tapped, piece, fields_of(getattr(segment, piece).headers))
 
 
 def _add_chunk(tapped: TappedExchange, headers: Fields, chunks: list[bytes], body: Any) -> None:
@@ -236,5 +256,77 @@ def _add_chunk(tapped: TappedExchange, headers: Fields, chunks: list[bytes], bod
     chunks.append(body.as_bytes or body.as_string.encode())
 
 
-def _fields(headers: Any) -> Fields:
-    return tuple((each.key, each.raw_value or each.value.encode()) for each in headers)
+def _traces_in(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[SourceLocation, TapTrace]]:
+    """The traces of a file, each with its place.
+
+    Raises:
+        RecordingError: there is something else; what stood before it was yielded.
+    """
+    if not file.peek(1):
+        raise RecordingError(f"{name}: the file is empty")
+    if begins_as_text(file, _JSON):
+        return _in_json(_text_of(file, name), name, tell)
+    return _in_framed(file, name, tell)
+
+
+def _in_framed(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[SourceLocation, TapTrace]]:
+    for place, data in framed_messages(file, name, tell, otherwise=_NO_TAP):
+        try:
+            trace = protocol.tap_trace(data)
+        except RecordingError as error:
+            raise RecordingError(f"{place}: {error if place.at != START else _NO_TAP}") from None
+        yield place, trace
+
+
+def _in_json(text: str, name: str, tell: Tell) -> Iterator[tuple[SourceLocation, TapTrace]]:
+    """Objects one after the other, each on a line or over several, or in an array."""
+    decoder, at, found = json.JSONDecoder(), 0, 0
+    counted, line = 0, 1
+    while (at := _after(_BETWEEN, text, at)) < len(text):
+        # From where the counting stopped: from the start each time would take forever for large files.
+        counted, line = at, line + text.count("\n", counted, at)
+        place = SourceLocation(name, f"line {line}")
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (json.JSONDecodeError, RecursionError) as error:
+            if not isinstance(error, json.JSONDecodeError) or not _is_cut(text, error):
+                raise RecordingError(f"{place}: this is not JSON") from None
+            if not found:
+                raise RecordingError(f"{place}: this is not JSON, or {_CUT}, the only one") from None
+            tell(f"{place}: {_WHOLE_BEFORE}")
+            return
+        if not isinstance(value, dict):
+            raise RecordingError(f"{place}: a trace is a JSON object")
+        found += 1
+        try:
+            yield place, protocol.tap_trace_of(value)
+        except RecordingError as error:
+            raise RecordingError(f"{place}: {error}") from None
+
+
+def _text_of(file: BufferedReader, name: str) -> str:
+    """The rest of the file as text, without a character at the end that is not whole."""
+    data = file.read(_MAX_FILE_BYTES + 1)
+    if len(data) > _MAX_FILE_BYTES:
+        raise RecordingError(
+            f"{name}: larger than {_MAX_FILE_BYTES} bytes; let the tap write PROTO_BINARY_LENGTH_DELIMITED"
+        )
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        if error.end == len(data) and error.reason == "unexpected end of data":
+            return data[: error.start].decode()
+        raise RecordingError(
+            f"{name}: offset {error.start}: this is not UTF-8; let the tap write JSON_BODY_AS_BYTES"
+        ) from None
+
+
+def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
+    """Whether the text stopped too early: within a text, or so near to the end that only a word or escape is not whole."""
+    return error.msg.startswith("Unterminated string") or len(text.rstrip()) - error.pos <= _MAX_ESCAPE_CHARS
+
+
+def _after(characters: str, text: str, at: int) -> int:
+    while at < len(text) and text[at] in characters:
+        at += 1
+    return at

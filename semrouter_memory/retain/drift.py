@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.model import Vector
-from semrouter_memory.retain.wordlist import words
 
 WINDOW = 12
 """Turns that are looked at: the last ones that say something."""
@@ -19,12 +20,11 @@ _SETTLED = 3
 """Turns that make a topic one that can be left."""
 _IN_A_ROW = 2
 _MIN_WORDS = 3
-_MIN_HAN = 6
+_MIN_CHINESE = 6
 _READ_CHARS = 2_000
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_HAN = re.compile(r"[\u4e00-\u9fff]")
-_VAGUE = words(
+_VAGUE = word_set(
     "a an the and or but so of to in on at for with by from as if it its is are was were be been am do does did done has"
     " have had i you he she we they me him her us them my your his our their this that these those there here what which"
     " who how why when where can could would will should shall may might must not no yes yeah yep ok okay thanks thank"
@@ -39,7 +39,7 @@ _VAGUE = words(
 def says_something(text: str) -> bool:
     """Whether a turn's words say enough to tell its topic."""
     telling = {word for word in map(str.lower, _WORD.findall(text[:_READ_CHARS])) if word not in _VAGUE}
-    return len(telling) >= _MIN_WORDS or len(_HAN.findall(text[:_READ_CHARS])) >= _MIN_HAN
+    return len(telling) >= _MIN_WORDS or len(CJK.findall(text[:_READ_CHARS])) >= _MIN_CHINESE
 
 
 def last_change(vectors: Sequence[Vector], similarity: float) -> int | None:

@@ -6,9 +6,9 @@ kept turn, so that making it again rewrites the same memory.
 """
 
 import hashlib
-import re
 from collections.abc import Sequence
 
+from semrouter_memory.language.scripts import CJK
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType
 from semrouter_memory.retain.passages import fitted
 from semrouter_memory.retain.runs import Run, run_of
@@ -16,7 +16,6 @@ from semrouter_memory.retain.runs import Run, run_of
 EXTRACTOR = "episode_runs"
 MAX_CHARS = 900
 """Of a whole episode."""
-_HAN = re.compile(r"[\u4e00-\u9fff]")
 
 
 def memory_id(claim: Claim, turns: Sequence[LoggedTurn]) -> str:
@@ -46,7 +45,7 @@ def episode(turns: Sequence[LoggedTurn]) -> str:
     if run is None:
         return ""
     texts = [turn.user_text for turn in turns]
-    chinese = sum(bool(_HAN.search(text)) for text in texts) * 2 > len(texts)
+    chinese = sum(bool(CJK.search(text)) for text in texts) * 2 > len(texts)
     told = _chinese(turns, run) if chinese else _english(turns, run)
     return fitted(told, lambda text: len(text) <= MAX_CHARS)
 

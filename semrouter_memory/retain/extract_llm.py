@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.errors import EmbeddingError, ExtractionParseError
-from semrouter_memory.lexical.terms import terms
-from semrouter_memory.lexical.voice import in_memory_voice
+from semrouter_memory.language.terms import terms
+from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.model import Candidate, ChatMessage, Json, LoggedTurn, MemoryType
 from semrouter_memory.ports import ChatModel, Embedder
 from semrouter_memory.retain.gate import Gated, gate
@@ -88,7 +88,7 @@ class LlmExtractor:
         assert self._embedder is not None
         contents = [each.content for each in gated.doubtful]
         try:
-            vectors = await self._embedder.embed_passages([in_memory_voice(text) for text in (*contents, *gated.said)])
+            vectors = await self._embedder.embed_passages([to_third_person(text) for text in (*contents, *gated.said)])
         except EmbeddingError:
             return gated
         said = dict(zip(gated.said, vectors[len(contents) :], strict=True))

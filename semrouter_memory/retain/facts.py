@@ -5,22 +5,22 @@ import tomllib
 from functools import lru_cache
 from importlib import resources
 
-from semrouter_memory.lexical.terms import terms
-from semrouter_memory.lexical.words import CJK
+from semrouter_memory.language.scripts import CJK, CJK_RANGE
+from semrouter_memory.language.terms import terms
+from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.model import Fact
-from semrouter_memory.retain.wordlist import words
 
 DATA = tomllib.loads(resources.files(__package__).joinpath("statements.toml").read_text(encoding="utf-8"))
-_PEOPLE = words(DATA["people"])
+_PEOPLE = word_set(DATA["people"])
 _SAME = {
     stem: term
     for entry in DATA["same"].split()
     for stem, term in zip(*(terms(word) for word in entry.split("=")), strict=True)
 }
-_LIGHT_TERMS = frozenset(term for word in words(DATA["light"]) for term in terms(word))
+_LIGHT_TERMS = frozenset(term for word in word_set(DATA["light"]) for term in terms(word))
 MANY = frozenset({"allergy", "has", "owns", "likes", "dislikes", "preference", "diet", "answers", "birth", "origin"})
 """Attributes of which a user has several, or that do not change."""
-_ARTICLES = words("a an the about around roughly only at up to")
+_ARTICLES = word_set("a an the about around roughly only at up to")
 NUMBER = re.compile(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b|[一二两三四五六七八九十百千万]+(?:元|块|万|千|号|月)",
     re.IGNORECASE,
@@ -29,7 +29,7 @@ _DATE = re.compile(
     r"\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mon|tues|wednes|thurs|fri|satur|sun)[a-z]*\b|\d(?:[:/]\d|st\b|nd\b|rd\b|th\b)|\d{4}-\d|[月号点周]",
     re.IGNORECASE,
 )
-_NAME = re.compile(r"\b(?!I\b)[A-Z][\w'-]*|[\u3400-\u9fff]")
+_NAME = re.compile(rf"\b(?!I\b)[A-Z][\w'-]*|[{CJK_RANGE}]")
 
 
 def kind(value: str) -> str:

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib import resources
 
-from semrouter_memory.language.moods import QUESTION_MARKS
+from semrouter_memory.language.question_form import QUESTION_MARKS
+from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.model import Candidate, LoggedTurn
 from semrouter_memory.retain import unfit
 from semrouter_memory.retain.spoken import spoken
-from semrouter_memory.retain.wordlist import words
 
 NUMBER = "number_not_said"
 NAME = "name_not_said"
@@ -46,7 +47,6 @@ _SOON = 60
 
 _NUMBER = re.compile(r"(\d+(?:[.,:]\d+)*)\s?(k\b|thousand|grand|m\b|million|万|千|[ap]\.?m\b)?", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-_HAN = re.compile(r"[\u4e00-\u9fff]")
 _NAME = re.compile(r"(?<![.!?:]\s)(?<=[\s(\"'“/-])[A-ZÀ-ÖØ-Þ][\w'’.&+-]*")
 _ABOUT_USER = re.compile(r"\busers?\b|用户|\bthe user's\b", re.IGNORECASE)
 _FIRST_PERSON = re.compile(r"\b(?:i|i['’]\w+|im|we|we['’]\w+|me|us|user|my|our)\b|我(?!的)|用户(?!的)", re.IGNORECASE)
@@ -59,10 +59,10 @@ _SAYS = re.compile(
 _CLAUSE_END = re.compile(r"[,;.!?，。；！？]|\bbut\b|\bthough\b|但")
 
 _DATA = tomllib.loads(resources.files(__package__).joinpath("grounding.toml").read_text(encoding="utf-8"))
-_TELLING, _CALENDAR, _LOOSE = words(_DATA["telling"]), words(_DATA["calendar"]), words(_DATA["loose"])
+_TELLING, _CALENDAR, _LOOSE = word_set(_DATA["telling"]), word_set(_DATA["calendar"]), word_set(_DATA["loose"])
 _HAN_TELLING = frozenset(_DATA["telling_zh"])
-_NEGATORS, _NEGATIVE, _DENYING = (words(_DATA[name]) for name in ("negators", "negative", "denying"))
-_NEGATIVE_HAN = tuple(filter(_HAN.match, _NEGATIVE))
+_NEGATORS, _NEGATIVE, _DENYING = (word_set(_DATA[name]) for name in ("negators", "negative", "denying"))
+_NEGATIVE_HAN = tuple(filter(CJK.match, _NEGATIVE))
 _SPELLED = dict(entry.split("=") for entry in _DATA["numbers"].split())
 _PEOPLE = {word: line.split()[0] for line in _DATA["people"].strip().splitlines() for word in line.split()}
 _SCALES = {
@@ -88,7 +88,7 @@ _RELATIVE = re.compile(
     rf"\b(?:tomorrow|yesterday|tonight|next|last|this|coming|in \w+ (?:days|weeks)|{'|'.join(_CALENDAR_DAYS)})\b|[明昨后]天|[下上这]",
     re.IGNORECASE,
 )
-_OTHERS_HAN = re.compile(rf"^(?:我|用户)的?(?P<who>{'|'.join(filter(_HAN.match, _PEOPLE))})")
+_OTHERS_HAN = re.compile(rf"^(?:我|用户)的?(?P<who>{'|'.join(filter(CJK.match, _PEOPLE))})")
 
 
 _NOT_TOLD = re.compile(
@@ -218,7 +218,7 @@ class _Known:
     def share(self, content: str) -> float:
         """How much of a statement's words are known."""
         lowered = content.lower()
-        told = [word for each in _WORD.findall(_HAN.sub(" ", lowered)) if (word := _bare(each)) not in _TELLING]
+        told = [word for each in _WORD.findall(CJK.sub(" ", lowered)) if (word := _bare(each)) not in _TELLING]
         pairs = _bigrams(lowered)
         if not told and not pairs:
             return 1.0 if _needed(lowered) else 0.0
@@ -289,7 +289,7 @@ def _split(word: str) -> Sequence[str]:
 def _people(text: str) -> set[str]:
     lowered = text.lower()
     found = {_PEOPLE[bare] for word in _WORD.findall(lowered) if (bare := re.sub(r"['’]s?$", "", word)) in _PEOPLE}
-    return found | {who for word, who in _PEOPLE.items() if _HAN.match(word) and word in lowered}
+    return found | {who for word, who in _PEOPLE.items() if CJK.match(word) and word in lowered}
 
 
 def _bare(word: str) -> str:
@@ -353,5 +353,5 @@ def _bigrams(text: str) -> list[str]:
     return [
         text[at : at + 2]
         for at in range(len(text) - 1)
-        if all(_HAN.match(char) and char not in _HAN_TELLING for char in text[at : at + 2])
+        if all(CJK.match(char) and char not in _HAN_TELLING for char in text[at : at + 2])
     ]

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from semrouter_memory.language.moods import QUESTION_MARKS
+from semrouter_memory.language.question_form import QUESTION_MARKS
+from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import sentences
-from semrouter_memory.language.wordlists import HAN
 from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType, Vector
 from semrouter_memory.retain import remember, statements, unfit
 from semrouter_memory.retain.keep import CUT, Judged, in_message, judge
@@ -161,13 +161,13 @@ def _passages(pieces: Sequence[str]) -> Iterator[str]:
         if passage and len(passage) + len(piece) > _MAX_QUOTE_CHARS:
             yield " ".join(passage.split())
             passage = ""
-        passage += piece if piece[-1:].isspace() or HAN.search(piece[-2:]) else f"{piece} "
+        passage += piece if piece[-1:].isspace() or CJK.search(piece[-2:]) else f"{piece} "
     if passage.strip():
         yield " ".join(passage.split())
 
 
 def _is_short(content: str) -> bool:
-    return len(content.split()) + len(HAN.findall(content)) // 2 <= _SHORT_WORDS
+    return len(content.split()) + len(CJK.findall(content)) // 2 <= _SHORT_WORDS
 
 
 def _about(content: str, asked: str, said: str) -> str:

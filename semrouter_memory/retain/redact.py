@@ -7,12 +7,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from semrouter_memory.language.scripts import CJK_RANGE
 from semrouter_memory.retain.secret_forms import Rule, SecretKind
 from semrouter_memory.retain.secret_rules import RULES
 
 MARK = "[redacted]"
 """Stands where a secret was. A candidate that contains it is not stored."""
-_SCRIPTS_MEET = re.compile(r"(?<=[\u3400-\u9fff])(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])(?=[\u3400-\u9fff])")
+_SCRIPTS_MEET = re.compile(rf"(?<=[{CJK_RANGE}])(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])(?=[{CJK_RANGE}])")
 _APART = "\x1f"
 """A blank that hardly a text has."""
 _DIGIT = re.compile(r"\d")

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from semrouter_memory.language.moods import QUESTION_MARKS
 from semrouter_memory.language.own_text import own_text
+from semrouter_memory.language.question_form import QUESTION_MARKS
 from semrouter_memory.language.sentences import sentences
 
 _ASKS = re.compile(

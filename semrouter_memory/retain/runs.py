@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
-from semrouter_memory.language.moods import QUESTION_MARKS
 from semrouter_memory.language.own_text import LEFT_OUT
+from semrouter_memory.language.question_form import QUESTION_MARKS
 from semrouter_memory.model import LoggedTurn, ToolUse
 from semrouter_memory.retain import unfit
 from semrouter_memory.retain.spoken import spoken

@@ -1,5 +1,6 @@
 """Rules for numbers: of papers, accounts and cards, by name or by check digits, and long random strings. Pure."""
 
+from semrouter_memory.language.scripts import CJK_RANGE
 from semrouter_memory.retain import secret_values as values
 from semrouter_memory.retain.secret_forms import K, iban_rule, is_card, needing, rule
 
@@ -37,9 +38,9 @@ NUMBERED = (
     ),
 )
 
-_APART = r"(?<![^\W\u3400-\u9fff])"
+_APART = rf"(?<![^\W{CJK_RANGE}])"
 """No letter or digit before it; Chinese is written without blanks."""
-_ENDS = r"(?![^\W\u3400-\u9fff])"
+_ENDS = rf"(?![^\W{CJK_RANGE}])"
 _SEPARATOR = r"[ .\u00a0–-]{1,2}"
 CHECKED = (
     *needing(

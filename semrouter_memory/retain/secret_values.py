@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
-from semrouter_memory.retain.wordlist import words
+from semrouter_memory.language.word_lists import word_set
 
-_FUNCTION_WORDS = words(
+_FUNCTION_WORDS = word_set(
     "a about above across after again against ago all almost along already also although always am among an and another any anybody"
     " anymore anyone anything anyway anywhere apart are around as at away back because been before behind being below beside besides between"
     " beyond both but by can cannot could did do does doing done down due during each either else enough even ever every everybody"
@@ -19,7 +19,7 @@ _FUNCTION_WORDS = words(
     " where wherever whether which while who whoever whole whom whose why will with within without would yes yesterday yet you your"
     " yours yourself na"
 )
-_DESCRIPTIONS = words(
+_DESCRIPTIONS = word_set(
     "accepted accessible active alphanumeric annoying available awful awkward bad based basic best better blank boring broken case causing"
     " certain changed clear common completely complex compromised confidential confirmed correct crap created critical cryptic current decent"
     " default deleted different difficult disabled dumb easier easy embarrassing empty encrypted entered essential exact exactly expired expiring false fine"
@@ -36,7 +36,7 @@ _DESCRIPTIONS = words(
 )
 _DESCRIBES = re.compile(r"[a-z]{3,}(?:ed|ing|able|ible|less|ously|ly|ful)|[a-z]{4,}(?:ous|ive)", re.IGNORECASE)
 """Endings of words that describe something."""
-_THINGS = words(
+_THINGS = word_set(
     "beagle belly bible billy butterfly cable constable creed darling dragonfly duckling earring emily evening family firefly fly holly italy jelly"
     " july kelly king lily marble molly monopoly morning polly pudding ring sally seed speed spring starling steed sterling string swing"
     " table vegetable viking wedding weed wing"

@@ -11,18 +11,18 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import sentences
-from semrouter_memory.lexical.words import CJK
+from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.model import Candidate, Fact
 from semrouter_memory.retain.facts import DATA, MANY, NUMBER, covers, is_name, kind
 from semrouter_memory.retain.remember import wish
-from semrouter_memory.retain.wordlist import words
 
-_SINGLE, _ROLES = words(DATA["single"]), words(DATA["role"])
+_SINGLE, _ROLES = word_set(DATA["single"]), word_set(DATA["role"])
 _SINGLE_ZH, _ROLES_ZH = tuple(DATA["single_zh"].split()), tuple(DATA["role_zh"].split())
-_DIETS, _HAD, _DOUBT = words(DATA["diet"]), words(DATA["had"]), words(DATA["doubt"])
-_PETS_ZH = words(DATA["pets_zh"])
-_DOUBT_ZH, _CLAUSE, _STOP = tuple(DATA["doubt_zh"].split()), words(DATA["clause"]), words(DATA["stop"])
+_DIETS, _HAD, _DOUBT = word_set(DATA["diet"]), word_set(DATA["had"]), word_set(DATA["doubt"])
+_PETS_ZH = word_set(DATA["pets_zh"])
+_DOUBT_ZH, _CLAUSE, _STOP = tuple(DATA["doubt_zh"].split()), word_set(DATA["clause"]), word_set(DATA["stop"])
 
 _MAX_CHARS = 300
 """A longer sentence tells a story."""
@@ -90,8 +90,8 @@ _SUBJECTS = {
     }.items()
     for prefix in prefixes
 }
-_VAGUE = words("to the it that this these those them there one you your like a an who new and,")
-_ADVERBS = words("just now recently currently really also actually already")
+_VAGUE = word_set("to the it that this these those them there one you your like a an who new and,")
+_ADVERBS = word_set("just now recently currently really also actually already")
 _PREDICATES = {
     form: (attribute, third, wanted)
     for base, (attribute, third, wanted) in DATA["predicates"].items()

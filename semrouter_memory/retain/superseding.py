@@ -10,8 +10,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from semrouter_memory.language.sentences import sentences
-from semrouter_memory.lexical.terms import terms
-from semrouter_memory.lexical.words import words
+from semrouter_memory.language.terms import terms
+from semrouter_memory.language.words import words
 from semrouter_memory.model import (
     OUTDATED_BY,
     SESSION_SOURCE,

@@ -16,8 +16,8 @@ import yaml
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.stack.ports import LOOPBACK
 
-SHIPPED = Path(__file__).resolve().parents[2] / "envoy"
-"""The repository's Envoy configurations."""
+SHIPPED = Path(__file__).parent / "chains"
+"""The shipped Envoy configurations: in the repository a link to `envoy/`, in the wheel the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +59,10 @@ def envoy_yaml(shipped: Path, ports: EnvoyPorts, edit: Callable[[dict[str, Any]]
         edit: a further change, for a test or a benchmark that is about a different chain.
 
     Raises:
-        ConfigurationError: the file is not there (an installation without the repository).
+        ConfigurationError: the file is missing.
     """
     if not shipped.is_file():
-        raise ConfigurationError(f"{shipped} is missing; run this from a checkout of the repository")
+        raise ConfigurationError(f"{shipped} is missing: this installation is incomplete")
     config = yaml.safe_load(shipped.read_text(encoding="utf-8"))
     config["admin"]["address"]["socket_address"]["port_value"] = ports.admin
     listener = config["static_resources"]["listeners"][0]

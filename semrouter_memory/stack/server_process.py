@@ -29,6 +29,10 @@ class ServerProcess:
         assert self._process is not None, "not started"
         return self._process.pid
 
+    def start(self) -> None:
+        """Returns when it serves."""
+        raise NotImplementedError
+
     def pause(self) -> None:
         """It hangs from now on: connections stay open, nothing is answered."""
         self._signal(signal.SIGSTOP)

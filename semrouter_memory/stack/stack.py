@@ -10,6 +10,7 @@ import httpx
 import yaml
 
 from semrouter_memory.stack.envoy import SHIPPED, EnvoyPorts, envoy_yaml, find_envoy
+from semrouter_memory.stack.http import local_client
 from semrouter_memory.stack.ports import LOOPBACK, chosen_ports
 from semrouter_memory.stack.process import Process, Together
 from semrouter_memory.stack.run_directory import write_private
@@ -148,7 +149,7 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 async def _answers(url: str) -> bool:
     try:
-        async with httpx.AsyncClient(timeout=1) as client:
+        async with local_client(timeout=1) as client:
             return (await client.get(url)).status_code == httpx.codes.OK
     except httpx.HTTPError:
         return False

@@ -11,7 +11,7 @@ from pymilvus import CollectionSchema, DataType, FieldSchema, Function, Function
 from pymilvus.milvus_client.index import IndexParams
 
 from semrouter_memory.errors import SchemaMismatchError
-from semrouter_memory.lexical.index import K1, B
+from semrouter_memory.language.bm25 import K1, B
 from semrouter_memory.store import schema
 
 _HNSW = {"M": 16, "efConstruction": 200}

@@ -137,7 +137,7 @@ class MilvusConnection:
     async def search_words(
         self, terms: str, expression: str, *, columns: Sequence[str], limit: int, fresh: bool
     ) -> list[Row]:
-        """Rows that hold one of the terms, best first by BM25 (`lexical.index`'s).
+        """Rows that hold one of the terms, best first by BM25 (`language.bm25`'s).
 
         How rare a term is, and how long a text usually is, is counted over the whole collection. On Lite that is looked
         up in its file: it fails while the file is locked.

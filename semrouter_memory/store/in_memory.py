@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from semrouter_memory.lexical import index
-from semrouter_memory.lexical.terms import terms
+from semrouter_memory.language import bm25
+from semrouter_memory.language.terms import terms
 from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page, Reach, Scope, Vector
 from semrouter_memory.store import listing, schema
 from semrouter_memory.store.schema import Row
@@ -52,7 +52,7 @@ class InMemoryStore:
         if not (asked := terms(text)):
             return {}
         rows = list(self._active(scope, Reach.ALL, None, now))
-        scores = index.build([row["content"] for row in rows]).scores(asked)
+        scores = bm25.build([row["content"] for row in rows]).scores(asked)
         return {row["id"]: float(score) for row, score in zip(rows, scores, strict=True) if score > 0}
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semrouter_memory.lexical.index import TermIndex
+from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.store.schema import microseconds, time_from
 from semrouter_memory.store.shelf import Shelf
 

@@ -22,7 +22,7 @@ import numpy as np
 import orjson
 
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.lexical.terms import terms
+from semrouter_memory.language.terms import terms
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope
 
 Row: TypeAlias = dict[str, Any]

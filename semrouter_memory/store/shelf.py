@@ -22,8 +22,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from semrouter_memory.lexical import index
-from semrouter_memory.lexical.index import TermIndex
+from semrouter_memory.language import bm25
+from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, Vector
 from semrouter_memory.store.schema import NEVER, microseconds, projects_within, time_from
 
@@ -218,7 +218,7 @@ def filled(user_id: str, rows: Sequence[EmbeddedMemory], *, mark: Mark = unmarke
         projects=column((codes[memory.scope.project_id] for memory in memories), np.uint32),
         factors=factors,
         vectors=vectors,
-        index=index.build([memory.searched for memory in memories]),
+        index=bm25.build([memory.searched for memory in memories]),
         rows=b"".join(encoded),
         row_ends=_ends(encoded),
     )

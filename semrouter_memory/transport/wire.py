@@ -1,4 +1,4 @@
-"""Protobuf to events and replies to protobuf: the only module that speaks it.
+"""Protobuf to events and replies to protobuf: the only module that reads and writes ext_proc messages on the wire.
 
 Reference: envoy.service.ext_proc.v3 (Envoy 1.40). Replies leave here as bytes, because most are the same few
 acknowledgements and need not be built again for every message.
@@ -87,13 +87,19 @@ def replies_to(message: Message, reply: Reply, outcome: Outcome | Reason | None 
             return []
 
 
+def value_of(field: pb.HeaderValue) -> bytes:
+    """A header's value: Envoy fills `raw_value`; other data planes still send `value`."""
+    return field.raw_value or field.value.encode()
+
+
+def json_of(struct: Struct) -> dict[str, Json]:
+    """Not protobuf's own conversion to JSON: that one refuses NaN and infinity, and with them all the rest."""
+    return {name: _json(value) for name, value in struct.fields.items()}
+
+
 def _headers(message: pb.HttpHeaders) -> Headers:
-    # Envoy fills raw_value; other data planes still send value.
     return Headers(
-        [
-            (field.key, field.raw_value.decode("utf-8", "surrogateescape") if field.raw_value else field.value)
-            for field in message.headers.headers
-        ]
+        [(field.key, value_of(field).decode("utf-8", "surrogateescape")) for field in message.headers.headers]
     )
 
 
@@ -111,12 +117,7 @@ def _protocol(message: Message) -> Protocol:
 def _metadata(message: Message) -> Mapping[str, Json]:
     if not message.HasField("metadata_context"):
         return {}
-    return {name: _object(value) for name, value in message.metadata_context.filter_metadata.items()}
-
-
-def _object(struct: Struct) -> dict[str, Json]:
-    # Not protobuf's own conversion to JSON: that one refuses numbers that are none, and with them all the rest.
-    return {name: _json(value) for name, value in struct.fields.items()}
+    return {name: json_of(value) for name, value in message.metadata_context.filter_metadata.items()}
 
 
 def _json(value: Value) -> Json:
@@ -124,7 +125,7 @@ def _json(value: Value) -> Json:
         case None | "null_value":
             return None
         case "struct_value":
-            return _object(value.struct_value)
+            return json_of(value.struct_value)
         case "list_value":
             return [_json(each) for each in value.list_value.values]
     return getattr(value, kind)

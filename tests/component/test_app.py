@@ -19,6 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from semrouter_memory.app import App, new_memory_id
 from semrouter_memory.config import Config
 from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.stack.http import local_client
 from semrouter_memory.stack.ports import free_port
 
 
@@ -43,7 +44,7 @@ async def running(values: dict[str, Any]) -> AsyncIterator[App]:
 async def test_serves_and_stops(tmp_path: Path, model_directory: Path) -> None:
     values = settings(tmp_path, model_directory)
     operator = f"http://{values['management']['operator_listen']}"
-    async with running(values) as app, httpx.AsyncClient() as http:
+    async with running(values) as app, local_client() as http:
         async with grpc.aio.insecure_channel(app.ext_proc_address) as channel:
             health = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
             assert health.status == health_pb2.HealthCheckResponse.SERVING
@@ -58,7 +59,7 @@ async def test_serves_and_stops(tmp_path: Path, model_directory: Path) -> None:
         assert refused.status_code == 400
         assert "tokens, and the embedding model reads 254" in refused.json()["error"]["message"]
         assert "semrouter_memory_passages_truncated_total 0.0" in (await http.get(f"{operator}/metrics")).text
-    async with httpx.AsyncClient() as http:
+    async with local_client() as http:
         with pytest.raises(httpx.ConnectError):
             await http.get(f"{operator}/healthz")
 
@@ -73,9 +74,9 @@ async def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path, mod
 async def test_starts_again_on_the_same_data(tmp_path: Path, model_directory: Path) -> None:
     values = settings(tmp_path, model_directory)
     api, user = f"http://{values['management']['listen']}/v1/memory", {"x-authz-user-id": "alice"}
-    async with running(values), httpx.AsyncClient(headers=user) as http:
+    async with running(values), local_client(headers=user) as http:
         (await http.post(api, json={"content": "User lives in Berlin"})).raise_for_status()
-    async with running(values), httpx.AsyncClient(headers=user) as http:
+    async with running(values), local_client(headers=user) as http:
         assert [memory["content"] for memory in (await http.get(api)).json()["data"]] == ["User lives in Berlin"]
 
 
@@ -118,7 +119,7 @@ async def test_a_wide_address_without_a_secret_is_refused(tmp_path: Path, model_
 async def test_the_shared_secret_guards_both_ports(tmp_path: Path, model_directory: Path) -> None:
     values = settings(tmp_path, model_directory)
     values["server"]["shared_secret"] = "correct horse"
-    async with running(values), httpx.AsyncClient(headers={"x-authz-user-id": "alice"}) as http:
+    async with running(values), local_client(headers={"x-authz-user-id": "alice"}) as http:
         api = f"http://{values['management']['listen']}/v1/memory"
         assert (await http.get(api)).status_code == 401
         assert (await http.get(api, headers={"x-memory-secret": "correct horse"})).status_code == 200
@@ -152,7 +153,7 @@ async def test_starts_without_redis_and_says_once_that_turns_wait(tmp_path: Path
     )
     api, user = f"http://{values['management']['listen']}/v1/memory", {"x-authz-user-id": "alice"}
     with structlog.testing.capture_logs() as logs:
-        async with running(values), httpx.AsyncClient(headers=user) as http:
+        async with running(values), local_client(headers=user) as http:
             assert (await http.get(api)).json()["data"] == []
             # Many ticks' time: each finds the log away.
             await asyncio.sleep(1)

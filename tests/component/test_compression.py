@@ -18,7 +18,7 @@ from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.compression import CompressionRun, Measured
 from semrouter_memory.evaluation.compression_report import TARGET_TOKENS
 from semrouter_memory.evaluation.long_talk import long_talk
-from semrouter_memory.evaluation.playing import Noticing, played_adapters
+from semrouter_memory.evaluation.playing import FailureRecorder, played_adapters
 from semrouter_memory.evaluation.running import models_of
 from semrouter_memory.exchange.events import (
     BodyMode,
@@ -54,7 +54,7 @@ from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 
 pytest_plugins = ("tests.model_fixture",)
 
-SILENT = cast("Observer", Noticing())
+SILENT = cast("Observer", FailureRecorder())
 START = datetime(2026, 3, 15, 12, tzinfo=UTC)
 CONFIG = MemoryConfig.model_validate(
     {"compression": {"enabled": True, "min_turns": 6, "raw_turns": 2}, "recall": {"deadline_ms": 10_000}}

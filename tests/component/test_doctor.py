@@ -13,7 +13,7 @@ from pymilvus import AsyncMilvusClient
 
 from semrouter_memory.app import App
 from semrouter_memory.config import load
-from semrouter_memory.doctor.diagnose import Request, diagnose
+from semrouter_memory.doctor.diagnose import diagnose
 from semrouter_memory.doctor.finding import Diagnosis
 from semrouter_memory.stack.ports import free_port
 from semrouter_memory.store import collection
@@ -36,7 +36,7 @@ def settings(directory: Path, model: Path, **memory: Any) -> dict[str, Any]:
 async def examined(directory: Path, values: dict[str, Any], *, envoy: Path | None = None) -> Diagnosis:
     path = directory / "config.yaml"
     path.write_text(yaml.safe_dump(values), encoding="utf-8")
-    return await asyncio.to_thread(diagnose, Request(envoy=envoy, config=path))
+    return await asyncio.to_thread(diagnose, envoy, path)
 
 
 @asynccontextmanager

@@ -31,12 +31,14 @@ from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, SessionHints, Turn, Usage
 from semrouter_memory.retain.redact import redact
+from semrouter_memory.stack.http import local_client
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.telemetry import logs
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
+from tests.memory_service import memory_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -124,11 +126,11 @@ class House:
 
     def user(self, name: str | None) -> httpx.AsyncClient:
         headers = [] if name is None else [(b"x-authz-user-id", name.encode())]
-        return httpx.AsyncClient(base_url=self.url, headers=headers, trust_env=False)
+        return local_client(base_url=self.url, headers=headers)
 
     def operator(self, token: str | None = TOKEN) -> httpx.AsyncClient:
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        return httpx.AsyncClient(base_url=self.operator_url, headers=headers, trust_env=False)
+        return local_client(base_url=self.operator_url, headers=headers)
 
     async def remember(self, user: str, content: str, *, project: str = "", **changes: Any) -> Memory:
         """Put a memory into the store as the background does."""
@@ -181,9 +183,8 @@ def house(ports: list[Port], tmp_path: Path) -> Iterator[House]:
     log = SqliteTurnLog(tmp_path / "turns.db", clock=SystemClock())
     state = CountedState(tmp_path / "state.db", clock=SystemClock())
     config, identity = ManagementConfig(max_content_chars=200, max_body_bytes=4096), IdentityConfig()
-    service = MemoryService(
-        reader=store,
-        writer=store,
+    service = memory_service(
+        store=store,
         embedder=embedder,
         turn_log=log,
         locks=InProcessOwnerLocks(),
@@ -660,7 +661,7 @@ async def test_an_operator_acts_for_a_user_whom_they_name(house: House) -> None:
 @pytest.mark.parametrize("token", [None, "wrong", f"{TOKEN}x", "ø"])
 async def test_without_the_token_nobody_is_an_operator(house: House, token: str | None) -> None:
     await house.remember("alice", "User likes tea")
-    async with httpx.AsyncClient(base_url=house.operator_url) as client:
+    async with local_client(base_url=house.operator_url) as client:
         headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
         answer = await client.get("/v1/memory", params={"user_id": "alice"}, headers=headers)
     assert (answer.status_code, error_of(answer)["code"]) == (401, "bad_operator_token")

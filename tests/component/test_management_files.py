@@ -21,18 +21,19 @@ from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import IdentityConfig, ManagementConfig, MilvusConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError
+from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.http import create_user_api
-from semrouter_memory.manage.maintenance import Maintenance
 from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
-from semrouter_memory.manage.turn_routes import Office
+from semrouter_memory.manage.turn_routes import OperatorContext
 from semrouter_memory.model import Claim, Scope, SessionHints, Turn
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
+from tests.memory_service import deletion_service, memory_service
 from tests.store_observer import StoreObserver
 
 ALICE = Scope("alice")
@@ -99,13 +100,15 @@ async def living_in(directory: Path, sockets: Path) -> AsyncIterator[House]:
     )
     await store.start()
     config, identity = ManagementConfig(), IdentityConfig()
-    service = MemoryService(
-        reader=store,
-        writer=store,
+    locks = InProcessOwnerLocks()
+    deletion = deletion_service(store=store, embedder=embedder, turn_log=log, state=state, locks=locks, clock=clock)
+    service = memory_service(
+        store=store,
         embedder=embedder,
         turn_log=log,
         state=state,
-        locks=InProcessOwnerLocks(),
+        locks=locks,
+        deletion=deletion,
         clock=clock,
         new_id=lambda: f"mem_{uuid.uuid4().hex}",
         redact=Redaction,
@@ -118,7 +121,12 @@ async def living_in(directory: Path, sockets: Path) -> AsyncIterator[House]:
         token=TOKEN,
         readiness=lambda: Readiness(serving=True, store_available=True),
         metrics=lambda: Exposition(b"", "text/plain"),
-        office=Office(records=log, turn_log=log, maintenance=Maintenance(turn_log=log, state=state, store=store)),
+        context=OperatorContext(
+            records=log,
+            turn_log=log,
+            deletion=deletion,
+            backup=Backup(turn_log=log, state=state, store=store, file_lock=deletion.file_lock),
+        ),
     )
     _prepare(sockets)
     users = await serve_http(create_user_api(service, identity=identity, config=config), f"unix:{sockets}/api.sock")
@@ -295,12 +303,12 @@ async def test_a_session_is_ended_by_the_name_that_its_client_gave_it(house: Hou
 
 async def test_after_forgetting_and_compacting_nothing_said_is_in_any_file(house: House, run: Run) -> None:
     """A memory with its history and turns, state, a whole project and a whole user; what others said stays."""
-    house.append("SECRET-TURN and more")
+    house.append("PRIVATE-TURN and more")
     await house.state.put(ALICE, "session", b"SECRET-STATE", ttl=timedelta(hours=1))
     async with house.http("alice") as alice, house.http("bob") as bob:
         for client, text in ((alice, "SECRET-MEMORY"), (alice, "SECRET-OTHER"), (bob, "OTHERS-MEMORY")):
             assert (await client.post("/v1/memory", json={"content": text})).status_code == 201
-        written = ("SECRET-TURN", "SECRET-STATE", "SECRET-MEMORY", "SECRET-OTHER", "OTHERS-MEMORY")
+        written = ("PRIVATE-TURN", "SECRET-STATE", "SECRET-MEMORY", "SECRET-OTHER", "OTHERS-MEMORY")
         await printed(run, "compact")
         assert files_hold(house.directory, *written) == set(written)
         memory = (await alice.get("/v1/memory")).json()["data"][0]

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.manage.server import serve_http
+from semrouter_memory.stack.http import local_client
 
 
 def greeting(delay: float = 0) -> FastAPI:
@@ -27,7 +28,7 @@ def greeting(delay: float = 0) -> FastAPI:
 
 async def test_port_0_is_a_free_port_and_told() -> None:
     server = await serve_http(greeting(), "127.0.0.1:0")
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with local_client() as client:
         assert (await client.get(f"http://127.0.0.1:{server.port}/")).json() == "hello"
     await server.stop()
     await server.stop()
@@ -37,7 +38,7 @@ async def test_port_0_is_a_free_port_and_told() -> None:
 
 async def test_a_running_request_ends_before_the_server_does() -> None:
     server = await serve_http(greeting(delay=0.3), "127.0.0.1:0")
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with local_client() as client:
         request = asyncio.create_task(client.get(f"http://127.0.0.1:{server.port}/"))
         await asyncio.sleep(0.1)
         await server.stop()

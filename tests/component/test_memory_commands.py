@@ -17,12 +17,13 @@ from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, Not
 from semrouter_memory.manage.http import create_user_api
 from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
 from semrouter_memory.manage.server import serve_http
-from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.stack.llm import StandInLlm
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
+from tests.memory_service import memory_service
 
 Run = Callable[..., Awaitable[Result]]
 
@@ -38,11 +39,11 @@ async def sidecar(tmp_path: Path) -> AsyncIterator[Path]:
     embedder, log = HashedEmbedder(), SqliteTurnLog(tmp_path / "turns.db", clock=SystemClock())
     store = InMemoryStore(dimension=embedder.dimension)
     config, identity = ManagementConfig(), IdentityConfig()
-    service = MemoryService(
-        reader=store,
-        writer=store,
+    service = memory_service(
+        store=store,
         embedder=embedder,
         turn_log=log,
+        state=SqliteStateStore(tmp_path / "state.db", clock=SystemClock()),
         locks=InProcessOwnerLocks(),
         clock=SystemClock(),
         new_id=lambda: f"mem_{uuid.uuid4().hex}",

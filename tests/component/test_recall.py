@@ -7,7 +7,7 @@ import pytest
 
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.retrieval_sweep import KeptVectors
+from semrouter_memory.evaluation.retrieval_sweep import CachingEmbedder
 from semrouter_memory.model import Message, Reach, Reason, Role, Scope, Tombstone
 from semrouter_memory.ports import Embedder
 from tests.recalling import ALICE, NOW, Recalling, recalling
@@ -61,7 +61,7 @@ GENERAL = (
 @pytest.fixture(scope="module")
 def embedder(model_directory: Path) -> Embedder:
     """Embeds each question once, and each of the sentences that relevance is measured against."""
-    return KeptVectors(OnnxEmbedder.load(EmbeddingConfig(), model_directory))
+    return CachingEmbedder(OnnxEmbedder.load(EmbeddingConfig(), model_directory))
 
 
 @pytest.fixture(params=[True, False], ids=["at hand", "in the store"])

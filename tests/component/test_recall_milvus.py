@@ -9,7 +9,7 @@ import pytest
 
 from semrouter_memory.config import EmbeddingConfig, MilvusConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.retrieval_sweep import KeptVectors
+from semrouter_memory.evaluation.retrieval_sweep import CachingEmbedder
 from semrouter_memory.model import MemoryType, RecallResult, Scope
 from semrouter_memory.ports import Embedder
 from semrouter_memory.store.milvus import MilvusStore
@@ -61,7 +61,7 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def embedder(model_directory: Path) -> Embedder:
-    return KeptVectors(OnnxEmbedder.load(EmbeddingConfig(), model_directory))
+    return CachingEmbedder(OnnxEmbedder.load(EmbeddingConfig(), model_directory))
 
 
 @pytest.fixture

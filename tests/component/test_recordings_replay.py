@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import pytest_asyncio
 from typer.testing import CliRunner
@@ -18,7 +17,8 @@ from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import Config
 from semrouter_memory.replay.comparing import Difference
 from semrouter_memory.replay.playing import PlayOptions
-from semrouter_memory.replay.session import Session, SessionOptions, Tally
+from semrouter_memory.replay.replayer import Replayer, ReplayOptions, ReplayReport
+from semrouter_memory.stack.http import local_client
 from semrouter_memory.stack.ports import free_port
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
@@ -50,17 +50,19 @@ class Sidecar:
     def address(self) -> str:
         return self.app.ext_proc_address
 
-    async def play(self, *paths: Path, seed: int | None = None, **options: Any) -> tuple[Tally, list[Difference]]:
+    async def play(
+        self, *paths: Path, seed: int | None = None, **options: Any
+    ) -> tuple[ReplayReport, list[Difference]]:
         found: list[Difference] = []
         play = PlayOptions(
             target=self.address, speed=options.pop("speed", None), timeout_seconds=5, by_count=seed is None, **options
         )
-        session = Session(SessionOptions(files=paths, play=play, seed=seed), shown=found.extend)
+        session = Replayer(ReplayOptions(files=paths, play=play, seed=seed), shown=found.extend)
         return await session.run(), found
 
     async def remembers(self, user: str) -> None:
         deadline = asyncio.get_running_loop().time() + _WITHIN_SECONDS
-        async with httpx.AsyncClient(base_url=self._api, headers={"x-authz-user-id": user}) as http:
+        async with local_client(base_url=self._api, headers={"x-authz-user-id": user}) as http:
             while not (await http.get("/v1/memory")).json()["data"]:
                 assert asyncio.get_running_loop().time() < deadline, "nothing was remembered"
                 await asyncio.sleep(0.05)

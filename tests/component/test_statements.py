@@ -19,10 +19,10 @@ from semrouter_memory.evaluation.running import models_of
 from semrouter_memory.manage.edits import NewMemory
 from semrouter_memory.manage.importing import ImportReport
 from semrouter_memory.manage.portable import export_line
-from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import ChatMessage, Memory, MemoryType, Reach, Scope, SessionHints, Turn
 from semrouter_memory.retain.pipeline import SessionKey
 from semrouter_memory.retain.redact import redact
+from tests.memory_service import memory_service
 
 CONFIG = Config()
 ALICE = Scope("alice")
@@ -56,9 +56,9 @@ class Installation:
         self.user = ALICE
         self._retainer = pipelines.retainer(memory, adapters, models, wake=self._woken.append)
         self._recaller = pipelines.recaller(memory, adapters, models)
-        self.service = MemoryService(
-            reader=adapters.store, writer=adapters.store, embedder=adapters.embedder, turn_log=adapters.turn_log,
-            locks=adapters.locks, clock=clock, new_id=adapters.new_id, redact=redact, config=ManagementConfig(),
+        self.service = memory_service(
+            store=adapters.store, embedder=adapters.embedder, turn_log=adapters.turn_log,
+            state=adapters.state, locks=adapters.locks, clock=clock, new_id=adapters.new_id, redact=redact, config=ManagementConfig(),
         )  # fmt: skip
 
     async def say(self, text: str, *, session: str, answer: str = "Noted.") -> None:

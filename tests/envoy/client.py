@@ -11,6 +11,8 @@ from typing import Any
 
 import httpx
 
+from semrouter_memory.stack.http import local_client
+
 from .conftest import ALICE, Installation, eventually
 
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
@@ -84,7 +86,7 @@ async def streamed_without_envoy(on: Installation, path: str, text: str, /, **ho
     """The pieces that the LLM sends for the same request when nothing stands between."""
     url = on.stack._options.llm.removesuffix("/v1") + path
     async with (
-        httpx.AsyncClient(headers=behaving(how), timeout=30) as http,
+        local_client(headers=behaving(how), timeout=30) as http,
         http.stream("POST", url, content=asking(path, text, stream=True)) as answer,
     ):
         return [data async for data in answer.aiter_raw()]

@@ -14,6 +14,7 @@ import pytest_asyncio
 from openai import AsyncOpenAI
 
 from semrouter_memory.demo.stay import local_llm
+from semrouter_memory.stack.http import local_client
 from semrouter_memory.stack.llm import StandInLlm
 from semrouter_memory.stack.stack import Stack, StackOptions
 
@@ -36,7 +37,9 @@ OTHERS = [
 ]
 """Of few memories, recall shows more than of many."""
 _WITHIN_SECONDS = 15
-_UNHURRIED = {"memory": {"recall": {"deadline_ms": 2000}}}
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.01, 0.1
+"""What is to happen in the background is mostly a matter of milliseconds."""
+_UNHURRIED = {"memory": {"recall": {"deadline_ms": 2000}, "retain": {"tick_seconds": 0.1}}}
 """Unless a test says otherwise: what is not about time must not fail on a machine that is busy."""
 T = TypeVar("T")
 
@@ -57,7 +60,7 @@ class Installation:
 
     def http(self, key: str = ALICE, **options: Any) -> httpx.AsyncClient:
         headers = {"authorization": f"Bearer {key}", **options.pop("headers", {})}
-        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=30, **options)
+        return local_client(base_url=self.url, headers=headers, timeout=30, **options)
 
     async def memories(self, key: str = ALICE) -> list[str]:
         """The contents of the user's memories."""
@@ -80,7 +83,7 @@ class Installation:
 
     async def metric(self, name: str) -> float:
         """The sum of a metric over its labels; 0 when it has no sample yet."""
-        async with httpx.AsyncClient() as http:
+        async with local_client() as http:
             text = (await http.get(f"{self.stack.operator_url}/metrics")).text
         lines = [line.rsplit(" ", 1) for line in text.splitlines() if line.startswith(name)]
         return sum(float(value) for sample, value in lines if sample == name or sample.startswith(name + "{"))
@@ -88,10 +91,11 @@ class Installation:
 
 async def eventually(holds: Callable[[], Awaitable[bool]], otherwise: str, *, seconds: float = _WITHIN_SECONDS) -> None:
     """Wait for something that happens in the background."""
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, _FIRST_PAUSE_SECONDS
     while not await holds():
         assert time.monotonic() < deadline, otherwise
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(pause)
+        pause = min(1.5 * pause, _LONGEST_PAUSE_SECONDS)
 
 
 def patient(config: dict[str, Any]) -> None:

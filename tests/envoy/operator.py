@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx
 
+from semrouter_memory.stack.http import local_client
+
 from .client import CHAT
 from .conftest import ALICE, Installation
 
@@ -44,7 +46,7 @@ async def command(on: Installation, *words: str, stdin: str = "", **variables: s
 
 def operator(on: Installation) -> httpx.AsyncClient:
     headers = {"authorization": f"Bearer {OPERATOR}"}
-    return httpx.AsyncClient(base_url=on.stack.operator_url, headers=headers, timeout=60)
+    return local_client(base_url=on.stack.operator_url, headers=headers, timeout=60)
 
 
 async def totals(on: Installation) -> dict[str, int]:

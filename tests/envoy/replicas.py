@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 
 from semrouter_memory.demo.stay import local_llm
+from semrouter_memory.stack.http import local_client
 from semrouter_memory.stack.llm import StandInLlm
 from semrouter_memory.stack.stack import Stack, StackOptions
 from tests.milvus_server import MilvusServer
@@ -84,7 +85,7 @@ class Pair:
     async def operator(self, number: int) -> AsyncIterator[httpx.AsyncClient]:
         headers = {"authorization": f"Bearer {OPERATOR}"}
         url = self.replicas[number].stack.operator_url
-        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
+        async with local_client(base_url=url, headers=headers, timeout=60) as http:
             yield http
 
     async def totals(self, number: int) -> dict[str, int]:

@@ -11,6 +11,8 @@ from typing import Any
 
 import httpx
 
+from semrouter_memory.stack.http import local_client
+
 from .client import CHAT, RESPONSES
 from .replicas import Pair, key_of
 
@@ -135,7 +137,7 @@ class Talks:
         got = next(each for each in reversed(self.on.llm.requests) if each.headers.get("x-stand-in") == how)
         url = self.on.replicas[0].stack._options.llm.removesuffix("/v1") + path
         at_once = json.dumps({**json.loads(how), "delay_ms": 0})
-        async with httpx.AsyncClient(headers={**headers, "x-stand-in": at_once}, timeout=30) as http:
+        async with local_client(headers={**headers, "x-stand-in": at_once}, timeout=30) as http:
             return (await http.post(url, content=got.body)).content
 
 

@@ -6,14 +6,14 @@ from pathlib import Path as Directory
 import pytest
 from rich.console import Console
 
-from semrouter_memory.bench.bodies import http_request, question_body
-from semrouter_memory.bench.client import stream
-from semrouter_memory.bench.context import Amount, Bench, opened
-from semrouter_memory.bench.headline import resident
-from semrouter_memory.bench.installation import ALONE, NOOP, PRODUCT, UNLEARNED
-from semrouter_memory.bench.rounds import Path, Rounds
-from semrouter_memory.bench.steps import TOGETHER
-from semrouter_memory.bench.upstream import TOKENS
+from bench.client import stream
+from bench.context import Amount, Bench, opened
+from bench.figures import ALONE, NOOP, PRODUCT, UNLEARNED
+from bench.histograms import TOGETHER
+from bench.rounds import Path, Rounds
+from bench.sections import resident
+from bench.upstream import TOKENS
+from bench.workload import http_request, question_body
 
 AMOUNT = Amount(requests=20, memories=30, quick=True, lite=(), server=())
 CHAINS = (ALONE, NOOP, PRODUCT, UNLEARNED)

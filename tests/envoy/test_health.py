@@ -3,10 +3,10 @@
 from typing import Any
 
 import grpc.aio
-import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from semrouter_memory.stack.http import local_client
 from semrouter_memory.stack.ports import LOOPBACK
 from semrouter_memory.transport import wire
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
     ],
 )
 async def test_health_over_http(shared: Installation, path: str, says: dict[str, Any]) -> None:
-    async with httpx.AsyncClient(base_url=shared.stack.operator_url) as http:
+    async with local_client(base_url=shared.stack.operator_url) as http:
         answer = await http.get(path)
     assert (answer.status_code, answer.json()) == (200, says)
 
@@ -44,7 +44,7 @@ async def test_health_over_grpc(shared: Installation, service: str) -> None:
 
 
 async def test_metrics_tell_what_happened_and_to_nobody_whom(shared: Installation) -> None:
-    async with httpx.AsyncClient() as http:
+    async with local_client() as http:
         text = (await http.get(f"{shared.stack.operator_url}/metrics")).text
     assert "semrouter_memory_build_info" in text
     assert "alice" not in text

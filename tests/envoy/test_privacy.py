@@ -4,10 +4,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pytest
 import pytest_asyncio
 
+from semrouter_memory.stack.http import local_client
 from semrouter_memory.stack.ports import LOOPBACK, free_port
 
 from .client import APIS, CHAT, behaving, streaming, told
@@ -65,7 +65,7 @@ async def say_it_everywhere(on: Installation) -> None:
 async def silent_about_it(on: Installation) -> None:
     log = on.stack.sidecar.log.read_text(encoding="utf-8")
     assert [line for line in log.splitlines() if CANARY.lower() in line.lower()] == []
-    async with httpx.AsyncClient() as http:
+    async with local_client() as http:
         assert CANARY.lower() not in (await http.get(f"{on.stack.operator_url}/metrics")).text.lower()
 
 

@@ -18,7 +18,7 @@ from semrouter_memory.replay.comparing import Difference
 from semrouter_memory.replay.playing import PlayOptions
 from semrouter_memory.replay.reading import exchanges_in_file, recording_files
 from semrouter_memory.replay.records import RecordedExchange
-from semrouter_memory.replay.session import Session, SessionOptions, Tally
+from semrouter_memory.replay.replayer import Replayer, ReplayOptions, ReplayReport
 from tests.envoy.conftest import Installation, eventually, installed, patient
 
 CANARY = "sk-canary7Q2x9Lm4Vb8Kz1Tn6Rw3"
@@ -32,7 +32,7 @@ def recording_config(directory: Path) -> dict[str, Any]:
     }
 
 
-FORMS = ("JSON_BODY_AS_STRING", "JSON_BODY_AS_BYTES", "PROTO_BINARY_LENGTH_DELIMITED", "PROTO_BINARY", "PROTO_TEXT")
+FORMS = ("JSON_BODY_AS_STRING", "JSON_BODY_AS_BYTES", "PROTO_BINARY_LENGTH_DELIMITED")
 
 
 def tapped(directory: Path) -> Any:
@@ -128,10 +128,10 @@ def content(directory: Path) -> bytes:
     return b"".join(path.read_bytes() for path in directory.iterdir())
 
 
-async def play(address: str, *paths: Path) -> tuple[Tally, list[Difference]]:
+async def play(address: str, *paths: Path) -> tuple[ReplayReport, list[Difference]]:
     found: list[Difference] = []
     options = PlayOptions(target=address, speed=None, timeout_seconds=5)
-    session = Session(SessionOptions(files=paths, play=options), shown=found.extend)
+    session = Replayer(ReplayOptions(files=paths, play=options), shown=found.extend)
     return await session.run(), found
 
 

@@ -10,6 +10,8 @@ import httpx
 import openai
 import pytest
 
+from semrouter_memory.stack.http import local_client
+
 from .conftest import ALICE, Installation, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -113,7 +115,7 @@ async def test_a_chunked_upload(two_filter: Installation) -> None:
 async def test_http2(two_filter: Installation) -> None:
     """Prior knowledge, many requests on one connection."""
     headers = {"authorization": f"Bearer {ALICE}"}
-    async with httpx.AsyncClient(http1=False, http2=True, base_url=two_filter.url, headers=headers, timeout=30) as http:
+    async with local_client(http1=False, http2=True, base_url=two_filter.url, headers=headers, timeout=30) as http:
         body = PATHS["/v1/chat/completions"] % b"zebra?"
         answers = await asyncio.gather(*(http.post("/v1/chat/completions", content=body) for _ in range(20)))
     assert {(answer.status_code, answer.http_version) for answer in answers} == {(200, "HTTP/2")}

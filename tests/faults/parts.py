@@ -19,6 +19,7 @@ import structlog
 from semrouter_memory.app import App
 from semrouter_memory.config import load
 from semrouter_memory.demo.stay import local_llm
+from semrouter_memory.stack.http import local_client
 from semrouter_memory.stack.ports import LOOPBACK
 from semrouter_memory.stack.process import Process
 from semrouter_memory.stack.stack import Stack, StackOptions
@@ -179,7 +180,7 @@ def open_files(pid: int) -> int:
 
 async def envoy_count(on: Installation, name: str) -> int:
     """One of Envoy's own numbers."""
-    async with httpx.AsyncClient() as http:
+    async with local_client() as http:
         text = (await http.get(f"http://{LOOPBACK}:{on.stack.admin_port}/stats", params={"filter": f"^{name}$"})).text
     return int(text.rsplit(":", 1)[1]) if text.strip() else 0
 

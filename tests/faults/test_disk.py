@@ -19,6 +19,7 @@ from semrouter_memory.app import App
 from semrouter_memory.config import Config, MilvusConfig
 from semrouter_memory.errors import ConfigurationError, StoreFullError, StoreUnavailableError
 from semrouter_memory.model import Scope
+from semrouter_memory.stack.http import local_client
 from semrouter_memory.stack.ports import LOOPBACK, free_port
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.milvus import MilvusStore
@@ -270,7 +271,7 @@ async def test_the_turn_log_is_damaged_while_it_is_in_use(
 
 
 async def _readiness(on: Installation) -> httpx.Response:
-    async with httpx.AsyncClient(base_url=on.stack.operator_url) as http:
+    async with local_client(base_url=on.stack.operator_url) as http:
         return await http.get("/readyz")
 
 

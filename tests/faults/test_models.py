@@ -12,6 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from semrouter_memory.stack.http import local_client
 from tests.envoy.client import APIS, CHAT, asking
 from tests.envoy.conftest import ALICE, Installation, eventually, installed, patient
 from tests.envoy.extraction_llm import ExtractionLlm, extracting
@@ -141,7 +142,7 @@ async def answered(url: str, path: str, text: str, stream: bool, how: dict[str, 
     }
     body = asking(path, text, stream=stream)
     async with (
-        httpx.AsyncClient(base_url=url, timeout=30) as http,
+        local_client(base_url=url, timeout=30) as http,
         http.stream("POST", path, content=body, headers=headers) as answer,
     ):
         data = b"".join([piece async for piece in answer.aiter_raw()])

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from semrouter_memory.codec.base import strip_block
-from semrouter_memory.lexical.terms import terms
-from semrouter_memory.lexical.voice import in_memory_voice
+from semrouter_memory.language.terms import terms
+from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.model import LoggedTurn, Message, Role, Scope, Signals
 from semrouter_memory.recall.decide import decide
 from semrouter_memory.recall.evidence import wording
@@ -69,7 +69,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "decide": lambda text: decide(text, Signals()),
     "question": _question,
     "keywords": local_keywords,
-    "voice": in_memory_voice,
+    "voice": to_third_person,
     "terms": terms,
     "period": lambda text: period_of(text, NOW),
     "refuses": refuses,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN, strip_block
-from semrouter_memory.lexical.voice import in_memory_voice
+from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.model import Hit, Memory, MemoryType, Message, RecallOptions, Role, Scope, Signals
 from semrouter_memory.recall.decide import decide
 from semrouter_memory.recall.query import search_query
@@ -156,9 +156,9 @@ def test_the_query_is_bounded_and_on_one_line(query: str, history: list[Message]
 @given(texts)
 def test_the_memories_voice_is_reached_in_one_step(query: str) -> None:
     """Asking twice in the memory's voice changes nothing more, and any text can be decided about."""
-    voiced = in_memory_voice(query)
+    voiced = to_third_person(query)
 
-    assert in_memory_voice(voiced) == voiced
+    assert to_third_person(voiced) == voiced
     decide(query, Signals(is_fact=True))
 
 

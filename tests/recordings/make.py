@@ -19,10 +19,10 @@ import httpx
 from openai import APIStatusError, AsyncOpenAI
 
 from semrouter_memory.demo.stay import local_llm
+from semrouter_memory.replay.normalise import normalised
 from semrouter_memory.replay.reading import exchanges_in_file
 from semrouter_memory.replay.records import Header, Record
 from semrouter_memory.replay.rendering import written
-from semrouter_memory.replay.stable import stable
 from semrouter_memory.stack.stack import Stack, StackOptions
 
 HERE = Path(__file__).parent
@@ -181,7 +181,7 @@ async def _remembered(url: str) -> None:
 def _keep(source: Path, target: Path, name: str) -> None:
     records: list[Record] = [Record(0, 0, Header(made_by="make recordings"))]
     for exchange in exchanges_in_file(source, print):
-        records += stable(exchange, name=name)
+        records += normalised(exchange, name=name)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(written(records, "jsonl", timed=False))
 

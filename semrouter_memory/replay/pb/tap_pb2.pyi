@@ -1,3 +1,4 @@
+from semrouter_memory.transport.pb import ext_proc_pb2 as _ext_proc_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -21,10 +22,10 @@ class HttpBufferedTrace(_message.Message):
         HEADERS_FIELD_NUMBER: _ClassVar[int]
         BODY_FIELD_NUMBER: _ClassVar[int]
         TRAILERS_FIELD_NUMBER: _ClassVar[int]
-        headers: _containers.RepeatedCompositeFieldContainer[HeaderValue]
+        headers: _containers.RepeatedCompositeFieldContainer[_ext_proc_pb2.HeaderValue]
         body: Body
-        trailers: _containers.RepeatedCompositeFieldContainer[HeaderValue]
-        def __init__(self, headers: _Optional[_Iterable[_Union[HeaderValue, _Mapping]]] = ..., body: _Optional[_Union[Body, _Mapping]] = ..., trailers: _Optional[_Iterable[_Union[HeaderValue, _Mapping]]] = ...) -> None: ...
+        trailers: _containers.RepeatedCompositeFieldContainer[_ext_proc_pb2.HeaderValue]
+        def __init__(self, headers: _Optional[_Iterable[_Union[_ext_proc_pb2.HeaderValue, _Mapping]]] = ..., body: _Optional[_Union[Body, _Mapping]] = ..., trailers: _Optional[_Iterable[_Union[_ext_proc_pb2.HeaderValue, _Mapping]]] = ...) -> None: ...
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FIELD_NUMBER: _ClassVar[int]
     request: HttpBufferedTrace.Message
@@ -41,13 +42,13 @@ class HttpStreamedTraceSegment(_message.Message):
     RESPONSE_BODY_CHUNK_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_TRAILERS_FIELD_NUMBER: _ClassVar[int]
     trace_id: int
-    request_headers: HeaderMap
+    request_headers: _ext_proc_pb2.HeaderMap
     request_body_chunk: Body
-    request_trailers: HeaderMap
-    response_headers: HeaderMap
+    request_trailers: _ext_proc_pb2.HeaderMap
+    response_headers: _ext_proc_pb2.HeaderMap
     response_body_chunk: Body
-    response_trailers: HeaderMap
-    def __init__(self, trace_id: _Optional[int] = ..., request_headers: _Optional[_Union[HeaderMap, _Mapping]] = ..., request_body_chunk: _Optional[_Union[Body, _Mapping]] = ..., request_trailers: _Optional[_Union[HeaderMap, _Mapping]] = ..., response_headers: _Optional[_Union[HeaderMap, _Mapping]] = ..., response_body_chunk: _Optional[_Union[Body, _Mapping]] = ..., response_trailers: _Optional[_Union[HeaderMap, _Mapping]] = ...) -> None: ...
+    response_trailers: _ext_proc_pb2.HeaderMap
+    def __init__(self, trace_id: _Optional[int] = ..., request_headers: _Optional[_Union[_ext_proc_pb2.HeaderMap, _Mapping]] = ..., request_body_chunk: _Optional[_Union[Body, _Mapping]] = ..., request_trailers: _Optional[_Union[_ext_proc_pb2.HeaderMap, _Mapping]] = ..., response_headers: _Optional[_Union[_ext_proc_pb2.HeaderMap, _Mapping]] = ..., response_body_chunk: _Optional[_Union[Body, _Mapping]] = ..., response_trailers: _Optional[_Union[_ext_proc_pb2.HeaderMap, _Mapping]] = ...) -> None: ...
 
 class Body(_message.Message):
     __slots__ = ("as_bytes", "as_string", "truncated")
@@ -58,19 +59,3 @@ class Body(_message.Message):
     as_string: str
     truncated: bool
     def __init__(self, as_bytes: _Optional[bytes] = ..., as_string: _Optional[str] = ..., truncated: _Optional[bool] = ...) -> None: ...
-
-class HeaderMap(_message.Message):
-    __slots__ = ("headers",)
-    HEADERS_FIELD_NUMBER: _ClassVar[int]
-    headers: _containers.RepeatedCompositeFieldContainer[HeaderValue]
-    def __init__(self, headers: _Optional[_Iterable[_Union[HeaderValue, _Mapping]]] = ...) -> None: ...
-
-class HeaderValue(_message.Message):
-    __slots__ = ("key", "value", "raw_value")
-    KEY_FIELD_NUMBER: _ClassVar[int]
-    VALUE_FIELD_NUMBER: _ClassVar[int]
-    RAW_VALUE_FIELD_NUMBER: _ClassVar[int]
-    key: str
-    value: str
-    raw_value: bytes
-    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ..., raw_value: _Optional[bytes] = ...) -> None: ...

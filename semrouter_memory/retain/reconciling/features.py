@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from semrouter_memory.lexical.values import kinds
+from semrouter_memory.language.values import kinds
 from semrouter_memory.retain.reconciling.statement import MANY_VALUED, ONE_VALUED, Statement
 
 Features = dict[str, float]

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 
-from semrouter_memory.lexical.terms import terms
-from semrouter_memory.lexical.values import folded, split
-from semrouter_memory.lexical.voice import in_memory_voice
-from semrouter_memory.lexical.words import CJK
+from semrouter_memory.language.scripts import CJK, CJK_RANGE
+from semrouter_memory.language.terms import terms
+from semrouter_memory.language.third_person import to_third_person
+from semrouter_memory.language.values import folded, split
 
 _VOCABULARY = tomllib.loads(resources.files(__package__).joinpath("vocabulary.toml").read_text(encoding="utf-8"))
 _THE_USER = re.compile(r"\bthe user\b|用[户戶]")
-_TOKEN = re.compile(r"user|[a-z0-9][\w+#.&/-]*[\w+#]|[a-z0-9]|'s\b|n't\b|[\u4e00-\u9fff]+")
+_TOKEN = re.compile(rf"user|[a-z0-9][\w+#.&/-]*[\w+#]|[a-z0-9]|'s\b|n't\b|[{CJK_RANGE}]+")
 _NAME = re.compile(
     r"(?:(?<=[\w,)]\s)|(?<=Dr\.\s|Mr\.\s|Ms\.\s)|(?<=Mrs\.\s))[A-Z\u00c0-\u00de][\w'’&-]*|(?<=-)[A-Z][\w]+"
 )
@@ -33,7 +33,7 @@ _CHANGED_KEY = re.compile(
     r"^user (?:\w+ ){0,2}?(?:\w+ed|cut) (?:the |an? |his |her |their |user's )?"
     r"(?P<key>(?!(?:to|from|back|in|out) )[^,;:.]{2,50}?) (?:to|from|until|with|by|into) "
 )
-_HAN_KEY = re.compile(r"^user的(?P<key>[\u4e00-\u9fff]{1,8}?)(?:是|为|改|换|变|涨|降|在|推迟|提前|搬|\s)")
+_HAN_KEY = re.compile(rf"^user的(?P<key>[{CJK_RANGE}]{{1,8}}?)(?:是|为|改|换|变|涨|降|在|推迟|提前|搬|\s)")
 _FOR = re.compile(
     r"\b(?:for|at(?= (?:home|work|school|the office))) (?:the |an? |user's |his |her |their )?(?P<what>[\w-]+(?: (?!(?:is|at|in|on|to|and|the)\b)[\w-]+)?)"
 )
@@ -94,7 +94,7 @@ class Statement:
 @lru_cache(4_096)
 def statement(content: str, *, procedural: bool = False) -> Statement:
     """Take a statement apart."""
-    told = in_memory_voice(content)
+    told = to_third_person(content)
     plain = _THE_USER.sub("user", folded(told))
     values, rest = split(plain)
     goal = _GOAL.match(plain) if procedural else None

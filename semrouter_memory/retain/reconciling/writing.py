@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from semrouter_memory.language.sentences import sentences
-from semrouter_memory.lexical.voice import embedded_text
+from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import (
     SESSION_SOURCE,
     Candidate,

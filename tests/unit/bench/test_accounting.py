@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 
-from semrouter_memory.bench import accounting
+from bench import accounting
 
 BUSY = "print('on', flush=True)\nwhile True: pass"
 IDLE = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', sys.argv[1]])"

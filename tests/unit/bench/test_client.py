@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from semrouter_memory.bench.bodies import http_request, question_body
-from semrouter_memory.bench.client import BenchError, load, status_of, stream
+from bench.client import BenchError, load, status_of, stream
+from bench.workload import http_request, question_body
 
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"

@@ -2,10 +2,9 @@
 
 import pytest
 
-from semrouter_memory.bench.bare import BareTimes
-from semrouter_memory.bench.figures import Times, allowed_per_second
-from semrouter_memory.bench.installation import NOOP, PRODUCT
-from semrouter_memory.bench.rounds import Round, Sample, path_figures, throughput_figures
+from bench.figures import NOOP, PRODUCT, Times, allowed_per_second
+from bench.parts import BareTimes
+from bench.rounds import Round, Sample, path_figures, throughput_figures
 
 
 def sample(ms: float, *, cpu: float = 0.01, seconds: float = 1.0, with_memory: int = 10) -> Sample:
@@ -15,7 +14,6 @@ def sample(ms: float, *, cpu: float = 0.01, seconds: float = 1.0, with_memory: i
         seconds=seconds,
         cpu=cpu,
         cpu_with_learning=2 * cpu,
-        machine_cpu=4 * cpu,
         with_memory=with_memory,
     )
 
@@ -46,7 +44,6 @@ def test_cpu_time_and_memories_are_those_of_one_request() -> None:
 
     assert product.cpu_ms == pytest.approx(3.0)
     assert product.cpu_with_learning_ms == pytest.approx(6.0)
-    assert product.machine_cpu_ms == pytest.approx(12.0)
     assert product.with_memory == pytest.approx(1.0)
 
 
@@ -64,14 +61,12 @@ def test_the_floor_allows_what_the_no_op_service_does_with_one_embedding_more() 
 
 
 def test_the_products_share_is_of_what_the_floor_allows() -> None:
-    # 10 requests a second at 1 ms each, and 1 ms for an embedding: 5; with 4 ms on the whole machine: 8.
+    # 10 requests a second at 1 ms each, and 1 ms for an embedding: 5.
     both = [round_(1.0), round_(2.0)]
     figures = throughput_figures(both, connections=32)
 
     assert figures.allowed == pytest.approx(5.0)
     assert figures.share.median == pytest.approx(2.0)
-    assert figures.strict_allowed == pytest.approx(8.0)
-    assert figures.strict_share.median == pytest.approx(1.25)
 
 
 def test_percentiles_say_of_how_many() -> None:

@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from semrouter_memory.bench import plot, run
-from semrouter_memory.bench.client import BenchError
-from semrouter_memory.bench.context import Amount
-from semrouter_memory.bench.figures import Footprints, Ratio
-from semrouter_memory.bench.tables import tables_of
-from semrouter_memory.bench.targets import goals, missed
+from bench import plot, run
+from bench.client import BenchError
+from bench.context import Amount
+from bench.figures import Ratio, goals, missed
+from bench.tables import tables_of
 from semrouter_memory.errors import ConfigurationError
 
-from .figures import EVERYTHING, FOOTPRINT, HEADLINE, MIB, RECALL, chain, times
+from .figures import EVERYTHING, HEADLINE, RECALL, THROUGHPUT, chain, times
 
 AMOUNT = Amount(requests=20, memories=10, quick=True, lite=(), server=())
 
@@ -51,14 +50,14 @@ async def test_a_section_that_fails_is_named_and_the_others_are_measured(
     tmp_path: Path, model_directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "SECTIONS", sections(streams=BenchError("no tokens")))
-    asked = options(tmp_path, model_directory, "requests", "streams", "prefix")
+    asked = options(tmp_path, model_directory, "headline", "streams", "throughput")
 
     assert not await run.bench(asked)
 
     written = json.loads(asked.json_file.read_text())
-    assert list(written["sections"]) == ["requests", "prefix"]
+    assert list(written["sections"]) == ["headline", "throughput"]
     assert written["failed"] == {"streams": "BenchError: no tokens"}
-    assert written["sections"]["requests"]["alone"]["active"]["median"] == 1.25
+    assert written["sections"]["headline"]["users"]["1000"]["paced"]["active"]["median"] == 1.25
     assert "streams was not measured: BenchError: no tokens" in capsys.readouterr().out
     assert asked.plot_file is not None
     assert asked.plot_file.read_bytes().startswith(b"\x89PNG")
@@ -73,7 +72,7 @@ async def test_a_run_in_which_all_was_measured_says_so(
 
 
 def test_sections_are_chosen_by_name_and_kept_in_order() -> None:
-    assert run.chosen(["prefix", "requests"], quick=False) == ["requests", "prefix"]
+    assert run.chosen(["streams", "headline"], quick=False) == ["headline", "streams"]
     assert run.chosen([], quick=True) == list(run.QUICK)
     assert run.chosen([], quick=False) == list(run.SECTIONS)
     with pytest.raises(ConfigurationError, match="no section speed"):
@@ -102,24 +101,19 @@ def test_figures_that_reach_all_goals_miss_none() -> None:
 
 
 def test_what_is_missed_is_named_and_times_are_compared_with_the_embedding_of_the_same_run() -> None:
-    headline = replace(
-        HEADLINE,
-        paced=replace(HEADLINE.paced, active=Ratio(1.31, 1.3, 1.4)),
-        many=replace(
-            HEADLINE.many,
-            share=Ratio(0.69, 0.6, 0.7),
-            chains={**HEADLINE.many.chains, "product": chain(9.0, with_memory=0.5)},
-        ),
+    slow = replace(HEADLINE.main, paced=replace(HEADLINE.main.paced, active=Ratio(1.31, 1.3, 1.4)))
+    headline = replace(HEADLINE, users={**HEADLINE.users, HEADLINE.memories: slow})
+    throughput = replace(
+        THROUGHPUT,
+        share=Ratio(0.69, 0.6, 0.7),
+        chains={**THROUGHPUT.chains, "product": chain(9.0, with_memory=0.5)},
     )
     recall = replace(RECALL, active={**RECALL.active, 1_000: times(3.8), 10_000: times(7.6)})
-    large = Footprints(measured=[FOOTPRINT, replace(FOOTPRINT, resident_bytes=401 * MIB, most_bytes=9 * MIB)])
 
-    assert missed({"requests": headline, "recall": recall, "memory": large}) == [
-        "at most 1.3 x the floor, active user, nothing else going on",
+    assert missed({"headline": headline, "throughput": throughput, "recall": recall}) == [
+        "at most 1.3 x the floor, active user, with pauses",
         "at least 70% of the throughput that the floor allows",
         "memories in at least 80% of the requests, many at a time",
         "recall with 1,000 memories",
         "recall with 10,000 memories",
-        "memory of the working set",
-        "the working set's bound",
     ]

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from semrouter_memory.bench.bodies import http_request, long_body, question_body
-from semrouter_memory.bench.workload import Asker, questions, statements
+from bench.workload import Asker, http_request, long_body, question_body, questions, statements
 
 
 def test_every_run_measures_with_the_same_statements_and_questions() -> None:

@@ -5,7 +5,7 @@ import pytest
 from semrouter_memory.cli.reembed import _Done, _name, _Request, _say, _source
 from semrouter_memory.config import Config, MemoryConfig, MilvusConfig
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.upkeep.reembed import ReembedReport
+from semrouter_memory.maintenance.reembed import ReembedReport
 
 HERE = {"old": "mini/384/aa", "older": "mini/384/bb", "new": "bge/384/cc"}
 

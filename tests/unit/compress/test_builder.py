@@ -16,7 +16,7 @@ from semrouter_memory.errors import ChatModelError, CircuitOpenError, TurnLogErr
 from semrouter_memory.model import Candidate, ChatMessage, LoggedTurn, MemoryType, Message, Role
 from semrouter_memory.ports import ChatModel, Embedder, Observer, StateStore, TurnLog
 from semrouter_memory.retain.redact import without_secrets
-from tests.unit.compress.conftest import ALICE, MakeTurns, World, claim_of, small_talk
+from tests.unit.compress.conftest import MakeTurns, World, claim_of, small_talk
 
 
 def _builder(world: World, *, model: bool = False, **config: int) -> StateBuilder:
@@ -264,13 +264,6 @@ async def test_a_state_that_could_be_written_by_half_is_taken_back(
 
     monkeypatch.setattr(world, "surviving", away)
     await _read(_builder(world), make_turns(small_talk(2)))
-
-    assert world.values == {}
-
-
-async def test_a_session_can_be_forgotten(world: World, make_turns: MakeTurns) -> None:
-    await _read(_builder(world), make_turns(small_talk(2)))
-    await _builder(world).forget(ALICE, "s1")
 
     assert world.values == {}
 

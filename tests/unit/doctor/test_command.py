@@ -1,7 +1,6 @@
 """`semrouter-memory doctor` on the command line: what it prints, and its exit status."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,9 +10,9 @@ from typer.testing import CliRunner, Result
 
 from semrouter_memory.cli import app
 from semrouter_memory.config import Config
-from semrouter_memory.doctor import model_files
-from semrouter_memory.doctor.case import Case
+from semrouter_memory.doctor.context import CheckContext
 from semrouter_memory.doctor.finding import Severity
+from semrouter_memory.doctor.sidecar_config import model_files
 from tests.deploy_files import FILES, Chain
 from tests.envoy_mutations import chain, filter_of
 
@@ -65,7 +64,8 @@ def test_offline_a_model_on_another_machine_is_not_missed(tmp_path: Path, settin
 def test_on_the_sidecars_machine_a_missing_model_is_an_error(tmp_path: Path, *, given: bool) -> None:
     """Without its settings the model's place is not known."""
     config = Config.model_validate({"memory": {"embedding": {"path": str(tmp_path / "none")}}})
-    found = [finding.severity for finding in model_files.check(Case(config=config, given=given), elsewhere=False)]
+    context = CheckContext(config=config, config_given=given)
+    found = [finding.severity for finding in model_files(context, elsewhere=False)]
     assert found == ([Severity.ERROR] if given else [])
 
 
@@ -139,12 +139,20 @@ def test_a_name_that_steers_the_terminal_does_not(tmp_path: Path) -> None:
     assert "\x1b[2J" not in result.stdout
 
 
-def test_without_its_extra_it_says_what_to_install() -> None:
-    script = (
-        "import sys; sys.modules['betterproto2'] = None; from semrouter_memory.cli import app;"
-        f" app(['doctor', '--offline', {str(FILES.root / 'envoy' / 'two-filter.yaml')!r}])"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 1
-    assert "pip install 'semrouter-memory[doctor]'" in done.stdout
-    assert "Traceback" not in done.stderr
+def test_without_an_envoy_its_validation_is_missing_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = doctor(FILES.root / "envoy" / "two-filter.yaml", "--json")
+    assert result.exit_code == 0
+    (finding,) = findings(result)
+    assert (finding["severity"], finding["code"]) == ("warning", "envoy-not-validated")
+    assert "semrouter-memory[envoy]" in finding["fix"]
+
+
+def test_the_same_mistake_is_reported_once_by_envoy_and_by_the_checks(tmp_path: Path) -> None:
+    envoy = chain()
+    filter_of(envoy, "memory.recall")["message_timeout"] = "500ms"
+    found = [each for each in findings(doctor(saved(tmp_path, envoy), "--json")) if each["code"] == "envoy-field"]
+    assert [each["where"].rpartition(".")[2] for each in found] == ["message_timeout"]

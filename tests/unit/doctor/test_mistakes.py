@@ -505,7 +505,7 @@ def test_a_secret_that_is_sent_everywhere_is_right_and_one_that_differs_is_not()
 def test_an_address_that_differs_from_defaults_is_only_a_warning_when_no_settings_were_given() -> None:
     envoy = chain()
     _endpoint_port(envoy, "memory_sidecar", 50099)
-    assert codes(diagnose(envoy, given=False)) == {("warning", "address-differs")}
+    assert codes(diagnose(envoy, config_given=False)) == {("warning", "address-differs")}
 
 
 def _sound() -> Iterator[tuple[str, Callable[[Chain], object], str]]:

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from semrouter_memory.evaluation.conversations import conversation_of, judge, result_of
-from semrouter_memory.evaluation.conversations_report import print_remembered
+from semrouter_memory.evaluation.conversations_run import print_remembered
 
 CASE = {
     "id": "c-1",

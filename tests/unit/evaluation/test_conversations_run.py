@@ -8,13 +8,13 @@ from typer.testing import CliRunner
 from semrouter_memory.cli import app
 from semrouter_memory.config import Config
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.conversations import Conversation, Remembered, conversation_of
+from semrouter_memory.evaluation.conversations import ConversationCase, Remembered, conversation_of
 from semrouter_memory.evaluation.conversations_run import ConversationsRun
 from semrouter_memory.evaluation.playing import played_adapters
 from semrouter_memory.evaluation.running import models_of
 
 
-def conversation(*user_texts: str, wanted: str = "", unwanted: str = "") -> Conversation:
+def conversation(*user_texts: str, wanted: str = "", unwanted: str = "") -> ConversationCase:
     return conversation_of(
         {
             "id": "c",
@@ -25,7 +25,7 @@ def conversation(*user_texts: str, wanted: str = "", unwanted: str = "") -> Conv
     )
 
 
-async def played(model_directory: Path, *conversations: Conversation) -> list[Remembered]:
+async def played(model_directory: Path, *conversations: ConversationCase) -> list[Remembered]:
     config = Config()
     embedder = OnnxEmbedder.load(config.memory.embedding, model_directory)
     async with models_of(config) as models:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from semrouter_memory.evaluation.e2e import Judged, Lost, content_words, judge, user_of
-from semrouter_memory.evaluation.e2e_report import figures_of
+from semrouter_memory.evaluation.e2e import JudgedQuestion, MissStage, content_words, judge, user_of
+from semrouter_memory.evaluation.e2e_run import figures_of
 
 AT = "2026-03-15T10:00:00Z"
 
@@ -21,7 +21,9 @@ def asked(**question: Any) -> Any:
     return read
 
 
-def judged(question: Any, injected: str = "", *, kept: tuple[str, ...] = (), first_ten: tuple[str, ...] = ()) -> Judged:
+def judged(
+    question: Any, injected: str = "", *, kept: tuple[str, ...] = (), first_ten: tuple[str, ...] = ()
+) -> JudgedQuestion:
     return judge("u", question, injected=injected, tokens=7, kept=kept, first_ten=first_ten)
 
 
@@ -45,14 +47,14 @@ def test_a_question_that_wants_nothing_is_quiet_when_nothing_is_injected() -> No
 @pytest.mark.parametrize(
     ("kept", "first_ten", "injected", "lost"),
     [
-        ((), (), "", Lost.NOT_KEPT),
-        (("in lisbon",), (), "", Lost.NOT_FOUND),
-        (("in lisbon",), ("in lisbon",), "", Lost.NOT_INJECTED),
+        ((), (), "", MissStage.NOT_KEPT),
+        (("in lisbon",), (), "", MissStage.NOT_FOUND),
+        (("in lisbon",), ("in lisbon",), "", MissStage.NOT_INJECTED),
         (("in lisbon",), ("in lisbon",), "in lisbon", None),
     ],
 )
 def test_a_miss_says_where_it_was_lost(
-    kept: tuple[str, ...], first_ten: tuple[str, ...], injected: str, lost: Lost | None
+    kept: tuple[str, ...], first_ten: tuple[str, ...], injected: str, lost: MissStage | None
 ) -> None:
     assert judged(asked(any_of=["lisbon"]), injected, kept=kept, first_ten=first_ten).lost is lost
 
@@ -62,7 +64,7 @@ def test_coverage_is_the_share_of_the_answers_content_words() -> None:
     question = asked(answer="She painted a sunset")
     assert judged(question, "- I painted it yesterday").score == 0.5
     assert judged(question, "- I painted it yesterday").lost is None
-    assert judged(question, "- nothing of it").lost is Lost.NOT_KEPT
+    assert judged(question, "- nothing of it").lost is MissStage.NOT_KEPT
 
 
 def test_figures_are_by_kind_and_of_those_that_want_memory_and_those_that_do_not() -> None:

@@ -17,7 +17,12 @@ from semrouter_memory.model import MemoryType, Message, Role
 LINE: dict[str, Any] = {
     "user": "u-1",
     "memories": [
-        {"id": "m1", "type": "semantic", "content": "User likes tea", "created_at": "2026-03-15T10:00:00+02:00"},
+        {
+            "id": "m1",
+            "type": "semantic",
+            "content": "User likes tea",
+            "created_at": "2026-03-15T10:00:00+02:00",
+        },
         {"id": "m2", "type": "episodic", "content": "User went to Quito", "created_at": None},
         {"id": "m3", "type": "procedural", "content": "To deploy, run make"},
     ],

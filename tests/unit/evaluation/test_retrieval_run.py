@@ -13,10 +13,10 @@ from semrouter_memory.config import Config, MemoryConfig, WorkingSetConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import EmbeddingError
 from semrouter_memory.evaluation.playing import PlayClock, played_adapters
-from semrouter_memory.evaluation.retrieval import Query, User, user_of
+from semrouter_memory.evaluation.retrieval import Query, RetrievalCase, user_of
 from semrouter_memory.evaluation.retrieval_figures import Asked, Scored
 from semrouter_memory.evaluation.retrieval_run import Owner, RetrievalRun, asked_of, request_of, throwaway_adapters
-from semrouter_memory.evaluation.retrieval_sweep import THRESHOLDS, KeptVectors, Point
+from semrouter_memory.evaluation.retrieval_sweep import THRESHOLDS, CachingEmbedder, Point
 from semrouter_memory.evaluation.running import models_of
 from semrouter_memory.model import Hit, Message, Reason, RecallResult, Role, Scope, Vector
 from semrouter_memory.ports import Embedder
@@ -27,7 +27,7 @@ MARCH = "2026-03-15T10:00:00Z"
 TEA = "User's favourite tea is oolong"
 
 
-def user(*memories: tuple[str, str | None], queries: Sequence[dict[str, Any]] = ()) -> User:
+def user(*memories: tuple[str, str | None], queries: Sequence[dict[str, Any]] = ()) -> RetrievalCase:
     known = [
         {"id": f"m{at}", "type": "semantic", "content": content, "created_at": created_at}
         for at, (content, created_at) in enumerate(memories, start=1)
@@ -36,7 +36,7 @@ def user(*memories: tuple[str, str | None], queries: Sequence[dict[str, Any]] = 
     return user_of({"user": "same name", "memories": known, "queries": asked})
 
 
-async def stored(*users: User) -> list[Owner]:
+async def stored(*users: RetrievalCase) -> list[Owner]:
     config = Config()
     async with models_of(config) as models:
         with played_adapters(HashedEmbedder()) as adapters:
@@ -44,7 +44,7 @@ async def stored(*users: User) -> list[Owner]:
 
 
 async def played(
-    memory: MemoryConfig, *users: User, embedder: Embedder | None = None
+    memory: MemoryConfig, *users: RetrievalCase, embedder: Embedder | None = None
 ) -> tuple[list[Asked], list[Point], PlayClock]:
     clock = PlayClock()
     async with models_of(Config()) as models:
@@ -185,7 +185,7 @@ async def test_a_query_is_embedded_once_however_often_it_is_asked() -> None:
             return await super().embed_query(text)
 
     counting = Counting()
-    kept = KeptVectors(counting)
+    kept = CachingEmbedder(counting)
     first, second, other = [await kept.embed_query(text) for text in ("tea", "tea", "coffee")]
     assert counting.texts == ["tea", "coffee"]
     assert (first == second).all()

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,8 +24,9 @@ from semrouter_memory.model import (
     Tombstone,
     Vector,
 )
-from semrouter_memory.ports import StateStore, Tombstones, TurnLog
+from semrouter_memory.ports import Tombstones
 from semrouter_memory.retain.redact import redact
+from tests.memory_service import memory_service
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -152,6 +153,9 @@ class Log:
         self.calls.append("erase_answers")
         self.erased.append((scope, since))
 
+    async def list_turns(self, **selection: Any) -> list[Any]:
+        return []
+
     def content_hash(self, content: str) -> str:
         return f"hash of {len(content)}"
 
@@ -236,17 +240,16 @@ def house() -> House:
     clock = SteppingClock()
     store, log, state, locks = Store(calls), Log(calls, clock=clock), State(calls), Locks(calls)
     changed: list[Scope] = []
-    service = MemoryService(
-        reader=store,
-        writer=store,
+    service = memory_service(
+        store=store,
         embedder=HashedEmbedder(),
-        turn_log=cast(TurnLog, log),
+        turn_log=log,
         locks=locks,
         clock=clock,
         new_id=iter(f"mem_{number}" for number in range(1, 1000)).__next__,
         redact=redact,
         config=ManagementConfig(max_content_chars=100, max_metadata_bytes=256, max_import_lines=120),
-        state=cast(StateStore, state),
+        state=state,
         written=changed.append,
         ttl_days={MemoryType.EPISODIC: 30},
     )

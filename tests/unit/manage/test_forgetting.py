@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from semrouter_memory.deletion.service import DeletionUnfinishedError
 from semrouter_memory.errors import LockLostError, NotFoundError
 from semrouter_memory.manage.edits import MemoryEdit, NewMemory
-from semrouter_memory.manage.forgetting import DeletionUnfinishedError
 from semrouter_memory.model import Memory, Reach, Scope
 
 ALICE = Scope("alice")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from semrouter_memory.deletion.service import DeletionUnfinishedError
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, StoreUnavailableError
 from semrouter_memory.manage.edits import MemoryEdit, NewMemory
-from semrouter_memory.manage.forgetting import DeletionUnfinishedError
 from semrouter_memory.model import Hit, Memory, MemoryType, Reach, Scope
 from semrouter_memory.recall.outdated import outdated_episodes
 

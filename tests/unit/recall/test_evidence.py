@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from semrouter_memory.lexical.terms import terms
+from semrouter_memory.language.terms import terms
 from semrouter_memory.model import Hit, Message, Role, Scope
 from semrouter_memory.recall import evidence
 from semrouter_memory.recall.anchors import Intent

@@ -9,7 +9,7 @@ from backports import zstd
 
 from semrouter_memory.replay.cleaning import CREDENTIAL_HEADERS, Cleaner, CleaningSettings
 from semrouter_memory.replay.lines import line_of
-from semrouter_memory.replay.records import Answer, Begin, End, Event, Record, SetHeader, Shown
+from semrouter_memory.replay.records import Begin, End, Event, ProcessingRequest, ProcessingResponse, Record, SetHeader
 from semrouter_memory.retain.redact import without_secrets
 
 CANARY = "sk-canary7Q2x9Lm4Vb8Kz1Tn6Rw3"
@@ -22,12 +22,14 @@ def cleaned(*events: Event, **settings: Any) -> list[Event]:
 
 
 def body_of(event: Event) -> bytes:
-    assert isinstance(event, Shown | Answer)
+    assert isinstance(event, ProcessingRequest | ProcessingResponse)
     return event.body or b""
 
 
 def request(body: bytes, *headers: tuple[str, bytes]) -> tuple[Event, ...]:
-    return Shown(kind="request_headers", headers=headers), Shown(kind="request_body", body=body, end_of_stream=True)
+    return ProcessingRequest(kind="request_headers", headers=headers), ProcessingRequest(
+        kind="request_body", body=body, end_of_stream=True
+    )
 
 
 def written_out(events: list[Event]) -> str:
@@ -39,9 +41,9 @@ def test_credentials_in_headers_are_not_recorded(name: str) -> None:
     """In requests, answers and gRPC metadata, whatever the value looks like."""
     events = cleaned(
         Begin("e", ((name.lower(), "plainvalue"),)),
-        Shown(kind="request_headers", headers=((name, b"plainvalue"),)),
-        Shown(kind="response_headers", headers=((name, b"plainvalue"),)),
-        Answer(kind="request_headers", set_headers=(SetHeader(name, b"plainvalue"),)),
+        ProcessingRequest(kind="request_headers", headers=((name, b"plainvalue"),)),
+        ProcessingRequest(kind="response_headers", headers=((name, b"plainvalue"),)),
+        ProcessingResponse(kind="request_headers", set_headers=(SetHeader(name, b"plainvalue"),)),
     )
     assert "plainvalue" not in written_out(events)
     assert written_out(events).count("[redacted]") == 4
@@ -70,7 +72,8 @@ def test_a_configured_header_is_not_recorded() -> None:
 def test_a_secret_in_a_body_is_not_recorded_however_it_is_cut(body: bytes, step: int) -> None:
     chunks = [body[start : start + step] for start in range(0, len(body), step)]
     events = cleaned(
-        Shown(kind="response_headers", headers=()), *(Shown(kind="response_body", body=chunk) for chunk in chunks)
+        ProcessingRequest(kind="response_headers", headers=()),
+        *(ProcessingRequest(kind="response_body", body=chunk) for chunk in chunks),
     )
     whole = b"".join(body_of(event) for event in events)
     assert CANARY.encode() not in whole
@@ -84,7 +87,7 @@ def test_a_secret_spread_over_deltas_is_not_recorded() -> None:
         json.dumps({"choices": [{"index": 0, "delta": {"content": piece}}]}) for piece in ["key: ", *pieces, " ok"]
     ]
     body = "".join(f"data: {frame}\n\n" for frame in frames).encode()
-    (_, event) = cleaned(Shown(kind="response_headers"), Shown(kind="response_body", body=body))
+    (_, event) = cleaned(ProcessingRequest(kind="response_headers"), ProcessingRequest(kind="response_body", body=body))
     texts = [
         json.loads(line[6:])["choices"][0]["delta"]["content"] for line in body_of(event).decode().split("\n\n")[:-1]
     ]
@@ -97,9 +100,9 @@ def test_a_secret_spread_over_deltas_is_not_recorded() -> None:
 def test_a_secret_in_a_compressed_answer_is_not_recorded(coding: bytes, module: Any) -> None:
     body = module.compress(json.dumps({"choices": [{"message": {"content": CANARY}}]}).encode())
     events = cleaned(
-        Shown(kind="response_headers", headers=(("content-encoding", coding),)),
-        Shown(kind="response_body", body=body[:20]),
-        Shown(kind="response_body", body=body[20:]),
+        ProcessingRequest(kind="response_headers", headers=(("content-encoding", coding),)),
+        ProcessingRequest(kind="response_body", body=body[:20]),
+        ProcessingRequest(kind="response_body", body=body[20:]),
     )
     plain = module.decompress(b"".join(body_of(event) for event in events))
     assert json.loads(plain)["choices"][0]["message"]["content"] == "[redacted]"
@@ -138,7 +141,7 @@ def test_pseudonyms_are_the_same_for_the_same_and_keep_the_shape() -> None:
     assert arguments["city"] == text.split()[3]
     assert arguments["n"] != 42
     assert (new["model"], new["temperature"], new["messages"][0]["role"]) == ("gpt-x", 0.7, "user")
-    assert isinstance(events[0], Shown)
+    assert isinstance(events[0], ProcessingRequest)
     assert events[0].headers[0][1].decode() == new["user"] != "alice"
     assert cleaned(*request(body), pseudonym_key=b"key")[1] == events[1]
     assert cleaned(*request(body), pseudonym_key=b"other")[1] != events[1]
@@ -149,7 +152,11 @@ def test_pseudonyms_of_a_stream_are_those_of_its_whole_text() -> None:
         json.dumps({"choices": [{"index": 0, "delta": {"content": piece}}]}) for piece in ("Rey", "kja", "vik is")
     ]
     body = ("".join(f"data: {frame}\r\n\r\n" for frame in frames) + ": ping\n\ndata: [DONE]\n\n").encode()
-    stream = cleaned(Shown(kind="response_headers"), Shown(kind="response_body", body=body), pseudonym_key=b"k")[1]
+    stream = cleaned(
+        ProcessingRequest(kind="response_headers"),
+        ProcessingRequest(kind="response_body", body=body),
+        pseudonym_key=b"k",
+    )[1]
     whole = cleaned(*request(json.dumps({"content": "Reykjavik is"}).encode()), pseudonym_key=b"k")[1]
     lines = [line for line in body_of(stream).decode().splitlines() if line.startswith("data: {")]
     texts = [json.loads(line[6:])["choices"][0]["delta"]["content"] for line in lines]

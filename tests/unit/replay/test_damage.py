@@ -16,19 +16,19 @@ from semrouter_memory.replay.pb import tap_pb2
 from semrouter_memory.replay.playing import METHOD, sendable
 from semrouter_memory.replay.reading import exchanges_in_file
 from semrouter_memory.replay.records import (
-    Answer,
     Begin,
     End,
     EndedBy,
     Event,
     Header,
-    Place,
+    ProcessingRequest,
+    ProcessingResponse,
     Record,
     RecordedExchange,
-    Shown,
+    SourceLocation,
 )
 from semrouter_memory.replay.rendering import written
-from semrouter_memory.replay.session import without_gaps
+from semrouter_memory.replay.replayer import without_gaps
 from semrouter_memory.replay.tap import TappedExchange, tapped_exchanges
 
 ANSWER = b"\x0a\x00"
@@ -48,8 +48,8 @@ def target() -> Iterator[str]:
 
 
 def exchange(name: str, *, stream: int = 1, at_ms: int = 0, answers_known: bool = True) -> list[Record]:
-    answers = [Answer(kind="request_headers")] if answers_known else []
-    shown = Shown(kind="request_headers", headers=((":path", b"/v1"),))
+    answers = [ProcessingResponse(kind="request_headers")] if answers_known else []
+    shown = ProcessingRequest(kind="request_headers", headers=((":path", b"/v1"),))
     events: list[Event] = [Begin(name, answers_known=answers_known), shown, *answers, End(EndedBy.ENVOY)]
     return [Record(stream, at_ms * 1000, event) for event in events]
 
@@ -273,7 +273,7 @@ def test_damage_within_a_tap_is_said_with_its_line(tmp_path: Path) -> None:
 
 def at(seconds: float, *, lasts: float = 0.0) -> tuple[int, RecordedExchange]:
     records = (Record(1, 0, Begin("a")), Record(1, round(lasts * 1e6), End()))
-    return round(seconds * 1e6), RecordedExchange(Place("a"), records)
+    return round(seconds * 1e6), RecordedExchange(SourceLocation("a"), records)
 
 
 def test_idle_gaps_are_capped_and_others_are_kept() -> None:
@@ -284,7 +284,10 @@ def test_idle_gaps_are_capped_and_others_are_kept() -> None:
 
 
 def test_a_pause_within_an_exchange_is_capped_unless_something_else_happens_then() -> None:
-    slow = (10_000_000, RecordedExchange(Place("a"), tuple(Record(1, t * 1_000_000, Begin("a")) for t in (3, 63, 64))))
+    slow = (
+        10_000_000,
+        RecordedExchange(SourceLocation("a"), tuple(Record(1, t * 1_000_000, Begin("a")) for t in (3, 63, 64))),
+    )
     played = list(without_gaps([slow], 5e6))
     assert [[record.time_us / 1e6 for record in each.records] for _, each in played] == [[3, 8, 9]]
     others = [at(10 + 4 * step) for step in range(1, 15)]

@@ -16,7 +16,15 @@ from semrouter_memory.replay.protocol import request_bytes
 from semrouter_memory.replay.reading import exchanges_in_file
 from semrouter_memory.replay.recorder import Recording
 from semrouter_memory.replay.recordings import Recordings
-from semrouter_memory.replay.records import Answer, Begin, End, EndedBy, Record, RecordedExchange, Shown
+from semrouter_memory.replay.records import (
+    Begin,
+    End,
+    EndedBy,
+    ProcessingRequest,
+    ProcessingResponse,
+    Record,
+    RecordedExchange,
+)
 from semrouter_memory.replay.rendering import Rendering, rendered, written
 from semrouter_memory.retain.redact import without_secrets
 
@@ -24,7 +32,7 @@ NOW = datetime(2026, 3, 15, tzinfo=UTC)
 CLEANING = CleaningSettings(without_secrets)
 
 
-class Taker:
+class RecordingSink:
     """Keeps what it is given."""
 
     def __init__(self, sample: float = 1.0, *, holds: bool = False) -> None:
@@ -44,7 +52,7 @@ class Taker:
 
 def first(request_id: str, size: int = 0) -> bytes:
     headers = ((":path", b"/v1"), ("x-request-id", request_id.encode()), ("x-fill", b"x" * size))
-    return request_bytes(Shown(kind="request_headers", headers=headers))
+    return request_bytes(ProcessingRequest(kind="request_headers", headers=headers))
 
 
 def play(capture: Capture, request_id: str, size: int = 0) -> None:
@@ -55,10 +63,10 @@ def play(capture: Capture, request_id: str, size: int = 0) -> None:
     stream.ended(by_us=True)
 
 
-def capture_of(*takers: Taker, max_bytes: int = 1 << 20, max_exchange_bytes: int = 1 << 16) -> Capture:
+def capture_of(*sinks: RecordingSink, max_bytes: int = 1 << 20, max_exchange_bytes: int = 1 << 16) -> Capture:
     capture = Capture(max_bytes=max_bytes, max_exchange_bytes=max_exchange_bytes)
-    for taker in takers:
-        capture.add(taker)
+    for sink in sinks:
+        capture.add(sink)
     return capture
 
 
@@ -67,17 +75,17 @@ def test_nothing_is_taken_down_while_nobody_records() -> None:
 
 
 def test_the_streams_of_an_exchange_are_taken_down_together() -> None:
-    taker = Taker()
-    capture = capture_of(taker)
+    sink = RecordingSink()
+    capture = capture_of(sink)
     copies, asked = capture.begin({}), capture.begin({})
     assert copies is not None
     assert asked is not None
     copies.shown(first("one"))
     asked.shown(first("one"))
     asked.ended(by_us=True)
-    assert taker.taken == []
+    assert sink.taken == []
     copies.ended(by_us=False)
-    (exchange,) = taker.taken
+    (exchange,) = sink.taken
     assert [(event.stream, event.kind) for event in exchange.events] == [
         (1, "begin"), (1, "shown"), (2, "begin"), (2, "shown"), (2, "ended"), (1, "ended")
     ]  # fmt: skip
@@ -85,48 +93,48 @@ def test_the_streams_of_an_exchange_are_taken_down_together() -> None:
 
 
 def test_a_share_of_the_exchanges_is_taken_down_and_always_whole() -> None:
-    taker, all_of_them = Taker(sample=0.25), Taker()
-    capture = capture_of(taker, all_of_them)
+    sink, all_of_them = RecordingSink(sample=0.25), RecordingSink()
+    capture = capture_of(sink, all_of_them)
     for number in range(2000):
         for _ in range(2):
             play(capture, f"request-{number}")
-    ids = [exchange.request_id for exchange in taker.taken]
+    ids = [exchange.request_id for exchange in sink.taken]
     assert 2 * 400 < len(ids) < 2 * 600
     assert all(ids.count(each) == 2 for each in set(ids))
     assert len(all_of_them.taken) == 4000
 
 
 def test_what_does_not_fit_is_left_out_and_counted() -> None:
-    taker = Taker(holds=True)
-    capture = capture_of(taker, max_bytes=20_000, max_exchange_bytes=8_000)
+    sink = RecordingSink(holds=True)
+    capture = capture_of(sink, max_bytes=20_000, max_exchange_bytes=8_000)
     play(capture, "large", size=9_000)
-    assert (taker.lost, taker.taken, capture.held_bytes) == (1, [], 0)
+    assert (sink.lost, sink.taken, capture.held_bytes) == (1, [], 0)
     for number in range(10):
         play(capture, f"{number}", size=4_000)
-    assert len(taker.taken) + taker.lost == 11
-    assert 1 <= len(taker.taken) <= 4
+    assert len(sink.taken) + sink.lost == 11
+    assert 1 <= len(sink.taken) <= 4
     assert capture.held_bytes <= 20_000
 
 
 def test_what_is_no_message_is_taken_down_all_the_same() -> None:
-    taker = Taker()
-    stream = capture_of(taker).begin({})
+    sink = RecordingSink()
+    stream = capture_of(sink).begin({})
     assert stream is not None
     stream.shown(b"\xff\xff\xff")
     stream.ended(by_us=False)
-    assert len(taker.taken) == 1
+    assert len(sink.taken) == 1
 
 
 def test_an_exchange_that_is_under_way_when_recording_ends_is_cut() -> None:
-    taker = Taker()
-    capture = capture_of(taker)
+    sink = RecordingSink()
+    capture = capture_of(sink)
     stream = capture.begin({})
     assert stream is not None
     stream.shown(first("one"))
-    capture.remove(taker)
+    capture.remove(sink)
     stream.shown(b"")
     stream.ended(by_us=True)
-    (exchange,) = taker.taken
+    (exchange,) = sink.taken
     (line,) = [line for line in rendered(exchange, Rendering("jsonl", CLEANING)).splitlines() if b'"end"' in line]
     assert b'"end":"cut"' in line
     assert capture.held_bytes == 0
@@ -185,7 +193,7 @@ def folder_in(directory: Path, **changes: Any) -> Folder:
 
 
 def exchange_of(size: int) -> bytes:
-    events = (Begin("e"), Shown(kind="request_body", body=b"x" * size), End(EndedBy.ENVOY))
+    events = (Begin("e"), ProcessingRequest(kind="request_body", body=b"x" * size), End(EndedBy.ENVOY))
     return written([Record(1, 0, event) for event in events], "jsonl")
 
 
@@ -245,6 +253,6 @@ async def test_a_recording_reads_back_as_it_was_seen(tmp_path: Path) -> None:
     assert isinstance(exchange, RecordedExchange)
     events = [record.event for record in exchange.records]
     assert events[0] == Begin("one", (("x-tenant-word", "[redacted]"),))
-    assert [type(event) for event in events] == [Begin, Shown, Answer, End]
-    assert events[2] == Answer(kind="request_headers")
+    assert [type(event) for event in events] == [Begin, ProcessingRequest, ProcessingResponse, End]
+    assert events[2] == ProcessingResponse(kind="request_headers")
     assert events[3] == End(EndedBy.MEMORY)

@@ -1,4 +1,4 @@
-"""What Envoy's tap filter writes, in each of its formats, and what becomes of it when it is unusual or damaged."""
+"""What Envoy's tap filter writes, in the two formats that are read, and what becomes of it when it is unusual or damaged."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ from semrouter_memory.cli import app as command_line
 from semrouter_memory.errors import RecordingError
 from semrouter_memory.replay.pb import tap_pb2
 from semrouter_memory.replay.reading import exchanges_in_file
-from semrouter_memory.replay.records import Begin, End, EndedBy, Shown
+from semrouter_memory.replay.records import Begin, End, EndedBy, ProcessingRequest
 from semrouter_memory.replay.tap import Chain, TappedExchange, records_from, tapped_exchanges
 
 BIG = 2**64 - 1
@@ -91,12 +91,11 @@ FORMS: dict[str, Callable[[list[dict[str, Any]]], bytes]] = {
     "camelCase": lambda traces: json.dumps(camel(traces)).encode(),
     "with what is not known": lambda traces: json.dumps(list(map(newer, traces))).encode(),
     "PROTO_BINARY_LENGTH_DELIMITED": lambda traces: b"".join(map(framed, traces)),
+}
+OTHER_FORMS: dict[str, Callable[[list[dict[str, Any]]], bytes]] = {
     "PROTO_BINARY": lambda traces: b"".join(message(trace).SerializeToString() for trace in traces),
     "PROTO_TEXT": lambda traces: as_text(traces).encode(),
     "PROTO_TEXT on one line": lambda traces: as_text(traces).replace("\n", " ").encode(),
-    "PROTO_TEXT with what is not known": lambda traces: (
-        as_text(traces).replace("trace_id:", "later { a: '}' } # {\n trace_id:").encode()
-    ),
 }
 
 
@@ -135,20 +134,19 @@ def imported(*arguments: object) -> tuple[int, str]:
 def paths_in(directory: Path) -> list[str]:
     """The `:path`s of the recorded exchanges, in order."""
     exchanges = [each for path in sorted(directory.iterdir()) for each in exchanges_in_file(path, pytest.fail)]
-    firsts = [next(each.event for each in one.records if isinstance(each.event, Shown)) for one in exchanges]
+    firsts = [
+        next(each.event for each in one.records if isinstance(each.event, ProcessingRequest)) for one in exchanges
+    ]
     return [first.headers[0][1].decode() for first in firsts]
 
 
 @pytest.mark.parametrize("length", [18, 26, 34])
-@pytest.mark.parametrize("form", ["PROTO_BINARY_LENGTH_DELIMITED", "PROTO_BINARY"])
-def test_a_length_that_looks_like_the_beginning_of_a_trace_is_told_from_one(
-    tmp_path: Path, form: str, length: int
-) -> None:
+def test_a_length_that_looks_like_the_beginning_of_a_trace_is_told_from_one(tmp_path: Path, length: int) -> None:
     path = "/" * (length - 16)
     traces = streamed(1, path)
     assert len(message(traces[0]).SerializeToString()) == length
     file = tmp_path / "tap"
-    file.write_bytes(FORMS[form](traces))
+    file.write_bytes(FORMS["PROTO_BINARY_LENGTH_DELIMITED"](traces))
     (exchange,), told = tapped(file)
     assert (exchange.request_headers, exchange.response_chunks, told) == ((("path", path.encode()),), CHUNKS, [])
 
@@ -156,6 +154,13 @@ def test_a_length_that_looks_like_the_beginning_of_a_trace_is_told_from_one(
 @pytest.mark.parametrize("form", FORMS)
 def test_every_format_holds_the_same(form: str, tmp_path: Path) -> None:
     assert seen(file_of(tmp_path, FORMS[form](TRACES))) == [("/v1", ASKED.encode(), CHUNKS)]
+
+
+@pytest.mark.parametrize("path", ["/v1", "/v1/chat/completions", "/" * 200])
+@pytest.mark.parametrize("form", OTHER_FORMS)
+def test_another_format_is_refused_with_the_two_that_are_read(form: str, path: str, tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match=r"offset 0: .* as JSON or PROTO_BINARY_LENGTH_DELIMITED"):
+        tapped(file_of(tmp_path, OTHER_FORMS[form](streamed(1, path))))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -251,8 +256,8 @@ def test_a_directory_is_taken_in_the_order_in_which_it_was_written(tmp_path: Pat
     """The names that Envoy gives its files are of chance."""
     directory = tmp_path / "taps"
     directory.mkdir()
-    for second, name in enumerate(("tap_7.json", "tap_9.pb", "tap_1.pb_text")):
-        form = {"json": "an array", "pb": "PROTO_BINARY", "pb_text": "PROTO_TEXT"}[name.partition(".")[2]]
+    for second, name in enumerate(("tap_7.json", "tap_9.pb_length_delimited", "tap_1.json")):
+        form = "an array" if name.endswith("json") else "PROTO_BINARY_LENGTH_DELIMITED"
         path = file_of(directory, FORMS[form](streamed(second + 1, f"/{second}")), name)
         os.utime(path, (1_000_000 + second, 1_000_000 + second))
     status, output = imported(directory, "--out", tmp_path / "out")
@@ -286,9 +291,9 @@ def test_a_user_that_the_tap_saw_is_not_given_twice_whatever_the_case_of_the_hea
     assert b"alice" not in b"".join(each.read_bytes() for each in out.iterdir())
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", [*FORMS, *OTHER_FORMS])
 def test_a_tap_that_is_played_is_answered_with_the_way_to_a_recording(form: str, tmp_path: Path) -> None:
-    path = file_of(tmp_path, FORMS[form](TRACES))
+    path = file_of(tmp_path, {**FORMS, **OTHER_FORMS}[form](TRACES))
     with pytest.raises(RecordingError, match="record import-tap"):
         list(exchanges_in_file(path, pytest.fail))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.lexical.terms import terms
+from semrouter_memory.language.terms import terms
 from semrouter_memory.retain import quotes
 from semrouter_memory.retain.facts import covers, is_replaced
 from semrouter_memory.retain.statements import facts

@@ -94,6 +94,6 @@ def test_a_malformed_url_is_named(url: str) -> None:
         configured(llm=url)
 
 
-def test_outside_a_checkout_the_message_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="run this from a checkout"):
+def test_a_missing_chain_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"two-filter.yaml is missing"):
         configured(tmp_path / "two-filter.yaml")

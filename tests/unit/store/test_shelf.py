@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.lexical.terms import terms
+from semrouter_memory.language.terms import terms
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope
 from semrouter_memory.store import packing
 from semrouter_memory.store.shelf import KINDS, Shelf, filled, unmarked

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
+from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.learned.logistic import Multinomial
-from semrouter_memory.lexical.voice import in_memory_voice
 from semrouter_memory.retain.reconciling.relation import Relation, relate
 from semrouter_memory.retain.reconciling.statement import statement
 
@@ -31,7 +31,7 @@ def test_of_people_set_aside_hardly_anything_is_superseded_wrongly(model_directo
     pairs = [pair for person in people("pairs.jsonl") if person["person"] in aside for pair in person["pairs"]]
     texts = sorted({pair[side] for pair in pairs for side in ("old", "new")})
     embedder = OnnxEmbedder.load(EmbeddingConfig(), model_directory)
-    found = asyncio.run(embedder.embed_passages([in_memory_voice(text) for text in texts]))
+    found = asyncio.run(embedder.embed_passages([to_third_person(text) for text in texts]))
     vectors = dict(zip(texts, found, strict=True))
     decided = Counter(
         (

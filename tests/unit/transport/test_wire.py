@@ -1,10 +1,14 @@
 """Our wire-compatible subset against an independent codec that is generated from Envoy's own definitions."""
 
+import dataclasses
+from types import ModuleType
 from typing import Any
 
 import pytest
+from envoy_data_plane.envoy.config.core import v3 as core
 from envoy_data_plane.envoy.config.core.v3 import HeaderMap, HeaderValue, Metadata
 from envoy_data_plane.envoy.extensions.filters.http.ext_proc.v3 import ProcessingModeBodySendMode
+from envoy_data_plane.envoy.service.ext_proc import v3 as ext_proc
 from envoy_data_plane.envoy.service.ext_proc.v3 import (
     HttpBody,
     HttpHeaders,
@@ -14,7 +18,9 @@ from envoy_data_plane.envoy.service.ext_proc.v3 import (
     ProtocolConfiguration,
     StreamedBodyResponse,
 )
+from envoy_data_plane.envoy.type import v3 as envoy_type
 from envoy_data_plane.google.protobuf import Struct
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from semrouter_memory.exchange.events import (
     BodyMode,
@@ -30,6 +36,33 @@ from semrouter_memory.exchange.events import (
 from semrouter_memory.exchange.replies import Continue, Outcome, ReplaceBody, Reply, Silence, StreamBody
 from semrouter_memory.model import Reason
 from semrouter_memory.transport import wire
+from semrouter_memory.transport.pb import ext_proc_pb2
+
+_TYPES = {
+    FieldDescriptor.TYPE_MESSAGE: ("message", "map"),
+    FieldDescriptor.TYPE_ENUM: ("enum",),
+    FieldDescriptor.TYPE_BOOL: ("bool",),
+    FieldDescriptor.TYPE_BYTES: ("bytes",),
+    FieldDescriptor.TYPE_STRING: ("string",),
+    # An HTTP status, which Envoy enumerates: both are varints.
+    FieldDescriptor.TYPE_INT32: ("enum",),
+}
+
+
+def envoys(name: str) -> dict[str, Any]:
+    """The fields of Envoy's message of that name."""
+    modules: tuple[ModuleType, ...] = (ext_proc, core, envoy_type)
+    kind = next(getattr(module, name) for module in modules if hasattr(module, name))
+    return {field.name: field.metadata["betterproto"] for field in dataclasses.fields(kind)}
+
+
+@pytest.mark.parametrize("message", ext_proc_pb2.DESCRIPTOR.message_types_by_name.values(), ids=lambda each: each.name)
+def test_every_field_has_envoys_number_and_type(message: Descriptor) -> None:
+    """Those that only recordings read, too."""
+    theirs = envoys(message.name)
+    for field in message.fields:
+        assert field.number == theirs[field.name].number, field.name
+        assert theirs[field.name].proto_type in _TYPES[field.type], field.name
 
 
 def message(**fields: Any) -> wire.Message:

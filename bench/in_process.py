@@ -1,0 +1,241 @@
+"""The section recall: recall and learning without Envoy and gRPC, with the real model, Milvus Lite and the working set.
+
+Strategy: one user of each size, all active. Each question is asked for each of them and embedded by itself, one right
+after the other, so that every figure has its part of the slow and of the fast moments. Where a user has more memories
+than texts are embedded, a text's vector serves again, with noise.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from bench.context import Bench
+from bench.figures import FirstRecall, Learning, ProcessFigures, Times
+from bench.workload import memory_of, messages, questions, statements
+from semrouter_memory.app import pipelines
+from semrouter_memory.app.adapters import Adapters, Sessions, connect, working_set_of
+from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.config import EmbeddingConfig, MemoryConfig
+from semrouter_memory.errors import MemoryServiceError
+from semrouter_memory.model import (
+    EmbeddedMemory,
+    Reason,
+    RecallOptions,
+    RecallRequest,
+    Scope,
+    SessionHints,
+    Turn,
+    Vector,
+)
+from semrouter_memory.recall.pipeline import Recaller
+from semrouter_memory.retain.triggers import SessionKey
+from semrouter_memory.telemetry.metrics import Metrics
+from semrouter_memory.telemetry.observer import TelemetryObserver
+from semrouter_memory.turn_log.in_process import InProcessGenerations
+
+SIZES = (200, 1_000, 10_000)
+QUESTIONS = 300
+TURNS = 200
+"""That are learned from."""
+
+_EMBEDDED = 800
+"""Texts that are embedded for one user."""
+_NOISE = 0.02
+_BATCH = 500
+_WARM_UP = 10
+_TIMES_COLD = 5
+_TURNS_OF_SESSION = 10
+_PATIENCE_SECONDS = 60
+_ANSWERED = frozenset({Reason.INJECTED, Reason.BELOW_THRESHOLD, Reason.NO_MEMORIES})
+
+
+async def recall(bench: Bench) -> ProcessFigures:
+    """Measure in this process."""
+    async with in_process(bench.model, bench.directory / "recall", SIZES) as users:
+        with bench.progress("writing the memories of three users", len(SIZES)) as done:
+            for size in SIZES:
+                await users.store(size)
+                done(1)
+        total = QUESTIONS + TURNS
+        with bench.progress("recall in the process, first for users who were away; then learning", total) as done:
+
+            def shown(items: Iterable[str]) -> Iterator[str]:
+                for item in items:
+                    yield item
+                    done(1)
+
+            return await users.measured(QUESTIONS, shown)
+
+
+class RecallFailedError(MemoryServiceError):
+    """So many recalls failed that their times would mean nothing."""
+
+
+class InProcess:
+    """Users of different sizes, and a recaller. Use `in_process`."""
+
+    def __init__(self, config: MemoryConfig, adapters: Adapters, sizes: Sequence[int], on_exit: AsyncExitStack) -> None:
+        self._config = config
+        self._adapters = adapters
+        self._sizes = sizes
+        self._on_exit = on_exit
+        self._models = ExternalModels((), config.retain, adapters.observer, on_exit)
+        self._recaller = pipelines.recaller(config, adapters, self._models)
+        self._asked = 0
+        self._failed = 0
+
+    async def store(self, size: int) -> None:
+        """Write the memories of the user of that size."""
+        scope, now = _scope(size), datetime.now(UTC)
+        made = list(statements(size, seed=size))
+        vectors = await self._adapters.embedder.embed_passages([content for _, content in made[:_EMBEDDED]])
+        rows = [
+            EmbeddedMemory(memory_of(scope, number, statement, now=now), vector)
+            for number, (statement, vector) in enumerate(zip(made, _repeated(vectors, size), strict=True))
+        ]
+        for start in range(0, size, _BATCH):
+            await self._adapters.store.upsert(scope, rows[start : start + _BATCH])
+
+    async def measured(self, count: int, shown: Callable[[Iterable[str]], Iterable[str]]) -> ProcessFigures:
+        """Ask so many questions.
+
+        Args:
+            shown: passes the questions through, and shows how far it is.
+
+        Raises:
+            RecallFailedError: most of the answers were failures.
+        """
+        await self._recaller.prepare()
+        first = {size: await self._first(size) for size in self._sizes}
+        for size in self._sizes:
+            await self._at_hand(self._adapters, size)
+        embedding: list[float] = []
+        active: dict[int, list[float]] = {size: [] for size in self._sizes}
+        for question in shown(questions(count + _WARM_UP)):
+            embedding.append(await self._embedding_ms(question))
+            for size, times in active.items():
+                times.append(await self._recall_ms(self._recaller, size, question))
+        if self._failed > self._asked / 2:
+            raise RecallFailedError(f"{self._failed} of {self._asked} recalls failed or were late")
+        return ProcessFigures(
+            embedding=Times.of(embedding[_WARM_UP:]),
+            active={size: Times.of(times[_WARM_UP:]) for size, times in active.items()},
+            first=first,
+            learning=await self._learning(shown),
+        )
+
+    async def _learning(self, shown: Callable[[Iterable[str]], Iterable[str]]) -> Learning:
+        """Read so many turns of one user, one after the other, as the workers would between requests."""
+        woken: list[SessionKey] = []
+        retainer = pipelines.retainer(self._config, self._adapters, self._models, wake=woken.append)
+        scope = Scope("user-who-tells")
+        reading, embedding = [], []
+        for number, message in enumerate(shown(list(messages(TURNS)))):
+            started = time.process_time()
+            retainer.accept(_turn(scope, number, message))
+            await retainer.settle()
+            while woken:
+                await retainer.process(woken.pop())
+            reading.append((time.process_time() - started) * 1000)
+            started = time.process_time()
+            await self._adapters.embedder.embed_passages([message])
+            embedding.append((time.process_time() - started) * 1000)
+        kept = await self._adapters.store.count(scope)
+        return Learning(turn=Times.of(reading[_WARM_UP:]), embedding=Times.of(embedding[_WARM_UP:]), kept=kept / TURNS)
+
+    async def _first(self, size: int) -> FirstRecall:
+        """What a user costs who was away: a working set of its own each time, which knows nobody."""
+        recalls, fills = [], []
+        for question in questions(_TIMES_COLD, seed=size):
+            adapters = self._elsewhere()
+            recaller = pipelines.recaller(self._config, adapters, self._models)
+            await recaller.prepare()
+            started = time.perf_counter()
+            recalls.append(await self._recall_ms(recaller, size, question))
+            await self._at_hand(adapters, size)
+            fills.append((time.perf_counter() - started) * 1000)
+        return FirstRecall(recall=Times.of(recalls), at_hand=Times.of(fills))
+
+    def _elsewhere(self) -> Adapters:
+        """The adapters of another process on the same store."""
+        adapters = self._adapters
+        sessions = Sessions(adapters.turn_log, adapters.state, adapters.locks, InProcessGenerations())
+        shelves = working_set_of(
+            self._config,
+            adapters.store,
+            sessions,
+            embedder=adapters.embedder,
+            clock=adapters.clock,
+            on_error=adapters.observer.work_failed,
+        )
+        self._on_exit.push_async_callback(shelves.close)
+        return replace(adapters, shelves=shelves)
+
+    async def _at_hand(self, adapters: Adapters, size: int) -> None:
+        until = time.monotonic() + _PATIENCE_SECONDS
+        shelves = adapters.shelves
+        if shelves is None or await shelves.shelf(_scope(size), until=until) is None:
+            raise RecallFailedError(f"the memories of the user with {size} are not at hand")
+
+    async def _recall_ms(self, recaller: Recaller, size: int, question: str) -> float:
+        request = self._request(size, question)
+        started = time.perf_counter()
+        result = await recaller.recall(request)
+        took = (time.perf_counter() - started) * 1000
+        self._asked += 1
+        self._failed += result.reason not in _ANSWERED
+        return took
+
+    async def _embedding_ms(self, question: str) -> float:
+        started = time.perf_counter()
+        await self._adapters.embedder.embed_query(question)
+        return (time.perf_counter() - started) * 1000
+
+    def _request(self, size: int, question: str) -> RecallRequest:
+        config = self._config
+        return RecallRequest(
+            scope=_scope(size),
+            query=question,
+            options=RecallOptions(limit=config.default_retrieval_limit, threshold=config.default_similarity_threshold),
+            visible=(question,),
+            loop_key=question,
+        )
+
+
+@asynccontextmanager
+async def in_process(model: Path, directory: Path, sizes: Sequence[int]) -> AsyncIterator[InProcess]:
+    """The parts as the service connects them, with the default configuration."""
+    async with AsyncExitStack() as exits:
+        config = MemoryConfig(data_dir=directory, embedding=EmbeddingConfig(path=model))
+        observer = TelemetryObserver(Metrics())
+        adapters = await connect(config, observer=observer, arrived=lambda *_: None, on_exit=exits)
+        yield InProcess(config, adapters, sizes, exits)
+
+
+def _turn(scope: Scope, number: int, message: str) -> Turn:
+    return Turn(
+        scope=scope,
+        hints=SessionHints(explicit=f"session-{number // _TURNS_OF_SESSION}"),
+        user_texts=(message,),
+        assistant_text="Certainly. Here is a suggestion that should do for the start; tell me what to change.",
+        observed_at=datetime.now(UTC),
+        request_id=f"request-{number}",
+    )
+
+
+def _scope(size: int) -> Scope:
+    return Scope(f"user-with-{size}")
+
+
+def _repeated(vectors: Sequence[Vector], count: int) -> list[Vector]:
+    noise = np.random.default_rng(count)
+    further = [
+        vectors[place % len(vectors)] + noise.normal(0, _NOISE, len(vectors[0])).astype(np.float32)
+        for place in range(len(vectors), count)
+    ]
+    return [*vectors, *(vector / np.float32(np.linalg.norm(vector)) for vector in further)]

@@ -1,0 +1,208 @@
+"""What a memory is related to: predecessors and successors, the summary it was merged into, turns that repeat it.
+
+Strategy: a memory has at most one successor and any number of predecessors, so related memories form a tree whose root is
+the current one. Rows are read as they are stored, deleted ones included: the caller decides what it shows.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from semrouter_memory.language.words import content_words
+from semrouter_memory.model import LoggedTurn, Memory, MemoryType, Reach, Scope
+from semrouter_memory.ports import MemoryReader, TurnRecords
+
+_PAGE = 500
+_TURNS_PAGE = 200
+_PARAPHRASE = 0.75
+"""Share of a memory's words that a turn must contain to count as a paraphrase of it."""
+_STEM = 5
+_MIN_STEM = 3
+_ENDING = 2
+"""Letters in which forms of a word differ."""
+
+
+# -- one owner's memories ----------------------------------------------------------------------------------------------
+
+
+async def pages(
+    reader: MemoryReader,
+    scope: Scope,
+    *,
+    reach: Reach = Reach.ALL,
+    types: frozenset[MemoryType] | None = None,
+    now: datetime | None = None,
+    limit: int = _PAGE,
+) -> AsyncIterator[Sequence[Memory]]:
+    """All memories of the owner, newest first, page by page; without `now` superseded and expired ones too.
+
+    Raises:
+        StoreUnavailableError: the store is unavailable.
+    """
+    cursor = ""
+    while True:
+        page = await reader.page(scope, limit=limit, cursor=cursor, types=types, reach=reach, now=now)
+        yield page.memories
+        if not (cursor := page.cursor):
+            return
+
+
+async def all_memories(reader: MemoryReader, scope: Scope, *, now: datetime | None) -> list[Memory]:
+    """Same as `pages`, as one list."""
+    return [memory async for page in pages(reader, scope, now=now) for memory in page]
+
+
+# -- predecessors and successors ---------------------------------------------------------------------------------------
+
+
+async def generations(reader: MemoryReader, scope: Scope, root: Memory) -> list[list[Memory]]:
+    """The memory, its predecessors, their predecessors, and so on; each memory once."""
+    found = [[root]]
+    seen = {root.id}
+    while True:
+        older = await reader.predecessors(scope, [memory.id for memory in found[-1]])
+        fresh = {memory.id: memory for memory in older if memory.id not in seen}
+        if not fresh:
+            return found
+        seen.update(fresh)
+        found.append(list(fresh.values()))
+
+
+async def lineage(reader: MemoryReader, scope: Scope, memory: Memory) -> list[Memory]:
+    """The whole tree that a memory belongs to, oldest first; no memory stands before its predecessors."""
+    root = memory
+    async for successor in _successors(reader, scope, memory):
+        root = successor
+    found = await generations(reader, scope, root)
+    observed = {root.id: root.observed_at}
+    for older in found[1:]:
+        # A clock that was set back must not put a memory before what it replaced.
+        observed |= {
+            each.id: min(each.observed_at, observed.get(each.superseded_by, each.observed_at)) for each in older
+        }
+    members = [(each, depth) for depth, generation in enumerate(found) for each in generation]
+    members.sort(key=lambda pair: (observed[pair[0].id], -pair[1], pair[0].created_at, pair[0].id))
+    return [each for each, _ in members]
+
+
+async def _successors(reader: MemoryReader, scope: Scope, memory: Memory) -> AsyncIterator[Memory]:
+    """The memory's successor, the successor of that, and so on."""
+    seen = {memory.id}
+    while memory.superseded_by and memory.superseded_by not in seen:
+        successor = await reader.get(scope, memory.superseded_by)
+        if successor is None:
+            return
+        seen.add(successor.id)
+        yield successor
+        memory = successor
+
+
+def source_turns(memory: Memory) -> tuple[str, ...]:
+    """The turns that a memory was learned from, and those of the content it had before an edit."""
+    return (*memory.ids("turn_ids"), *memory.ids("replaces"))
+
+
+# -- summaries ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SummarySplit:
+    """How the summaries of a memory are taken apart when that memory is deleted.
+
+    A summary repeats its originals, so it is deleted with any of them, and so is a summary of that summary. The other
+    originals take its place: they are active again, or if the summary itself was superseded, by its successor. A summary
+    whose content was edited by hand has no originals any more (`edits.with_content`) and stays.
+
+    Attributes:
+        summaries: the summary of the memory, the summary of that, and so on.
+        others: the other originals of these summaries.
+    """
+
+    summaries: tuple[Memory, ...] = ()
+    others: tuple[Memory, ...] = ()
+
+    @property
+    def turns(self) -> tuple[str, ...]:
+        """Turns that the summaries were learned from and none of the others was."""
+        kept = {turn_id for other in self.others for turn_id in source_turns(other)}
+        return tuple(each for summary in self.summaries for each in source_turns(summary) if each not in kept)
+
+    def restored(self, *, now: datetime) -> list[Memory]:
+        """The others as they are without the summaries; those that no summary supersedes are left out."""
+        gone = {summary.id for summary in self.summaries}
+        return [
+            replace(
+                other,
+                superseded_at=self.summaries[-1].superseded_at,
+                superseded_by=self.summaries[-1].superseded_by,
+                updated_at=now,
+            )
+            for other in self.others
+            if other.superseded_by in gone
+        ]
+
+
+async def split_summaries(
+    reader: MemoryReader, scope: Scope, memory: Memory, *, is_deleted: Callable[[Memory], bool]
+) -> SummarySplit:
+    """The split of the summaries that the memory was merged into; deleted originals are left out."""
+    summaries: list[Memory] = []
+    merged = memory
+    async for successor in _successors(reader, scope, memory):
+        if merged.id not in successor.ids("consolidated_from"):
+            break
+        summaries.append(successor)
+        merged = successor
+    gone = {memory.id, *(summary.id for summary in summaries)}
+    wanted = {each for summary in summaries for each in summary.ids("consolidated_from")} - gone
+    stored = await asyncio.gather(*(reader.get(scope, memory_id) for memory_id in sorted(wanted)))
+    others = tuple(other for other in stored if other is not None and not is_deleted(other))
+    return SummarySplit(tuple(summaries), others)
+
+
+# -- paraphrases -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Paraphrases:
+    """Turns that repeat memories, though the memories were not learned from them.
+
+    Attributes:
+        turn_ids: of the turns that repeat any of the memories.
+        project_ids: all projects in which the user has turns.
+    """
+
+    turn_ids: tuple[str, ...] = ()
+    project_ids: frozenset[str] = frozenset()
+
+
+async def find_paraphrases(records: TurnRecords, scope: Scope, memories: Collection[Memory]) -> Paraphrases:
+    """Search all turns of this user, in every project.
+
+    An answer repeats the memories that were recalled for it, and the turn log keeps answers for a while. A turn with
+    nearly all words of a memory counts as a paraphrase, in any order; words are compared by their beginnings.
+    """
+    statements = [stems for memory in memories if (stems := _stems(memory.content))]
+    turn_ids: list[str] = []
+    project_ids: set[str] = set()
+    before = 0
+    while True:
+        page = await records.list_turns(scope=Scope(scope.user_id), states=None, limit=_TURNS_PAGE, before=before)
+        turn_ids += [turn.id for turn in page if any(_repeats(turn, stems) for stems in statements)]
+        project_ids.update(turn.scope.project_id for turn in page)
+        if len(page) < _TURNS_PAGE:
+            return Paraphrases(tuple(turn_ids), frozenset(project_ids))
+        before = page[-1].sequence
+
+
+def _stems(content: str) -> Sequence[str]:
+    return [
+        word if word[0].isdigit() else word[: max(_MIN_STEM, min(_STEM, len(word) - _ENDING))]
+        for word in content_words(content)
+    ]
+
+
+def _repeats(turn: LoggedTurn, stems: Sequence[str]) -> bool:
+    text = f"{turn.user_text}\n{turn.assistant_text}".lower()
+    return sum(stem in text for stem in stems) >= _PARAPHRASE * len(stems)

@@ -1,0 +1,352 @@
+"""Deletes memories with every trace: rows, history, linked quotes and statements, summaries, usage, state, turns.
+
+Strategy. `tombstone` deletes because somebody asked for it. It commits a tombstone first: from then on every read that
+checks tombstones hides the memory, on every replica, and no writer brings it back. Then the traces that lead to the memory
+are purged (turns, usage, state), and the rows last, predecessors before successors: as long as anything is left, the named
+row is still there, and repeating the call finishes the deletion. State is purged before the turns, which alone tell in
+which projects it may be, and once more after them, because it may have been built meanwhile.
+
+`purge` deletes what maintenance evicts. Between the decision and the deletion a memory may have been confirmed, edited or
+used, so each is read again and deleted only when it is unchanged. No tombstone is left: saying it again stores it again.
+
+`compact` takes what was deleted out of the files. Rows are deleted under the owner's lock, so nothing is confirmed or
+superseded meanwhile.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from semrouter_memory.deletion.files import PartResult, run_parts
+from semrouter_memory.deletion.lineage import (
+    SummarySplit,
+    find_paraphrases,
+    generations,
+    pages,
+    source_turns,
+    split_summaries,
+)
+from semrouter_memory.errors import (
+    EmbeddingError,
+    LockLostError,
+    NotFoundError,
+    StateStoreError,
+    StoreUnavailableError,
+    UnavailableError,
+)
+from semrouter_memory.language.third_person import embedded_text
+from semrouter_memory.model import (
+    SESSION_SOURCE,
+    EmbeddedMemory,
+    EvictionCandidate,
+    EvictionReason,
+    Memory,
+    MemoryType,
+    Reach,
+    Scope,
+    Tombstone,
+    Usage,
+)
+from semrouter_memory.ports import (
+    Clock,
+    Embedder,
+    MemoryReader,
+    MemoryWriter,
+    OwnerHold,
+    OwnerLocks,
+    StateStore,
+    Tombstones,
+    TurnLog,
+    TurnRecords,
+)
+
+PURGE_BATCH = 50
+"""Memories purged under one hold of the lock: some hundred milliseconds on a server."""
+MAX_LATE_USAGE = 10_000
+"""Purged memories whose usage is deleted once more at the next sweep."""
+
+_BY_USAGE = frozenset({EvictionReason.PRUNED, EvictionReason.QUOTA})
+
+
+class DeletionUnfinishedError(UnavailableError):
+    """A part is unavailable: the deletion is committed and hides the memory from every read, but traces are left.
+
+    Repeating the call deletes them.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class _Traces:
+    """What is deleted together with a memory.
+
+    Attributes:
+        generations: the memory, its predecessors, theirs, and so on; then the same of linked quotes and statements.
+        episodes: summaries of the sessions in which these were said: they may repeat them in other words.
+        turn_ids: the turns that all of these were learned from, or that repeat one of them.
+        project_ids: projects whose sessions may have state about them.
+    """
+
+    generations: Sequence[Sequence[Memory]]
+    split: SummarySplit
+    episodes: Sequence[Memory]
+    turn_ids: Sequence[str]
+    project_ids: Collection[str]
+
+    @property
+    def memories(self) -> list[Memory]:
+        """The named memory first."""
+        return [*chain(*self.generations), *self.split.summaries, *self.episodes]
+
+    @property
+    def deletion_order(self) -> Iterator[Sequence[Memory]]:
+        """What is deleted first leaves the rest reachable: the oldest first, the named memory last."""
+        named, *older = self.generations
+        return filter(None, (self.episodes, *reversed(older), self.split.summaries, named))
+
+
+class DeletionService:
+    """Deletes within one owner, and compacts the files of all.
+
+    Every method but `compact` raises `StoreUnavailableError`, `TurnLogError`, `StateStoreError` or `LockLostError` when
+    that part is unavailable.
+    """
+
+    def __init__(
+        self,
+        *,
+        reader: MemoryReader,
+        writer: MemoryWriter,
+        embedder: Embedder,
+        turn_log: TurnLog,
+        records: TurnRecords,
+        state: StateStore,
+        locks: OwnerLocks,
+        clock: Clock,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._embedder = embedder
+        self._turn_log = turn_log
+        self._records = records
+        self._state = state
+        self._locks = locks
+        self._clock = clock
+        self._late_usage: dict[str, list[str]] = {}
+        self.file_lock = asyncio.Lock()
+        """Held while files are rewritten or copied: one such task at a time."""
+
+    # -- tombstone -----------------------------------------------------------------------------------------------------
+
+    async def tombstone(self, scope: Scope, memory_id: str) -> None:
+        """Delete one memory with all its traces.
+
+        Raises:
+            NotFoundError: the owner has no such memory.
+            DeletionUnfinishedError: a part is unavailable.
+        """
+        async with self._locks.hold(scope) as hold:
+            memory = await self._named(scope, memory_id)
+            await self._turn_log.tombstone(self._tombstone_of(memory))
+            with _unfinished():
+                traces = await self._traces(scope, memory)
+                await self._delete(scope, traces, hold)
+
+    async def tombstone_all(self, scope: Scope, reach: Reach) -> int:
+        """Delete everything of the owner (`ALL`) or of the scope's project (`EXACT`); returns how many memories.
+
+        Raises:
+            DeletionUnfinishedError: a part is unavailable.
+        """
+        async with self._locks.hold(scope) as hold:
+            await self._turn_log.tombstone(Tombstone(scope=scope, at=self._turn_log.now(), reach=reach))
+            with _unfinished():
+                if reach is Reach.EXACT:
+                    # Usage is kept by owner; only the store knows which memories are the project's.
+                    async for page in pages(self._reader, scope, reach=reach):
+                        await self._state.drop_usage(scope, [memory.id for memory in page])
+                await self._state.forget(scope, reach)
+                await hold.confirm()
+                return await self._writer.delete_all(scope, reach)
+
+    async def _named(self, scope: Scope, memory_id: str) -> Memory:
+        try:
+            memory = await self._reader.get(scope, memory_id)
+        except StoreUnavailableError as error:
+            await self._turn_log.tombstone(Tombstone(scope=scope, at=self._turn_log.now(), memory_id=memory_id))
+            raise DeletionUnfinishedError from error
+        # A row with a tombstone is found here on purpose: its deletion was not finished.
+        if memory is None:
+            raise NotFoundError("no such memory")
+        return memory
+
+    async def _traces(self, scope: Scope, memory: Memory) -> _Traces:
+        found = await generations(self._reader, scope, memory)
+        for each in await self._linked(scope, list(chain(*found))):
+            found += await generations(self._reader, scope, each)
+        memories = list(chain(*found))
+        deleted = await self._turn_log.tombstones(scope)
+        split = await split_summaries(self._reader, scope, memory, is_deleted=deleted.covers)
+        turns = [*(turn_id for each in memories for turn_id in source_turns(each)), *split.turns]
+        episodes = await self._episodes(scope, frozenset(turns), {each.id for each in memories})
+        turns += [turn_id for episode in episodes for turn_id in source_turns(episode)]
+        repeated = await find_paraphrases(self._records, scope, memories)
+        # A memory may have been moved out of the project in which it was said, and every answer may repeat it.
+        projects = {each.scope.project_id for each in (*memories, *split.summaries, *episodes)}
+        return _Traces(
+            found, split, episodes, list(dict.fromkeys((*turns, *repeated.turn_ids))), projects | repeated.project_ids
+        )
+
+    async def _linked(self, scope: Scope, memories: Sequence[Memory]) -> list[Memory]:
+        """The quotes of these statements, the statements of these quotes, and other statements of the same quotes."""
+        known = {memory.id for memory in memories}
+        quotes = {each.id for each in memories if each.form == "quote"} | {each.quote for each in memories} - {""}
+        if not quotes:
+            return []
+        return [
+            each
+            async for page in pages(self._reader, scope)
+            for each in page
+            if each.id not in known and not quotes.isdisjoint({each.id, each.quote})
+        ]
+
+    async def _episodes(self, scope: Scope, turn_ids: frozenset[str], known: Collection[str]) -> list[Memory]:
+        if not turn_ids:
+            return []
+        return [
+            each
+            async for page in pages(self._reader, scope, types=frozenset({MemoryType.EPISODIC}))
+            for each in page
+            if each.source == SESSION_SOURCE and each.id not in known and not turn_ids.isdisjoint(source_turns(each))
+        ]
+
+    async def _delete(self, scope: Scope, traces: _Traces, hold: OwnerHold) -> None:
+        named = traces.memories[0]
+        await self._hide(traces)
+        # Soon: until then the others are history of a deleted memory, which a sweep evicts.
+        await self._restore(scope, traces.split, hold)
+        await self._purge_state(scope, traces.project_ids)
+        if traces.turn_ids:
+            await self._turn_log.tombstone(self._tombstone_of(named), turn_ids=traces.turn_ids)
+        # An answer may repeat a memory in any words, from recall or from earlier in the conversation.
+        learned = min(min(memory.observed_at, memory.created_at) for memory in traces.memories)
+        await self._turn_log.erase_answers(scope, since=learned)
+        await self._state.drop_usage(scope, [memory.id for memory in traces.memories])
+        await self._purge_state(scope, traces.project_ids)
+        await hold.confirm()
+        for memories in traces.deletion_order:
+            await self._writer.delete(scope, [each.id for each in memories])
+
+    async def _hide(self, traces: _Traces) -> None:
+        """Commit a tombstone for each memory beside the named one."""
+        restored = {self._turn_log.content_hash(other.content) for other in traces.split.others}
+        for memory in traces.memories[1:]:
+            tombstone = self._tombstone_of(memory)
+            if memory in traces.split.summaries and tombstone.content_hash in restored:
+                # A restored original says the same; that may be said again.
+                tombstone = replace(tombstone, content_hash="")
+            await self._turn_log.tombstone(tombstone)
+
+    async def _restore(self, scope: Scope, split: SummarySplit, hold: OwnerHold) -> None:
+        """Make the other originals of deleted summaries active again."""
+        memories = split.restored(now=self._clock.now())
+        if memories:
+            vectors = await self._embedder.embed_passages([embedded_text(memory) for memory in memories])
+            await hold.confirm()
+            rows = [EmbeddedMemory(memory, vector) for memory, vector in zip(memories, vectors, strict=True)]
+            await self._writer.upsert(scope, rows)
+
+    async def _purge_state(self, scope: Scope, projects: Collection[str]) -> None:
+        """State of the user's conversations in these projects; running conversations stay uncompressed from then on."""
+        for project_id in sorted(projects):
+            await self._state.forget(Scope(scope.user_id, project_id), Reach.EXACT)
+
+    def _tombstone_of(self, memory: Memory) -> Tombstone:
+        return Tombstone(
+            scope=memory.scope,
+            at=self._turn_log.now(),
+            memory_id=memory.id,
+            content_hash=self._turn_log.content_hash(memory.content),
+        )
+
+    # -- purge ---------------------------------------------------------------------------------------------------------
+
+    async def purge(self, scope: Scope, candidates: Sequence[EvictionCandidate]) -> list[EvictionCandidate]:
+        """Delete the candidates that are unchanged since they were chosen; returns those."""
+        purged: list[EvictionCandidate] = []
+        for start in range(0, len(candidates), PURGE_BATCH):
+            batch = candidates[start : start + PURGE_BATCH]
+            async with self._locks.hold(scope) as hold:
+                unchanged = await self._unchanged(scope, batch)
+                if unchanged:
+                    await hold.confirm()
+                    await self._writer.delete(scope, [each.memory.id for each in unchanged])
+            if unchanged:
+                await self._purge_usage(scope, [each.memory.id for each in unchanged])
+            purged += unchanged
+        return purged
+
+    async def purge_late_usage(self) -> None:
+        """Delete usage that was counted after the memory was purged: a use is written seconds after it happened."""
+        late, self._late_usage = self._late_usage, {}
+        for user_id, memory_ids in late.items():
+            with suppress(StateStoreError):
+                await self._state.drop_usage(Scope(user_id), memory_ids)
+
+    async def _purge_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None:
+        if sum(map(len, self._late_usage.values())) < MAX_LATE_USAGE:
+            self._late_usage.setdefault(scope.user_id, []).extend(memory_ids)
+        with suppress(StateStoreError):
+            await self._state.drop_usage(scope, memory_ids)
+
+    async def _unchanged(self, scope: Scope, batch: Sequence[EvictionCandidate]) -> list[EvictionCandidate]:
+        deleted = await self._deletions(scope, batch)
+        usage = await self._usage(scope, batch)
+        # Together: on a server each fresh read waits for a time tick.
+        stored = await asyncio.gather(*(self._reader.get(scope, each.memory.id) for each in batch))
+        found: dict[str, EvictionCandidate] = {}
+        for each, memory in zip(batch, stored, strict=True):
+            if memory is None or memory != each.memory:
+                continue
+            match each.reason:
+                case EvictionReason.PRUNED | EvictionReason.QUOTA:
+                    still_holds = usage.get(memory.id) == each.usage
+                case EvictionReason.TOMBSTONED:
+                    still_holds = deleted is None or deleted.covers(memory)
+                case EvictionReason.ORPHANED:
+                    # A successor that is evicted stands before its history.
+                    successor = memory.superseded_by
+                    still_holds = successor in found or await self._reader.get(scope, successor) is None
+                case _:
+                    still_holds = True
+            if still_holds:
+                found[memory.id] = each
+        return list(found.values())
+
+    async def _deletions(self, scope: Scope, batch: Iterable[EvictionCandidate]) -> Tombstones | None:
+        if any(each.reason is EvictionReason.TOMBSTONED for each in batch):
+            return await self._turn_log.tombstones(scope)
+        return None
+
+    async def _usage(self, scope: Scope, batch: Iterable[EvictionCandidate]) -> Mapping[str, Usage]:
+        ids = [each.memory.id for each in batch if each.reason in _BY_USAGE]
+        return await self._state.usage(scope, ids) if ids else {}
+
+    # -- compact -------------------------------------------------------------------------------------------------------
+
+    async def compact(self, parts: Collection[str] | None = None) -> list[PartResult]:
+        """Take what was deleted out of the files of these parts, by default of all; says of each how it went."""
+        compactions = {"turn_log": self._turn_log.compact, "state": self._state.compact, "store": self._writer.compact}
+        async with self.file_lock:
+            return await run_parts(
+                {part: compact for part, compact in compactions.items() if parts is None or part in parts}
+            )
+
+
+@contextmanager
+def _unfinished() -> Iterator[None]:
+    try:
+        yield
+    except (StoreUnavailableError, StateStoreError, EmbeddingError, LockLostError) as error:
+        raise DeletionUnfinishedError from error

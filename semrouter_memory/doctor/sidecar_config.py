@@ -1,0 +1,101 @@
+"""Checks of the sidecar's settings, beyond what loading them refuses."""
+
+from collections.abc import Iterator
+
+from semrouter_memory.config import secret
+from semrouter_memory.doctor.context import CheckContext
+from semrouter_memory.doctor.finding import Finding, found
+from semrouter_memory.errors import ConfigurationError, ModelFileError
+from semrouter_memory.store.location import LiteFile, Server, locate
+from semrouter_memory.transport.server import is_local
+
+_MIB = 1024 * 1024
+
+
+def memory_is_on(context: CheckContext) -> Iterator[Finding]:
+    if not context.config.memory.enabled:
+        yield found("memory-off", "memory.enabled")
+
+
+def secrets_are_readable(context: CheckContext) -> Iterator[Finding]:
+    memory, server, management = context.config.memory, context.config.server, context.config.management
+    files = {
+        "server.shared_secret_file": (server.shared_secret, server.shared_secret_file),
+        "management.operator_token_file": (management.operator_token, management.operator_token_file),
+        "memory.milvus.token_file": (memory.milvus.token, memory.milvus.token_file),
+        "memory.redis.password_file": (memory.redis.password, memory.redis.password_file),
+    }
+    for name, (value, file) in files.items():
+        try:
+            secret(value, file)
+        except ConfigurationError as problem:
+            yield found("secret-unreadable", name, problem=problem)
+    for index, model in enumerate(context.config.external_models):
+        try:
+            _ = model.api_key
+        except ConfigurationError as problem:
+            yield found("api-key-missing", f"external_models[{index}]", problem=problem)
+
+
+def open_ports_have_a_secret(context: CheckContext) -> Iterator[Finding]:
+    """A process that reaches one of the ports can claim any user's identity."""
+    listens = {"server.listen": context.config.server.listen, "management.listen": context.config.management.listen}
+    for name, listen in listens.items():
+        if not is_local(listen) and context.secret is None:
+            yield found("secret-missing", name, listen=listen)
+
+
+def store_address_is_valid(context: CheckContext) -> Iterator[Finding]:
+    try:
+        store_location(context)
+    except ConfigurationError as problem:
+        yield found("milvus-uri", "memory.milvus.uri", problem=problem)
+
+
+def replicas_share_a_store(context: CheckContext) -> Iterator[Finding]:
+    if context.config.memory.redis.url is not None and uses_lite(context):
+        yield found("lite-with-redis", "memory.milvus")
+
+
+def body_is_not_trusted(context: CheckContext) -> Iterator[Finding]:
+    if context.config.memory.identity.trust_body:
+        yield found("trust-body", "memory.identity.trust_body")
+
+
+def messages_hold_bodies(context: CheckContext) -> Iterator[Finding]:
+    server = context.config.server
+    if server.max_message_bytes <= server.max_body_bytes:
+        size, body = server.max_message_bytes, server.max_body_bytes
+        yield found("message-size", "server.max_message_bytes", size=size, body=body, enough=body + 8 * _MIB)
+
+
+def model_files(context: CheckContext, *, elsewhere: bool) -> Iterator[Finding]:
+    """The embedding model, loaded as the sidecar loads it; takes a second or two.
+
+    A directory that does not exist here is an error only where the sidecar's settings were given and it runs here:
+    without its settings the model's directory is unknown, and on another machine it cannot be looked for.
+
+    Args:
+        elsewhere: the sidecar may run on another machine.
+    """
+    from semrouter_memory.embedding.onnx import OnnxEmbedder  # noqa: PLC0415 - takes a second to load
+
+    memory = context.config.memory
+    if not memory.model_directory.is_dir() and (elsewhere or not context.config_given):
+        return
+    try:
+        OnnxEmbedder.load(memory.embedding, memory.model_directory)
+    except ModelFileError as problem:
+        yield found("embedding-model", "memory.embedding", problem=problem)
+
+
+def uses_lite(context: CheckContext) -> bool:
+    """Whether memories are in a Milvus Lite file."""
+    try:
+        return isinstance(store_location(context), LiteFile)
+    except ConfigurationError:
+        return False
+
+
+def store_location(context: CheckContext) -> Server | LiteFile:
+    return locate(context.config.memory.milvus, context.config.memory.directory)

@@ -1,0 +1,102 @@
+"""What a text is indexed under: the terms that a query and a memory are compared by. Pure.
+
+Strategy: the same terms however something is written. Case, inflection and typographic variants go (Snowball's English
+stemmer, Porter 2); numbers stay whole and lose their thousands separators, dates are terms and name their month; names
+are words like others. Chinese has no spaces: pairs of neighbouring characters are the terms, as most words have two.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+
+import Stemmer
+
+from semrouter_memory.language.scripts import APOSTROPHES, CJK, CJK_RANGE
+from semrouter_memory.language.words import STOP_WORDS, content_runs
+
+_TOKEN = re.compile(
+    rf"""
+      (?P<date>\d{{4}}-\d{{2}}(?:-\d{{2}})?(?!\d))
+    | (?P<number>\d+(?:,\d{{3}})*(?:\.\d+)?)(?P<unit>[^\W\d_{CJK_RANGE}]*)
+    | [{CJK_RANGE}]+
+    | [^\W_{CJK_RANGE}]+(?:'[^\W_{CJK_RANGE}][^\W_]*)*
+    """,
+    re.VERBOSE,
+)
+_MONTHS = (
+    *("januari", "februari", "march", "april", "maymonth", "june"),
+    *("juli", "august", "septemb", "octob", "novemb", "decemb"),
+)
+_THOUSAND = "k"
+# The month, not the verb, which says nothing.
+_MAY = re.compile(
+    r"(?:(?<=\bin )|(?<=\bsince )|(?<=\blast )|(?<=\bby )|(?<=\bof )|(?<=\bthis )|(?<=\d )|(?<=th ))may\b|\bmay(?= \d)"
+)
+_PAIR = 2
+# What is longer is no word (base64, hexadecimal numbers), and would only fill the caches.
+_LONGEST = 64
+_POSSESSIVE = re.compile(r"'s$|'$")
+
+# Not safe for several threads at a time; but the interpreter's lock is held throughout a call.
+_STEMMER = Stemmer.Stemmer("english")
+
+
+def terms(text: str) -> list[str]:
+    """The text's terms in order, repetitions included; words that carry no content are left out."""
+    if not text.isascii():
+        text = _without_accents(unicodedata.normalize("NFKC", text).translate(APOSTROPHES))
+    text = text.lower()
+    return list(_terms(_MAY.sub(_MONTHS[4], text) if "may" in text else text))
+
+
+def _without_accents(text: str) -> str:
+    """A cafe is a café, on whatever keyboard it was written."""
+    return "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+
+
+def _terms(text: str) -> Iterator[str]:
+    for match in _TOKEN.finditer(text):
+        token = match.group()
+        if match["date"]:
+            yield from _date_terms(token)
+        elif match["number"]:
+            yield from _number_terms(match["number"][:_LONGEST], match["unit"][:_LONGEST])
+        elif CJK.match(token):
+            yield from _chinese_terms(token)
+        elif stem := _stem(token[:_LONGEST]):
+            yield stem
+
+
+def _date_terms(date: str) -> Iterator[str]:
+    year, month, *_ = date.split("-")
+    yield date
+    yield year
+    if 1 <= int(month) <= len(_MONTHS):
+        yield _MONTHS[int(month) - 1]
+
+
+def _number_terms(number: str, unit: str) -> Iterator[str]:
+    """A number as it is compared: "$10K" and "$10,000" are one; "5km" is a number and its unit."""
+    plain = number.replace(",", "")
+    if unit == _THOUSAND:
+        yield f"{float(plain) * 1000:.0f}"
+        return
+    yield plain
+    if unit and (stem := _stem(unit)):
+        yield stem
+
+
+def _chinese_terms(run: str) -> Iterator[str]:
+    for part in content_runs(run):
+        yield from part
+        yield from (part[at : at + _PAIR] for at in range(len(part) - 1))
+
+
+@lru_cache(16_384)
+def _stem(word: str) -> str:
+    """The stem, or "" for a word without content."""
+    if word in STOP_WORDS:
+        return ""
+    word = _POSSESSIVE.sub("", word)
+    return "" if word in STOP_WORDS else str(_STEMMER.stemWord(word))

@@ -1,0 +1,65 @@
+"""Which words of a text carry content: shared by the query, the rewrite check and the diversity of the ranking. Pure.
+
+English words are separated by the text itself. Chinese is not segmented: a run of characters is cut at function words,
+and what lies between them counts as content. That needs no dictionary and is right often enough to tell a vague query
+from one that names something.
+"""
+
+import re
+
+from semrouter_memory.language.scripts import APOSTROPHES, CJK, CJK_RANGE
+
+_LETTER = rf"[^\W{CJK_RANGE}]"
+_WORD = re.compile(rf"[{CJK_RANGE}]+|{_LETTER}+(?:['.,-]{_LETTER}\w*)*")
+
+STOP_WORDS = frozenset(
+    """
+    a an the this that these those it its it's that's there here one ones thing things stuff
+    i me my mine myself i'm im i've ive i'd i'll we us our ours ourselves we're we've we'll
+    you your yours you're you've he him his she her hers they them their theirs user user's
+    is am are was were be been being isn't aren't wasn't do does did done doing don't doesn't didn't
+    have has had having can could will would shall should may might must can't couldn't won't wouldn't
+    what what's whats which who who's whom whose when when's where where's why how how's much many long often
+    and or but if so as then than too also again still just only even yet now maybe please pls
+    of in on at to for from by with about into over after before between up down out off
+    not no nor any some all each every both more most other another same else
+    ok okay yes yeah yep yea nah nope hi hello hey thanks thank sure well oh um hmm right
+    get got give gave tell told say said know think want need like look looking let make remind show go going
+    """.split()  # noqa: SIM905 - eighty words read better as text than as a list
+)
+
+# Longest first, so that a whole function word goes before its own characters.
+_CJK_FUNCTION_WORDS = re.compile(
+    "什么时候|为什么|怎么样|多少钱|能不能|是不是|有没有|要不要|可不可以|我们的|他们的|那一个|这一个"
+    "|我们|你们|他们|她们|它们|咱们|用户|本人|自己|什么|怎么|多少|多久|多大|多长|多远|哪里|哪儿|哪个|哪些|哪天|几点|几个"
+    "|那个|这个|那些|这些|那里|这里|那儿|这儿|那次|这次|那边|这边|那么|这么|另一个|另外|其他|其它|还有|然后|所以|因为|但是"
+    "|而且|或者|如果|可以|应该|能够|知道|觉得|一下|一点|一些|来着|告诉|记得|请问|好的|谢谢|再说|现在|已经|正在|关于"
+    "|[我你您他她它咱俺的了吗呢吧啊呀嘛哦哈嗯呃是在有和与跟也都就还再又很太那这哪几个之其把被让给对从到向为以及或但若则要想会能说问请谁啥咋"
+    "好不没无]"
+)
+_MIN_CJK_CONTENT = 2
+
+
+def words(text: str) -> list[str]:
+    """The text's words, lower-cased; a run of Chinese characters is one word."""
+    return _WORD.findall(text.translate(APOSTROPHES).lower())
+
+
+def content_words(text: str) -> list[str]:
+    """The words that carry content, in order, repetitions included."""
+    content: list[str] = []
+    for word in words(text):
+        if CJK.match(word):
+            content += [part for part in _runs(word) if len(part) >= _MIN_CJK_CONTENT]
+        elif word not in STOP_WORDS:
+            content.append(word)
+    return content
+
+
+def content_runs(text: str) -> list[str]:
+    """The Chinese runs between function words, single characters included."""
+    return [part for word in words(text) if CJK.match(word) for part in _runs(word)]
+
+
+def _runs(word: str) -> list[str]:
+    return [part for part in _CJK_FUNCTION_WORDS.split(word) if part]

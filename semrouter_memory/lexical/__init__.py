@@ -1,1 +1,0 @@
-"""The words of a text, for searching by words. Pure; English and Chinese, other scripts as far as spaces go."""

@@ -1,0 +1,182 @@
+"""Merges an owner's related memories into one; the originals stay as history.
+
+Strategy: groups are found and worded outside the owner's lock, from what was listed; under the lock each original is
+read again, and the group is written only when all are what they were and none was deleted. The summary carries the
+turns of all, so that deleting it reaches what they were learned from.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import orjson
+
+from semrouter_memory.config import AgeingConfig
+from semrouter_memory.deletion.lineage import all_memories
+from semrouter_memory.errors import StateStoreError
+from semrouter_memory.language.third_person import embedded_text
+from semrouter_memory.maintenance.related import MERGEABLE, Group, groups
+from semrouter_memory.maintenance.run import MaintenanceRun
+from semrouter_memory.maintenance.score import confirmations
+from semrouter_memory.maintenance.summarise import summary
+from semrouter_memory.model import ASSERTED_AT, EmbeddedMemory, Json, Memory, Scope
+from semrouter_memory.ports import (
+    ChatModel,
+    Clock,
+    Embedder,
+    MemoryReader,
+    MemoryWriter,
+    NewId,
+    OwnerLocks,
+    StateStore,
+    TurnLog,
+)
+from semrouter_memory.retain.passages import reads_all
+
+EXTRACTOR = "consolidation"
+MAX_ASKED = 20
+"""Groups of one owner that a model is asked about in one run; the others are merged by rule."""
+_MAX_METADATA_BYTES = 8_192
+"""Of a summary, as JSON: an import of its export line takes as much."""
+_BATCH = 64
+"""Texts embedded in one call: half a second at most is between two looks at whether to stop."""
+
+
+class Consolidator:
+    """Consolidates one owner at a time.
+
+    Args:
+        chat_model: words the summaries; None: they are worded by rule.
+    """
+
+    def __init__(
+        self,
+        *,
+        reader: MemoryReader,
+        writer: MemoryWriter,
+        embedder: Embedder,
+        turn_log: TurnLog,
+        state: StateStore,
+        locks: OwnerLocks,
+        clock: Clock,
+        new_id: NewId,
+        chat_model: ChatModel | None,
+        config: AgeingConfig,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._embedder = embedder
+        self._reads_all = reads_all(embedder)
+        self._turn_log = turn_log
+        self._state = state
+        self._locks = locks
+        self._clock = clock
+        self._new_id = new_id
+        self._chat_model = chat_model
+        self._config = config
+
+    async def consolidate(self, scope: Scope, run: MaintenanceRun) -> bool:
+        """Merge what is related, if the owner has enough memories; returns whether they had.
+
+        Raises:
+            StoreUnavailableError, TurnLogError, EmbeddingError, LockLostError: that part is unavailable; groups
+                merged before stay merged.
+        """
+        memories = await all_memories(self._reader, scope, now=self._clock.now())
+        if len(memories) < self._config.consolidate_at:
+            return False
+        memories = [memory for memory in memories if memory.type in MERGEABLE]
+        vectors = []
+        for start in range(0, len(memories), _BATCH):
+            batch = [embedded_text(memory) for memory in memories[start : start + _BATCH]]
+            vectors += await self._embedder.embed_passages(batch)
+        # In a thread: comparing two thousand statements takes seconds, which requests do not have.
+        found = await asyncio.to_thread(groups, memories, vectors)
+        for number, group in enumerate(found):
+            worded = await self._worded(group) if number < MAX_ASKED else None
+            if await self._write(scope, group, worded):
+                run.summaries += 1
+                run.merged += len(group.memories)
+        return True
+
+    async def _worded(self, group: Group) -> str | None:
+        return await summary(self._chat_model, group.memories) if self._chat_model else None
+
+    async def _write(self, scope: Scope, group: Group, worded: str | None) -> bool:
+        merged = self._summary(group, worded if worded and self._reads_all(worded) else None)
+        if not _fits(merged.metadata) or not self._reads_all(merged.content):
+            return False
+        texts = [merged.content, *(memory.content for memory in group.memories)]
+        vectors = await self._embedder.embed_passages(texts)
+        async with self._locks.hold(scope) as hold:
+            if not await self._unchanged(scope, group.memories, merged):
+                return False
+            originals = [
+                replace(memory, superseded_at=merged.observed_at, superseded_by=merged.id, updated_at=merged.created_at)
+                for memory in group.memories
+            ]
+            rows = [EmbeddedMemory(*row) for row in zip((merged, *originals), vectors, strict=True)]
+            await hold.confirm()
+            await self._writer.upsert(scope, rows)
+        await self._carry_usage(scope, group.memories, merged)
+        return True
+
+    async def _unchanged(self, scope: Scope, memories: Sequence[Memory], merged: Memory) -> bool:
+        stored = await asyncio.gather(*(self._reader.get(scope, memory.id) for memory in memories))
+        deleted = await self._turn_log.tombstones(scope)
+        return (
+            list(stored) == list(memories)
+            and not any(deleted.covers(memory) for memory in memories)
+            and not deleted.forbids(merged.scope, merged.content, merged.asserted_at)
+        )
+
+    def _summary(self, group: Group, worded: str | None) -> Memory:
+        now, newest = self._clock.now(), group.memories[0]
+        asserted = max(memory.asserted_at for memory in group.memories)
+        metadata = _metadata(group.memories, self._chat_model.name if worded and self._chat_model else "")
+        return replace(
+            newest,
+            id=self._new_id(),
+            content=worded or group.content,
+            created_at=now,
+            updated_at=now,
+            importance=max(memory.importance for memory in group.memories),
+            metadata=metadata if asserted <= newest.observed_at else {**metadata, ASSERTED_AT: asserted.isoformat()},
+        )
+
+    async def _carry_usage(self, scope: Scope, memories: Sequence[Memory], merged: Memory) -> None:
+        """The originals' usage becomes the summary's."""
+        with suppress(StateStoreError):
+            usage = await self._state.usage(scope, [memory.id for memory in memories])
+            if usage:
+                count = sum(each.access_count for each in usage.values())
+                last = max(each.last_accessed_at for each in usage.values())
+                await self._state.count_uses(scope, {merged.id: count}, at=last)
+                await self._state.drop_usage(scope, list(usage))
+
+
+def _fits(metadata: Mapping[str, Json]) -> bool:
+    try:
+        return len(orjson.dumps(dict(metadata))) <= _MAX_METADATA_BYTES
+    except TypeError:
+        # A number or a text that no store keeps.
+        return False
+
+
+def _metadata(memories: Sequence[Memory], model: str) -> Mapping[str, Json]:
+    """What callers attached, the newest winning, and where it all comes from."""
+    merged: dict[str, Json] = {}
+    for memory in reversed(memories):
+        merged.update(memory.metadata)
+    turns = [turn_id for memory in reversed(memories) for turn_id in memory.ids("turn_ids")]
+    replaced = [turn_id for memory in reversed(memories) for turn_id in memory.ids("replaces")]
+    return {
+        **merged,
+        "turn_ids": list(dict.fromkeys(turns)),
+        **({"replaces": list(dict.fromkeys(replaced))} if replaced else {}),
+        "confirmations": sum(map(confirmations, memories)),
+        "consolidated_from": [memory.id for memory in memories],
+        "extractor": EXTRACTOR,
+        "model": model,
+    }

@@ -1,0 +1,100 @@
+"""Which memories are evicted, and why. Pure.
+
+Strategy: a reason holds by itself (a time that has passed, a committed deletion) or is computed from all evidence for the
+memory (importance, confirmations, usage). In doubt the memory is kept.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from semrouter_memory.config import AgeingConfig
+from semrouter_memory.maintenance.score import last_needed, score_of
+from semrouter_memory.model import EvictionCandidate, EvictionReason, Memory, MemoryType, Usage
+
+HIGH_IMPORTANCE = 0.8
+"""A durable memory of at least this importance is never pruned."""
+
+_DURABLE = frozenset({MemoryType.SEMANTIC, MemoryType.PROCEDURAL, MemoryType.REFLECTIVE})
+"""Types that hold until something newer is said, unlike episodes."""
+
+
+def is_expired(memory: Memory, *, now: datetime, config: AgeingConfig) -> bool:
+    """Past its own expiry; without one, past the lifetime of its type since it was said last."""
+    if memory.expires_at is not None:
+        return memory.expires_at <= now
+    days = config.ttl_days.get(memory.type)
+    return days is not None and memory.observed_at + timedelta(days=days) <= now
+
+
+def is_old_history(memory: Memory, *, now: datetime, config: AgeingConfig) -> bool:
+    """Superseded for longer than history is kept."""
+    if memory.superseded_at is None or not config.history_days:
+        return False
+    # `superseded_at` is when the newer one was said; it may have been processed long after.
+    since = max(memory.superseded_at, memory.updated_at)
+    return since + timedelta(days=config.history_days) <= now
+
+
+def is_unused(memory: Memory, usage: Usage | None, *, now: datetime, config: AgeingConfig) -> bool:
+    """An active memory with a low score that for long was neither said nor used."""
+    if memory.superseded_at is not None or (memory.type in _DURABLE and memory.importance >= HIGH_IMPORTANCE):
+        return False
+    if now - last_needed(memory, usage) < timedelta(days=config.prune_after_days):
+        return False
+    return score_of(memory, usage, now=now, half_life_days=config.half_life_days) < config.prune_below
+
+
+def orphans(history: Iterable[Memory], present: set[str]) -> list[Memory]:
+    """History whose successor is not among the present ids, and in turn the history of that.
+
+    A retracted memory has no successor and is no orphan.
+    """
+    found: list[Memory] = []
+    rest = [memory for memory in history if memory.superseded_by]
+    present = set(present)
+    while gone := [memory for memory in rest if memory.superseded_by not in present]:
+        found.extend(gone)
+        rest = [memory for memory in rest if memory.superseded_by in present]
+        present.difference_update(memory.id for memory in gone)
+    return found
+
+
+def has_quota(config: AgeingConfig) -> bool:
+    return bool(config.max_memories or config.max_bytes)
+
+
+def exceeds_quota(count: int, size: int, config: AgeingConfig) -> bool:
+    """Whether one user's memories are more, or in bytes larger, than they may be."""
+    return bool((config.max_memories and count > config.max_memories) or (config.max_bytes and size > config.max_bytes))
+
+
+def size_of(memory: Memory) -> int:
+    """Bytes of its text."""
+    return len(memory.content.encode("utf-8", "surrogatepass"))
+
+
+def over_quota(
+    memories: Sequence[Memory], usage: Mapping[str, Usage], *, now: datetime, config: AgeingConfig
+) -> list[EvictionCandidate]:
+    """Which of one user's memories are evicted so that the rest is within the quota.
+
+    Superseded and expired memories come first, the longest superseded before others; then active memories, those with the
+    lowest score before others.
+    """
+
+    def rank(memory: Memory) -> tuple[bool, float, datetime, str]:
+        if memory.superseded_at is not None:
+            return False, 0.0, memory.superseded_at, memory.id
+        if is_expired(memory, now=now, config=config):
+            return False, 0.0, memory.observed_at, memory.id
+        worth = score_of(memory, usage.get(memory.id), now=now, half_life_days=config.half_life_days)
+        return True, worth, memory.observed_at, memory.id
+
+    count, size = len(memories), sum(map(size_of, memories))
+    evicted: list[EvictionCandidate] = []
+    for memory in sorted(memories, key=rank):
+        if not exceeds_quota(count, size, config):
+            break
+        evicted.append(EvictionCandidate(memory, EvictionReason.QUOTA, usage.get(memory.id)))
+        count, size = count - 1, size - size_of(memory)
+    return evicted

@@ -1,0 +1,233 @@
+"""When maintenance runs: access counts every few seconds, changed owners soon after, sweeps and compactions on schedule.
+
+Strategy: every task is repeated, so a failure waits for the next run and is reported once. A failure caused by one owner's
+data does not affect other owners. Replicas share one schedule through the state store; if two sweep at once, the owners'
+locks separate them.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from semrouter_memory.config import AgeingConfig
+from semrouter_memory.deletion.service import DeletionService
+from semrouter_memory.errors import EmbeddingError, StateStoreError, StoreUnavailableError
+from semrouter_memory.maintenance.consolidate import Consolidator
+from semrouter_memory.maintenance.eviction import has_quota
+from semrouter_memory.maintenance.run import UNAVAILABLE, MaintenanceRun
+from semrouter_memory.maintenance.sweep import OWN_SCOPE, Sweeper
+from semrouter_memory.maintenance.usage import UsageCounter
+from semrouter_memory.model import Scope, UpkeepReport
+from semrouter_memory.ports import Clock, MemoryReader, Observer, StateStore
+from semrouter_memory.retain.triggers import Rest
+
+TICK_SECONDS = 2.0
+"""Delay between a write and the check of the owner's quota."""
+MAX_CHANGED = 10_000
+"""Owners that wait for a check; others wait for the sweep."""
+_FIRST = timedelta(minutes=1)
+"""Delay after the start and after a failure, so that a process that is restarted every hour sweeps too."""
+_FIRST_COMPACTION = timedelta(minutes=10)
+"""Same, of a compaction, which is more work."""
+_SWEPT = "maintenance.swept"
+"""Key of the time when the last sweep of any replica began."""
+_SKEW = timedelta(minutes=1)
+"""Replicas' clocks differ."""
+
+
+class MaintenanceScheduler:
+    """Runs maintenance in the background: `start`, then `stop`.
+
+    Args:
+        consolidator: None: memories are not merged.
+    """
+
+    def __init__(
+        self,
+        *,
+        sweeper: Sweeper,
+        consolidator: Consolidator | None,
+        usage: UsageCounter,
+        reader: MemoryReader,
+        deletion: DeletionService,
+        state: StateStore,
+        observer: Observer,
+        clock: Clock,
+        config: AgeingConfig,
+    ) -> None:
+        self._sweeper = sweeper
+        self._consolidator = consolidator
+        self._usage = usage
+        self._reader = reader
+        self._deletion = deletion
+        self._state = state
+        self._observer = observer
+        self._clock = clock
+        self._config = config
+        self._changed: dict[str, None] = {}
+        self._consolidated: set[str] = set()
+        self._no_sweep = Rest.of(min(self._sweep_every, _FIRST), self._clock.now())
+        self._no_compaction = Rest.of(min(self._compact_every, _FIRST_COMPACTION), self._clock.now())
+        self._uncompacted: Collection[str] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # -- driving -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start all tasks."""
+        every = (
+            ("maintenance of changed owners", TICK_SECONDS, self.maintain_changed),
+            ("scheduled maintenance", TICK_SECONDS, self.run_due),
+            ("access counts", self._config.usage_seconds, self.flush),
+        )
+        self._tasks = [asyncio.create_task(self._repeat(seconds, work), name=name) for name, seconds, work in every]
+
+    async def stop(self) -> None:
+        """Stop, and write the access counts that wait. The next sweep finishes an interrupted one."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        await self.flush()
+
+    async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await work()
+            except Exception as error:  # noqa: BLE001 - the next repetition may succeed
+                self._observer.work_failed(error)
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def changed(self, scope: Scope) -> None:
+        """Memories of this owner were written: check the owner soon. Quick, never raises."""
+        wanted = has_quota(self._config) or self._consolidator is not None
+        if wanted and len(self._changed) < MAX_CHANGED:
+            self._changed[scope.user_id] = None
+
+    async def flush(self) -> None:
+        """Write the access counts; those that cannot be written wait."""
+        with suppress(*UNAVAILABLE):
+            await self._usage.flush()
+
+    async def run_due(self) -> None:
+        """Sweep and compact when each is due. An unavailable store is not swept."""
+        now = self._clock.now()
+        if self._reader.available and not self._no_sweep.holds(now) and not await self._swept_elsewhere(now):
+            await self.sweep()
+        if self._config.compact_hours and not self._no_compaction.holds(now):
+            await self._compact()
+
+    async def sweep(self) -> UpkeepReport:
+        """Sweep and consolidate now, and report it."""
+        run = MaintenanceRun()
+        await self.flush()
+        self._consolidated.clear()
+        for scope in await self._sweeper.sweep(run):
+            if not await self._consolidate(scope, run):
+                break
+        self._report_bugs(run.bugs)
+        return await self._finish_sweep(run.report())
+
+    async def _compact(self) -> None:
+        results = await self._deletion.compact(self._uncompacted)
+        failed = [result for result in results if result.error is not None]
+        for result in failed:
+            assert result.error is not None
+            self._observer.store_failed("compact", result.error)
+        # Parts that succeeded are not compacted again because another one failed.
+        self._uncompacted = [result.part for result in failed] or None
+        pause = min(self._compact_every, _FIRST_COMPACTION) if failed else self._compact_every
+        self._no_compaction = Rest.of(pause, self._clock.now())
+
+    # -- owners that changed -------------------------------------------------------------------------------------------
+
+    async def maintain_changed(self) -> None:
+        """Enforce the quotas of changed owners, and consolidate their memories."""
+        if not self._changed or not self._reader.available:
+            return
+        changed, self._changed = self._changed, {}
+        run = MaintenanceRun()
+        for user_id in list(changed):
+            del changed[user_id]
+            try:
+                await self._maintain(Scope(user_id), run)
+            except UNAVAILABLE as error:
+                run.failed(error)
+                # Retried later, after the others.
+                self._changed = {**changed, **self._changed, user_id: None}
+                break
+            except Exception as error:  # noqa: BLE001 - one owner's data must not keep maintenance from the others
+                run.bugs.append(error)
+        self._report_bugs(run.bugs)
+        report = run.report()
+        if report.deleted or report.summaries or report.failures:
+            self._observer.upkeep_finished(report)
+
+    async def _maintain(self, scope: Scope, run: MaintenanceRun) -> None:
+        if self._consolidator is not None and scope.user_id not in self._consolidated:
+            await self._consolidate(scope, run)
+        if has_quota(self._config):
+            await self._sweeper.enforce(scope, run)
+
+    async def _consolidate(self, scope: Scope, run: MaintenanceRun) -> bool:
+        """Consolidate an owner once between two sweeps; returns whether to go on with others."""
+        if self._consolidator is None:
+            return False
+        try:
+            if await self._consolidator.consolidate(scope, run):
+                self._consolidated.add(scope.user_id)
+        except (*UNAVAILABLE, EmbeddingError) as error:
+            run.failed(error)
+            return not isinstance(error, StoreUnavailableError)
+        except Exception as error:  # noqa: BLE001 - same; the quota is enforced all the same
+            run.bugs.append(error)
+            # Not retried before the next sweep.
+            self._consolidated.add(scope.user_id)
+        return True
+
+    def _report_bugs(self, bugs: Sequence[BaseException]) -> None:
+        for bug in bugs:
+            self._observer.work_failed(bug)
+
+    # -- schedule ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _sweep_every(self) -> timedelta:
+        return timedelta(seconds=self._config.sweep_seconds)
+
+    @property
+    def _compact_every(self) -> timedelta:
+        return timedelta(hours=self._config.compact_hours)
+
+    async def _swept_elsewhere(self, now: datetime) -> bool:
+        """Whether another replica, or this one before a restart, swept less than one interval ago."""
+        try:
+            swept = (await self._state.get(OWN_SCOPE, [_SWEPT])).get(_SWEPT)
+            if swept is not None and not _is_ahead(swept, now):
+                self._no_sweep = Rest.of(min(self._sweep_every, _FIRST), now)
+                return True
+            await self._state.put(OWN_SCOPE, _SWEPT, now.isoformat().encode(), ttl=self._sweep_every)
+        except StateStoreError:
+            # Then each replica keeps its own schedule.
+            return False
+        return False
+
+    async def _finish_sweep(self, report: UpkeepReport) -> UpkeepReport:
+        pause = min(self._sweep_every, _FIRST) if report.failures else self._sweep_every
+        self._no_sweep = Rest.of(pause, self._clock.now())
+        if "store" in report.failures:
+            with suppress(StateStoreError):
+                await self._state.drop(OWN_SCOPE, [_SWEPT])
+        self._observer.upkeep_finished(report)
+        return report
+
+
+def _is_ahead(moment: bytes, now: datetime) -> bool:
+    """Whether it was written before the clock was set back: then its age is unknown."""
+    try:
+        return datetime.fromisoformat(moment.decode()) > now + _SKEW
+    except ValueError:
+        return False

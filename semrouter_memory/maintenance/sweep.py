@@ -1,0 +1,247 @@
+"""Looks at every memory and evicts what is expired, old history, unused for long, or over the quota.
+
+Strategy: one pass over the collection keeps only candidates and a tally for each owner; then, owner by owner, the deletion
+service checks each candidate again under the lock. If a part is unavailable, only the evictions that need it are skipped:
+without the state store nothing is pruned, without the turn log nothing with a tombstone is purged.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from semrouter_memory.config import AgeingConfig
+from semrouter_memory.deletion.lineage import all_memories
+from semrouter_memory.deletion.service import DeletionService
+from semrouter_memory.errors import StateStoreError, StoreUnavailableError, TurnLogError
+from semrouter_memory.maintenance.eviction import (
+    exceeds_quota,
+    is_expired,
+    is_old_history,
+    is_unused,
+    orphans,
+    over_quota,
+    size_of,
+)
+from semrouter_memory.maintenance.run import UNAVAILABLE, MaintenanceRun
+from semrouter_memory.model import EvictionCandidate, EvictionReason, Memory, Scope, Usage
+from semrouter_memory.ports import Clock, MemoryReader, StateStore, Tombstones, TurnLog
+
+OWN_SCOPE = Scope("")
+"""The scope of maintenance's own values in the state store; no user has an empty id."""
+
+_COUNTED_SINCE = "maintenance.usage_counted_since"
+_COUNTED_TTL = timedelta(days=365)
+_USAGE_BATCH = 1_000
+_YIELD_EVERY = 200
+"""Memories between two yields to the event loop: about a millisecond."""
+_MAX_FAILURES = 3
+"""Owners whose lock or usage is unavailable, after which a sweep stops until the next one."""
+
+
+@dataclass(slots=True)
+class OwnerTally:
+    """What a pass over the collection keeps of one owner.
+
+    Attributes:
+        tombstones: None: unavailable.
+        ids: of all memories, history included; `size` is theirs in bytes.
+        candidates: memories evicted for a reason that needs no usage.
+        unused: active memories that are unused as far as is known without usage.
+    """
+
+    scope: Scope
+    tombstones: Tombstones | None
+    ids: set[str] = field(default_factory=set)
+    size: int = 0
+    active: int = 0
+    history: list[Memory] = field(default_factory=list)
+    candidates: list[EvictionCandidate] = field(default_factory=list)
+    unused: list[Memory] = field(default_factory=list)
+
+
+class Sweeper:
+    """Sweeps all owners, or enforces one owner's quota."""
+
+    def __init__(
+        self,
+        *,
+        reader: MemoryReader,
+        turn_log: TurnLog,
+        state: StateStore,
+        deletion: DeletionService,
+        clock: Clock,
+        config: AgeingConfig,
+    ) -> None:
+        self._reader = reader
+        self._turn_log = turn_log
+        self._state = state
+        self._deletion = deletion
+        self._clock = clock
+        self._config = config
+
+    async def sweep(self, run: MaintenanceRun) -> list[Scope]:
+        """Evict what is due; returns the owners with enough memories to be consolidated.
+
+        Never raises for a part that is unavailable: the run's report names it.
+        """
+        now = self._clock.now()
+        await self._deletion.purge_late_usage()
+        tallies = await self._tallies(run, now)
+        may_prune = await self._may_prune(run, now)
+        failures = 0
+        for tally in tallies:
+            await asyncio.sleep(0)
+            try:
+                await self._sweep_owner(tally, run, now, may_prune=may_prune)
+            except UNAVAILABLE as error:
+                run.failed(error)
+                failures += 1
+                if isinstance(error, StoreUnavailableError) or failures == _MAX_FAILURES:
+                    break
+            except Exception as error:  # noqa: BLE001 - one owner's data must not keep maintenance from the others
+                run.bugs.append(error)
+        await self._drop_ended(run)
+        return [tally.scope for tally in tallies if tally.active >= self._config.consolidate_at]
+
+    async def enforce(self, scope: Scope, run: MaintenanceRun) -> None:
+        """Bring one owner's memories within the quota.
+
+        Raises:
+            StoreUnavailableError: the store is unavailable.
+            StateStoreError: usage is.
+            LockLostError: the owner's lock is.
+        """
+        run.deleted(await self._deletion.purge(scope, await self._over_quota(scope, self._clock.now())))
+
+    # -- the pass ------------------------------------------------------------------------------------------------------
+
+    async def _tallies(self, run: MaintenanceRun, now: datetime) -> list[OwnerTally]:
+        tallies: dict[str, OwnerTally] = {}
+        try:
+            async for batch in self._reader.scan():
+                for number, memory in enumerate(batch):
+                    if number % _YIELD_EVERY == 0:
+                        # Requests are answered in the same loop.
+                        await asyncio.sleep(0)
+                    user_id = memory.scope.user_id
+                    if (tally := tallies.get(user_id)) is None:
+                        tally = tallies[user_id] = OwnerTally(Scope(user_id), await self._tombstones(user_id, run))
+                    self._add(tally, memory, now)
+                run.memories += len(batch)
+        except StoreUnavailableError as error:
+            # Half a collection proves nothing.
+            run.failed(error)
+            return []
+        run.owners = len(tallies)
+        return list(tallies.values())
+
+    async def _tombstones(self, user_id: str, run: MaintenanceRun) -> Tombstones | None:
+        try:
+            return await self._turn_log.tombstones(Scope(user_id))
+        except TurnLogError as error:
+            run.failed(error)
+            return None
+
+    def _add(self, tally: OwnerTally, memory: Memory, now: datetime) -> None:
+        tally.ids.add(memory.id)
+        tally.size += size_of(memory)
+        if memory.superseded_at is not None:
+            tally.history.append(memory)
+        if reason := self._reason(tally, memory, now):
+            tally.candidates.append(EvictionCandidate(memory, reason))
+        elif memory.superseded_at is None:
+            tally.active += 1
+            if self._config.prune != "off" and is_unused(memory, None, now=now, config=self._config):
+                tally.unused.append(memory)
+
+    def _reason(self, tally: OwnerTally, memory: Memory, now: datetime) -> EvictionReason | None:
+        if tally.tombstones is not None and tally.tombstones.covers(memory):
+            return EvictionReason.TOMBSTONED
+        if is_expired(memory, now=now, config=self._config):
+            return EvictionReason.EXPIRED
+        return EvictionReason.HISTORY if is_old_history(memory, now=now, config=self._config) else None
+
+    # -- one owner -----------------------------------------------------------------------------------------------------
+
+    async def _sweep_owner(self, tally: OwnerTally, run: MaintenanceRun, now: datetime, *, may_prune: bool) -> None:
+        purged = await self._deletion.purge(tally.scope, _due(tally))
+        run.deleted(purged)
+        unused = await self._unused(tally, run, now, may_prune=may_prune)
+        if self._config.prune == "on":
+            pruned = await self._deletion.purge(tally.scope, unused)
+            run.deleted(pruned)
+            purged += pruned
+        else:
+            run.would_delete(unused)
+        if self._exceeds(tally, [each.memory for each in purged]):
+            run.deleted(await self._deletion.purge(tally.scope, await self._over_quota(tally.scope, now)))
+
+    async def _unused(
+        self, tally: OwnerTally, run: MaintenanceRun, now: datetime, *, may_prune: bool
+    ) -> list[EvictionCandidate]:
+        """Of the memories that seem unused those without usage."""
+        if not tally.unused:
+            return []
+        if not may_prune:
+            run.held += len(tally.unused)
+            return []
+        usage = await self._usage(tally.scope, tally.unused)
+        return [
+            EvictionCandidate(memory, EvictionReason.PRUNED, usage.get(memory.id))
+            for memory in tally.unused
+            if is_unused(memory, usage.get(memory.id), now=now, config=self._config)
+        ]
+
+    def _exceeds(self, tally: OwnerTally, purged: Sequence[Memory]) -> bool:
+        size = tally.size - sum(map(size_of, purged))
+        return exceeds_quota(len(tally.ids) - len(purged), size, self._config)
+
+    async def _over_quota(self, scope: Scope, now: datetime) -> list[EvictionCandidate]:
+        config = self._config
+        # Called after every write: all memories of an owner are read only when some of them must be evicted.
+        if not config.max_bytes and await self._reader.count(scope) <= config.max_memories:
+            return []
+        memories = await all_memories(self._reader, scope, now=None)
+        if not exceeds_quota(len(memories), sum(map(size_of, memories)), config):
+            return []
+        return over_quota(memories, await self._usage(scope, memories), now=now, config=config)
+
+    async def _usage(self, scope: Scope, memories: Sequence[Memory]) -> Mapping[str, Usage]:
+        found: dict[str, Usage] = {}
+        ids = [memory.id for memory in memories]
+        for start in range(0, len(ids), _USAGE_BATCH):
+            found.update(await self._state.usage(scope, ids[start : start + _USAGE_BATCH]))
+        return found
+
+    # -- the state store -----------------------------------------------------------------------------------------------
+
+    async def _may_prune(self, run: MaintenanceRun, now: datetime) -> bool:
+        """Whether usage has been counted for as long as pruning looks back.
+
+        False in a new installation, and after the state store lost its data: every memory would look unused.
+        """
+        kept_for = timedelta(days=self._config.prune_after_days)
+        try:
+            found = (await self._state.get(OWN_SCOPE, [_COUNTED_SINCE])).get(_COUNTED_SINCE)
+            since = datetime.fromisoformat(found.decode()) if found else now
+            value = since.isoformat().encode()
+            await self._state.put(OWN_SCOPE, _COUNTED_SINCE, value, ttl=kept_for + _COUNTED_TTL)
+        except StateStoreError as error:
+            run.failed(error)
+            return False
+        return now - since >= kept_for
+
+    async def _drop_ended(self, run: MaintenanceRun) -> None:
+        try:
+            run.ended = await self._state.sweep()
+        except StateStoreError as error:
+            run.failed(error)
+
+
+def _due(tally: OwnerTally) -> list[EvictionCandidate]:
+    """Memories evicted whatever their usage, and the history that becomes orphaned by it."""
+    gone = {each.memory.id for each in tally.candidates}
+    history = [memory for memory in tally.history if memory.id not in gone]
+    orphaned = orphans(history, tally.ids - gone)
+    return [*tally.candidates, *(EvictionCandidate(memory, EvictionReason.ORPHANED) for memory in orphaned)]

@@ -1,0 +1,95 @@
+"""A consistent copy of the data directory, taken while the sidecar runs.
+
+Strategy. The turn log is copied before the memories: a turn that is extracted in between then waits in the copy and is
+extracted again, which finds its memories stored already; in the other order they would be lost. The copy appears under its
+name only when it is complete.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Protocol
+
+from semrouter_memory.deletion.files import PartResult, run_parts
+from semrouter_memory.errors import InvalidRequestError, UnavailableError
+
+_MODE = 0o700
+
+
+class Files(Protocol):
+    """A part that keeps files: the turn log, or the state store."""
+
+    async def backup(self, directory: Path) -> None: ...
+
+
+class StoreFiles(Protocol):
+    """The vector store."""
+
+    async def backup(self, directory: Path) -> str:
+        """Returns: what the copy does not hold and why; "" when it is complete."""
+        ...
+
+
+class MaintenanceError(UnavailableError):
+    """A part failed; the message names it. The other parts succeeded, and repeating the request is safe."""
+
+
+class Backup:
+    """Copies turn log, state and memories.
+
+    Args:
+        file_lock: held meanwhile; a compaction holds it too.
+    """
+
+    def __init__(self, *, turn_log: Files, state: Files, store: StoreFiles, file_lock: asyncio.Lock) -> None:
+        self._turn_log = turn_log
+        self._state = state
+        self._store = store
+        self._file_lock = file_lock
+
+    async def write(self, directory: Path) -> list[PartResult]:
+        """Copy everything into a new directory, which can be opened as `memory.data_dir`.
+
+        Raises:
+            InvalidRequestError: the directory exists, or cannot be made.
+            MaintenanceError: a part could not be copied; then there is no copy at all.
+        """
+        if not directory.is_absolute():
+            raise InvalidRequestError("must be an absolute path: it is the sidecar's, not yours", field="directory")
+        async with self._file_lock:
+            partial = directory.with_name(f".{directory.name}.partial")
+            _make(directory, partial)
+            try:
+                results = require_all(await run_parts(self._copies(partial)))
+                partial.rename(directory)
+            except OSError as error:
+                raise InvalidRequestError(f"cannot be written: {error.strerror}", field="directory") from None
+            finally:
+                await asyncio.to_thread(shutil.rmtree, partial, ignore_errors=True)
+            return results
+
+    def _copies(self, directory: Path) -> dict[str, Callable[[], Awaitable[str | None]]]:
+        return {
+            "turn_log": lambda: self._turn_log.backup(directory),
+            "state": lambda: self._state.backup(directory),
+            "store": lambda: self._store.backup(directory),
+        }
+
+
+def require_all(results: list[PartResult]) -> list[PartResult]:
+    """Raises: MaintenanceError: a part failed."""
+    if failures := [f"{result.part}: {result.error}" for result in results if result.error is not None]:
+        raise MaintenanceError("; ".join(failures))
+    return results
+
+
+def _make(directory: Path, partial: Path) -> None:
+    try:
+        if directory.exists():
+            raise InvalidRequestError(f"{directory} is there already; name a new one", field="directory")
+        # Left by a process that was killed.
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(mode=_MODE, parents=True)
+    except OSError as error:
+        raise InvalidRequestError(f"cannot be made: {error.strerror}", field="directory") from None

@@ -1,0 +1,268 @@
+"""Plays whole files: in order, at a speed, comparing as it goes.
+
+Strategy: exchanges are read a window ahead and played in the order in which they began, since a recording holds them in
+the order in which they ended. At a speed they run side by side as they did; as fast as possible, one after the other. Of a
+file only the window is in memory.
+"""
+
+import asyncio
+import heapq
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from semrouter_memory.errors import MemoryServiceError, RecordingError
+from semrouter_memory.replay.comparing import Difference, Level, differences
+from semrouter_memory.replay.playing import Player, PlayOptions
+from semrouter_memory.replay.reading import exchanges_in_file
+from semrouter_memory.replay.rechunking import rechunked
+from semrouter_memory.replay.records import Begin, ProcessingRequest, ProcessingResponse, RecordedExchange
+
+_WINDOW_BYTES = 64 * 1024 * 1024
+_MAX_RUNNING = 256
+_SAID_FROM_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class ReplayReport:
+    """What was played.
+
+    Attributes:
+        damaged: files that hold something else than a recording does; what stood before it was played.
+    """
+
+    exchanges: int = 0
+    streams: int = 0
+    messages: int = 0
+    answers: int = 0
+    differing: int = 0
+    not_compared: int = 0
+    unfinished: int = 0
+    notices: list[str] = field(default_factory=list)
+    damaged: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """What to play and how.
+
+    Attributes:
+        seed: cut bodies anew, at places that this number decides; None: as they were.
+        level: how bodies are compared.
+        max_gap_seconds: bound on waiting where nothing happened, as between recordings of different days.
+    """
+
+    files: tuple[Path, ...]
+    play: PlayOptions
+    seed: int | None = None
+    level: Level = "bytes"
+    max_gap_seconds: float = 5.0
+
+
+class Replayer:
+    """Use `run` once.
+
+    Args:
+        shown: given the differences of an exchange, right after it was played.
+        advanced: given how many bytes of the files are done.
+        told: given a sentence about a file.
+    """
+
+    def __init__(
+        self,
+        options: ReplayOptions,
+        *,
+        shown: Callable[[list[Difference]], object],
+        advanced: Callable[[int], object] = lambda _: None,
+        told: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self._options = options
+        self._shown = shown
+        self._advanced = advanced
+        self._told = told
+        self._chance = random.Random(options.seed)  # noqa: S311 - not a secret, but to be repeated
+        self.tally = ReplayReport()
+
+    async def run(self) -> ReplayReport:
+        """Play everything. A file that is damaged is played up to there, told and counted; the others are played.
+
+        Raises:
+            UnavailableError: nobody answers at the target.
+        """
+        async with Player(self._options.play) as player:
+            if self._options.play.speed is None:
+                for _, exchange in self._ordered():
+                    await self._one(player, exchange, starts_at=0.0)
+            else:
+                await self._side_by_side(player, self._options.play.speed)
+        return self.tally
+
+    async def _side_by_side(self, player: Player, speed: float) -> None:
+        loop = asyncio.get_running_loop()
+        began: float | None = None
+        room = asyncio.Semaphore(_MAX_RUNNING)
+        max_gap_us = self._options.max_gap_seconds * 1e6 * speed
+        try:
+            async with asyncio.TaskGroup() as running:
+                for after_us, exchange in without_gaps(self._ordered(), max_gap_us):
+                    began = loop.time() if began is None else began
+                    due = began + after_us / 1e6 / speed
+                    await self._wait(due - loop.time())
+                    await room.acquire()
+                    task = running.create_task(self._one(player, exchange, starts_at=due))
+                    task.add_done_callback(lambda _: room.release())
+        except* MemoryServiceError as failed:
+            raise failed.exceptions[0] from None
+
+    async def _wait(self, seconds: float) -> None:
+        if seconds > _SAID_FROM_SECONDS:
+            self._told(f"waiting {seconds:.0f} s")
+        await asyncio.sleep(max(0.0, seconds))
+
+    async def _one(self, player: Player, exchange: RecordedExchange, *, starts_at: float) -> None:
+        folded = self._options.seed is not None
+        if folded:
+            exchange = rechunked(exchange, self._chance)
+        try:
+            played = await player.play(exchange, starts_at=starts_at)
+        except RecordingError as error:
+            self._damage(exchange.place.file, error)
+            return
+        found = differences(exchange, played, level=self._options.level, folded=folded)
+        self._count(exchange, found)
+        self._advanced(exchange.nbytes)
+        if found:
+            self._shown(found)
+
+    def _count(self, exchange: RecordedExchange, found: list[Difference]) -> None:
+        events = [record.event for record in exchange.records]
+        tally = self.tally
+        tally.exchanges += 1
+        tally.streams += sum(isinstance(event, Begin) for event in events)
+        tally.messages += sum(isinstance(event, ProcessingRequest) for event in events)
+        tally.answers += sum(isinstance(event, ProcessingResponse) for event in events)
+        tally.differing += bool(found)
+        tally.unfinished += not exchange.whole
+        tally.not_compared += any(isinstance(event, Begin) and not event.answers_known for event in events)
+
+    def _damage(self, file: str, error: RecordingError) -> None:
+        self.tally.damaged.add(file)
+        self._told(str(error))
+
+    def _tell(self, notice: str) -> None:
+        self.tally.notices.append(notice)
+        self._told(notice)
+
+    def _ordered(self) -> Iterator[tuple[int, RecordedExchange]]:
+        """(when it began, exchange), by when, as far as the window reaches."""
+        window: list[tuple[int, int, RecordedExchange]] = []
+        held = 0
+        for number, (starts_us, exchange) in enumerate(self._timed()):
+            heapq.heappush(window, (starts_us, number, exchange))
+            held += exchange.nbytes
+            while held > _WINDOW_BYTES:
+                first, _, earliest = heapq.heappop(window)
+                held -= earliest.nbytes
+                yield first, earliest
+        while window:
+            first, _, earliest = heapq.heappop(window)
+            yield first, earliest
+
+    def _timed(self) -> Iterator[tuple[int, RecordedExchange]]:
+        """Exchanges with times on one line: by the files' own clocks, or one file after the other where they say none."""
+        zero: datetime | None = None
+        end_us = base_us = 0
+        for path in self._options.files:
+            base_us = end_us
+            for exchange in self._exchanges(path):
+                started = _time(exchange.started_at)
+                if started is not None:
+                    zero = zero or started
+                    base_us = round((started - zero).total_seconds() * 1e6)
+                starts_us = base_us + min(record.time_us for record in exchange.records)
+                end_us = max(end_us, base_us + max(record.time_us for record in exchange.records))
+                yield starts_us, exchange
+
+    def _exchanges(self, path: Path) -> Iterator[RecordedExchange]:
+        try:
+            yield from exchanges_in_file(path, self._tell, remark=self._told)
+        except RecordingError as error:
+            self._damage(str(path), error)
+
+
+class _Timed(NamedTuple):
+    """An exchange, and when it and each of its records come, in microseconds."""
+
+    starts_us: int
+    exchange: RecordedExchange
+    times: list[int]
+
+
+def without_gaps(
+    exchanges: Iterable[tuple[int, RecordedExchange]], max_gap_us: float
+) -> Iterator[tuple[float, RecordedExchange]]:
+    """(microseconds after the first one, exchange), with no more than so long between anything and all before it."""
+    first_us: int | None = None
+    end_us, skipped_us = 0, 0.0
+    for group in _overlapping(exchanges):
+        starts_us = group[0].starts_us
+        if first_us is None:
+            first_us = end_us = starts_us
+        skipped_us += max(0.0, starts_us - end_us - max_gap_us)
+        times = sorted({at for timed in group for at in timed.times})
+        # What is left out up to each of the times.
+        left_out = dict(zip(times, accumulate(_excess(times, max_gap_us)), strict=True))
+        for timed in group:
+            yield timed.starts_us - first_us - skipped_us - left_out[timed.starts_us], _moved(timed, left_out)
+        skipped_us += left_out[times[-1]]
+        end_us = times[-1]
+
+
+def _overlapping(exchanges: Iterable[tuple[int, RecordedExchange]]) -> Iterator[list[_Timed]]:
+    """Exchanges together of which each begins before all others of its group have ended, as far as the window reaches."""
+    group: list[_Timed] = []
+    end_us = held = 0
+    for starts_us, exchange in exchanges:
+        if group and (starts_us > end_us or held > _WINDOW_BYTES):
+            yield group
+            group, held = [], 0
+        times = _times(starts_us, exchange)
+        group.append(_Timed(starts_us, exchange, times))
+        held += exchange.nbytes
+        end_us = max(end_us, *times)
+    if group:
+        yield group
+
+
+def _times(starts_us: int, exchange: RecordedExchange) -> list[int]:
+    first_us = min(record.time_us for record in exchange.records)
+    return [starts_us + record.time_us - first_us for record in exchange.records]
+
+
+def _excess(times: list[int], max_gap_us: float) -> Iterator[float]:
+    yield 0.0
+    yield from (max(0.0, after - before - max_gap_us) for before, after in pairwise(times))
+
+
+def _moved(timed: _Timed, left_out: dict[int, float]) -> RecordedExchange:
+    """The exchange without its share of what is left out."""
+    starts_us, exchange, times = timed
+    if left_out[max(times)] == left_out[starts_us]:
+        return exchange
+    moves = [round(left_out[at] - left_out[starts_us]) for at in times]
+    records = (
+        replace(record, time_us=record.time_us - move) for record, move in zip(exchange.records, moves, strict=True)
+    )
+    return replace(exchange, records=tuple(records))
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return time if time.tzinfo else None

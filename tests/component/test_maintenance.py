@@ -1,0 +1,842 @@
+"""Upkeep with the real turn log, state store and locks: what leaves, what stays, and what races with it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semrouter_memory.config import AgeingConfig, ManagementConfig
+from semrouter_memory.embedding.hashed import HashedEmbedder
+from semrouter_memory.errors import ChatModelError, InvalidRequestError, StoreUnavailableError, TurnLogError
+from semrouter_memory.maintenance.consolidate import Consolidator
+from semrouter_memory.maintenance.schedule import MaintenanceScheduler
+from semrouter_memory.maintenance.sweep import OWN_SCOPE, Sweeper
+from semrouter_memory.maintenance.usage import MAX_NOTED, UsageCounter
+from semrouter_memory.manage.edits import MemoryEdit
+from semrouter_memory.manage.service import MemoryService
+from semrouter_memory.model import (
+    ChatMessage,
+    EmbeddedMemory,
+    Memory,
+    MemoryType,
+    Reach,
+    Scope,
+    SessionHints,
+    Tombstone,
+    Turn,
+    Usage,
+)
+from semrouter_memory.ports import OwnerLocks
+from semrouter_memory.retain.redact import Redaction
+from semrouter_memory.store.in_memory import InMemoryStore
+from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
+from tests.memory_service import deletion_service, memory_service
+from tests.unit.maintenance.parts import (
+    ALICE,
+    BOB,
+    EMBEDDER,
+    NOW,
+    LostLocks,
+    SteppingClock,
+    UpkeepObserver,
+    aged,
+    keep,
+)
+
+YEAR = timedelta(days=365)
+
+
+class Store(InMemoryStore):
+    """The in-memory store, which can be taken away and told to run something before it is read again."""
+
+    def __init__(self) -> None:
+        super().__init__(dimension=EMBEDDER.dimension)
+        self.away = False
+        self.before_get: Callable[[], Any] | None = None
+        self.compactions = 0
+
+    @property
+    def available(self) -> bool:
+        return not self.away
+
+    async def get(self, scope: Scope, memory_id: str) -> Memory | None:
+        if self.before_get:
+            work, self.before_get = self.before_get, None
+            await work()
+        return await super().get(scope, memory_id)
+
+    async def scan(self) -> AsyncIterator[Sequence[Memory]]:
+        async for batch in super().scan():
+            for memory in batch:
+                if self.away:
+                    raise StoreUnavailableError("away")
+                yield [memory]
+
+    async def compact(self) -> None:
+        if self.away:
+            raise StoreUnavailableError("away")
+        self.compactions += 1
+
+    @property
+    def ids(self) -> set[str]:
+        return {str(key)[-len("m0") :] for key in self._rows}
+
+
+class ScriptedModel:
+    name = "stand-in"
+
+    def __init__(self, answer: str | Exception) -> None:
+        self.answer = answer
+        self.prompts: list[str] = []
+
+    async def complete(self, messages: Sequence[ChatMessage]) -> str:
+        self.prompts.append(messages[-1].content)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@dataclass
+class House:
+    store: Store
+    turn_log: SqliteTurnLog
+    state: SqliteStateStore
+    locks: OwnerLocks
+    clock: SteppingClock
+    observer: UpkeepObserver
+    embedder: HashedEmbedder = EMBEDDER
+
+    def __post_init__(self) -> None:
+        self.usage = UsageCounter(state=self.state, turn_log=self.turn_log, clock=self.clock)
+
+    def upkeep(self, model: ScriptedModel | None = None, **settings: Any) -> MaintenanceScheduler:
+        config = AgeingConfig.model_validate(settings)
+        ids = (f"s{number}" for number in count())
+        deletion = deletion_service(
+            store=self.store,
+            embedder=self.embedder,
+            turn_log=self.turn_log,
+            state=self.state,
+            locks=self.locks,
+            clock=self.clock,
+        )
+        consolidator = Consolidator(
+            reader=self.store,
+            writer=self.store,
+            embedder=self.embedder,
+            turn_log=self.turn_log,
+            state=self.state,
+            locks=self.locks,
+            clock=self.clock,
+            new_id=lambda: next(ids),
+            chat_model=model,
+            config=config,
+        )
+        return MaintenanceScheduler(
+            sweeper=Sweeper(
+                reader=self.store,
+                turn_log=self.turn_log,
+                state=self.state,
+                deletion=deletion,
+                clock=self.clock,
+                config=config,
+            ),
+            consolidator=consolidator if config.consolidate == "on" else None,
+            usage=self.usage,
+            reader=self.store,
+            deletion=deletion,
+            state=self.state,
+            observer=self.observer.port(),
+            clock=self.clock,
+            config=config,
+        )
+
+    async def keep(self, *memories: Memory) -> None:
+        await keep(self.store, *memories)
+
+    async def active(self, scope: Scope = ALICE) -> list[Memory]:
+        return list((await self.store.page(scope, limit=10_000, now=self.clock.now())).memories)
+
+    async def uses_counted_for_long(self) -> None:
+        """As if access counts had been kept for years."""
+        since = (NOW - 9 * YEAR).isoformat().encode()
+        await self.state.put(OWN_SCOPE, "maintenance.usage_counted_since", since, ttl=9 * YEAR)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    clock = SteppingClock()
+    turn_log = SqliteTurnLog(tmp_path / "turns.db", clock=clock)
+    state = SqliteStateStore(tmp_path / "state.db", clock=clock)
+    yield House(Store(), turn_log, state, InProcessOwnerLocks(), clock, UpkeepObserver())
+    state.close()
+    turn_log.close()
+
+
+# -- what leaves -------------------------------------------------------------------------------------------------------
+
+
+async def test_by_default_a_sweep_deletes_only_what_has_ended(house: House) -> None:
+    """Nothing that anybody could still want leaves unless somebody asks for it."""
+    await house.keep(
+        aged("m0", days=9_999, importance=0.0),
+        aged("m1", days=9_999, superseded_at=NOW - 9 * YEAR, superseded_by="m0"),
+        aged("m2", expires_at=NOW),
+        aged("m3", superseded_at=NOW, superseded_by="m9"),
+        aged("m4", superseded_at=NOW, superseded_by=""),
+    )
+    await house.uses_counted_for_long()
+    report = await house.upkeep().sweep()
+    assert house.store.ids == {"m0", "m1", "m4"}
+    assert report.deleted == {"expired": {"semantic": 1}, "orphaned": {"semantic": 1}}
+    assert (report.memories, report.owners, report.failures) == (5, 1, ())
+    assert house.observer.reports == [report]
+
+
+async def test_what_was_deleted_while_the_store_was_away_is_erased(house: House) -> None:
+    await house.keep(aged("m0"), aged("m1"), aged("m2", scope=BOB))
+    await house.turn_log.tombstone(Tombstone(scope=ALICE, at=NOW, memory_id="m1"))
+    await house.turn_log.tombstone(Tombstone(scope=BOB, at=NOW))
+    report = await house.upkeep().sweep()
+    assert house.store.ids == {"m0"}
+    assert report.deleted == {"tombstoned": {"semantic": 2}}
+
+
+async def test_history_of_an_expired_memory_leaves_with_it(house: House) -> None:
+    await house.keep(aged("m0", expires_at=NOW), aged("m1", superseded_at=NOW, superseded_by="m0"))
+    await house.upkeep().sweep()
+    assert house.store.ids == set()
+
+
+async def test_old_history_leaves_and_its_successor_stays(house: House) -> None:
+    await house.keep(aged("m0"), aged("m1", days=40, superseded_at=NOW - timedelta(days=35), superseded_by="m0"))
+    report = await house.upkeep(history_days=30).sweep()
+    assert house.store.ids == {"m0"}
+    assert report.deleted == {"history": {"semantic": 1}}
+
+
+async def test_pruned_memories_leave_without_a_tombstone(house: House) -> None:
+    """Saying it again brings it back."""
+    await house.keep(aged("m0", days=400), aged("m1", days=400, importance=0.9), aged("m2"))
+    await house.uses_counted_for_long()
+    report = await house.upkeep(prune="on").sweep()
+    assert house.store.ids == {"m1", "m2"}
+    assert report.deleted == {"pruned": {"semantic": 1}}
+    said_again = aged("m0", days=400)
+    tombstones = await house.turn_log.tombstones(ALICE)
+    assert not tombstones.covers(said_again)
+    assert not tombstones.forbids(ALICE, said_again.content, said_again.observed_at)
+
+
+async def test_pruning_in_dry_run_only_reports(house: House) -> None:
+    await house.keep(aged("m0", days=400), aged("m1", expires_at=NOW))
+    await house.uses_counted_for_long()
+    report = await house.upkeep(prune="dry-run").sweep()
+    assert house.store.ids == {"m0"}
+    assert report.would_delete == {"pruned": {"semantic": 1}}
+    assert report.would_delete_ids == {"pruned": ("m0",)}
+    assert report.deleted == {"expired": {"semantic": 1}}
+
+
+async def test_nothing_is_pruned_before_uses_were_counted_for_long_enough(house: House) -> None:
+    """Else the first sweep after an upgrade, or after the state was lost, would find everything unused."""
+    await house.keep(aged("m0", days=400))
+    upkeep = house.upkeep(prune="on", prune_after_days=180)
+    report = await upkeep.sweep()
+    assert (house.store.ids, report.held) == ({"m0"}, 1)
+    house.clock.step(days=179)
+    assert (await upkeep.sweep()).held == 1
+    house.clock.step(days=2)
+    assert (await upkeep.sweep()).deleted == {"pruned": {"semantic": 1}}
+    assert house.store.ids == set()
+
+
+async def test_what_is_used_is_not_pruned(house: House) -> None:
+    await house.keep(aged("m0", days=400), aged("m1", days=400))
+    await house.uses_counted_for_long()
+    house.usage.note([aged("m0", days=400)])
+    await house.upkeep(prune="on").sweep()
+    assert house.store.ids == {"m0"}
+
+
+async def test_a_quota_takes_history_first_then_flagged_memories(house: House) -> None:
+    await house.keep(
+        aged("m0", days=3),
+        aged("m1", days=2, metadata={"flagged": True}),
+        aged("m2", days=1),
+        aged("m3", days=9, superseded_at=NOW, superseded_by="m0"),
+        aged("b0", scope=BOB),
+        aged("b1", scope=BOB),
+    )
+    report = await house.upkeep(max_memories=4).sweep()
+    assert house.store.ids == {"m0", "m1", "m2", "m3", "b0", "b1"}
+    assert report.deleted == {}
+    report = await house.upkeep(max_memories=2).sweep()
+    assert house.store.ids == {"m0", "m2", "b0", "b1"}
+    assert report.deleted == {"quota": {"semantic": 2}}
+
+
+async def test_a_quota_in_bytes_counts_the_text(house: House) -> None:
+    await house.keep(*(aged(f"m{day}", days=day, content="x" * 100) for day in range(5)))
+    await house.upkeep(max_bytes=250).sweep()
+    assert house.store.ids == {"m0", "m1"}
+
+
+async def test_a_changed_owner_is_brought_within_the_quota_without_a_sweep(house: House) -> None:
+    upkeep = house.upkeep(max_memories=2)
+    await house.keep(
+        *(aged(f"m{day}", days=day) for day in range(4)), *(aged(f"b{day}", scope=BOB) for day in range(4))
+    )
+    upkeep.changed(Scope("alice", "apollo"))
+    await upkeep.maintain_changed()
+    assert house.store.ids == {"m0", "m1", "b0", "b1", "b2", "b3"}
+    (report,) = house.observer.reports
+    assert report.deleted == {"quota": {"semantic": 2}}
+    await upkeep.maintain_changed()
+    assert len(house.observer.reports) == 1
+
+
+async def test_without_quota_and_consolidation_a_change_costs_nothing(house: House) -> None:
+    upkeep = house.upkeep()
+    house.store.away = True
+    upkeep.changed(ALICE)
+    await upkeep.maintain_changed()
+    assert house.observer.reports == []
+
+
+# -- races -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{"prune": "on"}, {"max_memories": 1}])
+async def test_what_is_said_again_meanwhile_is_not_deleted(house: House, settings: dict[str, Any]) -> None:
+    """Between judging and deleting a memory may have been confirmed, edited or used."""
+    old = aged("m0", days=400)
+    await house.keep(old, aged("m1"))
+    await house.uses_counted_for_long()
+
+    async def confirm() -> None:
+        await house.keep(replace(old, observed_at=NOW, updated_at=NOW))
+
+    house.store.before_get = confirm
+    await house.upkeep(**settings).sweep()
+    assert house.store.ids == {"m0", "m1"}
+
+
+async def test_what_is_used_meanwhile_is_not_deleted(house: House) -> None:
+    old = aged("m0", days=400)
+    await house.keep(old)
+    await house.uses_counted_for_long()
+    real_usage = house.state.usage
+    answers: Iterator[dict[str, Usage]] = iter([{}])
+
+    async def late(scope: Scope, memory_ids: Sequence[str]) -> Any:
+        for first in answers:
+            await house.state.count_uses(ALICE, {"m0": 1}, at=NOW)
+            return first
+        return await real_usage(scope, memory_ids)
+
+    house.state.usage = late  # type: ignore[method-assign]
+    await house.upkeep(prune="on").sweep()
+    assert house.store.ids == {"m0"}
+
+
+async def test_history_whose_successor_is_written_meanwhile_stays(house: House) -> None:
+    await house.keep(aged("m1", superseded_at=NOW, superseded_by="m0"))
+
+    async def write_successor() -> None:
+        await house.keep(aged("m0"))
+
+    house.store.before_get = write_successor
+    await house.upkeep().sweep()
+    assert house.store.ids == {"m0", "m1"}
+
+
+async def test_erasing_waits_for_the_owners_lock(house: House) -> None:
+    await house.keep(aged("m0", expires_at=NOW))
+    async with house.locks.hold(ALICE):
+        sweeping = asyncio.create_task(house.upkeep().sweep())
+        done, _ = await asyncio.wait([sweeping], timeout=0.2)
+        assert not done
+        assert house.store.ids == {"m0"}
+    await sweeping
+    assert house.store.ids == set()
+
+
+async def test_a_flush_that_races_with_a_deletion_brings_nothing_back(house: House) -> None:
+    """Neither a row nor a count, whether the deletion comes before the flush or in its middle."""
+    memory, other = aged("m0"), aged("m1")
+    await house.keep(memory, other)
+    house.usage.note([memory, other])
+    real_count = house.state.count_uses
+
+    async def deleting(scope: Scope, uses: Mapping[str, int], *, at: datetime) -> None:
+        assert set(uses) == {"m1"}
+        await real_count(scope, uses, at=at)
+        await house.turn_log.tombstone(Tombstone(scope=ALICE, at=NOW, memory_id="m1"))
+        await house.store.delete(ALICE, ["m1"])
+
+    await house.turn_log.tombstone(Tombstone(scope=ALICE, at=NOW, memory_id="m0"))
+    await house.store.delete(ALICE, ["m0"])
+    house.state.count_uses = deleting  # type: ignore[method-assign]
+    await house.usage.flush()
+    assert house.store.ids == set()
+    assert await house.state.usage(ALICE, ["m0", "m1"]) == {}
+
+
+async def test_counts_that_come_after_the_deletion_are_dropped_by_the_next_sweep(house: House) -> None:
+    upkeep = house.upkeep()
+    await house.keep(aged("m0", expires_at=NOW))
+    await upkeep.sweep()
+    house.usage.note([aged("m0")])
+    await upkeep.flush()
+    assert await house.state.usage(ALICE, ["m0"])
+    await upkeep.sweep()
+    assert await house.state.usage(ALICE, ["m0"]) == {}
+
+
+# -- access counts -----------------------------------------------------------------------------------------------------
+
+
+async def test_uses_are_added_up_and_written_in_one_batch(house: House) -> None:
+    house.usage.note([aged("m0"), aged("m1")])
+    house.clock.step(seconds=5)
+    house.usage.note([aged("m0"), aged("b0", scope=BOB)])
+    assert await house.state.usage(ALICE, ["m0"]) == {}
+    await house.usage.flush()
+    later = NOW + timedelta(seconds=5)
+    assert await house.state.usage(ALICE, ["m0", "m1"]) == {"m0": Usage(2, later), "m1": Usage(1, later)}
+    assert await house.state.usage(BOB, ["b0"]) == {"b0": Usage(1, later)}
+    assert house.usage.waiting == 0
+
+
+async def test_counts_that_cannot_be_written_wait_and_are_bounded(house: House) -> None:
+    real_tombstones = house.turn_log.tombstones
+
+    async def away(scope: Scope) -> Any:
+        raise TurnLogError("away")
+
+    house.turn_log.tombstones = away  # type: ignore[method-assign]
+    house.usage.note([aged(f"m{number}") for number in range(MAX_NOTED + 10)])
+    house.usage.note([aged("m0")])
+    with pytest.raises(TurnLogError):
+        await house.usage.flush()
+    assert house.usage.waiting == MAX_NOTED
+    house.turn_log.tombstones = real_tombstones  # type: ignore[method-assign]
+    await house.usage.flush()
+    last = f"m{MAX_NOTED - 1}"
+    assert await house.state.usage(ALICE, ["m0", last, f"m{MAX_NOTED}"]) == {"m0": Usage(2, NOW), last: Usage(1, NOW)}
+
+
+async def test_what_waits_is_written_at_the_end(house: House) -> None:
+    upkeep = house.upkeep()
+    upkeep.start()
+    house.usage.note([aged("m0")])
+    await upkeep.stop()
+    assert await house.state.usage(ALICE, ["m0"]) == {"m0": Usage(1, NOW)}
+
+
+# -- parts that are away -----------------------------------------------------------------------------------------------
+
+
+async def test_without_the_state_store_nothing_leaves_for_want_of_use(house: House, tmp_path: Path) -> None:
+    await house.keep(aged("m0", days=400), aged("m1", expires_at=NOW), aged("m2"))
+    upkeep = house.upkeep(prune="on", max_memories=1)
+    house.state.close()
+    report = await upkeep.sweep()
+    assert house.store.ids == {"m0", "m2"}
+    assert report.failures == ("state",)
+
+
+async def test_a_store_that_goes_away_in_the_middle_costs_nothing(house: House) -> None:
+    await house.keep(aged("m0"), aged("m1", superseded_at=NOW, superseded_by="m0"))
+    house.store.away = True
+    report = await house.upkeep().sweep()
+    assert report.failures == ("store",)
+    assert house.store.ids == {"m0", "m1"}
+
+
+async def test_under_a_lost_lock_nothing_is_deleted_or_merged(house: House) -> None:
+    await keep_hawaii(house)
+    await house.keep(aged("m9", expires_at=NOW))
+    house.locks = LostLocks()
+    report = await house.upkeep(consolidate="on", consolidate_at=2).sweep()
+    assert report.failures == ("lock",)
+    assert house.store.ids == {"m0", "m1", "m2", "m9"}
+
+
+async def test_an_owner_whose_quota_could_not_be_enforced_is_looked_at_again(house: House) -> None:
+    await house.keep(aged("m0"), aged("m1", days=1))
+    upkeep = house.upkeep(max_memories=1)
+    upkeep.changed(ALICE)
+    real_page = house.store.page
+
+    async def away(*args: Any, **kwargs: Any) -> Any:
+        raise StoreUnavailableError("away")
+
+    house.store.page = away  # type: ignore[method-assign]
+    await upkeep.maintain_changed()
+    house.store.page = real_page  # type: ignore[method-assign]
+    await upkeep.maintain_changed()
+    assert [report.failures for report in house.observer.reports] == [("store",), ()]
+    assert house.store.ids == {"m0"}
+
+
+# -- pace --------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_sweep_comes_soon_after_the_start_and_then_in_its_time(house: House) -> None:
+    upkeep = house.upkeep(sweep_seconds=3600, compact_hours=0)
+    await upkeep.run_due()
+    assert not house.observer.reports
+    for _ in range(130):
+        house.clock.step(minutes=1)
+        await upkeep.run_due()
+    assert len(house.observer.reports) == 3
+
+
+async def test_two_replicas_and_a_restart_share_one_pace(house: House) -> None:
+    upkeeps = [house.upkeep(sweep_seconds=3600, compact_hours=0) for _ in range(2)]
+    for minute in range(130):
+        house.clock.step(minutes=1)
+        if minute == 30:
+            upkeeps.append(house.upkeep(sweep_seconds=3600, compact_hours=0))
+        for upkeep in upkeeps:
+            await upkeep.run_due()
+    assert len(house.observer.reports) == 3
+
+
+async def test_a_clock_that_is_set_back_a_day_stops_neither_sweeps_nor_compactions(house: House) -> None:
+    """Nor does a replica that swept before believe that it has just done so."""
+    house.clock.step(days=1)
+    upkeep = house.upkeep(sweep_seconds=3600, compact_hours=1)
+    house.clock.step(minutes=61)
+    await upkeep.run_due()
+    assert (len(house.observer.reports), house.store.compactions) == (1, 1)
+    house.clock.step(days=-1)
+    for each in (upkeep, house.upkeep(sweep_seconds=3600, compact_hours=1)):
+        house.clock.step(minutes=61)
+        await each.run_due()
+    assert (len(house.observer.reports), house.store.compactions) == (3, 3)
+
+
+async def test_a_failed_sweep_is_tried_again_within_a_minute(house: House) -> None:
+    await house.keep(aged("m0"))
+    upkeep = house.upkeep(sweep_seconds=3600, compact_hours=0)
+    house.clock.step(minutes=1)
+
+    def gone() -> AsyncIterator[Sequence[Memory]]:
+        raise StoreUnavailableError("away")
+
+    real_scan, house.store.scan = house.store.scan, gone  # type: ignore[method-assign]
+    await upkeep.run_due()
+    house.store.scan = real_scan  # type: ignore[method-assign]
+    house.clock.step(minutes=1)
+    await upkeep.run_due()
+    assert [report.failures for report in house.observer.reports] == [("store",), ()]
+
+
+async def test_files_are_compacted_in_their_time_and_only_those_that_failed_again(house: House) -> None:
+    upkeep = house.upkeep(compact_hours=24, sweep_seconds=10**9)
+    house.store.away = True
+    for _ in range(3):
+        house.clock.step(minutes=10)
+        await upkeep.run_due()
+    assert (house.store.compactions, house.observer.failures) == (0, ["compact"] * 3)
+    house.store.away = False
+    house.clock.step(minutes=10)
+    await upkeep.run_due()
+    house.clock.step(hours=23)
+    await upkeep.run_due()
+    assert house.store.compactions == 1
+    house.clock.step(hours=1)
+    await upkeep.run_due()
+    assert house.store.compactions == 2
+
+
+# -- consolidation -----------------------------------------------------------------------------------------------------
+
+HAWAII = ["Budget for Hawaii is $10,000", "Added $2,000 to Hawaii budget", "Final Hawaii budget is $12,000"]
+BY_RULE = "Final Hawaii budget is $12,000 (earlier: Added $2,000 to Hawaii budget; Budget for Hawaii is $10,000)"
+
+
+async def keep_hawaii(house: House) -> None:
+    for number, content in enumerate(HAWAII):
+        metadata = {"turn_ids": [f"t{number}"], "confirmations": number}
+        await house.keep(aged(f"m{number}", days=9 - number, content=content, metadata=metadata))
+
+
+async def test_consolidation_is_off_by_default(house: House) -> None:
+    await keep_hawaii(house)
+    upkeep = house.upkeep(consolidate_at=2)
+    upkeep.changed(ALICE)
+    await upkeep.maintain_changed()
+    await upkeep.sweep()
+    assert len(await house.active()) == 3
+
+
+@pytest.mark.parametrize("by_sweep", [True, False])
+async def test_related_memories_become_one_and_the_originals_history(house: House, by_sweep: bool) -> None:
+    await keep_hawaii(house)
+    house.usage.note([aged("m0"), aged("m1")])
+    upkeep = house.upkeep(consolidate="on", consolidate_at=3)
+    if by_sweep:
+        await upkeep.sweep()
+    else:
+        await upkeep.flush()
+        upkeep.changed(ALICE)
+        await upkeep.maintain_changed()
+    (summary,) = await house.active()
+    assert summary.content == BY_RULE
+    assert summary.observed_at == NOW - timedelta(days=7)
+    assert summary.metadata["turn_ids"] == ["t0", "t1", "t2"]
+    assert summary.metadata["consolidated_from"] == ["m2", "m1", "m0"]
+    assert summary.metadata["confirmations"] == 3
+    originals = await house.store.predecessors(ALICE, [summary.id])
+    assert {memory.id: memory.content for memory in originals} == dict(zip(["m0", "m1", "m2"], HAWAII, strict=True))
+    assert await house.state.usage(ALICE, [summary.id, "m0"]) == {summary.id: Usage(2, NOW)}
+    (report,) = house.observer.reports
+    assert (report.summaries, report.merged) == (1, 3)
+
+
+async def test_a_summary_that_the_embedding_model_does_not_read_to_its_end_is_not_written(house: House) -> None:
+    """Worded by the model it may be shorter."""
+    await keep_hawaii(house)
+    house.embedder = HashedEmbedder(max_passage_tokens=16)
+    await house.upkeep(consolidate="on", consolidate_at=3).sweep()
+    assert {memory.content for memory in await house.active()} == set(HAWAII)
+    model = ScriptedModel("User's Hawaii budget is $12,000 (before $10,000, then $2,000 added)")
+    await house.upkeep(model, consolidate="on", consolidate_at=3).sweep()
+    assert [memory.content for memory in await house.active()] == [model.answer]
+
+
+async def test_below_the_threshold_nothing_is_merged(house: House) -> None:
+    await keep_hawaii(house)
+    await house.upkeep(consolidate="on", consolidate_at=4).sweep()
+    assert len(await house.active()) == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "content"),
+    [
+        (
+            "User's final budget for Hawaii is $12,000 (initially $10,000, then $2,000 added)",
+            "User's final budget for Hawaii is $12,000 (initially $10,000, then $2,000 added)",
+        ),
+        ("User's budget for Hawaii is $12,000 (updated from initial $10,000)", BY_RULE),
+        ("User's budget for Hawaii is $12,000 ($10,000 and $2,000), $500 of it spent", BY_RULE),
+        ("User's and Tom's budget for Hawaii is $12,000 ($10,000 and $2,000)", BY_RULE),
+        ("", BY_RULE),
+        ("$12,000 $10,000 $2,000 Hawaii " * 100, BY_RULE),
+        (ChatModelError("away"), BY_RULE),
+    ],
+)
+async def test_a_model_words_the_summary_when_it_loses_and_adds_nothing(
+    house: House, answer: str | Exception, content: str
+) -> None:
+    await keep_hawaii(house)
+    model = ScriptedModel(answer)
+    await house.upkeep(model, consolidate="on", consolidate_at=3).sweep()
+    (summary,) = await house.active()
+    assert summary.content == content
+    assert summary.metadata["model"] == ("" if content == BY_RULE else "stand-in")
+    assert len(model.prompts) == 1
+
+
+async def test_originals_that_change_meanwhile_are_not_merged(house: House) -> None:
+    await keep_hawaii(house)
+
+    async def edit() -> None:
+        await house.keep(aged("m0", content="Budget for Hawaii is $11,000", updated_at=NOW))
+
+    house.store.before_get = edit
+    await house.upkeep(consolidate="on", consolidate_at=3).sweep()
+    assert {memory.id for memory in await house.active()} == {"m0", "m1", "m2"}
+
+
+async def test_what_was_deleted_is_not_brought_back_by_a_summary(house: House) -> None:
+    """The store was away when it was deleted: its row is still there."""
+    await keep_hawaii(house)
+    upkeep = house.upkeep(consolidate="on", consolidate_at=3)
+    await house.turn_log.tombstone(Tombstone(scope=ALICE, at=NOW, memory_id="m1"))
+    upkeep.changed(ALICE)
+    await upkeep.maintain_changed()
+    assert not house.observer.reports
+
+
+async def test_projects_and_users_are_consolidated_apart(house: House) -> None:
+    apollo = Scope("alice", "apollo")
+    for scope, name in ((ALICE, "a"), (apollo, "p"), (BOB, "b")):
+        for number, content in enumerate(HAWAII):
+            await house.keep(aged(f"{name}{number}", days=9 - number, content=content, scope=scope))
+    await house.upkeep(consolidate="on", consolidate_at=2).sweep()
+    assert [memory.content for memory in await house.active()] == [BY_RULE] * 2
+    assert {memory.scope for memory in await house.active()} == {ALICE, apollo}
+    assert [memory.content for memory in await house.active(BOB)] == [BY_RULE]
+
+
+async def test_memories_of_every_kind_survive_a_sweep_of_what_is_not_theirs(house: House) -> None:
+    kinds = [aged(f"m{at}", kind=kind) for at, kind in enumerate(MemoryType)]
+    await house.keep(*kinds)
+    await house.upkeep(prune="on", max_memories=4, max_bytes=10_000, history_days=1, consolidate="on").sweep()
+    assert len(await house.active()) == len(kinds)
+    assert (await house.store.delete_all(ALICE, Reach.ALL)) == len(kinds)
+
+
+async def test_the_rows_that_consolidation_writes_are_found_by_their_own_words(house: House) -> None:
+    await keep_hawaii(house)
+    await house.upkeep(consolidate="on", consolidate_at=3).sweep()
+    (vector,) = await EMBEDDER.embed_passages([BY_RULE])
+    (hit,) = await house.store.search(ALICE, vector, limit=5, now=NOW)
+    assert isinstance(EmbeddedMemory(hit.memory, vector), EmbeddedMemory)
+    assert hit.similarity == pytest.approx(1)
+
+
+# -- one owner's data, and others --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("odd", [{"turn_ids": [["x"]]}, {"turn_ids": 5}, {"replaces": [{}], "turn_ids": [None]}])
+async def test_ids_that_are_none_keep_nothing_from_being_merged(house: House, odd: dict[str, Any]) -> None:
+    """They came in by an import before its metadata was checked."""
+    await keep_hawaii(house)
+    await house.keep(aged("m1", days=8, content=HAWAII[1], metadata=odd))
+    await house.upkeep(consolidate="on", consolidate_at=3).sweep()
+    (summary,) = await house.active()
+    assert summary.metadata["turn_ids"] == ["t0", "t2"]
+    assert not house.observer.bugs
+
+
+@pytest.mark.parametrize("metadata", [{"note": "x" * 9_000}, {"confirmations": 2**64 - 1}])
+async def test_a_summary_whose_metadata_would_be_too_large_is_not_written(
+    house: House, metadata: dict[str, Any]
+) -> None:
+    """So that an import takes its export line; a number that no store keeps counts as too large."""
+    await keep_hawaii(house)
+    await house.keep(aged("m1", days=8, content=HAWAII[1], metadata=metadata))
+    for number, content in enumerate(HAWAII):
+        await house.keep(aged(f"b{number}", days=9 - number, content=content, scope=BOB))
+    await house.upkeep(consolidate="on", consolidate_at=3).sweep()
+    assert len(await house.active()) == 3
+    assert len(await house.active(BOB)) == 1
+    assert not house.observer.bugs
+
+
+@pytest.mark.parametrize("by_sweep", [True, False])
+async def test_an_owner_who_cannot_be_looked_after_keeps_nobody_else_from_it(
+    house: House, by_sweep: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither from consolidation nor from the quota, and nor is their own quota given up."""
+    upsert = house.store.upsert
+
+    async def refusing(scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
+        if scope.user_id == "alice":
+            raise InvalidRequestError("metadata is longer than 65536 bytes", field="metadata")
+        await upsert(scope, rows)
+
+    for name, scope in (("a", ALICE), ("b", BOB)):
+        for number, content in enumerate(HAWAII):
+            await house.keep(aged(f"{name}{number}", days=9 - number, content=content, scope=scope))
+        await house.keep(aged(f"{name}9", content="User plays the cello", scope=scope))
+    monkeypatch.setattr(house.store, "upsert", refusing)
+    upkeep = house.upkeep(consolidate="on", consolidate_at=2, max_memories=3)
+    upkeep.changed(ALICE)
+    upkeep.changed(BOB)
+    await (upkeep.sweep() if by_sweep else upkeep.maintain_changed())
+    if by_sweep:
+        await upkeep.sweep()
+    assert len(await house.active()) == 3
+    assert len(house.store.ids) <= 6
+    assert any(memory.metadata.get("consolidated_from") for memory in await house.active(BOB))
+    assert house.observer.bugs
+    assert {type(bug) for bug in house.observer.bugs} == {InvalidRequestError}
+
+
+async def test_an_owner_who_cannot_be_swept_keeps_no_other_from_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, scope in (("a", ALICE), ("b", BOB)):
+        await house.keep(aged(f"{name}0", expires_at=NOW, scope=scope))
+    delete = house.store.delete
+
+    async def refusing(scope: Scope, memory_ids: Sequence[str]) -> int:
+        if scope.user_id == "alice":
+            raise RuntimeError("a bug")
+        return await delete(scope, memory_ids)
+
+    monkeypatch.setattr(house.store, "delete", refusing)
+    report = await house.upkeep().sweep()
+    assert house.store.ids == {"a0"}
+    assert report.failures == ()
+    assert [str(bug) for bug in house.observer.bugs] == ["a bug"]
+
+
+# -- forgetting what was merged or moved -------------------------------------------------------------------------------
+
+
+def service(house: House) -> MemoryService:
+    return memory_service(
+        store=house.store,
+        embedder=EMBEDDER,
+        turn_log=house.turn_log,
+        state=house.state,
+        locks=house.locks,
+        clock=house.clock,
+        new_id=lambda: "new",
+        redact=Redaction,
+        config=ManagementConfig(),
+    )
+
+
+async def test_a_forgotten_original_is_not_recalled_in_its_summary(house: House) -> None:
+    """The others are what they were before they were merged."""
+    await keep_hawaii(house)
+    await house.upkeep(consolidate="on", consolidate_at=3).sweep()
+    (summary,) = await house.active()
+    house.clock.step(minutes=1)
+    await service(house).forget(ALICE, "m1")
+    assert {memory.id: memory.content for memory in await house.active()} == {"m0": HAWAII[0], "m2": HAWAII[2]}
+    (vector,) = await EMBEDDER.embed_passages([HAWAII[1]])
+    hits = await house.store.search(ALICE, vector, limit=10, now=house.clock.now())
+    assert {hit.memory.id for hit in hits} == {"m0", "m2"}
+    assert await house.store.get(ALICE, summary.id) is None
+    assert (await house.turn_log.tombstones(ALICE)).covers(summary)
+
+
+async def test_forgetting_takes_the_state_of_all_projects_in_which_it_may_have_been_told(house: House) -> None:
+    """Of the one where it was said before it was moved, and of one where an answer told it; not what is no project's."""
+    said, told, marks = Scope("alice", "work"), Scope("alice", "travel"), Scope("alice", "\x00marks")
+    texts = [
+        (said, "My passport is with Zelda.", "ok"),
+        (told, "Where is my passport?", "Your passport is with Zelda."),
+    ]
+    turns = [
+        house.turn_log.append(
+            Turn(
+                scope=scope,
+                hints=SessionHints(explicit="s1"),
+                user_texts=(asked,),
+                assistant_text=answered,
+                observed_at=NOW,
+            ),
+            remember=False,
+        ).turn_id
+        for scope, asked, answered in texts
+    ]
+    for scope in (said, told, marks, Scope("bob", "work")):
+        await house.state.put(scope, "session:s1", b"passport with Zelda", ttl=YEAR)
+    content = "User's passport is with Zelda"
+    await house.keep(aged("m0", content=content, scope=said, metadata={"turn_ids": turns[:1]}))
+    house.clock.step(minutes=1)
+    await service(house).update(ALICE, "m0", MemoryEdit(project_id="private"))
+    await service(house).forget(ALICE, "m0")
+    for scope in (said, told):
+        assert await house.state.get(scope, ["session:s1"]) == {}
+    for scope in (marks, Scope("bob", "work")):
+        assert await house.state.get(scope, ["session:s1"])
+    assert await house.turn_log.list_turns(scope=ALICE, states=None, limit=10) == []

@@ -1,0 +1,38 @@
+"""Numbers of a text, whatever way they are written in."""
+
+import pytest
+
+from semrouter_memory.language.values import split, values
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a budget of $10K, or 10,000 dollars", {"money:10000"}),
+        ("2万元", {"money:20000"}),
+        ("房租五千元", {"money:5000"}),
+        ("工资一万二", {"num:12000"}),
+        ("on 2026-05-03", {"date:0503", "year:2026"}),
+        ("on May 3, 2026", {"date:0503", "year:2026"}),
+        ("the 3rd of May 2026", {"date:0503", "year:2026"}),
+        ("she may come in 3 days", {"day:3"}),
+        ("in May", {"month:05"}),
+        ("周三下午三点", {"day:wed", "time:1500"}),
+        ("Wednesday at 3 pm", {"day:wed", "time:1500"}),
+        ("1.80 m", {"cm:180"}),
+        ("180 cm", {"cm:180"}),
+        ("twenty-five people", {"num:25"}),
+        ("29 years old", {"age:29"}),
+        ("User turned 29", {"age:29"}),
+        ("体重70公斤", {"kg:70"}),
+        ("the second floor", {"ordinal:2"}),
+        ("+44 7700 900123", {"phone:447700900123"}),
+        ("vitamin B12", set()),
+    ],
+)
+def test_a_value_has_one_spelling(text: str, expected: set[str]) -> None:
+    assert values(text) == expected
+
+
+def test_what_is_no_value_is_left() -> None:
+    assert split("Rent: €900 at Café Nord")[1].split() == ["rent:", "at", "cafe", "nord"]
