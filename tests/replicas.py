@@ -45,7 +45,7 @@ class Installation:
         connection = RedisConnection(impatient(self.url))
         arrived: list[tuple[Scope, str]] = []
         errors: list[BaseException] = []
-        spool = self.directory / name / "spool.db"
+        spool = self.directory / name / "turns.db"
         log = RedisTurnLog(
             spool,
             connection,

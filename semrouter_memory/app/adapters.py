@@ -181,7 +181,7 @@ async def _in_redis(
     on_exit.push_async_callback(connection.aclose)
     await connection.start()
     turn_log = RedisTurnLog(
-        memory.directory / "spool.db",
+        memory.directory / "turns.db",
         connection,
         prefix=config.prefix,
         clock=clock,

@@ -13,7 +13,7 @@ from redis import Redis
 
 from semrouter_memory.errors import ConfigurationError, TurnLogError
 from semrouter_memory.model import AppendOutcome, Memory, MemoryType, Reach, Scope, Tombstone, TurnTotals
-from semrouter_memory.turn_log.redis import shipper
+from semrouter_memory.turn_log.redis import forwarder
 from semrouter_memory.turn_log.redis.connection import RedisConnection
 from semrouter_memory.turn_log.redis.log import RedisTurnLog
 from tests.contract.turn_logs import ALICE, BOB, START, a_turn, append, claimed
@@ -152,7 +152,7 @@ async def has_accepted(installation: Installation, turns: int) -> bool:
 
 async def spool_is_empty(path: Path) -> bool:
     with closing(sqlite3.connect(path)) as spool:
-        (turns,) = spool.execute("SELECT count(*) FROM turns").fetchone()
+        (turns,) = spool.execute("SELECT count(*) FROM spool").fetchone()
     return not turns
 
 
@@ -223,7 +223,7 @@ class TestShippingOnce:
         async with shared.replica(started=False) as replica:
             replica.log.append(a_turn("damaged"), remember=False)
             with closing(sqlite3.connect(replica.spool)) as spool, spool:
-                spool.execute("UPDATE turns SET payload = 'damaged'")
+                spool.execute("UPDATE spool SET payload = 'damaged'")
             replica.log.append(a_turn("whole"), remember=False)
             await replica.log.start()
             await until(lambda: has_arrived(replica.log, 1))
@@ -234,13 +234,13 @@ class TestShippingOnce:
     async def test_turns_go_on_while_one_that_cannot_be_read_waits_to_be_tried_again(
         self, shared: Installation, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(shipper, "_FIRST_PAUSE_SECONDS", 3600.0)
-        monkeypatch.setattr(shipper, "_LONGEST_PAUSE_SECONDS", 3600.0)
+        monkeypatch.setattr(forwarder, "_FIRST_PAUSE_SECONDS", 3600.0)
+        monkeypatch.setattr(forwarder, "_LONGEST_PAUSE_SECONDS", 3600.0)
         async with shared.replica(started=False) as replica:
             for text in ("damaged", "damaged too"):
                 replica.log.append(a_turn(text), remember=False)
             with closing(sqlite3.connect(replica.spool)) as spool, spool:
-                spool.execute("UPDATE turns SET payload = 'damaged'")
+                spool.execute("UPDATE spool SET payload = 'damaged'")
             await replica.log.start()
             await until(lambda: more_than(replica.errors, 1))
             for number in range(1, 41):
@@ -251,6 +251,12 @@ class TestShippingOnce:
             assert len(replica.errors) == 4
             totals = await replica.log.totals()
             assert (totals.accepted, totals.waiting) == (42, 42)
+
+    async def test_a_second_replica_on_one_data_directory_is_refused(self, shared: Installation) -> None:
+        async with shared.replica(started=False):
+            with pytest.raises(ConfigurationError, match="another process has it open"):
+                async with shared.replica(started=False):
+                    pass
 
     async def test_the_spool_is_its_owners_alone(self, shared: Installation) -> None:
         async with shared.replica(started=False) as replica:

@@ -352,7 +352,7 @@ async def test_deletions_of_a_shared_log_count_and_without_it_nothing_is_copied(
     connection = RedisConnection(load(place.old).memory.redis)
     await connection.start()
     log = RedisTurnLog(
-        tmp_path / "spool.db",
+        tmp_path / "turns.db",
         connection,
         prefix="reembed",
         clock=SystemClock(),

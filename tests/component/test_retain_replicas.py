@@ -79,7 +79,7 @@ async def replicas(
             connection = RedisConnection(redis_server.config())
             stack.push_async_callback(connection.aclose)
             log = RedisTurnLog(
-                tmp_path / name / "spool.db",
+                tmp_path / name / "turns.db",
                 connection,
                 prefix=prefix,
                 clock=clock,

@@ -35,7 +35,7 @@ async def turn_log(request: pytest.FixtureRequest, clock: SteppedClock, tmp_path
     server: RedisServer = request.getfixturevalue("redis_server")
     connection = RedisConnection(server.config())
     shared = RedisTurnLog(
-        tmp_path / "log" / "spool.db",
+        tmp_path / "log" / "turns.db",
         connection,
         prefix=uuid.uuid4().hex,
         clock=clock,

@@ -199,11 +199,7 @@ async def pair(
 
 
 def _accepted_in(directory: Path) -> int:
-    spool, log = directory / "spool.db", directory / "turns.db"
-    path, count = (
-        (spool, "SELECT max(seq) FROM sqlite_sequence WHERE name = 'turns'")
-        if spool.exists()
-        else (log, "SELECT accepted FROM counters")
-    )
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
-        return int(database.execute(count).fetchone()[0] or 0)
+    """In the log itself, or in the spool of what goes to Redis."""
+    count = "SELECT accepted + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'spool'), 0) FROM counters"
+    with closing(sqlite3.connect(f"file:{directory / 'turns.db'}?mode=ro", uri=True)) as database:
+        return int(database.execute(count).fetchone()[0])

@@ -25,12 +25,12 @@ from semrouter_memory.turn_log.leases import LONGEST_BACK_OFF
 from semrouter_memory.turn_log.log import StoredTurnLog
 from semrouter_memory.turn_log.redis.connection import Command, RedisConnection, RedisFailedError
 from semrouter_memory.turn_log.redis.expiry import Expiry
+from semrouter_memory.turn_log.redis.forwarder import Forwarder
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.rows import RedisRows
-from semrouter_memory.turn_log.redis.secret import SharedKey
-from semrouter_memory.turn_log.redis.shipper import Shipper
-from semrouter_memory.turn_log.redis.spool import Parcel, Spool
+from semrouter_memory.turn_log.redis.shared_key import SharedKey
 from semrouter_memory.turn_log.redis.transaction import Transactions
+from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn
 from semrouter_memory.turn_log.storage import Decision, Rows
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
 from semrouter_memory.turn_log.view import View
@@ -111,7 +111,7 @@ class RedisTurnLog(StoredTurnLog):
     `append` runs where it is called. Between `start` and `stop` turns are shipped by themselves.
 
     Args:
-        path: the spool file; it and its directory are made when they are missing.
+        path: the local file; it and its directory are made when they are missing.
         prefix: begins every key.
         keep: how long finished turns stay in Redis when no sweep takes them before.
         shipped: told of each turn that has arrived in Redis and waits: whose it is, and its session.
@@ -121,7 +121,7 @@ class RedisTurnLog(StoredTurnLog):
         longest_back_off: how far after now `fail` is told to retry at most; what lies much further ahead counts as past.
 
     Raises:
-        ConfigurationError: the spool cannot be used; the message names it and says why.
+        ConfigurationError: the local file cannot be used; the message names it and says why.
     """
 
     def __init__(
@@ -145,17 +145,17 @@ class RedisTurnLog(StoredTurnLog):
         times = HybridClock(clock)
         self._redis = RedisStorage(connection, self._keys, self._spool, times, keep=keep)
         super().__init__(self._redis, clock=clock, times=times, new_id=new_id, longest_back_off=longest_back_off)
-        self._shipper = Shipper(self._spool, connection, self._keys, self._take, shipped=shipped, on_error=on_error)
+        self._forwarder = Forwarder(self._spool, connection, self._keys, self._take, shipped=shipped, on_error=on_error)
 
     async def start(self) -> None:
         """Begin to ship. Redis need not be there."""
         with suppress(RedisFailedError):
             self._times.pass_deletion(await (await self._redis.parts()).rows.latest_time())
-        self._shipper.start()
+        self._forwarder.start()
 
     async def stop(self) -> None:
         """Ship what can be shipped in a short time, then close the spool. The connection stays open."""
-        await self._shipper.stop(_LAST_SHIP_SECONDS)
+        await self._forwarder.stop(_LAST_SHIP_SECONDS)
         self._spool.close()
 
     @property
@@ -173,14 +173,14 @@ class RedisTurnLog(StoredTurnLog):
         self._times.observe(micros(turn.observed_at))
         payload = dump(bounded(turn, remember=remember, max_turn_chars=self._max_turn_chars))
         self._spool.append(turn.scope, payload, observed_at=micros(turn.observed_at), complete=turn.complete)
-        self._shipper.wake()
+        self._forwarder.wake()
         return Appended(AppendOutcome.ACCEPTED if turn.complete else AppendOutcome.INCOMPLETE)
 
     async def ship(self) -> list[Appended]:
         """Ship all that is spooled now, without waiting for the background; what became of it, in order."""
-        return await self._shipper.ship()
+        return await self._forwarder.ship()
 
-    async def _take(self, parcel: Parcel) -> Appended | None:
+    async def _take(self, arriving: SpooledTurn) -> Appended | None:
         """Take one in, once.
 
         A repetition is dropped: it never was a second turn. A turn that was said before a deletion of its scope was accepted
@@ -192,19 +192,19 @@ class RedisTurnLog(StoredTurnLog):
         Raises:
             RedisFailedError: it did not arrive, or that is not known; to be sent again.
         """
-        spooled = load(parcel.payload, parcel.scope) if parcel.payload is not None else None
-        arrived = self._keys.spool(parcel.run)
+        spooled = load(arriving.payload, arriving.scope) if arriving.payload is not None else None
+        arrived = self._keys.spool(arriving.run)
         rows = (await self._redis.parts()).rows
 
         async def work() -> tuple[list[Command], Appended | None]:
-            if int(await self._connection.execute("GET", arrived) or 0) >= parcel.number:
+            if int(await self._connection.execute("GET", arrived) or 0) >= arriving.number:
                 return [], None
             commands, appended = await self._decided(rows, spooled)
-            if appended.outcome is AppendOutcome.FORGOTTEN and parcel.complete:
+            if appended.outcome is AppendOutcome.FORGOTTEN and arriving.complete:
                 commands += [("HINCRBY", self._keys.totals, name, 1) for name in ("accepted", "deleted")]
-            return [*commands, ("SET", arrived, parcel.number, "EX", _RUN_SECONDS)], appended
+            return [*commands, ("SET", arrived, arriving.number, "EX", _RUN_SECONDS)], appended
 
-        owner = rows.digests.owner(parcel.scope)
+        owner = rows.digests.owner(arriving.scope)
         return await self._redis.transactions.on_owner(owner, work, also_watch=(arrived,))
 
     async def _decided(self, rows: RedisRows, spooled: BoundedTurn | None) -> tuple[list[Command], Appended]:
@@ -243,8 +243,8 @@ class RedisTurnLog(StoredTurnLog):
                 owner = parts.rows.digests.owner(stored.scope)
                 await removal.purge(self._redis, owner)
                 await parts.expiry.clean(owner)
-            await self._spool.forget(stored)
-            self._shipper.wake()
+            await self._spool.redact_covered(stored)
+            self._forwarder.wake()
         await self._spool.erase()
 
     async def sweep(self, *, finished_before: datetime) -> int:
@@ -256,7 +256,7 @@ class RedisTurnLog(StoredTurnLog):
 
     async def totals(self) -> TurnTotals:
         """The counts of all replicas, and of what waits in this one's spool."""
-        async with self._redis.using("totals") as parts, self._shipper.pausing:
+        async with self._redis.using("totals") as parts, self._forwarder.pausing:
             counted, shipped = await parts.rows.counts(*await self._spool.runs())
             # What has arrived, and was not deleted from the spool before a crash, is counted there already.
             spooled = await self._spool.accepted_after(shipped)
@@ -272,7 +272,7 @@ class RedisTurnLog(StoredTurnLog):
         """
         try:
             async with self._redis.using("compact"):
-                await self._shipper.settle()
+                await self._forwarder.settle()
         finally:
             await self._spool.compact()
         with suppress(RedisFailedError):
@@ -281,5 +281,5 @@ class RedisTurnLog(StoredTurnLog):
                 await self._connection.execute("BGREWRITEAOF")
 
     async def backup(self, directory: Path) -> None:
-        """Copy the spool file; Redis is backed up by its own means."""
+        """Copy the local file; Redis is backed up by its own means."""
         await self._spool.backup(directory)

@@ -181,6 +181,11 @@ class Database:
                 _set_busy_timeout(self.background, _BUSY_SECONDS)
         return not busy
 
+    def vacuum(self) -> None:
+        """Write the file anew, without what SQLite left behind where it moved rows. Writers wait for all of it."""
+        with self.failures.of("compact"), self._lock:
+            self.background.execute("VACUUM").close()
+
     def close(self) -> None:
         for connection in self._connections:
             connection.close()

@@ -90,6 +90,18 @@ _SCHEMA = (
         turn INTEGER NOT NULL REFERENCES turns (sequence) ON DELETE CASCADE,
         PRIMARY KEY (digest, learned)) WITHOUT ROWID""",
     "CREATE INDEX lookup_keys_of_turn ON lookup_keys (turn)",
+    # Turns that are accepted for Redis and not forwarded yet, see spool.py.
+    # payload: NULL once the turn was deleted before it was forwarded; then only the count of it is.
+    """CREATE TABLE spool (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        run TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        complete INTEGER NOT NULL,
+        observed_at INTEGER NOT NULL,
+        user_id BLOB NOT NULL,
+        project_id BLOB NOT NULL,
+        agent_id BLOB NOT NULL,
+        payload BLOB)""",
     # Fields as in tombstones.py.
     """CREATE TABLE tombstones (
         owner TEXT NOT NULL,

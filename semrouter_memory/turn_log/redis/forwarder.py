@@ -7,7 +7,7 @@ Redis answers before what it was told is safe on its disk (`appendfsync everysec
 `KEPT_SECONDS` after its arrival, and is deleted when Redis still has the number that came with it; a Redis that died in
 between and came back without it is sent it again.
 
-A turn that cannot be taken in for another reason is set aside behind the others and tried again with growing pauses, so
+A turn that cannot be taken in for another reason is postponed behind the others and tried again with growing pauses, so
 that one bad turn holds up nobody.
 """
 
@@ -22,7 +22,7 @@ from semrouter_memory.errors import MemoryServiceError, TurnLogError
 from semrouter_memory.model import Appended, AppendOutcome, Scope
 from semrouter_memory.turn_log.redis.connection import RedisConnection, RedisFailedError
 from semrouter_memory.turn_log.redis.keys import Keys
-from semrouter_memory.turn_log.redis.spool import Parcel, Spool
+from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn
 
 KEPT_SECONDS = 5.0
 """Redis writes and syncs within two seconds, even when its disk is busy."""
@@ -42,11 +42,11 @@ class _Arrived:
     kept_until: float
 
 
-class Shipper:
+class Forwarder:
     """Ships one spool.
 
     Args:
-        take: takes a parcel in, once (`Arrivals.take`).
+        take: takes a turn in, once (see `RedisTurnLog`).
         shipped: told of each turn that has arrived and waits: whose it is, and its session.
         on_error: told of what is nobody's outage.
     """
@@ -56,7 +56,7 @@ class Shipper:
         spool: Spool,
         connection: RedisConnection,
         keys: Keys,
-        take: Callable[[Parcel], Awaitable[Appended | None]],
+        take: Callable[[SpooledTurn], Awaitable[Appended | None]],
         *,
         shipped: Callable[[Scope, str], object],
         on_error: Callable[[BaseException], object],
@@ -75,14 +75,14 @@ class Shipper:
         self._shipped_to = 0
         self._shipped_beside = connection.disturbances
         self._kept: deque[_Arrived] = deque()
-        self._set_aside: set[int] = set()
+        self._postponed: set[int] = set()
         self._try_again_at = 0.0
         self._try_again_pause = _FIRST_PAUSE_SECONDS
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="turn-shipper")
+        self._task = asyncio.create_task(self._run(), name="turn-forwarder")
 
     def wake(self) -> None:
         """Something was spooled."""
@@ -97,7 +97,7 @@ class Shipper:
         """Ship all that is spooled now; what became of it, in order.
 
         Args:
-            all_of_it: what was set aside too.
+            all_of_it: what was postponed too.
 
         Raises:
             TurnLogError: Redis is away; what had not arrived stays in the spool.
@@ -105,19 +105,19 @@ class Shipper:
         appended: list[Appended] = []
         async with self._one_at_a_time:
             if all_of_it:
-                self._set_aside.clear()
+                self._postponed.clear()
             if self._shipped_beside != self._connection.disturbances:
                 self._send_again()
-            while parcels := await self._spool.first(_BATCH + len(self._set_aside), after=self._shipped_to):
-                if all(self._is_set_aside(parcel) for parcel in parcels):
+            while turns := await self._spool.first(_BATCH + len(self._postponed), after=self._shipped_to):
+                if all(self._is_postponed(turn) for turn in turns):
                     break
-                appended += await self._ship_batch(parcels)
+                appended += await self._ship_batch(turns)
                 # Here too: traffic that comes as fast as it is shipped never lets this loop end.
                 await self._remove_due()
         return appended
 
-    def _is_set_aside(self, parcel: Parcel) -> bool:
-        return parcel.run == self._spool.run and parcel.number in self._set_aside
+    def _is_postponed(self, turn: SpooledTurn) -> bool:
+        return turn.run == self._spool.run and turn.number in self._postponed
 
     async def settle(self) -> None:
         """Return when nothing is in the spool any more of what was spooled before now: what has arrived is kept a while.
@@ -149,49 +149,49 @@ class Shipper:
 
     # -- shipping ------------------------------------------------------------------------------------------------------
 
-    async def _ship_batch(self, parcels: list[Parcel]) -> list[Appended]:
+    async def _ship_batch(self, turns: list[SpooledTurn]) -> list[Appended]:
         appended: list[Appended] = []
-        for parcel in parcels:
-            if self._is_set_aside(parcel):
-                await self._put_last(parcel)
+        for turn in turns:
+            if self._is_postponed(turn):
+                await self._requeue(turn)
                 continue
             try:
-                outcome = await self._take(parcel)
+                outcome = await self._take(turn)
             except RedisFailedError as error:
                 raise TurnLogError(f"turn log: shipping failed: {error}") from None
             except MemoryServiceError:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a turn does to us, the others go on
-                await self._put_last(parcel)
+                await self._requeue(turn)
                 self._on_error(error)
                 continue
-            self._note(parcel)
+            self._note(turn)
             if outcome is not None:
                 appended.append(outcome)
-                await self._tell(parcel, outcome)
+                await self._tell(turn, outcome)
         return appended
 
-    async def _put_last(self, parcel: Parcel) -> None:
+    async def _requeue(self, turn: SpooledTurn) -> None:
         """Set it aside, behind the others: what stands before a turn that has arrived is deleted with it."""
-        if self._is_set_aside(parcel):
-            self._set_aside.remove(parcel.number)
-        self._set_aside.add(await self._spool.put_last(parcel))
+        if self._is_postponed(turn):
+            self._postponed.remove(turn.number)
+        self._postponed.add(await self._spool.requeue(turn))
 
-    async def _tell(self, parcel: Parcel, appended: Appended) -> None:
+    async def _tell(self, turn: SpooledTurn, appended: Appended) -> None:
         match appended.outcome:
             case AppendOutcome.ACCEPTED:
-                self._shipped(parcel.scope, appended.session_id)
+                self._shipped(turn.scope, appended.session_id)
             case AppendOutcome.FORGOTTEN:
                 # Not after a while, as the others: somebody wants it gone.
-                await self._spool.forget_parcel(parcel)
+                await self._spool.redact(turn)
 
-    def _note(self, parcel: Parcel) -> None:
-        self._shipped_to = parcel.key
+    def _note(self, turn: SpooledTurn) -> None:
+        self._shipped_to = turn.key
         # One entry for the turns of a second, which is kept for that much longer.
         kept_until = asyncio.get_running_loop().time() + self._kept_seconds + 1
-        if self._kept and self._kept[-1].run == parcel.run and self._kept[-1].kept_until > kept_until - 1:
+        if self._kept and self._kept[-1].run == turn.run and self._kept[-1].kept_until > kept_until - 1:
             kept_until = self._kept.pop().kept_until
-        self._kept.append(_Arrived(parcel.key, parcel.run, parcel.number, kept_until))
+        self._kept.append(_Arrived(turn.key, turn.run, turn.number, kept_until))
 
     # -- what has arrived ----------------------------------------------------------------------------------------------
 
@@ -241,11 +241,11 @@ class Shipper:
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
     async def _ship_what_is_due(self) -> None:
-        """What was spooled, and when their pause is over the turns that are set aside."""
+        """What was spooled, and when their pause is over the turns that are postponed."""
         now = asyncio.get_running_loop().time()
         is_over = now >= self._try_again_at
         await self.ship(all_of_it=is_over)
-        if not self._set_aside:
+        if not self._postponed:
             self._try_again_pause = _FIRST_PAUSE_SECONDS
         elif is_over:
             self._try_again_at = now + _about(self._try_again_pause)
@@ -254,7 +254,7 @@ class Shipper:
     async def _wait_for_work(self) -> None:
         """Until something was spooled, what has arrived was kept for long enough, or a pause is over."""
         moments = [self._kept[0].kept_until] if self._kept else []
-        if self._set_aside:
+        if self._postponed:
             moments.append(self._try_again_at)
         with suppress(TimeoutError):
             async with asyncio.timeout_at(min(moments, default=None)):

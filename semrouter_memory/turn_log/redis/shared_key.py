@@ -8,7 +8,7 @@ import secrets
 
 from semrouter_memory.turn_log.redis.connection import RedisConnection
 from semrouter_memory.turn_log.redis.keys import Keys
-from semrouter_memory.turn_log.redis.spool import Spool
+from semrouter_memory.turn_log.sqlite.spool import Spool
 
 _BYTES = 32
 
