@@ -5,12 +5,14 @@ without its key tells nothing about them. Parts are length-prefixed: no two list
 """
 
 import unicodedata
+from functools import lru_cache
 from hashlib import blake2b
 
 from semrouter_memory.model import Scope
 from semrouter_memory.turn_log.columns import pack
 
 _SIZE = 16
+_CACHED_OWNERS = 1024
 _SESSION_PREFIX = "ses_"
 _MAX_SEQUENCE_DIGITS = 18
 
@@ -21,6 +23,7 @@ class Digests:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._turn_prefix = f"turn_{self.of('log').hex()[:12]}_"
+        self._owner = lru_cache(_CACHED_OWNERS)(lambda user_id: self.of("owner", user_id).hex())
 
     def of(self, kind: str, *parts: str) -> bytes:
         """`kind` (at most 16 ASCII characters) keeps the same parts apart in different uses."""
@@ -33,7 +36,7 @@ class Digests:
 
     def owner(self, scope: Scope) -> str:
         """What an owner's rows are marked with."""
-        return self.of("owner", scope.user_id).hex()
+        return self._owner(scope.user_id)
 
     def session_id(self, scope: Scope, kind: str, name: str) -> str:
         """The session that a client calls by that name: the same each time, and the name cannot be read from it."""

@@ -180,8 +180,9 @@ class SqliteRows:
                 "INSERT OR REPLACE INTO lookup_keys (digest, learned, turn) VALUES (?, ?, ?)",
                 [(bytes.fromhex(key), learned, sequence) for key, sequence, learned in changes.keys],
             )
-        self._contents.erase([row.sequence for row in changes.answers_erased], user_texts=False)
-        self._contents.erase([row.sequence for row in changes.contents_erased], user_texts=True)
+        for rows, user_texts in ((changes.answers_erased, False), (changes.contents_erased, True)):
+            if rows:
+                self._contents.erase([row.sequence for row in rows], user_texts=user_texts)
         counted = [f"{name} = {name} + {int(amount)}" for name, amount in changes.counts.items() if amount]
         if counted or changes.latest:
             counted.append(f"latest = max(latest, {int(changes.latest)})")
