@@ -11,8 +11,8 @@ REDIS := .cache/redis
 # API_PORT, EXT_PROC_PORT, ADMIN_PORT, LLM_PORT). LLM_BASE_URL and LLM_API_KEY put a real LLM server behind `run`, RUN_DIR is where it keeps
 # its data: make run PORT=8080 LLM_BASE_URL=http://host:8000/v1
 PYTEST_ARGS ?=
-# Most tests wait for servers. Each worker starts its own Milvus and Redis; a file's tests stay together.
-TEST_WORKERS ?= 2
+# Many tests wait for servers. All workers share one Milvus and one Redis; a file's tests stay together.
+TEST_WORKERS ?= 3
 # Compiled modules are kept where the environment says otherwise, too: tests start the service a hundred times.
 unexport PYTHONDONTWRITEBYTECODE
 # What the benchmark measures: make bench BENCH_ARGS=--quick, or BENCH_ARGS='--only growth --lite 1000'.

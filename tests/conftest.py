@@ -17,10 +17,24 @@ pytest_plugins = (
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
-_ORDER = ("unit", "faults", "envoy", "component", "contract", "property")
-"""Files go to the workers in this order. Servers run while they are needed, and small files are left for the end."""
+_LONGEST = (
+    "envoy/test_replicas",
+    "faults/test_servers",
+    "envoy/test_chains",
+    "envoy/test_failures",
+    "envoy/test_lifecycle",
+    "faults/test_disk",
+    "envoy/test_working_set",
+    "contract/test_memory_store",
+    "component/test_reembed",
+)
+_ORDER = (*_LONGEST, "faults", "envoy", "component", "contract", "unit", "property")
+"""Files go to the workers in this order: a long one that began last would be waited for by all workers but one."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    places = {suite: place for place, suite in enumerate(_ORDER)}
-    items.sort(key=lambda item: places.get(item.nodeid.split("/")[1], len(places)))
+    def place(item: pytest.Item) -> int:
+        path = item.nodeid.removeprefix("tests/")
+        return next((place for place, start in enumerate(_ORDER) if path.startswith(start)), len(_ORDER))
+
+    items.sort(key=place)

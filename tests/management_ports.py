@@ -96,6 +96,7 @@ def open_ports(directory: Path) -> Iterator[Ports]:
             records=log,
             turn_log=log,
             deletion=deletion,
+            collections=cast(Any, None),
             backup=Backup(turn_log=log, state=state, store=store, file_lock=deletion.file_lock),
         )
         servers = [await serve_http(app, "127.0.0.1:0", drain_seconds=1) for app in _apps(service, context)]

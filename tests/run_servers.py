@@ -5,8 +5,10 @@ Used as a pytest plugin. Without workers, the one process does both.
 
 import copy
 import fcntl
+import itertools
 import os
 import pickle
+import random
 import shutil
 import signal
 import tempfile
@@ -17,6 +19,7 @@ from typing import TypeVar
 
 import pytest
 
+from semrouter_memory.stack import ports
 from semrouter_memory.stack.server_process import ServerProcess
 
 _VARIABLE = "SEMROUTER_MEMORY_TEST_SERVERS"
@@ -25,8 +28,16 @@ S = TypeVar("S", bound=ServerProcess)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not _is_worker(config):
+    if _is_worker(config):
+        _draw_ports_of_its_own(int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw")))
+    else:
         os.environ[_VARIABLE] = tempfile.mkdtemp(prefix="semrouter-memory-servers-")
+
+
+def _draw_ports_of_its_own(worker: int) -> None:
+    """Between drawing a port and listening on it, seconds pass, in which another worker could draw the same."""
+    share = range(15_000 + 600 * (worker % 8), 15_600 + 600 * (worker % 8))
+    ports._DRAWN = itertools.cycle(random.sample(share, len(share)))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -30,6 +30,7 @@ from semrouter_memory.ports import (
     TurnRecords,
 )
 from semrouter_memory.recall.standing import standing_of
+from semrouter_memory.store.collection_admin import CollectionAdmin
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.working_set import Store, WorkingSet
 from semrouter_memory.turn_log.in_process import InProcessGenerations, InProcessOwnerLocks
@@ -91,6 +92,7 @@ class Adapters:
     clock: Clock
     observer: Observer
     new_id: NewId
+    collections: CollectionAdmin | None = None
 
 
 async def connect(
@@ -123,6 +125,7 @@ async def connect(
     return Adapters(
         embedder=embedder,
         store=working_set,
+        collections=store.collections,
         shelves=working_set if memory.working_set.enabled else None,
         turn_log=sessions.turn_log,
         state=sessions.state,

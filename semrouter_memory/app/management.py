@@ -62,10 +62,12 @@ async def serve_management(
 
 
 def _operator_context(adapters: Adapters, deletion: DeletionService) -> OperatorContext:
+    assert adapters.collections is not None
     return OperatorContext(
         records=adapters.turn_log,
         turn_log=adapters.turn_log,
         deletion=deletion,
+        collections=adapters.collections,
         backup=Backup(
             turn_log=adapters.turn_log, state=adapters.state, store=adapters.store, file_lock=deletion.file_lock
         ),

@@ -66,7 +66,7 @@ def lifecycle(files: Files, config: ConfigFile = None, model: ModelDirectory = N
 
     A line: {"id", "kind", "candidates": [{"type", "content", "at"}, ...], "active": [...], "superseded": [...],
     "max_active": N}. The candidates are handed over in this order, for a user of their own; "at" may be null. In the
-    end each text of "active" must be in exactly one active memory, each of "superseded" in exactly one that is kept as
+    end each text of "active" must be in exactly one active memory, each of "superseded" in exactly one that is stored as
     history, and no more than N may be active. A model with the role memory_reconcile takes part when one is configured.
     """
     from semrouter_memory.config import load  # noqa: PLC0415 - the embedder's libraries take a second to load
@@ -110,7 +110,7 @@ def e2e(
     injected. A question with neither wants nothing injected: it is quiet when nothing is.
 
     The turn log, the retainer, the recaller and the store (Milvus Lite on a file that is thrown away) are those that
-    serve, and time follows the file. A miss is attributed: the text was not kept, it was kept but not among the first
+    serve, and time follows the file. A miss is attributed: the text was not stored, it was stored but not among the first
     ten of the ranking, or it was ranked but not injected. Models with the roles memory_extraction and memory_rewrite take
     part when they are configured.
     """

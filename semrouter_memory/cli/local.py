@@ -16,7 +16,7 @@ EnvoyPort = Annotated[
 
 
 def _port(name: str, what: str) -> typer.models.OptionInfo:
-    """The option of a port beside Envoy's."""
+    """The option of a further port."""
     option: typer.models.OptionInfo = typer.Option(envvar=name, min=0, max=65535, help=f"{what}; 0 draws a free one.")
     return option
 
@@ -28,7 +28,9 @@ AdminPort = Annotated[int | None, _port("ADMIN_PORT", "Envoy's admin port")]
 LlmPort = Annotated[int | None, _port("LLM_PORT", "The stand-in LLM's port")]
 RunDirectory = Annotated[
     Path,
-    typer.Option(envvar="RUN_DIR", help="Takes memories, logs, settings, the operator's token and `env`; it is kept."),
+    typer.Option(
+        envvar="RUN_DIR", help="Takes memories, logs, settings, the operator's token and `env`; it is not deleted."
+    ),
 ]
 LlmBaseUrl = Annotated[
     str,

@@ -1,7 +1,7 @@
 """`semrouter-memory memory ...`: look at and change stored memories through the running sidecar.
 
-It speaks the API instead of opening the store, because a Milvus Lite file belongs to one process. Only `reembed` opens
-it, see there.
+It speaks the API instead of opening the store, because a Milvus Lite file belongs to one process.
+
 """
 
 import json
@@ -39,7 +39,7 @@ Type = Annotated[MemoryType | None, typer.Option("--type", help="Its type.")]
 Types = Annotated[list[MemoryType] | None, typer.Option("--type", help="Only this type; may be repeated.")]
 Project = Annotated[str | None, typer.Option("--project", help='Its project; "" is the user\'s own space.')]
 Importance = Annotated[float | None, typer.Option(min=0, max=1, help="0 (trivia) to 1 (vital).")]
-Metadata = Annotated[str | None, typer.Option(help="A JSON object to keep beside the statement.")]
+Metadata = Annotated[str | None, typer.Option(help="A JSON object to store with the statement.")]
 Expires = Annotated[str | None, typer.Option(help="From when on it is not recalled: 2027-01-01T00:00:00Z.")]
 MemoryId = Annotated[str, typer.Argument(help="The memory's id.")]
 

@@ -46,7 +46,7 @@ Out = Annotated[Path, typer.Option(help="Directory that takes the recordings.")]
 Form = Annotated[Format, typer.Option("--format", help="Lines to read and compare, or protobuf.")]
 Into = Annotated[Files, typer.Option("--files", help="Many exchanges in a file, or one in each.")]
 Normalise = Annotated[
-    bool, typer.Option("--normalise", help="Leave out times, and number ids: for recordings kept in a repository.")
+    bool, typer.Option("--normalise", help="Leave out times, and number ids: for recordings in a repository.")
 ]
 Pseudonymise = Annotated[bool, typer.Option("--pseudonymise", help="Replace every word and id, the same by the same.")]
 Redact = Annotated[list[str] | None, typer.Option(metavar="HEADER", help="A further header that is not recorded.")]

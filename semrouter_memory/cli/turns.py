@@ -20,7 +20,7 @@ turns_app = typer.Typer(
 A turn is what a user said and was answered. Once accepted it waits
 until it was learned from; then it is extracted (something was stored)
 or empty (nothing was worth it). When learning from it failed too often
-it is dead: a dead letter, kept until somebody retries it (the model was
+it is dead: a dead letter, stored until an operator retries it (the model was
 misconfigured and is up again) or drops it. Nothing is lost in between:
 the totals add up.
 

@@ -1,6 +1,6 @@
 """Reading an answer, whichever API it is: a JSON body, or a stream of events with JSON in their data.
 
-What a stream is bounded by: `max_bytes` bounds what is kept, the answer's text and the event under way. The stream
+What a stream is bounded by: `max_bytes` bounds what is buffered, the answer's text and the event under way. The stream
 itself may be longer, because a token of four characters travels in some 250 bytes of framing.
 """
 

@@ -53,7 +53,7 @@ class ParsedRequest:
         visible: every text in the request, system prompt and tool results included.
         stored_by_server: a later request may name this one's answer instead of repeating the conversation (the
             Responses API, unless `store` is false).
-        body: the body as it was parsed, for `Codec.outline`, `Codec.items` and `Codec.rewrite`; None when it is not kept.
+        body: the body as it was parsed, for `Codec.outline`, `Codec.items` and `Codec.rewrite`; None when it is not held.
         entries: the codec's own reading of its messages, for `Codec.outline`.
     """
 
@@ -185,13 +185,13 @@ _THINK_END = re.compile(r"(?:\A|\n)[ \t]*</think(?:ing)?>[ \t]*(?:\n\s*|\Z)", re
 
 def strip_block(text: str) -> str:
     """The text without blocks that we injected (they come back when a client or server repeats what it was given)."""
-    kept: list[str] = []
+    parts: list[str] = []
     at = 0
     # Searching for the marks is linear in the text, whatever it holds; no pattern with a `.*?` in it is.
     while (start := text.find(BLOCK_OPEN, at)) >= 0 and (end := text.find(BLOCK_CLOSE, start)) >= 0:
-        kept.append(text[at:start].rstrip())
+        parts.append(text[at:start].rstrip())
         at = end + len(BLOCK_CLOSE)
-    return "".join((*kept, text[at:])) if kept else text
+    return "".join((*parts, text[at:])) if parts else text
 
 
 def strip_reasoning(text: str) -> str:

@@ -1,6 +1,6 @@
 """Items of the Responses API by what may become of them when a conversation's beginning is left out. Pure.
 
-Strategy: only what is known for sure can leave. What nobody knows stays, wherever it stands, as system messages do.
+Strategy: only items of a known kind are left out. Unknown items stay in any position, as system messages do.
 """
 
 from typing import Any

@@ -143,7 +143,7 @@ def _entries(items: list[Any]) -> Iterator[Entry]:
         elif kind in ATTACHED:
             yield _attached(item, kind, place)
         else:
-            # A compaction, a reference, or what did not exist when this was written: nobody knows what it stands for.
+            # A compaction, a reference, or what did not exist when this was written: its meaning is unknown.
             yield Entry(Kind.CONTEXT, place=place)
 
 

@@ -1,4 +1,4 @@
-"""Reading parsed JSON whose shape nobody promised: what is not of the expected kind is as good as absent."""
+"""Reads parsed JSON of unknown shape: a value of another type counts as absent."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def _text_of_part(part: Any) -> str:
 
 
 def holds_more(content: Any) -> bool:
-    """Whether a message's content holds more than its text: an image, a file, sound, or what nobody knows.
+    """Whether a message's content holds more than its text: an image, a file, sound, or an unknown part.
 
     A refusal is only the absence of an answer.
     """

@@ -12,7 +12,7 @@ from datetime import datetime
 from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.codec.untrusted import one_line
 from semrouter_memory.compress.block import state_text
-from semrouter_memory.compress.state import Entry, Kind, State
+from semrouter_memory.compress.state import EntryKind, State, StateEntry
 from semrouter_memory.compress.terms import checkable, content_terms
 from semrouter_memory.model import ChatMessage, Json, LoggedTurn
 
@@ -64,26 +64,26 @@ def _spoken(text: str) -> set[str]:
     return checkable(text) | checkable(" " + text.title()) | set(content_terms(text))
 
 
-def _stays(entry: Entry, new: Sequence[Entry]) -> bool:
+def _stays(entry: StateEntry, new: Sequence[StateEntry]) -> bool:
     """Facts stay unless they are said; what was decided and what is open is the model's to say."""
-    if entry.kind not in (Kind.VALUE, Kind.FACT):
+    if entry.kind not in (EntryKind.VALUE, EntryKind.FACT):
         return False
     terms = set(content_terms(f"{entry.key} {entry.text}")) | checkable(entry.text)
     return not any(terms <= set(content_terms(text)) | checkable(text) for text in (f"{n.key} {n.text}" for n in new))
 
 
-def _entries(found: dict[str, Json], at: datetime) -> Iterator[Entry]:
+def _entries(found: dict[str, Json], at: datetime) -> Iterator[StateEntry]:
     values = found.get("values")
     if isinstance(values, dict):
         for key, value in list(values.items())[:_MAX_PER_SECTION]:
             name, text = one_line(strip_block(key))[:_MAX_KEY_CHARS], _text(value)
             if name and text:
-                yield Entry(Kind.VALUE, text, f"User's {name} is {text}", at, key=name)
-    for section, kind in (("user", Kind.FACT), ("decisions", Kind.DECISION), ("open", Kind.OPEN)):
+                yield StateEntry(EntryKind.VALUE, text, f"User's {name} is {text}", at, key=name)
+    for section, kind in (("user", EntryKind.FACT), ("decisions", EntryKind.DECISION), ("open", EntryKind.OPEN)):
         texts = found.get(section)
         for item in texts[:_MAX_PER_SECTION] if isinstance(texts, list) else ():
             if text := _text(item):
-                yield Entry(kind, text, f"User {text}" if kind is Kind.FACT else text, at)
+                yield StateEntry(kind, text, f"User {text}" if kind is EntryKind.FACT else text, at)
 
 
 def _text(value: Json) -> str:

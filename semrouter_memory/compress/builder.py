@@ -2,7 +2,7 @@
 
 Strategy: the rules fold every turn that an extractor has read, so the state is seldom more than a turn behind. Where a
 model has the role `memory_extraction` it puts the state in order every so many turns; when it fails, the rules' state
-stays. Nothing here is a truth: what cannot be built or kept is done without.
+stays. Nothing here is a truth: a state that cannot be built or stored is left out.
 """
 
 import asyncio
@@ -86,42 +86,42 @@ class StateBuilder:
     ) -> None:
         key = record.session_key(claim.session_id)
         before = record.load_session((await self._store.get(claim.scope, [key])).get(key))
-        kept = _with_other_answers(before, (*claim.context, *claim.turns))
+        states = _with_other_answers(before, (*claim.context, *claim.turns))
         # In a thread: counting the tokens of long texts takes time that recall does not have.
-        kept = await asyncio.to_thread(self._with_turns, kept, turns, candidates)
-        if kept:
-            kept[-1] = await self._in_order(kept[-1], claim)
+        states = await asyncio.to_thread(self._with_turns, states, turns, candidates)
+        if states:
+            states[-1] = await self._in_order(states[-1], claim)
         stays = False
         try:
-            await self._write(claim, key, before, kept)
+            await self._write(claim, key, before, states)
             stays = await self._all_survive(claim, turns) and await self._is_held(claim, held)
         finally:
             gone = {name for old in before for name in record.keys_of(old)}
             if stays:
-                gone -= {name for covered in kept for name in record.keys_of(covered)}
+                gone -= {name for covered in states for name in record.keys_of(covered)}
                 await self._store.drop(claim.scope, sorted(gone))
             else:
-                await self._drop(claim.scope, key, (*before, *kept))
+                await self._drop(claim.scope, key, (*before, *states))
 
     def _with_turns(
-        self, kept: list[Covered], turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]
+        self, states: list[Covered], turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]
     ) -> list[Covered]:
         for turn in turns:
             told = [found for found in candidates if turn.id in found.turn_ids]
             texts = [text for found in told for text in ([each.text for each in found.facts] or [found.content])]
             # A quote may be a question; what is open is a part of the state by itself.
             facts = [text for text in texts if not is_question(text)]
-            kept = self._with_turn(kept, turn, facts)
-        return kept
+            states = self._with_turn(states, turn, facts)
+        return states
 
-    def _with_turn(self, kept: Sequence[Covered], turn: LoggedTurn, facts: Sequence[str]) -> list[Covered]:
-        if kept and turn.sequence <= max(covered.sequence for covered in kept):
+    def _with_turn(self, states: Sequence[Covered], turn: LoggedTurn, facts: Sequence[str]) -> list[Covered]:
+        if states and turn.sequence <= max(covered.sequence for covered in states):
             # Another extractor has read it before; what this one found is added to the states that the turn is in.
-            return [self._with_late_facts(covered, turn, facts) for covered in kept]
-        before = record.predecessor(kept, turn)
+            return [self._with_late_facts(covered, turn, facts) for covered in states]
+        before = record.predecessor(states, turn)
         if before is None:
-            # What is kept is other conversations' of the session, or other branches' of this one.
-            return list(kept)
+            # The stored states belong to other conversations of the session, or to other branches of this one.
+            return list(states)
         user_text, answer = strip_block(turn.user_text), strip_block(turn.assistant_text)
         said = joined((user_text, answer))
         covered = Covered(
@@ -136,7 +136,7 @@ class StateBuilder:
             chars=before.chars + len(said),
             tokens=before.tokens + self._size(said),
         )
-        return [*kept, covered][-record.KEPT :]
+        return [*states, covered][-record.MAX_STATES :]
 
     def _with_late_facts(self, covered: Covered, turn: LoggedTurn, facts: Sequence[str]) -> Covered:
         if not facts or not record.includes(covered, turn.id):
@@ -176,7 +176,7 @@ class StateBuilder:
     async def _hold(self, claim: Claim) -> _Held:
         """Note that the state is being built, before anything of it is read.
 
-        A deletion buries first and forgets the project's values then, this note among them. So what is written is kept
+        A deletion writes its tombstone first and forgets the project's values then, this note among them. So what is written stays
         only when the note is still there afterwards: a deletion that comes later still takes what was written along.
         """
         held = _Held(
@@ -192,23 +192,23 @@ class StateBuilder:
     async def _all_survive(self, claim: Claim, turns: Sequence[LoggedTurn]) -> bool:
         return {turn.id for turn in turns} <= await self._turn_log.surviving(claim)
 
-    async def _write(self, claim: Claim, key: str, before: Sequence[Covered], kept: Sequence[Covered]) -> None:
-        for covered in kept:
+    async def _write(self, claim: Claim, key: str, before: Sequence[Covered], states: Sequence[Covered]) -> None:
+        for covered in states:
             if covered in before:
                 continue
             value = record.dump(covered)
             for name in record.keys_of(covered):
                 await self._store.put(claim.scope, name, value, ttl=self._ttl)
-        await self._store.put(claim.scope, key, record.dump_session(kept), ttl=self._ttl)
+        await self._store.put(claim.scope, key, record.dump_session(states), ttl=self._ttl)
 
-    async def _drop(self, scope: Scope, key: str, kept: Sequence[Covered]) -> None:
-        await self._store.drop(scope, [key, *(name for covered in kept for name in record.keys_of(covered))])
+    async def _drop(self, scope: Scope, key: str, states: Sequence[Covered]) -> None:
+        await self._store.drop(scope, [key, *(name for covered in states for name in record.keys_of(covered))])
 
 
-def _with_other_answers(kept: Sequence[Covered], turns: Sequence[LoggedTurn]) -> list[Covered]:
+def _with_other_answers(states: Sequence[Covered], turns: Sequence[LoggedTurn]) -> list[Covered]:
     """With the transcripts of repetitions that came later: the client goes on from the answer that it got last."""
     hashes = {turn.id: turn.transcript_hashes for turn in turns}
     return [
         replace(covered, hashes=tuple(dict.fromkeys((*covered.hashes, *hashes.get(covered.turn_id, ())))))
-        for covered in kept
+        for covered in states
     ]

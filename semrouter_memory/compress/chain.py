@@ -21,7 +21,7 @@ MAX_CHAIN_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class StoredConversation:
     """The turns of a chain that has come to its beginning, or has not.
 
     Attributes:
@@ -34,7 +34,7 @@ class Chain:
     complete: bool
 
     @classmethod
-    def of(cls, stored: StoredChain) -> "Chain":
+    def of(cls, stored: StoredChain) -> "StoredConversation":
         turns = stored.turns
         end = max((at + 1 for at, turn in enumerate(turns) if turn.state is not TurnState.INCOMPLETE), default=0)
         known = bool(turns) and all(turn.items is not None for turn in turns)

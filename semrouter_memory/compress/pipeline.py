@@ -13,9 +13,9 @@ from datetime import timedelta
 
 from semrouter_memory.compress import record
 from semrouter_memory.compress.block import render
-from semrouter_memory.compress.chain import Chain, is_too_long
+from semrouter_memory.compress.chain import StoredConversation, is_too_long
 from semrouter_memory.compress.record import Covered
-from semrouter_memory.compress.state import Entry, State, without
+from semrouter_memory.compress.state import State, StateEntry, without
 from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import MemoryServiceError, StateStoreError, TurnLogError
 from semrouter_memory.model import Compression, CompressionReason, PastTurn, RecallRequest, Scope
@@ -29,7 +29,7 @@ _PAUSE_SECONDS = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _CoveringState:
     """A state that covers a conversation's beginning.
 
     Attributes:
@@ -108,7 +108,9 @@ class Compressor:
             # Whether it was compressed before is not known; the whole history is right in any case.
             return self._whole(chain)
 
-    async def _decided(self, request: RecallRequest, chain: Chain, before: Compression | None) -> Compression:
+    async def _decided(
+        self, request: RecallRequest, chain: StoredConversation, before: Compression | None
+    ) -> Compression:
         deletions = await self._turn_log.tombstones(request.scope)
         if before is not None and before.text and _names(before, chain) and _still_holds(before, deletions):
             # A later step of a turn: the same turns have left, and the turn's own items are longer.
@@ -121,26 +123,26 @@ class Compressor:
             return self._whole(chain) if marked else Compression(reason=CompressionReason.TOO_SHORT)
         return await self._shortened(request, chain, deletions, marked=marked)
 
-    def _whole(self, chain: Chain) -> Compression:
+    def _whole(self, chain: StoredConversation) -> Compression:
         """The whole history, from the log."""
         return self._of_items(Compression(reason=CompressionReason.REBUILT), chain)
 
-    def _of_items(self, decided: Compression, chain: Chain) -> Compression:
+    def _of_items(self, decided: Compression, chain: StoredConversation) -> Compression:
         """The decision with the items of the turns that stay."""
         items = chain.items_from(decided.dropped_turns)
         if is_too_long(items):
             return Compression(reason=CompressionReason.CHAIN_LOST)
         return replace(decided, items=items, statements=(*decided.statements, *chain.texts[decided.dropped_turns :]))
 
-    async def _stored(self, request: RecallRequest) -> Chain:
+    async def _stored(self, request: RecallRequest) -> StoredConversation:
         for _ in range(_ATTEMPTS if request.continues_loop else 1):
             stored = await self._turn_log.chain(request.scope, request.previous_response_id, limit=_MAX_CHAIN_TURNS)
             if stored.turns:
                 break
             await asyncio.sleep(_PAUSE_SECONDS)
-        return Chain.of(stored)
+        return StoredConversation.of(stored)
 
-    async def _incomplete(self, scope: Scope, chain: Chain, before: Compression | None) -> Compression:
+    async def _incomplete(self, scope: Scope, chain: StoredConversation, before: Compression | None) -> Compression:
         lost = await self._is_marked(scope, chain)
         reason = CompressionReason.CHAIN_LOST if lost else CompressionReason.CHAIN_INCOMPLETE
         text = ""
@@ -151,7 +153,7 @@ class Compressor:
         return Compression(reason=reason, text=text)
 
     async def _shortened(
-        self, request: RecallRequest, chain: Chain, deletions: Tombstones, *, marked: bool
+        self, request: RecallRequest, chain: StoredConversation, deletions: Tombstones, *, marked: bool
     ) -> Compression:
         ids = [turn.id for turn in chain.answered]
         found = await self._latest(
@@ -177,7 +179,7 @@ class Compressor:
 
     async def _latest(
         self, scope: Scope, keys: Sequence[str], deletions: Tombstones, covers: Callable[[Covered, int], bool]
-    ) -> _Found | None:
+    ) -> _CoveringState | None:
         """The state that covers most, of those that cover exactly the turns up to their key's; keys are one a turn."""
         first = max(0, len(keys) - self._config.raw_turns - record.LOOK_BACK)
         values = await self._store.get(scope, keys[first:])
@@ -185,14 +187,14 @@ class Compressor:
             covered = record.load(values.get(keys[index - 1]))
             if covered is not None and covers(covered, index):
                 state = _undeleted(scope, covered.state, deletions)
-                return _Found(covered, state, index) if state.entries or not covered.state.entries else None
+                return _CoveringState(covered, state, index) if state.entries or not covered.state.entries else None
         return None
 
-    async def _is_marked(self, scope: Scope, chain: Chain) -> bool:
+    async def _is_marked(self, scope: Scope, chain: StoredConversation) -> bool:
         keys = [record.mark_key(session_id) for session_id in chain.sessions]
         return bool(keys) and bool(await self._store.get(_marks_of(scope), keys))
 
-    async def _mark(self, scope: Scope, chain: Chain) -> bool:
+    async def _mark(self, scope: Scope, chain: StoredConversation) -> bool:
         try:
             for session_id in chain.sessions:
                 await self._store.put(_marks_of(scope), record.mark_key(session_id), b"1", ttl=_MARK_TTL)
@@ -202,7 +204,7 @@ class Compressor:
 
     # -- the decision --------------------------------------------------------------------------------------------------
 
-    def _compressed(self, found: _Found, turns: int, chars: int, leaving: int) -> Compression:
+    def _compressed(self, found: _CoveringState, turns: int, chars: int, leaving: int) -> Compression:
         """The state for the first turns, `turns` of them; of all the characters so many leave with them."""
         ratio = found.covered.tokens / max(found.covered.chars, 1)
         text = render(found.state, turns=turns)
@@ -218,7 +220,7 @@ class Compressor:
 def _undeleted(scope: Scope, state: State, deletions: Tombstones) -> State:
     """The state without what was deleted, on whatever replica; the store may learn of it a little later."""
 
-    def is_deleted(entry: Entry) -> bool:
+    def is_deleted(entry: StateEntry) -> bool:
         return deletions.forbids(scope, entry.statement, entry.at)
 
     return without(state, is_deleted)
@@ -230,7 +232,7 @@ def _is_beginning(before: Compression, turns: Sequence[PastTurn]) -> bool:
     return cut == 0 or (cut <= len(turns) and turns[cut - 1].transcript_hash == before.proof)
 
 
-def _names(before: Compression, chain: Chain) -> bool:
+def _names(before: Compression, chain: StoredConversation) -> bool:
     """Same as `_is_beginning`, of a stored chain."""
     cut = before.dropped_turns
     return 0 < cut <= len(chain.answered) and chain.trail_of(cut) == before.proof

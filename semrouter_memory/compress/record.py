@@ -1,4 +1,4 @@
-"""What is kept of a state, under which keys, and which turns it covers. Pure.
+"""The stored form of a state: its keys, and the turns that it covers. Pure.
 
 Strategy: a state may stand for a conversation's beginning only when it was made of exactly those turns. In a transcript
 that is proved by its hash: a turn is added to the state whose transcript it continues, and the request must have as many
@@ -15,13 +15,13 @@ from semrouter_memory.codec.base import continued_hash
 from semrouter_memory.compress.state import State
 from semrouter_memory.model import LoggedTurn, Message, Role
 
-KEPT = 8
-"""Predecessors that are kept of a session: a retry, an edited message, a quick next turn still find theirs."""
+MAX_STATES = 8
+"""Predecessors stored of a session: a retry, an edited message, a quick next turn still find theirs."""
 LOOK_BACK = 16
 """How many turns a state may be behind a request's history."""
 _MAX_HASHES = 8
 RECENT = 100
-"""Turns of a conversation whose names are kept."""
+"""Turns of a conversation whose names are stored."""
 _NAME_CHARS = 16
 _MAX_BREAKS = 6
 """Line breaks of a turn's text that are tried as the ends of messages."""
@@ -69,8 +69,8 @@ def load(value: bytes | None) -> Covered | None:
         return None
 
 
-def dump_session(kept: Sequence[Covered]) -> bytes:
-    return _SESSION.dump_json(list(kept))
+def dump_session(states: Sequence[Covered]) -> bytes:
+    return _SESSION.dump_json(list(states))
 
 
 def load_session(value: bytes | None) -> list[Covered]:
@@ -94,31 +94,31 @@ def session_key(session_id: str) -> str:
 
 
 def hold_key(session_id: str) -> str:
-    """Of the note that a session's state is being built: whoever forgets the project takes it along."""
+    """Key of the note that a session's state is being built; a deletion of the project removes it as well."""
     return f"{_PREFIX}:building:{session_id}"
 
 
 def mark_key(session_id: str) -> str:
-    """Of the note that chains of a session are compressed."""
+    """Key of the note that chains of a session are compressed."""
     return f"{_PREFIX}:mark:{session_id}"
 
 
 def keys_of(covered: Covered) -> Iterator[str]:
-    """Where a state is looked for."""
+    """The keys that a state is stored under."""
     if covered.hashes:
         return (transcript_key(value) for value in covered.hashes[:_MAX_HASHES])
     return iter((turn_key(covered.turn_id),))
 
 
-def predecessor(kept: Sequence[Covered], turn: LoggedTurn) -> Covered | None:
+def predecessor(states: Sequence[Covered], turn: LoggedTurn) -> Covered | None:
     """What the turn goes on from; None when there are turns before it that are not covered, or when that is not proved.
 
     It is not where the log holds other words than were said: a secret was taken out, or a text was cut.
     """
     start = Covered(State(), "", 0)
     if not turn.transcript_hashes:
-        return kept[-1] if kept else start
-    for before in (*reversed(kept), start):
+        return states[-1] if states else start
+    for before in (*reversed(states), start):
         if any(_continues(value, turn) for value in before.hashes or ("",) if value or before is start):
             return before
     return None

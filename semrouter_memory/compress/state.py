@@ -39,7 +39,7 @@ _MOVED = {"moved to": "lives in"}
 _NO_LONGER = re.compile(r"(?:no longer|does not|doesn't|is not|isn't) (?P<what>.+)|不再(?P<chinese>.+)")
 
 
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     VALUE = "value"
     FACT = "fact"
     DECISION = "decision"
@@ -48,16 +48,16 @@ class Kind(StrEnum):
     """A figure of the user's that no extractor made a fact of."""
 
 
-_WEIGHT = {Kind.VALUE: 4.0, Kind.FACT: 4.0, Kind.DECISION: 3.5, Kind.OPEN: 2.0, Kind.NOTE: 1.0}
+_WEIGHT = {EntryKind.VALUE: 4.0, EntryKind.FACT: 4.0, EntryKind.DECISION: 3.5, EntryKind.OPEN: 2.0, EntryKind.NOTE: 1.0}
 _TELLING = 2.0
 _OWN = 0.9
-"""A figure that the user calls their own is nearly a fact, and kept nowhere else."""
+"""A figure that the user calls their own is nearly a fact, and stored nowhere else."""
 _RECENCY = 1.0
-_SECTIONS = {Kind.FACT: "user", Kind.DECISION: "decisions", Kind.OPEN: "open", Kind.NOTE: "notes"}
+_SECTIONS = {EntryKind.FACT: "user", EntryKind.DECISION: "decisions", EntryKind.OPEN: "open", EntryKind.NOTE: "notes"}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StateEntry:
     """One thing to know.
 
     Attributes:
@@ -67,7 +67,7 @@ class Entry:
         key: the attribute of a value.
     """
 
-    kind: Kind
+    kind: EntryKind
     text: str
     statement: str
     at: datetime
@@ -83,20 +83,20 @@ class State:
         topic: the topic in a model's words; "" for the terms.
     """
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[StateEntry, ...] = ()
     terms: tuple[tuple[str, float], ...] = ()
     topic: str = ""
 
     @property
     def statements(self) -> tuple[str, ...]:
-        return tuple(entry.statement for entry in self.entries if entry.kind in (Kind.VALUE, Kind.FACT))
+        return tuple(entry.statement for entry in self.entries if entry.kind in (EntryKind.VALUE, EntryKind.FACT))
 
 
 def shown(state: State) -> dict[str, Json]:
     """The state as the model is given it; empty sections are left out."""
     topic = state.topic or " ".join(term for term, _ in _heaviest(state.terms, _TOPIC_TERMS))
     found: dict[str, Json] = {"topic": topic} if topic else {}
-    values = {entry.key: entry.text for entry in state.entries if entry.kind is Kind.VALUE}
+    values = {entry.key: entry.text for entry in state.entries if entry.kind is EntryKind.VALUE}
     if values:
         found["values"] = values
     for kind, section in _SECTIONS.items():
@@ -135,7 +135,7 @@ def fitting(state: State, fits: Callable[[State], bool]) -> State:
     return state
 
 
-def without(state: State, is_forbidden: Callable[[Entry], bool]) -> State:
+def without(state: State, is_forbidden: Callable[[StateEntry], bool]) -> State:
     """The state without what was deleted."""
     return replace(state, entries=tuple(entry for entry in state.entries if not is_forbidden(entry)))
 
@@ -143,37 +143,37 @@ def without(state: State, is_forbidden: Callable[[Entry], bool]) -> State:
 # -- facts -------------------------------------------------------------------------------------------------------------
 
 
-def _entry(fact: str, at: datetime) -> Entry:
+def _entry(fact: str, at: datetime) -> StateEntry:
     match = _VALUE.fullmatch(fact) or _CHINESE_VALUE.fullmatch(fact)
     if match and len(match["key"]) <= _MAX_KEY_CHARS:
-        return Entry(Kind.VALUE, _cut(match["value"].rstrip(".。")), fact, at, key=match["key"])
-    return Entry(Kind.FACT, _cut(_SUBJECT.sub("", fact, count=1) if _SUBJECT.match(fact) else fact), fact, at)
+        return StateEntry(EntryKind.VALUE, _cut(match["value"].rstrip(".。")), fact, at, key=match["key"])
+    return StateEntry(EntryKind.FACT, _cut(_SUBJECT.sub("", fact, count=1) if _SUBJECT.match(fact) else fact), fact, at)
 
 
-def _with_fact(entries: Sequence[Entry], new: Entry) -> list[Entry]:
+def _with_fact(entries: Sequence[StateEntry], new: StateEntry) -> list[StateEntry]:
     return [*(old for old in entries if not _replaces(new, old, entries)), new]
 
 
-def _replaces(new: Entry, old: Entry, entries: Sequence[Entry]) -> bool:
+def _replaces(new: StateEntry, old: StateEntry, entries: Sequence[StateEntry]) -> bool:
     if new.at < old.at:
         return False
-    if old.kind not in (Kind.VALUE, Kind.FACT):
-        return old.kind is Kind.NOTE and _says_again(old.text, [new.statement])
+    if old.kind not in (EntryKind.VALUE, EntryKind.FACT):
+        return old.kind is EntryKind.NOTE and _says_again(old.text, [new.statement])
     if old.statement.casefold() == new.statement.casefold():
         return True
-    if new.kind is Kind.VALUE:
-        return old.kind is Kind.VALUE and _same_attribute(new, old, entries)
-    return old.kind is Kind.FACT and (_one_of_a_kind(new.text, old.text) or _ends(new.text, old.text))
+    if new.kind is EntryKind.VALUE:
+        return old.kind is EntryKind.VALUE and _same_attribute(new, old, entries)
+    return old.kind is EntryKind.FACT and (_one_of_a_kind(new.text, old.text) or _ends(new.text, old.text))
 
 
-def _same_attribute(new: Entry, old: Entry, entries: Sequence[Entry]) -> bool:
+def _same_attribute(new: StateEntry, old: StateEntry, entries: Sequence[StateEntry]) -> bool:
     """The same name; or what is said to have changed has a shorter name, and only one attribute can be meant."""
     key, known = words(new.key), words(old.key)
     if key == known:
         return True
     if not _RENEWED.search(new.statement):
         return False
-    meant = [entry for entry in entries if entry.kind is Kind.VALUE and set(key) <= set(words(entry.key))]
+    meant = [entry for entry in entries if entry.kind is EntryKind.VALUE and set(key) <= set(words(entry.key))]
     return meant == [old]
 
 
@@ -195,32 +195,32 @@ def _ends(new: str, old: str) -> bool:
 # -- the turn's text ---------------------------------------------------------------------------------------------------
 
 
-def _decisions(read: Sequence[str], facts: Sequence[str], at: datetime) -> Iterator[Entry]:
+def _decisions(read: Sequence[str], facts: Sequence[str], at: datetime) -> Iterator[StateEntry]:
     for sentence in read:
         if is_decision(sentence) and not _says_again(sentence, facts):
-            yield Entry(Kind.DECISION, one_line(sentence), one_line(sentence), at)
+            yield StateEntry(EntryKind.DECISION, one_line(sentence), one_line(sentence), at)
 
 
-def _notes(read: Sequence[str], facts: Sequence[str], at: datetime) -> Iterator[Entry]:
+def _notes(read: Sequence[str], facts: Sequence[str], at: datetime) -> Iterator[StateEntry]:
     for sentence in read:
         if is_figure(sentence) and not is_decision(sentence) and not _says_again(sentence, facts):
-            yield Entry(Kind.NOTE, one_line(sentence), one_line(sentence), at)
+            yield StateEntry(EntryKind.NOTE, one_line(sentence), one_line(sentence), at)
 
 
-def _questions(read: Sequence[str], at: datetime) -> Iterator[Entry]:
+def _questions(read: Sequence[str], at: datetime) -> Iterator[StateEntry]:
     asked = [sentence for sentence in read if is_question(sentence)]
     if asked:
-        yield Entry(Kind.OPEN, one_line(asked[-1]), one_line(asked[-1]), at)
+        yield StateEntry(EntryKind.OPEN, one_line(asked[-1]), one_line(asked[-1]), at)
 
 
-def _without_settled(entries: Sequence[Entry], user_text: str) -> list[Entry]:
+def _without_settled(entries: Sequence[StateEntry], user_text: str) -> list[StateEntry]:
     """Without the questions that the user comes back to, and the oldest of too many."""
     said = set(content_terms(user_text))
-    asked = [entry for entry in entries if entry.kind is Kind.OPEN and not said & set(content_terms(entry.text))]
-    return [entry for entry in entries if entry.kind is not Kind.OPEN or entry in asked[-_MAX_OPEN:]]
+    asked = [entry for entry in entries if entry.kind is EntryKind.OPEN and not said & set(content_terms(entry.text))]
+    return [entry for entry in entries if entry.kind is not EntryKind.OPEN or entry in asked[-_MAX_OPEN:]]
 
 
-def _renewed(entries: Sequence[Entry], added: Sequence[Entry]) -> list[Entry]:
+def _renewed(entries: Sequence[StateEntry], added: Sequence[StateEntry]) -> list[StateEntry]:
     """With the new entries; what is said again is said last."""
     again = {(entry.kind, entry.text.casefold()) for entry in added}
     return [*(entry for entry in entries if (entry.kind, entry.text.casefold()) not in again), *added]
@@ -235,14 +235,14 @@ def _says_again(sentence: str, facts: Collection[str]) -> bool:
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
-def _importance(entries: Sequence[Entry], at: int) -> float:
+def _importance(entries: Sequence[StateEntry], at: int) -> float:
     entry = entries[at]
     telling = _TELLING if is_telling(entry.text) or is_telling(entry.key) else 0.0
-    own = _OWN if entry.kind is Kind.NOTE and is_own(entry.text) else 0.0
+    own = _OWN if entry.kind is EntryKind.NOTE and is_own(entry.text) else 0.0
     return _WEIGHT[entry.kind] + telling + own + _RECENCY * at / len(entries)
 
 
-def _bounded(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+def _bounded(entries: Sequence[StateEntry]) -> tuple[StateEntry, ...]:
     if len(entries) <= _MAX_ENTRIES:
         return tuple(entries)
     ranked = sorted(range(len(entries)), key=lambda at: _importance(entries, at))

@@ -48,7 +48,7 @@ class Config(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _models_that_are_asked_are_there(self) -> "Config":
+    def _required_models_are_configured(self) -> "Config":
         recall = self.memory.recall
         asking = [f"keyword_extraction: {recall.keyword_extraction}"] if recall.keyword_extraction == "llm" else []
         asking += [f"rewrite: {recall.rewrite}"] if recall.rewrite in ("always", "hyde") else []
@@ -60,13 +60,13 @@ class Config(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _a_model_that_is_away_costs_no_turn(self) -> "Config":
+    def _an_unavailable_model_costs_no_turn(self) -> "Config":
         retain = self.memory.retain
         asked = any(model.model_role == "memory_extraction" for model in self.external_models)
         if asked and retain.breaker_failures >= retain.max_attempts:
             raise ValueError(
                 f"memory.retain.breaker_failures is {retain.breaker_failures} but memory.retain.max_attempts is"
-                f" {retain.max_attempts}: turns would be given up before a model that is away is left alone; set the"
+                f" {retain.max_attempts}: turns would become dead letters before the circuit to an unavailable model opens; set the"
                 " former below the latter"
             )
         return self

@@ -119,7 +119,7 @@ class RecallConfig(Section):
 
 
 class WorkingSetConfig(Section):
-    """The memories of recently active users, kept in the process."""
+    """The memories of recently active users, cached in the process."""
 
     enabled: bool = Field(default=True, description="off: every search queries the store")
     max_mb: int = Field(256, ge=1, description="bound on cached memories; least recently used users are evicted first")
@@ -149,7 +149,7 @@ class RetainConfig(Section):
     )
     context_turns: int = Field(5, ge=0, description="earlier turns that the memory_extraction model gets as context")
     session_idle_seconds: float = Field(300, gt=0, description="idle time after which a session ends")
-    turn_retention_days: float = Field(7, gt=0, description="how long the text of finished turns is kept")
+    turn_retention_days: float = Field(7, gt=0, description="days after which the text of finished turns is deleted")
     workers: int = Field(2, ge=1, description="sessions that are extracted concurrently")
     max_queue: int = Field(1000, ge=1, description="sessions queued in the process; further ones wait in the turn log")
     tick_seconds: float = Field(1.0, gt=0, description="interval at which sessions are checked for work")
@@ -231,7 +231,7 @@ class CompressionConfig(Section):
     raw_turns: int = Field(5, ge=1, description="last turns that are sent unchanged")
     every_turns: int = Field(10, ge=1, description="turns after which the memory_extraction model reorders the state")
     state_tokens: int = Field(250, ge=50, description="bound on the state, in the embedding model's tokens")
-    state_ttl_hours: float = Field(168, gt=0, description="how long the state of an idle session is kept")
+    state_ttl_hours: float = Field(168, gt=0, description="hours after which the state of an idle session is deleted")
 
 
 class MemoryConfig(Section):

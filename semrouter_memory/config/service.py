@@ -1,4 +1,4 @@
-"""The sections beside `memory`: external models, ports, telemetry."""
+"""The other sections: external models, ports, telemetry, recordings."""
 
 import os
 from pathlib import Path

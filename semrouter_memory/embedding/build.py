@@ -26,7 +26,7 @@ class BuildReport:
     """How the model came to be.
 
     Attributes:
-        built: False when a good file was there already and was kept.
+        built: False when a good file was there already and is used.
         size_bytes: of model.onnx.
         parity: worst cosine between int8 and float32 over a few sentences.
         seconds: wall time of this call.
@@ -83,7 +83,7 @@ def _build(directory: Path, source: Path | None, progress: Progress) -> Manifest
     _require_extra()
     published = weights.fetch(source, progress)
     manifest, model = _make(published, progress)
-    # The manifest goes first: when the rest does not follow, reading notices, and nobody takes the files for hand-made.
+    # The manifest goes first: if the rest is missing, reading notices, and the files are not taken for hand-made ones.
     contents = {MANIFEST_FILE: manifest.to_json(), MODEL_FILE: model, TOKENIZER_FILE: published.tokenizer}
     progress(f"writing {BUILT_MODEL} to {directory}")
     files.replace(directory, contents)

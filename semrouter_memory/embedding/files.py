@@ -19,7 +19,7 @@ from semrouter_memory.errors import ModelFileError
 
 _SUBDIRECTORY = "onnx"
 _EXTERNAL_WEIGHTS = ("model.onnx_data", "model.onnx.data")
-"""What exporters call the file beside the graph when the weights are too large for one."""
+"""Exporters' name of the file with the weights, when these are too large for the graph's file."""
 
 _POOLING_FILE = Path("1_Pooling", "config.json")
 """In directories that sentence-transformers wrote."""

@@ -3,7 +3,7 @@
 Strategy: every text is run by itself, never padded into a batch with others. On one thread a batch is no faster, and
 the scales of int8 activations are chosen per run, so a text's vector would depend on its neighbours (cosine 0.99
 instead of 1 between the two). The work is done in threads, queries and passages each in their own, so that a query
-never waits for a batch: on the event loop even a short query would save nobody time, and with 32 connections half of the
+never waits for a batch: on the event loop even a short query would save no time, and with 32 connections half of the
 requests a second are gone.
 """
 

@@ -1,4 +1,4 @@
-"""Which vector space a model directory spans: the manifest beside the files, and the fingerprint made of it. No I/O.
+"""Which vector space a model directory spans: the manifest with the files, and the fingerprint made of it. No I/O.
 
 Strategy: a fingerprint names what decides whether two vectors can be compared, and nothing else. For a built model that
 is the published weights and the recipe, not the bytes of model.onnx, which differ between versions of the quantiser.

@@ -46,7 +46,7 @@ from semrouter_memory.exchange.turns import (
 from semrouter_memory.model import Compression, Json, Position, Reason, RecallResult, Scope, Turn
 
 _PIECE_BYTES = 64 * 1024
-"""Pieces of a body are kept in pieces of about this size."""
+"""Chunks of a body are joined to pieces of about this size."""
 
 
 @dataclass(frozen=True, slots=True)

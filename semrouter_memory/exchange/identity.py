@@ -12,7 +12,7 @@ def authenticated_user(headers: Headers, metadata: Mapping[str, Json], config: I
     """The user that Envoy's filters authenticated: the JWT claim where one is configured, else the header.
 
     Returns:
-        The id; "" when nobody is authenticated; a reason when the id cannot be trusted (sent twice, malformed).
+        The id; "" without an authenticated user; a reason when the id cannot be trusted (sent twice, malformed).
     """
     ids = list(_claims(metadata, config)) if config.jwt_claim else []
     if not ids:

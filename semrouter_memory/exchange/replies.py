@@ -40,7 +40,7 @@ class NeedRecall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What memory did for a request. Goes beside the reply that settles it, for Envoy's logs and response headers.
+    """What memory did for a request: dynamic metadata of the reply, for Envoy's logs and response headers.
 
     Attributes:
         unreadable: names of the settings that cannot be read; what they govern was off.

@@ -37,7 +37,7 @@ class Trigger(StrEnum):
     """Response headers of a successful answer in a form we read."""
     END = "end"
     REFUSE = "refuse"
-    """Not ours; the reason is kept beside the state."""
+    """The exchange passes without memory; the exchange holds the reason."""
 
 
 TRANSITIONS: dict[State, dict[Trigger, State]] = {

@@ -23,7 +23,7 @@ from semrouter_memory.model import (
 )
 
 MAX_ITEMS_BYTES = 256 * 1024
-"""Of one turn's items; larger ones (images) are not kept, and their chain is never shortened."""
+"""Of one turn's items; larger ones (images) are not stored, and their chain is never shortened."""
 
 _LOOP_KEY_HISTORY = 2
 """Messages before the turn that tell two turns with the same words apart: the last exchange is enough."""
@@ -45,7 +45,7 @@ class TurnSource:
     """A request whose exchange becomes a turn when it ends well.
 
     Attributes:
-        items: what the request adds to a stored chain; None when they are not kept.
+        items: what the request adds to a stored chain; None when they are not stored.
     """
 
     scope: Scope
@@ -113,10 +113,10 @@ def compressible(request: RecallRequest, parsed: ParsedRequest, outline: Outline
 
 
 def turn_source(scope: Scope, facts: RequestFacts, parsed: ParsedRequest, items: tuple[Json, ...] | None) -> TurnSource:
-    """What is kept of a request until its answer has come; its body is not.
+    """The parts of a request that are held until its answer has come; the body is not.
 
-    Items are kept of stored chains only, and not of a request that brings earlier answers along: one that repeats its
-    conversation each time would be kept again and again.
+    Items are held of stored chains only, and not of a request that brings earlier answers along: one that repeats its
+    conversation each time would be stored again and again.
     """
     chained = parsed.stored_by_server and not parsed.conversation_id
     fresh = all(message.role is not Role.ASSISTANT for message in parsed.history)
@@ -127,8 +127,8 @@ def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
     """The turn of an exchange that ended well, None when it is none.
 
     A cut answer is none. An answer of nothing but tool calls is not the turn's end: a chat request will repeat the
-    conversation, so nothing is lost; in a stored chain of the Responses API nobody repeats the user's words, so they
-    are kept as an incomplete turn.
+    conversation, so nothing is lost; in a stored chain of the Responses API no request repeats the user's words, so they
+    are stored as an incomplete turn.
     """
     if not answer.complete:
         return None

@@ -30,7 +30,7 @@ _LEAST_TEXTS = 20
 """Among fewer, a term's rarity is counted as among so many: the only memory there is holds rare terms all the same."""
 
 _MOST = 255
-"""A term's frequency within a text and a text's length are kept up to here, and up to the square of it."""
+"""A term's frequency within a text and a text's length are stored up to here, and up to the square of it."""
 _LONGEST = 65_535
 
 
@@ -108,12 +108,12 @@ class TermIndex:
         lengths[places] = new_lengths
         texts = moved[self.texts]
         stay = texts >= 0
-        kept = (
+        remaining = (
             np.repeat(self.hashes, np.diff(self.starts))[stay],
             texts[stay].astype(np.uint32),
             self.counts[stay],
         )
-        return _indexed(_merged(kept, new) if len(new[0]) else kept, lengths)
+        return _indexed(_merged(remaining, new) if len(new[0]) else remaining, lengths)
 
 
 def build(texts: Sequence[str]) -> TermIndex:
@@ -147,10 +147,10 @@ def _flattened(lists: Iterable[Sequence[int]]) -> Iterable[int]:
     return (each for one in lists for each in one)
 
 
-def _merged(kept: _Postings, new: _Postings) -> _Postings:
+def _merged(remaining: _Postings, new: _Postings) -> _Postings:
     """Both, in order."""
-    hashes, texts = np.concatenate((kept[0], new[0])), np.concatenate((kept[1], new[1]))
-    counts = np.concatenate((kept[2], new[2]))
+    hashes, texts = np.concatenate((remaining[0], new[0])), np.concatenate((remaining[1], new[1]))
+    counts = np.concatenate((remaining[2], new[2]))
     order = np.lexsort((texts, hashes))
     return hashes[order], texts[order], counts[order]
 

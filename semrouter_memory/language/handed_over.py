@@ -1,6 +1,6 @@
 """Texts that are handed over without marks: by an order to work on them, an introduction, or a verb of saying. Pure.
 
-Strategy: where such a text begins is told by what introduces it, and where it ends nobody can tell. So all that follows is
+Strategy: what introduces such a text tells where it begins; nothing tells where it ends. So all that follows is
 cut, but for a last line that asks something about it; and where only the last line speaks of a text, all before it.
 """
 

@@ -3,7 +3,7 @@
 import re
 
 # Zero-width characters, fillers, bidirectional controls, tag characters, and the variation selectors that nothing uses.
-# Joiners are letters' and emoji's business; beside ASCII they only hide something.
+# Joiners belong to letters and emoji; next to ASCII they only hide something.
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"

@@ -96,9 +96,9 @@ def _marked(lines: Sequence[str]) -> Iterator[int]:
     found = [number for number, line in enumerate(lines) if _is_code(line) or (number and line.startswith(_INDENTS))]
     coded = set(found)
     for number, line in enumerate(lines):
-        beside = [each for each in (number - 1, number + 1) if 0 <= each < len(lines)]
-        is_set = settings[number] and any(settings[each] or each in coded for each in beside)
-        if is_set or _is_row(line, cells[number], [cells[each] for each in beside]):
+        neighbours = [each for each in (number - 1, number + 1) if 0 <= each < len(lines)]
+        is_set = settings[number] and any(settings[each] or each in coded for each in neighbours)
+        if is_set or _is_row(line, cells[number], [cells[each] for each in neighbours]):
             found.append(number)
         elif number and "-->" in lines[number - 1]:
             found += [number, *([number + 1] if line.strip() and number + 1 < len(lines) else [])]
@@ -109,13 +109,13 @@ def _marked(lines: Sequence[str]) -> Iterator[int]:
             yield from range(number, following)
 
 
-def _is_row(line: str, cells: int, beside: Sequence[int]) -> bool:
-    """Whether it is a row of a table: between bars or tabs, or with separators like those of the lines beside it."""
+def _is_row(line: str, cells: int, neighbours: Sequence[int]) -> bool:
+    """Whether it is a row of a table: between bars or tabs, or with separators like those of the lines next to it."""
     if line.count("|") > 1 or line.count("\t") > 1:
         return True
     if CJK.search(line):
-        return cells > 1 and cells in beside and len(line) <= _CELL_CHARS * (cells + 1)
-    return cells > 1 and max(beside, default=0) > 1
+        return cells > 1 and cells in neighbours and len(line) <= _CELL_CHARS * (cells + 1)
+    return cells > 1 and max(neighbours, default=0) > 1
 
 
 def _is_code(line: str) -> bool:

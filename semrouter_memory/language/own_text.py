@@ -39,7 +39,7 @@ def injects(text: str) -> bool:
 
 
 def confidential(text: str) -> bool:
-    """Whether the user asks that this message is not kept."""
+    """Whether the user asks that this message is not stored."""
     return bool(_CONFIDENTIAL.search(text))
 
 
@@ -55,8 +55,8 @@ def own_text(text: str) -> str:
     lines = without_handed_over(lines, closing(lines))
     lines = [gap(line) if len(line) > MAX_PARAGRAPH_CHARS and not _told(line) else line for line in lines]
     own = [_CUT.sub(LEFT_OUT, line).strip() for line in lines if not is_gap(line)]
-    kept = _BLANK_LINES.sub("\n\n", "\n".join(own)).strip()
-    return "" if injects(kept) or len(kept) > MAX_TYPED_CHARS else kept
+    own_lines = _BLANK_LINES.sub("\n\n", "\n".join(own)).strip()
+    return "" if injects(own_lines) or len(own_lines) > MAX_TYPED_CHARS else own_lines
 
 
 def _told(paragraph: str) -> bool:

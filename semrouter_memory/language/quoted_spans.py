@@ -95,7 +95,7 @@ def _elements(text: str) -> list[tuple[int, int]]:
         if not name and alone:
             spans += [] if open_tags else [tag.span()]
         elif alone or (tag["close"] and name not in open_tags):
-            # Where a page begins nobody can tell of which only the end is there.
+            # If only the end of a page is there, its beginning is unknown.
             start, last = (start, tags[-1]) if alone or open_tags else (0, tags[-1])
             ends = last["close"] or (_stands_alone(last) and last["name"] not in _BEGINNING)
             end = last.end() if ends else len(text)

@@ -19,6 +19,7 @@ PREPARED_SHELL = "After `make run`, `. .run/env` sets what is needed."
 _UNIX = "unix:"
 _PATH = "/v1/memory"
 _TURNS = "/v1/turns"
+_COLLECTIONS = "/v1/collections"
 _TIMEOUT_SECONDS = 30.0
 
 
@@ -129,6 +130,30 @@ class OperatorClient(ApiClient):
 
     def backup(self, directory: str) -> list[dict[str, Json]]:
         return list(self._object("POST", "/v1/backup", holding="data", json={"directory": directory})["data"])
+
+    def collections(self) -> list[dict[str, Json]]:
+        return list(self._object("GET", _COLLECTIONS, holding="data")["data"])
+
+    def collection(self, name: str) -> dict[str, Json]:
+        return self._object("GET", f"{_COLLECTIONS}/{quote(name, safe='')}", holding="memories")
+
+    def drop_collection(self, name: str) -> dict[str, Json]:
+        return self._object("DELETE", f"{_COLLECTIONS}/{quote(name, safe='')}", holding="deleted")
+
+    def import_lines(self, lines: bytes) -> dict[str, Json]:
+        """Args: lines: as an export of a collection writes them, no more than one request may bring."""
+        headers = {"content-type": "application/x-ndjson"}
+        return self._object("POST", f"{_COLLECTIONS}/import", holding="imported", content=lines, headers=headers)
+
+    @contextmanager
+    def export_collection(self, name: str) -> Iterator[Iterator[bytes]]:
+        """Every memory of a collection as a line of JSON."""
+        path = f"{_COLLECTIONS}/{quote(name, safe='')}/export"
+        with self._explained(), self._http.stream("GET", path) as response:
+            if response.status_code != HTTPStatus.OK:
+                response.read()
+                raise _refusal(response)
+            yield (f"{line}\n".encode() for line in response.iter_lines())
 
     @contextmanager
     def recording(self, wish: Mapping[str, Json], *, seconds: float) -> Iterator[Iterator[bytes]]:

@@ -49,6 +49,8 @@ def base_app(title: str, description: str, config: ManagementConfig) -> FastAPI:
         redirect_slashes=False,
     )
     exception_handlers.install(
-        app, max_body_bytes=config.max_body_bytes, max_bytes_of={f"{PREFIX}/import": config.max_import_bytes}
+        app,
+        max_body_bytes=config.max_body_bytes,
+        max_bytes_of=dict.fromkeys((f"{PREFIX}/import", "/v1/collections/import"), config.max_import_bytes),
     )
     return app

@@ -8,16 +8,14 @@ and written under the owner's lock, as every change is; what cannot be written i
 
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from semrouter_memory.errors import InvalidRequestError, UnavailableError
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.manage import portable
+from semrouter_memory.manage.import_report import ImportReport
 from semrouter_memory.model import IMPORTED_AT, EmbeddedMemory, Memory, Scope
 from semrouter_memory.ports import Clock, Embedder, MemoryReader, MemoryWriter, OwnerLocks, Tombstones, TurnLog
-
-MAX_ERRORS = 100
-"""Refused lines that a report describes; the rest is only counted."""
 
 _BATCH = 50
 """Few enough to be embedded and written well within the time of a lock."""
@@ -33,40 +31,6 @@ Admit = Callable[[portable.ImportLine], Awaitable[None]]
 
 ScopeOf = Callable[[str], Scope]
 """The scope of a project of the authenticated user; raises `InvalidRequestError` when none can be called like that."""
-
-
-@dataclass(frozen=True, slots=True)
-class LineError:
-    """Why a line was refused; never its content."""
-
-    line: int
-    message: str
-    field: str | None = None
-
-
-@dataclass(slots=True)
-class ImportReport:
-    """What became of the lines so far.
-
-    Attributes:
-        lines: how many were read, blank ones left out.
-        skipped: known already, or expired.
-        errors: the first refused lines.
-    """
-
-    lines: int = 0
-    imported: int = 0
-    skipped: int = 0
-    refused: int = 0
-    errors: list[LineError] = field(default_factory=list)
-
-    def refuse(self, number: int, error: InvalidRequestError) -> None:
-        self.refused += 1
-        if len(self.errors) < MAX_ERRORS:
-            self.errors.append(LineError(number, str(error), error.field))
-
-    def __str__(self) -> str:
-        return f"{self.imported} imported, {self.skipped} skipped, {self.refused} refused"
 
 
 class ImportUnfinishedError(UnavailableError):
@@ -122,13 +86,30 @@ class Importer:
         Args:
             from_user: another user whose lines may be taken over; lines of anybody else are refused.
         """
+        await self._import(chunks, report, lambda raw: self._read(raw, scope_of, from_user), exact=False)
+
+    async def restore(self, chunks: AsyncIterable[bytes], report: ImportReport) -> None:
+        """Import lines of any user exactly as another collection of this installation had them.
+
+        Deleted memories are skipped, and so are stored ones unless the line has a newer version.
+        """
+        await self._import(chunks, report, self._read_exact, exact=True)
+
+    async def _import(
+        self,
+        chunks: AsyncIterable[bytes],
+        report: ImportReport,
+        read: Callable[[bytes], Awaitable[Memory]],
+        *,
+        exact: bool,
+    ) -> None:
         waiting: list[_Numbered] = []
         number = 0
         async for line in portable.lines_of(chunks):
             number += 1
             # Blank ones count here: they cost as much time, and a request may be nothing else.
             if number > self._max_lines:
-                await self._take(scope_of(""), waiting, report)
+                await self._take(waiting, report, exact=exact)
                 raise TooManyLinesError(
                     f"more than {self._max_lines} lines in one request; up to there: {report}. Send the rest by itself"
                 )
@@ -136,13 +117,20 @@ class Importer:
                 continue
             report.lines += 1
             try:
-                waiting.append(_Numbered(number, await self._read(line, scope_of, from_user)))
+                waiting.append(_Numbered(number, await read(line)))
             except InvalidRequestError as error:
                 report.refuse(number, error)
             if len(waiting) >= _BATCH:
-                await self._take(scope_of(""), waiting, report)
+                await self._take(waiting, report, exact=exact)
                 waiting = []
-        await self._take(scope_of(""), waiting, report)
+        await self._take(waiting, report, exact=exact)
+
+    async def _read_exact(self, raw: bytes) -> Memory:
+        line = portable.parse(raw)
+        if not line.user_id:
+            raise InvalidRequestError("is missing", field="user_id")
+        scope = Scope(line.user_id, line.project_id)
+        return portable.memory_from(line, scope, now=self._clock.now(), exact=True)
 
     async def _read(self, raw: bytes, scope_of: ScopeOf, from_user: str | None) -> Memory:
         if len(raw) > portable.MAX_LINE_BYTES:
@@ -157,13 +145,18 @@ class Importer:
         await self._admit(line)
         return portable.memory_from(line, scope, now=self._clock.now())
 
-    async def _take(self, scope: Scope, batch: Sequence[_Numbered], report: ImportReport) -> None:
-        """Write a batch, all of it or, where a part is away, nothing that the report does not count."""
-        if not batch:
-            return
+    async def _take(self, batch: Sequence[_Numbered], report: ImportReport, *, exact: bool) -> None:
+        owners: dict[str, list[_Numbered]] = {}
+        for one in batch:
+            owners.setdefault(one.memory.scope.user_id, []).append(one)
+        for user_id, lines in owners.items():
+            await self._write(Scope(user_id), lines, report, exact=exact)
+
+    async def _write(self, scope: Scope, batch: Sequence[_Numbered], report: ImportReport, *, exact: bool) -> None:
+        """Write one owner's lines, all of them or, if a part is unavailable, none that the report does not count."""
         try:
             async with self._locks.hold(scope) as hold:
-                fresh = await self._fresh(scope, batch, report)
+                fresh = await (self._newer if exact else self._fresh)(scope, batch, report)
                 vectors = (
                     await self._embedder.embed_passages([embedded_text(memory) for memory in fresh]) if fresh else []
                 )
@@ -174,9 +167,21 @@ class Importer:
                     self._written(scope)
         except UnavailableError as error:
             raise ImportUnfinishedError(
-                f"a part went away in the middle: {report}. Send the same lines again; what is there will be skipped"
+                f"a part became unavailable: {report}. Send the same lines again; stored ones will be skipped"
             ) from error
         report.imported += len(rows)
+
+    async def _newer(self, scope: Scope, batch: Sequence[_Numbered], report: ImportReport) -> list[Memory]:
+        """The memories that are neither deleted nor stored in this or a newer version."""
+        deleted = await self._turn_log.tombstones(scope)
+        stored = await asyncio.gather(*(self._reader.get(scope, one.memory.id) for one in batch))
+        newer = [
+            one.memory
+            for one, known in zip(batch, stored, strict=True)
+            if not deleted.covers(one.memory) and (known is None or known.updated_at < one.memory.updated_at)
+        ]
+        report.skipped += len(batch) - len(newer)
+        return newer
 
     async def _fresh(self, scope: Scope, batch: Sequence[_Numbered], report: ImportReport) -> list[Memory]:
         """The memories that are not there yet, under the ids that they get."""

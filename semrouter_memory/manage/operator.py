@@ -17,7 +17,7 @@ from semrouter_memory.config import IdentityConfig, ManagementConfig
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.exchange.events import Headers
 from semrouter_memory.exchange.identity import authenticated_user
-from semrouter_memory.manage import recording_routes, turn_routes
+from semrouter_memory.manage import collection_routes, recording_routes, turn_routes
 from semrouter_memory.manage.access import Access
 from semrouter_memory.manage.exception_handlers import refuse_unauthenticated
 from semrouter_memory.manage.http import ROUTERS, base_app
@@ -90,6 +90,7 @@ def create_operator_api(
         if context is not None:
             app.state.operator = context
             app.include_router(turn_routes.router, dependencies=[check])
+            app.include_router(collection_routes.router, dependencies=[check])
         if recordings is not None:
             app.state.recordings = recordings
             app.include_router(recording_routes.router, dependencies=[check])

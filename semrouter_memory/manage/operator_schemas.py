@@ -123,6 +123,35 @@ class MaintenanceDone(BaseModel):
         )
 
 
+class CollectionJson(BaseModel):
+    """A collection of memories."""
+
+    name: str
+    embedding: str = Field(description="Fingerprint of the embedding that it was made for.")
+    current: bool = Field(description="The sidecar uses it.")
+
+
+class CountedCollection(CollectionJson):
+    """A collection with its size."""
+
+    memories: int
+
+
+class CollectionList(BaseModel):
+    """Collections at the configured place."""
+
+    object: Literal["list"] = "list"
+    data: list[CollectionJson]
+
+
+class CollectionDropped(BaseModel):
+    """The collection is deleted."""
+
+    name: str
+    object: Literal["collection.dropped"] = "collection.dropped"
+    deleted: Literal[True] = True
+
+
 def _fields(turn: LoggedTurn) -> dict[str, Any]:
     return {
         "id": turn.id,

@@ -73,9 +73,15 @@ class ImportLine(BaseModel):
     """Same."""
 
 
-def export_line(memory: Memory) -> bytes:
-    """The memory as a line; its use, and when it was imported last, say nothing to another installation."""
-    metadata = {name: value for name, value in memory.metadata.items() if name not in {IMPORTED_AT, ASSERTED_AT}}
+def export_line(memory: Memory, *, exact: bool = False) -> bytes:
+    """The memory as a line, without its usage.
+
+    Args:
+        exact: for another collection of this installation: with the times of its last assertion and import, too.
+    """
+    metadata = {
+        name: value for name, value in memory.metadata.items() if exact or name not in {IMPORTED_AT, ASSERTED_AT}
+    }
     shown = MemoryJson.of(replace(memory, metadata=metadata))
     return shown.model_dump_json(exclude={"access_count", "last_accessed_at"}).encode() + b"\n"
 
@@ -94,17 +100,21 @@ def parse(line: bytes) -> ImportLine:
     return parsed
 
 
-def memory_from(line: ImportLine, scope: Scope, *, now: datetime) -> Memory:
-    """The memory that a line describes; when it is imported is not said yet.
+def memory_from(line: ImportLine, scope: Scope, *, now: datetime, exact: bool = False) -> Memory:
+    """The memory that a line describes, still without the time of its import.
+
+    Args:
+        exact: see `export_line`.
 
     Raises:
         InvalidRequestError: a time is in the future, or the provenance is too large.
     """
     for field in ("observed_at", "created_at", "updated_at", "superseded_at"):
         time = getattr(line, field)
-        if time is not None and time > now + _CLOCK_TOLERANCE:
+        if not exact and time is not None and time > now + _CLOCK_TOLERANCE:
             raise InvalidRequestError("lies in the future", field=field)
-    _check_provenance(line)
+    if not exact:
+        _check_provenance(line)
     observed_at = line.observed_at or line.created_at or now
     created_at = line.created_at or observed_at
     return Memory(
@@ -121,7 +131,9 @@ def memory_from(line: ImportLine, scope: Scope, *, now: datetime) -> Memory:
         superseded_by=line.superseded_by or "",
         expires_at=line.expires_at,
         importance=line.importance,
-        metadata={name: value for name, value in line.metadata.items() if name not in {IMPORTED_AT, ASSERTED_AT}},
+        metadata={
+            name: value for name, value in line.metadata.items() if exact or name not in {IMPORTED_AT, ASSERTED_AT}
+        },
     )
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from semrouter_memory.manage.edits import MemoryEdit, NewMemory, Unchanged
+from semrouter_memory.manage.import_report import ImportReport
 from semrouter_memory.model import Form, Hit, Json, Memory, MemoryType, Usage
 
 MAX_PAGE = 200
@@ -239,6 +240,16 @@ class Imported(BaseModel):
     skipped: int = Field(description="Known already, or expired.")
     refused: int
     errors: list[RefusedLine] = Field(description="The first refused lines, at most 100.")
+
+    @classmethod
+    def of(cls, report: ImportReport) -> Self:
+        return cls(
+            lines=report.lines,
+            imported=report.imported,
+            skipped=report.skipped,
+            refused=report.refused,
+            errors=[RefusedLine(line=each.line, param=each.field, message=each.message) for each in report.errors],
+        )
 
 
 class Deleted(BaseModel):

@@ -26,7 +26,8 @@ from semrouter_memory.manage.admission import (
     admissible_provenance,
 )
 from semrouter_memory.manage.edits import MemoryEdit, NewMemory, Unchanged, confirmed, with_content
-from semrouter_memory.manage.importing import Importer, ImportReport, ScopeOf, Written
+from semrouter_memory.manage.import_report import ImportReport
+from semrouter_memory.manage.importing import Importer, ScopeOf, Written
 from semrouter_memory.manage.portable import ImportLine
 from semrouter_memory.model import (
     EmbeddedMemory,
@@ -306,6 +307,10 @@ class MemoryService:
             ImportUnfinishedError: a part is unavailable.
         """
         await self._importer.run(scope_of, chunks, report, from_user=from_user)
+
+    async def restore_lines(self, chunks: AsyncIterable[bytes], report: ImportReport) -> None:
+        """Store lines of any user as another collection had them. For the operator; raises as `import_lines`."""
+        await self._importer.restore(chunks, report)
 
     async def end_session(self, scope: Scope, session: str) -> PendingSession:
         """Announce that a session is at its end.

@@ -13,9 +13,9 @@ from fastapi.responses import StreamingResponse
 
 from semrouter_memory.manage.access import PREFIX, Api, User, errors, only
 from semrouter_memory.manage.exception_handlers import Refusal
-from semrouter_memory.manage.importing import ImportReport
+from semrouter_memory.manage.import_report import ImportReport
 from semrouter_memory.manage.portable import export_line
-from semrouter_memory.manage.schemas import Imported, RefusedLine, SessionEnd
+from semrouter_memory.manage.schemas import Imported, SessionEnd
 from semrouter_memory.model import Memory
 
 router = APIRouter(prefix=PREFIX, tags=["memory"])
@@ -76,13 +76,7 @@ async def import_memories(
         raise Refusal(
             HTTPStatus(refusal.status_code), f"{refusal.detail}; up to there: {report}", refusal.code
         ) from None
-    return Imported(
-        lines=report.lines,
-        imported=report.imported,
-        skipped=report.skipped,
-        refused=report.refused,
-        errors=[RefusedLine(line=each.line, param=each.field, message=each.message) for each in report.errors],
-    )
+    return Imported.of(report)
 
 
 @router.post(

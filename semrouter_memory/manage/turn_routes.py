@@ -3,10 +3,11 @@
 The application puts an `OperatorContext` into its state.
 """
 
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path as FilePath
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 
@@ -25,13 +26,29 @@ from semrouter_memory.manage.operator_schemas import (
     TurnList,
     WholeTurnJson,
 )
-from semrouter_memory.model import LoggedTurn, Scope, TurnState
+from semrouter_memory.model import LoggedTurn, Memory, Scope, TurnState
 from semrouter_memory.ports import TurnLog, TurnRecords
 
 MAX_PAGE = 200
 _RETRY_PAGE = 200
 _MAX_SEQUENCE = 2**53 - 1
 """As far as every log and every JSON reader counts exactly."""
+
+
+class Collections(Protocol):
+    """All collections at the store's place. Raises `StoreUnavailableError`."""
+
+    current: str
+
+    async def embeddings(self) -> Mapping[str, str]:
+        """Name -> fingerprint of the embedding."""
+        ...
+
+    async def count(self, name: str) -> int: ...
+
+    def scan(self, name: str) -> AsyncIterator[Sequence[Memory]]: ...
+
+    async def drop(self, name: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +59,7 @@ class OperatorContext:
     turn_log: TurnLog
     deletion: DeletionService
     backup: Backup
+    collections: Collections
 
 
 def _context(request: Request) -> OperatorContext:

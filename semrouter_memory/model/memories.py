@@ -15,7 +15,7 @@ IMPORTED_AT = "imported_at"
 """Metadata: when the memory was imported; what was deleted before that does not cover it."""
 
 FORM = "form"
-"""Metadata: `quote` for what is kept in the user's own words; other memories are statements."""
+"""Metadata: `quote` for the user's own words; other memories are statements."""
 
 CONTEXT = "context"
 """Metadata of a quote: what it was said about, as far as its own words do not tell (a question that it answers)."""
@@ -125,7 +125,7 @@ class Memory:
 
     @property
     def asserted_at(self) -> datetime:
-        """When somebody last wanted it to be known: said, or imported later. What was deleted after that stays deleted.
+        """When it was last asserted: said, or imported later. What was deleted after that stays deleted.
 
         By the turn log's times, which are later than the dates that are shown where the clock was set back.
         """
@@ -156,7 +156,7 @@ class Memory:
         return replace(self, observed_at=now, metadata={**plain, ASSERTED_AT: time.isoformat()})
 
     def ids(self, name: str) -> tuple[str, ...]:
-        """Ids kept in the metadata under that name, which an import may have filled with anything; else none."""
+        """Ids in the metadata under that name, which an import may have filled with anything; else none."""
         value = self.metadata.get(name)
         return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list | tuple) else ()
 

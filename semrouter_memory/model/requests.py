@@ -48,7 +48,7 @@ class PastTurn:
             for a turn that stays because no text can stand for it (an image, a file).
         texts: positions of its texts in `visible`.
         chars: characters of its texts.
-        transcript_hash: of the conversation up to its end; "" where nobody asked for it.
+        transcript_hash: of the conversation up to its end; "" where it is not needed.
     """
 
     number: int

@@ -39,7 +39,7 @@ class Turn:
         observed_at: when the request arrived.
         ends_session: the client says that the session is at its end with this turn.
         items: the turn's whole items as the Responses API spells them, input before output, tool calls included; None
-            where they are not kept (context compression is off, another API, or they held a secret).
+            where they are not stored (context compression is off, another API, or they held a secret).
     """
 
     scope: Scope
@@ -63,9 +63,9 @@ class TurnState(StrEnum):
     EXTRACTED = "extracted"
     EMPTY = "empty"
     DEAD = "dead"
-    """Extraction was given up: a dead letter, until somebody retries or drops it."""
+    """Extraction was given up: a dead letter, until an operator retries or drops it."""
     INCOMPLETE = "incomplete"
-    """Its answer was only tool calls: not accepted yet, kept aside for the exchange that completes it."""
+    """Its answer was only tool calls: not accepted yet, stored for the exchange that completes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class AppendOutcome(StrEnum):
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
     INCOMPLETE = "incomplete"
-    """Kept aside until the exchange that completes it; not counted as accepted."""
+    """Stored until the exchange that completes it; not counted as accepted."""
     FORGOTTEN = "forgotten"
     """Said before a deletion of its scope: not written."""
 

@@ -25,14 +25,14 @@ _FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|im|ive|my|mine|me|we|we're
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 _BEFORE_TOKENS = 150
 CUT = 0.16
-"""From this probability on a sentence is worth keeping: what is kept for nothing costs little, what is not kept is lost."""
+"""From this probability on a sentence is worth keeping: a needless memory costs little, a missing one is lost."""
 _TRUER = 0.3
 """So many times as likely as to be supposed, played, ironic, pasted or about others it must be to be worth keeping."""
 _ASKING_CUT = 0.55
 """A question or an order tells something on the way, or is of no use later."""
 _MESSAGE_TOKENS = 150
 _AROUND = 0.4
-"""The worth of a word around the sentence, beside one in it."""
+"""The weight of a word around the sentence, compared with one in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def in_message(pieces: Sequence[str], message: str, asked: str) -> list[Sentence
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class SentenceScore:
     """What its words tell of a sentence.
 
     Attributes:
@@ -106,15 +106,15 @@ class Judged:
         return kept if kept >= _ASKING_CUT or not self.asking else 0.0
 
 
-def judge(sentences: Sequence[Sentence]) -> list[Judged]:
+def judge(sentences: Sequence[Sentence]) -> list[SentenceScore]:
     """What the words of each sentence tell."""
     return [_judged(sentence) for sentence in sentences]
 
 
-def _judged(sentence: Sentence) -> Judged:
+def _judged(sentence: Sentence) -> SentenceScore:
     known = features(sentence)
     asking = bool(known["#question"] or known["#order"])
-    return Judged(sentence.text.strip(), _BY_WORDS.probabilities(known), asking)
+    return SentenceScore(sentence.text.strip(), _BY_WORDS.probabilities(known), asking)
 
 
 def meaning(by_words: Mapping[str, float], vector: Vector) -> Features:

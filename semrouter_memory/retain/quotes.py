@@ -1,7 +1,7 @@
-"""What users say of themselves, kept in their own words. Pure.
+"""What users say of themselves, in their own words. Pure.
 
 Strategy: of a message only the user's own text is read, sentence by sentence, and a learned decision says which tell
-something that later conversations may need (`keep`). What is kept stays together and as it was typed, because one sentence
+something that later conversations may need (`keep`). A quote stays together and as it was typed, because one sentence
 explains another ("a studio in Porto", "80 a night at most"); long messages become several quotes. A quote that is too
 short to be understood alone carries the question that it answers, or what was said before it, as its context.
 """
@@ -16,7 +16,7 @@ from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType, Vector
 from semrouter_memory.retain import remember, statements, unfit
-from semrouter_memory.retain.keep import CUT, Judged, in_message, judge
+from semrouter_memory.retain.keep import CUT, SentenceScore, in_message, judge
 from semrouter_memory.retain.spoken import spoken, withdraws
 
 EXTRACTOR = "quotes"
@@ -26,7 +26,7 @@ _MAX_CONTEXT_CHARS = 160
 _SHORT_WORDS = 8
 """A quote with fewer words may not tell what it is about."""
 _BESIDE = 0.1
-"""A sentence of this probability is kept beside one that is kept for itself."""
+"""A sentence of this probability is kept with one that is worth keeping by itself."""
 _MIN_PART_CHARS = 120
 """Of a sentence that is cut because it is longer than a quote."""
 _LOOK_BACK = 3
@@ -61,7 +61,7 @@ class _Message:
     asked: str
     pieces: Sequence[str]
     wished: Sequence[bool]
-    judged: Sequence[Judged]
+    judged: Sequence[SentenceScore]
 
     def quotes(self, vectors: Mapping[str, Vector]) -> list[str]:
         """What is worth keeping of it, as typed."""

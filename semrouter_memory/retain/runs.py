@@ -57,7 +57,7 @@ class Run:
     Attributes:
         goal: the user's request; "" when it is not in words of their own.
         steps: the tools in the order of their first use in a row.
-        outcome: the first sentence of the last answer; "" when there is none that may be kept.
+        outcome: the first sentence of the last answer; "" when there is none that may be stored.
         lessons: what the user said about the result, and which tools failed.
     """
 
@@ -107,7 +107,7 @@ def _outcome(answer: str) -> str:
 
 
 def _kept(text: str) -> str:
-    """The first sentence, when it is short enough and may be kept, else ""."""
+    """The first sentence, when it is short enough and may be stored, else ""."""
     sentence = next(_sentences(text), "")
     return sentence if _fits(sentence) and not _ABOUT_MEMORY.search(sentence) else ""
 

@@ -1,6 +1,6 @@
 """What of a session's turns the users say as themselves, and do not take back. Pure.
 
-Strategy: what a message contains beside the user's own text is cut by its layout. Two things only the turns around it
+Strategy: what is not the user's own text is cut from a message by its layout. Two things only the turns around it
 tell: a role-play lasts until the user ends it, and "scratch that" withdraws the message before.
 """
 

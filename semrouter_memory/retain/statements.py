@@ -3,7 +3,7 @@
 Strategy: a small grammar over clauses that begin with the user ("I live in ...") or with something of theirs ("my budget
 for ... is ..."). It reads nothing that supposes, doubts, negates, asks, or that somebody else is said to have said, and
 takes the words as they are: a statement has no content word that its quote or the quote's context lacks. When in doubt
-there is no statement, because the quote is kept anyway. The grammar reads statements, too, so that a fact from the API or
+there is no statement, because the quote is stored anyway. The grammar reads statements, too, so that a fact from the API or
 a model is compared with one that was quoted.
 """
 

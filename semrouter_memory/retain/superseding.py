@@ -28,7 +28,7 @@ _OVER = frozenset({ReconcileAction.UPDATE, ReconcileAction.REFINE, ReconcileActi
 REASON = "same_attribute_new_value"
 KNOWN = "same_statement"
 _MAX_OUTDATED = 20
-"""Ids kept of what outdates a quote; the newest."""
+"""Bound on the ids of what outdates a quote; the newest stay."""
 
 
 def source_of(candidate: Candidate, hits: Sequence[Hit]) -> str:

@@ -1,4 +1,4 @@
-"""What no memory may say, whoever extracted it. Pure.
+"""The content policy: what no memory may say. Pure.
 
 Secrets, marks of our own or of prompts, orders to an assistant's memory, and what is only supposed.
 """

@@ -9,9 +9,9 @@ from semrouter_memory.errors import ConfigurationError
 
 LOOPBACK = "127.0.0.1"
 
-# Not those that the kernel gives to outgoing connections (from 32768): one of them could take the port before its
-# server starts. Shuffled, so that installations side by side seldom draw the same; each is drawn once.
-_DRAWN = itertools.cycle(random.SystemRandom().sample(range(15_000, 32_768), k=17_768))
+# Below those that the kernel gives to outgoing connections (from 32768) and those of the Milvus servers (from 20000): one
+# of them could take the port before its server starts. Shuffled, so that installations side by side seldom draw the same.
+_DRAWN = itertools.cycle(random.SystemRandom().sample(range(15_000, 20_000), k=5_000))
 
 
 def free_port() -> int:

@@ -140,8 +140,8 @@ def _check(description: dict[str, Any], name: str, *, dimension: int, fingerprin
 def _advice(name: str, contradiction: str) -> str:
     return (
         f"the Milvus collection {name!r} holds {contradiction}. Go back to what it was made with, or set"
-        " memory.milvus.collection to a new name; the memories in the old one stay as they are, and"
-        " `semrouter-memory memory reembed` copies them"
+        " memory.milvus.collection to a new name and start; the memories in the old collection stay as they are, and"
+        " `semrouter-memory memory reembed` then copies them into the new one"
     )
 
 

@@ -18,13 +18,13 @@ from semrouter_memory.errors import StoreFullError, StoreUnavailableError
 from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page, Reach, Scope, Vector
 from semrouter_memory.ports import Observer
 from semrouter_memory.store import hybrid, listing, schema
+from semrouter_memory.store.collection_admin import SCAN_BATCH, CollectionAdmin, pages_by_key
 from semrouter_memory.store.connection import WINDOW, ConnectionLostError, MilvusConnection, Target, connect
 from semrouter_memory.store.gate import Gate
 from semrouter_memory.store.link import Link
 from semrouter_memory.store.listing import Place
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.location import LiteFile, locate
-from semrouter_memory.store.others import OtherCollections
 from semrouter_memory.store.room import require_room
 from semrouter_memory.store.schema import Row, Selection
 from semrouter_memory.store.threads import finished_in_thread
@@ -37,9 +37,6 @@ _BATCH = 200
 
 _KEYS_BATCH = 1_000
 """Keys in one expression."""
-
-SCAN_BATCH = 500
-"""Rows in one answer to a scan: texts of the greatest length stay below 64 MiB, too."""
 
 SHELF_BATCH = 256
 """Rows with vectors in one answer of Milvus Lite, whose time for one grows faster than their number: 10,000 rows take
@@ -196,18 +193,12 @@ class MilvusStore:
         return [schema.memory_from(scope, row) for row in found]
 
     async def scan(self) -> AsyncIterator[Sequence[Memory]]:
-        last_key = ""
-        while True:
-            expression = schema.everything_expression(after_key=last_key)
-            scanning = partial(
-                MilvusConnection.query, expression=expression, columns=schema.SCAN_COLUMNS, limit=SCAN_BATCH
-            )
-            rows = await self._ask("scan", scanning)
-            if rows:
-                yield schema.anyones_memories_from(rows)
-            if len(rows) < SCAN_BATCH:
-                return
-            last_key = max(row["id"] for row in rows)
+        async def read(after_key: str) -> list[Row]:
+            expression = schema.everything_expression(after_key=after_key)
+            return await self._ask("scan", lambda store: store.query(expression, schema.SCAN_COLUMNS, limit=SCAN_BATCH))
+
+        async for rows in pages_by_key(read, limit=SCAN_BATCH):
+            yield schema.anyones_memories_from(rows)
 
     async def count(self, scope: Scope) -> int:
         return await self._count(Selection(scope=scope, reach=Reach.ALL))
@@ -220,15 +211,12 @@ class MilvusStore:
         selection = Selection(scope=scope, reach=Reach.ALL, active_at=now)
         batch = SCAN_BATCH if self._lite is None else SHELF_BATCH
         found: list[EmbeddedMemory] = []
-        last_key = ""
-        while True:
-            rows = await self._query(selection, schema.SHELF_COLUMNS, after_key=last_key, limit=batch)
+        async for rows in self._pages(selection, schema.SHELF_COLUMNS, limit=batch):
+            is_first = not found
             found += (schema.embedded_from(scope, row) for row in rows)
-            if len(found) > limit or (len(rows) == batch and not last_key and await self._count(selection) > limit):
+            if len(found) > limit or (is_first and len(rows) == batch and await self._count(selection) > limit):
                 return None
-            if len(rows) < batch:
-                return found
-            last_key = max(row["id"] for row in rows)
+        return found
 
     async def _at(self, scope: Scope, places: Sequence[Place]) -> tuple[Memory, ...]:
         """The memories at these places, in this order; one that was deleted meanwhile is left out."""
@@ -339,11 +327,12 @@ class MilvusStore:
             for each in work:
                 await finished_in_thread(each)
 
-    # -- other collections ---------------------------------------------------------------------------------------------
+    # -- collections ---------------------------------------------------------------------------------------------------
 
     @property
-    def others(self) -> OtherCollections:
-        return OtherCollections(self._ask, self._write)
+    def collections(self) -> CollectionAdmin:
+        """All collections at this place."""
+        return CollectionAdmin(self._target.collection, self._ask, self._write)
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
@@ -354,14 +343,12 @@ class MilvusStore:
 
     async def _read_all(self, selection: Selection, columns: Sequence[str] = ("id", "created_at")) -> list[Row]:
         """Every selected row, however many there are; by default its key and time of creation."""
-        rows: list[Row] = []
-        last_key = ""
-        while True:
-            answer = await self._query(selection, columns, after_key=last_key)
-            rows.extend(answer)
-            if len(answer) < WINDOW:
-                return rows
-            last_key = max(row["id"] for row in answer)
+        return [row async for rows in self._pages(selection, columns, limit=WINDOW) for row in rows]
+
+    def _pages(self, selection: Selection, columns: Sequence[str], *, limit: int) -> AsyncIterator[list[Row]]:
+        return pages_by_key(
+            lambda after_key: self._query(selection, columns, after_key=after_key, limit=limit), limit=limit
+        )
 
     async def _count(self, selection: Selection) -> int:
         expression = schema.filter_expression(selection)

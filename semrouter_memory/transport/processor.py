@@ -36,11 +36,11 @@ class Processor:
     """Serves `ExternalProcessor/Process` for all three kinds of filter.
 
     Args:
-        shared_secret: (metadata name, value) that a stream must carry; None: whoever connects is trusted.
-        other_metadata: names that may stand beside a route's settings and are none.
+        shared_secret: (metadata name, value) that a stream must carry; None: every client is trusted.
+        other_metadata: names that may accompany a route's settings and are none of them.
         arrived: told of each stream, so that background work can give way.
-        tracing: None: nobody traces.
-        recorder: None: nobody records.
+        tracing: None: no traces.
+        recorder: None: no recording.
     """
 
     def __init__(
@@ -166,13 +166,13 @@ def _refused(exchange: Exchange) -> Outcome | Reason | None:
 
 
 async def _step_aside(message: wire.Message, exchange: Exchange) -> None:
-    """Envoy opens both filters' streams at once. The client waits for recall; for what becomes of copies, nobody."""
+    """Envoy opens both filters' streams at once. The client waits for recall, and not for the copies."""
     if message.observability_mode and not exchange.observing:
         await asyncio.sleep(_ASIDE_SECONDS)
 
 
 def _noting(stream: AsyncIterator[wire.Message], record: RecordedStream | None) -> AsyncIterator[wire.Message]:
-    """The stream, each message taken down when it is read; itself where nobody takes it down."""
+    """The stream with each message recorded as it is read; the same stream without a recorder."""
 
     async def noted(record: RecordedStream) -> AsyncIterator[wire.Message]:
         async for message in stream:

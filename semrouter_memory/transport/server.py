@@ -28,7 +28,7 @@ class ExtProcServer:
                 ("grpc.max_receive_message_length", config.max_message_bytes),
                 ("grpc.max_send_message_length", config.max_message_bytes),
                 ("grpc.max_concurrent_streams", config.max_concurrent_streams),
-                # Streams that nobody has taken up yet: from 1,000 on gRPC refuses some at random, and with the observer's
+                # Streams that are not accepted yet: from 1,000 on gRPC refuses some at random, and with the observer's
                 # stream the turn is gone. How many may be open is bounded above.
                 ("grpc.server.max_pending_requests", config.max_concurrent_streams),
                 ("grpc.server.max_pending_requests_hard_limit", config.max_concurrent_streams),

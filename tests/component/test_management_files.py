@@ -125,6 +125,7 @@ async def living_in(directory: Path, sockets: Path) -> AsyncIterator[House]:
             records=log,
             turn_log=log,
             deletion=deletion,
+            collections=store.collections,
             backup=Backup(turn_log=log, state=state, store=store, file_lock=deletion.file_lock),
         ),
     )

@@ -18,8 +18,9 @@ from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope
 from semrouter_memory.ports import MemoryReader, MemoryWriter
 from semrouter_memory.store import milvus
+from semrouter_memory.store.collection_admin import SCAN_BATCH
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.store.milvus import SCAN_BATCH, SHELF_BATCH, MilvusStore
+from semrouter_memory.store.milvus import SHELF_BATCH, MilvusStore
 from semrouter_memory.store.schema import Row, Selection
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.milvus_server import MilvusServer

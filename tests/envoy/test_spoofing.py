@@ -62,11 +62,23 @@ FORGED = {
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def kept(two_filter: Installation) -> Installation:
-    """Alice has a memory, and a turn of hers had the ids that others will use."""
-    async with two_filter.http() as http:
+    """Alice has a memory and bob has none."""
+    await told_of_the_trip(two_filter)
+    return two_filter
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def standing(shared: Installation) -> Installation:
+    """Same as `kept`, made once: for those after which alice is as before, whatever bob was told."""
+    await shared.forget_everything()
+    await told_of_the_trip(shared)
+    return shared
+
+
+async def told_of_the_trip(on: Installation) -> None:
+    async with on.http() as http:
         content = f"User's budget for the {SECRET} trip is $10,000"
         (await http.post("/v1/memory", json={"content": content})).raise_for_status()
-    return two_filter
 
 
 async def nothing_of_alice(on: Installation, answer: Answer) -> None:
@@ -82,8 +94,8 @@ async def alice_is_as_before(on: Installation, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("how", FORGED)
-async def test_a_forged_header_makes_nobody_alice(kept: Installation, how: str) -> None:
-    port, fields = kept.stack.port, [BOBS, *FORGED[how]]
+async def test_a_forged_header_makes_nobody_alice(standing: Installation, how: str) -> None:
+    port, fields = standing.stack.port, [BOBS, *FORGED[how]]
     for line, body in (
         ("GET /v1/memory", b""),
         ("GET /v1/memory/export", b""),
@@ -92,17 +104,17 @@ async def test_a_forged_header_makes_nobody_alice(kept: Installation, how: str) 
         (f"POST {CHAT}", ASKED),
         (f"POST {CHAT}", asking(CHAT, "I live in Zorvik")),
     ):
-        await nothing_of_alice(kept, await http1(port, line, fields, body))
-    assert SECRET not in str([seen.body for seen in kept.llm.requests if BOB in str(seen.headers)])
-    await alice_is_as_before(kept)
+        await nothing_of_alice(standing, await http1(port, line, fields, body))
+    assert SECRET not in str([seen.body for seen in standing.llm.requests if BOB in str(seen.headers)])
+    await alice_is_as_before(standing)
 
 
 @pytest.mark.parametrize("how", FORGED)
-async def test_a_forged_header_replaces_no_key(kept: Installation, how: str) -> None:
+async def test_a_forged_header_replaces_no_key(standing: Installation, how: str) -> None:
     for line in ("GET /v1/memory", "DELETE /v1/memory?user_id=alice", f"POST {CHAT}"):
-        answer = await http1(kept.stack.port, line, FORGED[how], ASKED if "POST" in line else b"")
+        answer = await http1(standing.stack.port, line, FORGED[how], ASKED if "POST" in line else b"")
         assert answer.status in {400, 401}, answer.text
-    await alice_is_as_before(kept)
+    await alice_is_as_before(standing)
 
 
 async def test_a_trailer_is_no_header(kept: Installation) -> None:
@@ -147,12 +159,12 @@ async def test_a_trailer_is_no_header(kept: Installation) -> None:
     ],
     ids=str,
 )
-async def test_http2_offers_no_other_way(kept: Installation, forged: list[tuple[str, str]]) -> None:
+async def test_http2_offers_no_other_way(standing: Installation, forged: list[tuple[str, str]]) -> None:
     for method, path, body in (("GET", "/v1/memory", b""), ("POST", CHAT, ASKED)):
         own = [(":method", method), (":path", path), (":scheme", "http"), (":authority", "x")]
         fields = [*own, ("content-type", "application/json"), ("authorization", f"Bearer {BOB}"), *forged]
-        await nothing_of_alice(kept, await http2(kept.stack.port, fields, body))
-    await alice_is_as_before(kept)
+        await nothing_of_alice(standing, await http2(standing.stack.port, fields, body))
+    await alice_is_as_before(standing)
 
 
 PATHS = [
@@ -201,15 +213,15 @@ PATHS = [
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_no_path_leads_to_alice_or_to_the_operator(kept: Installation, path: str) -> None:
+async def test_no_path_leads_to_alice_or_to_the_operator(standing: Installation, path: str) -> None:
     for method in ("GET", "POST", "DELETE"):
-        answer = await http1(kept.stack.port, f"{method} {path}", [BOBS, b"x-authz-user-id: alice"])
-        await nothing_of_alice(kept, answer)
+        answer = await http1(standing.stack.port, f"{method} {path}", [BOBS, b"x-authz-user-id: alice"])
+        await nothing_of_alice(standing, answer)
         for operators in ("semrouter_memory_", "next_before", "dead_lettered", "maintenance", '"store"', "bootstrap"):
             assert operators not in answer.text
-        without = await http1(kept.stack.port, f"{method} {path}")
+        without = await http1(standing.stack.port, f"{method} {path}")
         assert without.status in {400, 401, 404}, without.text
-    await alice_is_as_before(kept)
+    await alice_is_as_before(standing)
 
 
 @pytest.mark.parametrize(
@@ -231,16 +243,16 @@ async def test_no_path_leads_to_alice_or_to_the_operator(kept: Installation, pat
     ],
 )
 @pytest.mark.parametrize("path", [CHAT, RESPONSES])
-async def test_no_body_makes_bob_alice(kept: Installation, path: str, claim: str) -> None:
-    async with kept.http(headers={"x-stand-in": '{"response_id": "alices"}', "x-session-id": "alices"}) as http:
+async def test_no_body_makes_bob_alice(standing: Installation, path: str, claim: str) -> None:
+    async with standing.http(headers={"x-stand-in": '{"response_id": "alices"}', "x-session-id": "alices"}) as http:
         await http.post(path, content=asking(path, "hello there"))
     for text in ("What is my budget for the trip?", "I live in Zorvik"):
         body = asking(path, text)[:-1] + f", {claim}}}".encode()
         await nothing_of_alice(
-            kept, await http1(kept.stack.port, f"POST {path}", [BOBS, *FORGED["another's session"]], body)
+            standing, await http1(standing.stack.port, f"POST {path}", [BOBS, *FORGED["another's session"]], body)
         )
-        assert SECRET.encode() not in kept.llm.last.body
-    await alice_is_as_before(kept)
+        assert SECRET.encode() not in standing.llm.last.body
+    await alice_is_as_before(standing)
 
 
 async def test_a_forged_request_id_suppresses_nobodys_turn(kept: Installation) -> None:
@@ -254,14 +266,14 @@ async def test_a_forged_request_id_suppresses_nobodys_turn(kept: Installation) -
     await alice_is_as_before(kept)
 
 
-async def test_forged_settings_change_nothing(kept: Installation) -> None:
+async def test_forged_settings_change_nothing(standing: Installation) -> None:
     """Settings of a route come from Envoy alone."""
     forged = [b"x-memory-enabled: false", b"x-memory-limit: 0", b"x-memory-threshold: 1", b"x-memory-auto-store: false",
               b"x-memory-position: user_tail", b"x-vsr-requires-tool: true", b"x-vsr-fact-check-needed: true"]  # fmt: skip
     alices = f"authorization: Bearer {ALICE}".encode()
-    answer = await http1(kept.stack.port, f"POST {CHAT}", [alices, *forged], ASKED)
+    answer = await http1(standing.stack.port, f"POST {CHAT}", [alices, *forged], ASKED)
     assert SECRET in answer.text
-    assert kept.llm.last.json["messages"][0]["role"] == "system"
+    assert standing.llm.last.json["messages"][0]["role"] == "system"
 
 
 async def test_every_chain_strips_and_routes_alike() -> None:

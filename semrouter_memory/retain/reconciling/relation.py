@@ -103,7 +103,7 @@ def _is_more(less: Statement, more: Statement) -> bool:
 
 
 def _says_no_more(older: Statement, newer: Statement) -> bool:
-    """Whether other words are all that the newer statement has beside the older one."""
+    """Whether other words are all that the newer statement adds to the older one."""
     alone = len(newer.words - older.content), len(older.words - newer.content)
     return (
         alone[0] <= alone[1] + _MORE
@@ -193,7 +193,7 @@ def _other_measure(older: Statement, newer: Statement) -> bool:
 
 
 def _denies(older: Statement, newer: Statement) -> bool:
-    """What ends or is denied is what the older statement says, not something beside it."""
+    """What ends or is denied is what the older statement says, and not something else."""
     said = newer.words | newer.names
     if "ended" in newer.marks and older.key and older.key & said and not older.key <= newer.content:
         return False

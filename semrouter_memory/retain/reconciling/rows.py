@@ -8,10 +8,10 @@ from semrouter_memory.model import ASKED, CONTEXT, FORM, QUOTE, STATEMENTS, Cand
 from semrouter_memory.ports import NewId
 
 _MAX_SOURCES = 20
-"""Turn ids kept with a memory; the newest."""
+"""Bound on a memory's turn ids; the newest stay."""
 _MAX_CONTRADICTED = 20
 _MAX_REPLACED = 50
-"""Turn ids kept of what a memory replaced; the newest."""
+"""Bound on the turn ids of replaced memories; the newest stay."""
 
 
 class Rows:

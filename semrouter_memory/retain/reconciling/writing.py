@@ -1,4 +1,4 @@
-"""Reconciles candidates with what is known, and writes, while nobody else changes this owner's memories.
+"""Reconciles candidates with what is known, and writes, under the owner's lock.
 
 Strategy: all that takes long (embedding, asking a model) happens before the owner's lock is taken. Under the lock the
 neighbours are read again and the rules decide again; what a model said counts only when nothing has changed since.

@@ -83,13 +83,13 @@ async def test_turns_that_are_read_together_are_folded_one_by_one(world: World, 
 
 
 async def test_only_the_last_predecessors_are_kept(world: World, make_turns: MakeTurns) -> None:
-    turns = make_turns(small_talk(record.KEPT + 3))
+    turns = make_turns(small_talk(record.MAX_STATES + 3))
     for turn in turns:
         await _read(_builder(world), [turn])
 
     assert _state_after(world, turns[2]) is None
     assert _state_after(world, turns[3]) is not None
-    assert len(world.values) == record.KEPT + 1
+    assert len(world.values) == record.MAX_STATES + 1
 
 
 async def test_what_a_second_extractor_finds_in_a_known_turn_is_added(world: World, make_turns: MakeTurns) -> None:

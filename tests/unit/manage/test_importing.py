@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.manage.importing import ImportReport, ImportUnfinishedError, TooManyLinesError
+from semrouter_memory.manage.import_report import ImportReport
+from semrouter_memory.manage.importing import ImportUnfinishedError, TooManyLinesError
 from semrouter_memory.manage.portable import MAX_LINE_BYTES, export_line, lines_of
 from semrouter_memory.model import Memory, MemoryType, Reach, Scope
 

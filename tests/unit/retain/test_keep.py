@@ -10,7 +10,7 @@ import pytest
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.model import Vector
-from semrouter_memory.retain.keep import CUT, Judged, in_message, judge
+from semrouter_memory.retain.keep import CUT, SentenceScore, in_message, judge
 
 TRAINING = Path(__file__).parents[3] / "training"
 KEPT = frozenset(
@@ -26,7 +26,7 @@ def embedder(model_directory: Path) -> OnnxEmbedder:
     return OnnxEmbedder.load(EmbeddingConfig(), model_directory)
 
 
-def worth(judged: list[Judged], embedder: OnnxEmbedder) -> list[float]:
+def worth(judged: list[SentenceScore], embedder: OnnxEmbedder) -> list[float]:
     """As the product judges: by its vector where the words leave a sentence in doubt."""
     texts = [each.text for each in judged if each.in_doubt]
     vectors: dict[str, Vector] = dict(zip(texts, asyncio.run(embedder.embed_passages(texts)), strict=True))
@@ -47,7 +47,7 @@ def found(embedder: OnnxEmbedder) -> list[tuple[str, bool]]:
     aside = set((TRAINING / "held_out.txt").read_text(encoding="utf-8").split())
     people = [json.loads(line) for line in (TRAINING / "sentences.jsonl").read_text(encoding="utf-8").splitlines()]
     labels: list[str] = []
-    judged: list[Judged] = []
+    judged: list[SentenceScore] = []
     for message in (message for person in people if person["person"] in aside for message in person["messages"]):
         pieces = [piece for piece, _ in message["sentences"]]
         judged += judge(in_message(pieces, "".join(pieces), message["before"]))
