@@ -22,6 +22,7 @@ from semrouter_memory.app.adapters import Adapters, Sessions, connect, working_s
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import EmbeddingConfig, MemoryConfig
 from semrouter_memory.errors import MemoryServiceError
+from semrouter_memory.events import WorkFailed
 from semrouter_memory.model import (
     EmbeddedMemory,
     Reason,
@@ -29,11 +30,11 @@ from semrouter_memory.model import (
     RecallRequest,
     Scope,
     SessionHints,
+    SessionKey,
     Turn,
     Vector,
 )
 from semrouter_memory.recall.pipeline import Recaller
-from semrouter_memory.retain.triggers import SessionKey
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 from semrouter_memory.turn_log.in_process import InProcessGenerations
@@ -171,7 +172,7 @@ class InProcess:
             sessions,
             embedder=adapters.embedder,
             clock=adapters.clock,
-            on_error=adapters.observer.work_failed,
+            on_error=lambda error: adapters.observer.observe(WorkFailed(error)),
         )
         self._on_exit.push_async_callback(shelves.close)
         return replace(adapters, shelves=shelves)

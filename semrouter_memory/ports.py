@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from semrouter_memory.events import Event
 from semrouter_memory.model import (
     Appended,
     Candidate,
@@ -20,7 +21,6 @@ from semrouter_memory.model import (
     Claim,
     Compression,
     EmbeddedMemory,
-    ExtractionReport,
     Hit,
     LoggedTurn,
     Memory,
@@ -38,7 +38,6 @@ from semrouter_memory.model import (
     Turn,
     TurnState,
     TurnTotals,
-    UpkeepReport,
     Usage,
     Vector,
 )
@@ -531,72 +530,18 @@ class ChatModel(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds until an unavailable model may be asked again; None while it is available."""
+        ...
+
     async def complete(self, messages: Sequence[ChatMessage]) -> str: ...
 
 
 class Observer(Protocol):
-    """Learns what happened, once per event, at the edge. Never raises, never sees content."""
-
-    def exchange_bypassed(self, reason: Reason) -> None: ...
-
-    def exchange_failed(self, error: BaseException) -> None: ...
-
-    def settings_unreadable(self, names: Sequence[str]) -> None:
-        """Settings of a request or its route cannot be read; what they govern is off for the request."""
+    def observe(self, event: Event) -> None:
+        """Take note of an event. Quick, never raises."""
         ...
-
-    def recall_finished(self, result: RecallResult) -> None: ...
-
-    def turn_appended(self, appended: Appended) -> None: ...
-
-    def secrets_redacted(self, kinds: Sequence[str]) -> None:
-        """Secrets of these kinds were taken out of a turn before it was logged."""
-        ...
-
-    def turn_dropped(self, reason: str, detail: str = "") -> None:
-        """A finished exchange that could not be accepted (`log_full`, `log_failed`, `internal_error`) or read.
-
-        (`encoded_answer`, where `detail` is the content encoding, and `damaged_answer`.)
-        """
-        ...
-
-    def extraction_finished(self, report: ExtractionReport) -> None: ...
-
-    def candidates_refused(self, extractor: str, reasons: Mapping[str, int]) -> None:
-        """The grounding gate refused what a model extracted: reason -> how many."""
-        ...
-
-    def work_failed(self, error: BaseException) -> None:
-        """Background work ended in an error that is nobody's outage: a bug of ours."""
-        ...
-
-    def store_failed(self, operation: str, error: BaseException) -> None: ...
-
-    def store_state_changed(self, *, available: bool, detail: str) -> None: ...
-
-    def work_queued(self, *, depth: int, oldest_seconds: float) -> None: ...
-
-    def passages_truncated(self, count: int) -> None:
-        """So many texts were longer than the embedding model reads; their vectors say nothing of the rest."""
-        ...
-
-    def working_set_measured(self, *, nbytes: int, owners: int) -> None:
-        """What the memories that are at hand take, and of how many users they are."""
-        ...
-
-    def session_due(self, trigger: str) -> None:
-        """A session's turns are read, or its end is summed up, because of this trigger."""
-        ...
-
-    def episode_finished(self, extractor: str, *, turns: int, written: bool) -> None:
-        """A session's end was summed up; `extractor` "" when there was nothing to sum up."""
-        ...
-
-    def model_state_changed(self, host: str, *, available: bool, detail: str) -> None:
-        """A circuit opened or closed; `detail` is a status or an error's type, never content."""
-        ...
-
-    def upkeep_finished(self, report: UpkeepReport) -> None: ...
 
 
 class StreamSpans(Protocol):

@@ -1,7 +1,7 @@
 """A retainer with its real turn log, locks, rules and writer, worked by hand; store and model can be made to fail."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -11,24 +11,34 @@ import pytest
 
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
+from semrouter_memory.errors import CircuitOpenError
+from semrouter_memory.events import (
+    CandidatesRefused,
+    EpisodeFinished,
+    Event,
+    ExtractionFinished,
+    SecretsRedacted,
+    SessionDue,
+    StoreFailed,
+    TurnAppended,
+    TurnDropped,
+    WorkFailed,
+)
 from semrouter_memory.model import (
     Appended,
     ChatMessage,
     EmbeddedMemory,
-    ExtractionReport,
     Memory,
     MemoryType,
-    Reason,
-    RecallResult,
     Scope,
     SessionHints,
+    SessionKey,
     ToolUse,
     Turn,
     TurnTotals,
-    UpkeepReport,
 )
 from semrouter_memory.ports import ChatModel, SessionStateBuilder
-from semrouter_memory.retain.pipeline import Retainer, SessionKey
+from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
@@ -63,7 +73,7 @@ class Collecting:
     """An observer that keeps what retain tells it."""
 
     def __init__(self) -> None:
-        self.reports: list[ExtractionReport] = []
+        self.reports: list[ExtractionFinished] = []
         self.refused: list[tuple[str, dict[str, int]]] = []
         self.appended: list[Appended] = []
         self.dropped: list[str] = []
@@ -73,52 +83,28 @@ class Collecting:
         self.triggers: list[str] = []
         self.episodes: list[tuple[str, bool]] = []
 
-    def turn_appended(self, appended: Appended) -> None:
-        self.appended.append(appended)
-
-    def secrets_redacted(self, kinds: Sequence[str]) -> None:
-        self.redacted.extend(kinds)
-
-    def turn_dropped(self, reason: str, detail: str = "") -> None:
-        self.dropped.append(reason)
-
-    def extraction_finished(self, report: ExtractionReport) -> None:
-        self.reports.append(report)
-
-    def store_failed(self, operation: str, error: BaseException) -> None:
-        self.store_failures += 1
-
-    def exchange_bypassed(self, reason: Reason) -> None: ...
-
-    def exchange_failed(self, error: BaseException) -> None: ...
-
-    def recall_finished(self, result: RecallResult) -> None: ...
-
-    def store_state_changed(self, *, available: bool, detail: str) -> None: ...
-
-    def settings_unreadable(self, names: Sequence[str]) -> None: ...
-
-    def candidates_refused(self, extractor: str, reasons: Mapping[str, int]) -> None:
-        self.refused.append((extractor, dict(reasons)))
-
-    def work_failed(self, error: BaseException) -> None:
-        self.bugs.append(error)
-
-    def work_queued(self, *, depth: int, oldest_seconds: float) -> None: ...
-
-    def passages_truncated(self, count: int) -> None: ...
-
-    def working_set_measured(self, *, nbytes: int, owners: int) -> None: ...
-
-    def session_due(self, trigger: str) -> None:
-        self.triggers.append(trigger)
-
-    def episode_finished(self, extractor: str, *, turns: int, written: bool) -> None:
-        self.episodes.append((extractor, written))
-
-    def model_state_changed(self, host: str, *, available: bool, detail: str) -> None: ...
-
-    def upkeep_finished(self, report: UpkeepReport) -> None: ...
+    def observe(self, event: Event) -> None:
+        match event:
+            case TurnAppended(appended):
+                self.appended.append(appended)
+            case SecretsRedacted(kinds):
+                self.redacted.extend(kinds)
+            case TurnDropped(reason):
+                self.dropped.append(reason)
+            case ExtractionFinished():
+                self.reports.append(event)
+            case StoreFailed():
+                self.store_failures += 1
+            case CandidatesRefused(extractor, reasons):
+                self.refused.append((extractor, dict(reasons)))
+            case WorkFailed(error):
+                self.bugs.append(error)
+            case SessionDue(trigger):
+                self.triggers.append(trigger)
+            case EpisodeFinished(extractor=extractor, written=written):
+                self.episodes.append((extractor, written))
+            case _:
+                pass
 
 
 class BreakableStore(InMemoryStore):
@@ -155,6 +141,10 @@ class ScriptedModel:
         self.error: Exception | None = None
         self.prompts: list[str] = []
         self.meanwhile: Callable[[], Any] | None = None
+
+    @property
+    def retry_after(self) -> float | None:
+        return self.error.wait_seconds if isinstance(self.error, CircuitOpenError) else None
 
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
         self.prompts.append(messages[-1].content)

@@ -1,22 +1,20 @@
 """Hears what a store says of itself."""
 
-from typing import cast
-
-from semrouter_memory.ports import Observer
+from semrouter_memory.events import Event, StoreFailed, StoreStateChanged
 
 
 class StoreObserver:
-    """Implements the part of `Observer` that a store talks to."""
+    """Keeps the events of a store."""
 
     def __init__(self) -> None:
         self.states: list[tuple[bool, str]] = []
         self.failures: list[tuple[str, BaseException]] = []
 
-    def store_state_changed(self, *, available: bool, detail: str) -> None:
-        self.states.append((available, detail))
-
-    def store_failed(self, operation: str, error: BaseException) -> None:
-        self.failures.append((operation, error))
-
-    def port(self) -> Observer:
-        return cast("Observer", self)
+    def observe(self, event: Event) -> None:
+        match event:
+            case StoreStateChanged(available=available, detail=detail):
+                self.states.append((available, detail))
+            case StoreFailed(operation, error):
+                self.failures.append((operation, error))
+            case _:
+                pass

@@ -17,6 +17,7 @@ from semrouter_memory import __version__
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.events import PassagesTruncated, WorkFailed
 from semrouter_memory.model import Scope
 from semrouter_memory.ports import (
     Clock,
@@ -110,9 +111,14 @@ async def connect(
     Raises:
         ConfigurationError: a setting, file or schema that somebody must mend.
     """
-    embedder = await asyncio.to_thread(
-        OnnxEmbedder.load, memory.embedding, memory.model_directory, truncated=observer.passages_truncated
-    )
+
+    def truncated(count: int) -> None:
+        observer.observe(PassagesTruncated(count))
+
+    def failed(error: BaseException) -> None:
+        observer.observe(WorkFailed(error))
+
+    embedder = await asyncio.to_thread(OnnxEmbedder.load, memory.embedding, memory.model_directory, truncated=truncated)
     await asyncio.to_thread(_make_directory, memory.directory)
     clock = SystemClock()
     if memory.redis.url is None:
@@ -120,7 +126,7 @@ async def connect(
     else:
         sessions = await _in_redis(memory, clock, observer, arrived, on_exit)
     store = await _store(memory, embedder, observer, sessions, on_exit)
-    working_set = working_set_of(memory, store, sessions, embedder=embedder, clock=clock, on_error=observer.work_failed)
+    working_set = working_set_of(memory, store, sessions, embedder=embedder, clock=clock, on_error=failed)
     on_exit.push_async_callback(working_set.close)
     return Adapters(
         embedder=embedder,
@@ -189,7 +195,7 @@ async def _in_redis(
         prefix=config.prefix,
         clock=clock,
         shipped=arrived,
-        on_error=observer.work_failed,
+        on_error=lambda error: observer.observe(WorkFailed(error)),
         # Longer than the sweep keeps them; what nobody sweeps ends by itself.
         keep=timedelta(days=2 * memory.retain.turn_retention_days),
         max_turn_chars=memory.retain.max_turn_chars,

@@ -5,9 +5,9 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from semrouter_memory.config import ExternalModel, RetainConfig
-from semrouter_memory.llm.breaker import Limits
-from semrouter_memory.llm.circuit import Circuits
+from semrouter_memory.llm.circuit import ModelCircuits
 from semrouter_memory.ports import ChatModel, Observer
+from semrouter_memory.resilience import Backoff
 
 if TYPE_CHECKING:
     from semrouter_memory.llm.client import OpenAIChatModel
@@ -28,12 +28,8 @@ class ExternalModels:
         on_exit: AsyncExitStack,
         traced: Callable[[ChatModel, ExternalModel], ChatModel] | None = None,
     ) -> None:
-        limits = Limits(
-            failures=config.breaker_failures,
-            first_seconds=config.breaker_seconds,
-            longest_seconds=config.breaker_max_seconds,
-        )
-        circuits = Circuits(limits, observer=observer)
+        backoff = Backoff(first=config.breaker_seconds, longest=config.breaker_max_seconds)
+        circuits = ModelCircuits(backoff, failures=config.breaker_failures, observer=observer)
         self._models: dict[str, ChatModel] = {}
         for section in sections:
             model = _client_of(section, circuits)
@@ -51,7 +47,7 @@ class ExternalModels:
         return self._models.get(role)
 
 
-def _client_of(section: ExternalModel, circuits: Circuits) -> "OpenAIChatModel":
+def _client_of(section: ExternalModel, circuits: ModelCircuits) -> "OpenAIChatModel":
     # The client library takes a fifth of the start, and most installations configure no model.
     from semrouter_memory.llm.client import OpenAIChatModel  # noqa: PLC0415
 

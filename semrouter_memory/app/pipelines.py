@@ -13,14 +13,14 @@ from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.maintenance.sweep import Sweeper
 from semrouter_memory.maintenance.usage import UsageCounter
-from semrouter_memory.model import Scope
+from semrouter_memory.model import Scope, SessionKey
 from semrouter_memory.ports import ChatModel, UsageNotes
 from semrouter_memory.recall.keyword_search import KeywordSearch
 from semrouter_memory.recall.keywords import KeywordExtractor
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.recall.rewrite import QueryRewriter
 from semrouter_memory.recall.searching import Searcher
-from semrouter_memory.retain.pipeline import Retainer, SessionKey
+from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.verdict import Judge
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.redact import without_secrets

@@ -22,13 +22,14 @@ from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.app.recording import start_recordings
 from semrouter_memory.config import Config, secret
 from semrouter_memory.errors import EmbeddingError, TurnLogError
+from semrouter_memory.events import WorkFailed, WorkingSetMeasured, WorkQueued
 from semrouter_memory.exchange.exchange import ExchangeSettings
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.manage.operator import Exposition, Readiness
-from semrouter_memory.model import Scope
+from semrouter_memory.model import Scope, SessionKey
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.replay.recordings import Recordings
-from semrouter_memory.retain.pipeline import Retainer, SessionKey
+from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.telemetry import logs
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
@@ -154,7 +155,7 @@ class App:
         if tracer is None:
             return None
         self._exit.push_async_callback(tracer.stop, self._config.server.drain_seconds)
-        self._observer, self._spans = tracer.observer(self._metrics), tracer.spans
+        self._observer, self._spans = TelemetryObserver(self._metrics, tracer.spans), tracer.spans
         return tracer.spans
 
     async def _prepare(self, recaller: Recaller) -> None:
@@ -217,15 +218,15 @@ class App:
             else:
                 self._log_answers()
             self._say_damage(adapters.turn_log.damage)
-            self._observer.work_queued(depth=pool.depth + retainer.retrying, oldest_seconds=pool.oldest_seconds)
+            self._observer.observe(WorkQueued(depth=pool.depth + retainer.retrying, oldest_seconds=pool.oldest_seconds))
             if working_set is not None:
-                self._observer.working_set_measured(nbytes=working_set.nbytes, owners=working_set.owners)
+                self._observer.observe(WorkingSetMeasured(nbytes=working_set.nbytes, owners=working_set.owners))
             await asyncio.sleep(self._config.memory.retain.tick_seconds)
 
     def _failed(self, error: BaseException) -> None:
         """Background work failed. A turn log that is away is said once; its turns wait."""
         if not isinstance(error, TurnLogError):
-            self._observer.work_failed(error)
+            self._observer.observe(WorkFailed(error))
         elif not self._log_is_away:
             self._log_is_away = True
             _log.error("Turn log unavailable, turns wait", exc_info=error)

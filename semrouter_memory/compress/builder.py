@@ -18,6 +18,7 @@ from semrouter_memory.compress.record import Covered
 from semrouter_memory.compress.state import State, fitting, folded, learned
 from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import CircuitOpenError, UnavailableError
+from semrouter_memory.events import StoreFailed, WorkFailed
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, Scope, joined
 from semrouter_memory.ports import ChatModel, Embedder, Observer, StateStore, Tombstones, TurnLog
 
@@ -68,9 +69,9 @@ class StateBuilder:
         try:
             await self._fold(claim, sorted(turns, key=lambda turn: turn.sequence), candidates)
         except UnavailableError as error:
-            self._observer.store_failed("session_state", error)
+            self._observer.observe(StoreFailed("session_state", error))
         except Exception as error:  # noqa: BLE001 - extraction goes on without a state
-            self._observer.work_failed(error)
+            self._observer.observe(WorkFailed(error))
 
     async def _fold(self, claim: Claim, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]) -> None:
         held = await self._hold(claim)

@@ -18,6 +18,7 @@ from semrouter_memory.compress.record import Covered
 from semrouter_memory.compress.state import State, StateEntry, without
 from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import MemoryServiceError, StateStoreError, TurnLogError
+from semrouter_memory.events import ExchangeFailed
 from semrouter_memory.model import Compression, CompressionReason, PastTurn, RecallRequest, Scope
 from semrouter_memory.ports import Embedder, Observer, StateStore, Tombstones, TurnLog
 
@@ -71,7 +72,7 @@ class Compressor:
         except MemoryServiceError:
             return Compression(reason=CompressionReason.UNAVAILABLE)
         except Exception as error:  # noqa: BLE001 - no bug of ours may cost a request
-            self._observer.exchange_failed(error)
+            self._observer.observe(ExchangeFailed(error))
             return Compression(reason=CompressionReason.INTERNAL)
 
     # -- a request that repeats its conversation -----------------------------------------------------------------------

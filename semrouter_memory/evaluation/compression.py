@@ -29,8 +29,7 @@ from semrouter_memory.exchange.events import (
 from semrouter_memory.exchange.exchange import Exchange, ExchangeSettings
 from semrouter_memory.exchange.policy import RouteSettings
 from semrouter_memory.exchange.replies import NeedRecall, ReplaceBody
-from semrouter_memory.model import Json, RecallResult, Scope
-from semrouter_memory.retain.pipeline import SessionKey
+from semrouter_memory.model import Json, RecallResult, Scope, SessionKey
 
 _RECALL = Protocol(request_body=BodyMode.BUFFERED, response_body=BodyMode.NONE)
 _RETAIN = Protocol(observing=True, request_body=BodyMode.STREAMED, response_body=BodyMode.STREAMED)

@@ -17,9 +17,7 @@ from semrouter_memory.config import Config, MemoryConfig
 from semrouter_memory.evaluation.conversations import ConversationCase, Remembered, conversation_of, judge, result_of
 from semrouter_memory.evaluation.playing import FailureRecorder, PlayClock, work
 from semrouter_memory.evaluation.running import play_files
-from semrouter_memory.model import Reach, Scope, SessionHints, Turn
-from semrouter_memory.ports import Observer
-from semrouter_memory.retain.pipeline import SessionKey
+from semrouter_memory.model import Reach, Scope, SessionHints, SessionKey, Turn
 from semrouter_memory.store.in_memory import InMemoryStore
 
 _TURN_TIME = timedelta(minutes=1)
@@ -46,7 +44,7 @@ class ConversationsRun:
         self._played += 1
         scope, woken, observer = Scope(f"conversation-{self._played}"), list[SessionKey](), FailureRecorder()
         store = InMemoryStore(dimension=self._adapters.embedder.dimension)
-        adapters = replace(self._adapters, store=store, observer=cast("Observer", observer))
+        adapters = replace(self._adapters, store=store, observer=observer)
         retainer = pipelines.retainer(self._config, adapters, self._models, wake=woken.append)
         for number, (user, assistant) in enumerate(conversation.turns):
             self._clock.time += _TURN_TIME

@@ -24,9 +24,8 @@ from semrouter_memory.evaluation.e2e import CaseQuestion, EndToEndCase, JudgedQu
 from semrouter_memory.evaluation.playing import PlayClock, work
 from semrouter_memory.evaluation.retrieval_run import FAILURES, PATIENCE_MS, request_of, throwaway_adapters
 from semrouter_memory.evaluation.running import embedder_of, models_of, tracked
-from semrouter_memory.model import Hit, Json, Memory, Reach, Scope, SessionHints, Turn
+from semrouter_memory.model import Hit, Json, Memory, Reach, Scope, SessionHints, SessionKey, Turn
 from semrouter_memory.recall.render import line
-from semrouter_memory.retain.pipeline import SessionKey
 
 _TURN_TIME = timedelta(minutes=1)
 _PAGE = 500

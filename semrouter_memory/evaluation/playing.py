@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
 
 from semrouter_memory.app.adapters import Adapters
-from semrouter_memory.model import ExtractionReport
-from semrouter_memory.ports import Embedder, Observer
-from semrouter_memory.retain.pipeline import Retainer, SessionKey
+from semrouter_memory.events import Event, ExchangeFailed, ExtractionFinished, TurnDropped, WorkFailed
+from semrouter_memory.model import SessionKey
+from semrouter_memory.ports import Embedder
+from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
@@ -49,20 +49,16 @@ class FailureRecorder:
 
     failures: list[str] = field(default_factory=list)
 
-    def extraction_finished(self, report: ExtractionReport) -> None:
-        if report.failure:
-            self.failures.append(report.failure)
-
-    def turn_dropped(self, reason: str, detail: str = "") -> None:  # noqa: ARG002 - an observer's method
-        self.failures.append(reason)
-
-    def work_failed(self, error: BaseException) -> None:
-        self.failures.append(type(error).__name__)
-
-    exchange_failed = work_failed
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
+    def observe(self, event: Event) -> None:
+        match event:
+            case ExtractionFinished(failure=failure) if failure:
+                self.failures.append(failure)
+            case TurnDropped(reason=reason):
+                self.failures.append(reason)
+            case WorkFailed(error=error) | ExchangeFailed(error=error):
+                self.failures.append(type(error).__name__)
+            case _:
+                pass
 
 
 @contextmanager
@@ -81,7 +77,7 @@ def played_adapters(embedder: Embedder) -> Iterator[Adapters]:
                 state=state,
                 locks=InProcessOwnerLocks(),
                 clock=clock,
-                observer=cast("Observer", FailureRecorder()),
+                observer=FailureRecorder(),
                 new_id=Ids().draw,
             )
         finally:

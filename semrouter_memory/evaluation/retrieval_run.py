@@ -28,6 +28,7 @@ from semrouter_memory.evaluation.retrieval import Known, Query, RetrievalCase
 from semrouter_memory.evaluation.retrieval_figures import Asked, Scored
 from semrouter_memory.evaluation.retrieval_sweep import THRESHOLDS, CachingEmbedder, Point, points_of
 from semrouter_memory.evaluation.running import tracked
+from semrouter_memory.events import WorkFailed
 from semrouter_memory.exchange.policy import RouteSettings, policy_for
 from semrouter_memory.exchange.turns import recall_request
 from semrouter_memory.model import EmbeddedMemory, Memory, Message, Reason, RecallRequest, RecallResult, Scope, Signals
@@ -202,7 +203,7 @@ async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncI
             Sessions(played.turn_log, played.state, played.locks, InProcessGenerations()),
             embedder=embedder,
             clock=clock,
-            on_error=played.observer.work_failed,
+            on_error=lambda error: played.observer.observe(WorkFailed(error)),
         )
         exits.push_async_callback(working_set.close)
         shelves = working_set if config.working_set.enabled else None

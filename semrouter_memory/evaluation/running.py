@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -16,7 +16,6 @@ from semrouter_memory.evaluation.cases import Case, parse_cases, write_json
 from semrouter_memory.evaluation.embedder import load_embedder
 from semrouter_memory.evaluation.playing import FailureRecorder, played_adapters
 from semrouter_memory.model import Json
-from semrouter_memory.ports import Observer
 
 CaseT = TypeVar("CaseT")
 OutcomeT = TypeVar("OutcomeT")
@@ -34,7 +33,7 @@ class CaseRunner(Protocol[_PlayedT_contra, _CameT_co]):
 async def models_of(config: Config) -> AsyncIterator[ExternalModels]:
     """The configured chat models, asked as the service asks them; closed at the end."""
     async with AsyncExitStack() as exits:
-        observer = cast("Observer", FailureRecorder())
+        observer = FailureRecorder()
         yield ExternalModels(config.external_models, config.memory.retain, observer, exits)
 
 

@@ -9,13 +9,13 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import Enum, auto
 from urllib.parse import urlsplit
 
 from semrouter_memory.errors import ChatModelError, CircuitOpenError, ModelAwayError
-from semrouter_memory.llm.breaker import Admission, Breaker, Limits
+from semrouter_memory.events import ModelStateChanged
 from semrouter_memory.ports import Observer
+from semrouter_memory.resilience import Admission, Backoff, Circuit
 
 
 class Verdict(Enum):
@@ -50,51 +50,55 @@ class CallFailed(ChatModelError):  # noqa: N818 - a step inside the client, neve
         self.retry_after_seconds = retry_after_seconds
 
 
-class Circuits:
+class ModelCircuits:
     """Hands out circuits, the same one for the same URL.
 
     Args:
+        failures: failures in a row after which an endpoint's circuit opens.
         monotonic: seconds that never go back.
         jitter: draws 0..1.
     """
 
     def __init__(
         self,
-        limits: Limits,
+        backoff: Backoff,
         *,
+        failures: int,
         observer: Observer,
         monotonic: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._limits = limits
+        self._backoff = backoff
+        self._failures = failures
         self._observer = observer
         self._monotonic = monotonic
         self._jitter = jitter
-        self._endpoints: dict[str, Breaker] = {}
+        self._endpoints: dict[str, Circuit] = {}
 
-    def circuit(self, url: str) -> "Circuit":
+    def circuit(self, url: str) -> "ModelCircuit":
         """The circuit of one configured model at that URL."""
-        endpoint = self._endpoints.setdefault(url.rstrip("/"), Breaker(self._limits))
-        refusals = Breaker(replace(self._limits, failures=1))
-        return Circuit(
+        endpoint = self._endpoints.setdefault(url.rstrip("/"), Circuit(self._backoff, failures=self._failures))
+        return ModelCircuit(
             host=_host(url),
             endpoint=endpoint,
-            refusals=refusals,
+            refusals=Circuit(self._backoff),
+            longest_seconds=self._backoff.longest,
             observer=self._observer,
             monotonic=self._monotonic,
             jitter=self._jitter,
         )
 
 
-class Circuit:
-    """What one model asks before each call, and tells after it."""
+class ModelCircuit:
+    """Guards the calls of one configured model: by its endpoint's circuit, and by one that its own refusals open."""
 
     def __init__(
         self,
         *,
         host: str,
-        endpoint: Breaker,
-        refusals: Breaker,
+        endpoint: Circuit,
+        refusals: Circuit,
+        longest_seconds: float,
         observer: Observer,
         monotonic: Callable[[], float],
         jitter: Callable[[], float],
@@ -102,9 +106,15 @@ class Circuit:
         self._host = host
         self._endpoint = endpoint
         self._refusals = refusals
+        self._longest_seconds = longest_seconds
         self._observer = observer
         self._monotonic = monotonic
         self._jitter = jitter
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds until a call is admitted, None while none is refused."""
+        return self._wait_seconds if self._is_open else None
 
     @contextmanager
     def call(self) -> Iterator[bool]:
@@ -131,7 +141,7 @@ class Circuit:
             if self._is_open and (was_open or failure.verdict is Verdict.REFUSED):
                 raise self._open_error(failure) from None
             if failure.verdict is Verdict.AWAY:
-                asked_for = min(failure.retry_after_seconds, self._endpoint.longest_seconds)
+                asked_for = min(failure.retry_after_seconds, self._longest_seconds)
                 raise ModelAwayError(
                     str(failure),
                     wait_seconds=max(self._endpoint.wait_seconds(self._monotonic()), asked_for),
@@ -152,8 +162,13 @@ class Circuit:
     def _is_open(self) -> bool:
         return self._endpoint.is_open or self._refusals.is_open
 
-    def _admitted(self, breaker: Breaker) -> Admission:
-        admission = breaker.admit(self._monotonic())
+    @property
+    def _wait_seconds(self) -> float:
+        now = self._monotonic()
+        return max(self._endpoint.wait_seconds(now), self._refusals.wait_seconds(now))
+
+    def _admitted(self, circuit: Circuit) -> Admission:
+        admission = circuit.admit(self._monotonic())
         if not admission.allowed:
             raise CircuitOpenError(f"{self._host} is left alone", wait_seconds=admission.wait_seconds)
         return admission
@@ -171,15 +186,13 @@ class Circuit:
                 self._refusals.succeeded()
 
     def _open_error(self, failure: CallFailed) -> CircuitOpenError:
-        now = self._monotonic()
-        wait_seconds = max(self._endpoint.wait_seconds(now), self._refusals.wait_seconds(now))
         return CircuitOpenError(
-            f"{self._host} is left alone", wait_seconds=wait_seconds, status=failure.status, cause=failure.cause
+            f"{self._host} is left alone", wait_seconds=self._wait_seconds, status=failure.status, cause=failure.cause
         )
 
     def _tell(self, detail: str, *, was_open: bool) -> None:
         if self._is_open is not was_open:
-            self._observer.model_state_changed(self._host, available=was_open, detail=detail)
+            self._observer.observe(ModelStateChanged(host=self._host, available=was_open, detail=detail))
 
 
 def _host(url: str) -> str:

@@ -10,7 +10,7 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
 from semrouter_memory.config import ExternalModel
-from semrouter_memory.llm.circuit import CallFailed, Circuit, Verdict
+from semrouter_memory.llm.circuit import CallFailed, ModelCircuit, Verdict
 from semrouter_memory.model import ChatMessage
 
 _REFUSALS = frozenset({401, 403, 404})
@@ -28,7 +28,7 @@ class OpenAIChatModel:
         circuit: of the model's endpoint.
     """
 
-    def __init__(self, config: ExternalModel, api_key: str | None = None, *, circuit: Circuit) -> None:
+    def __init__(self, config: ExternalModel, api_key: str | None = None, *, circuit: ModelCircuit) -> None:
         self._config = config
         self._circuit = circuit
         self._client = AsyncOpenAI(
@@ -43,6 +43,10 @@ class OpenAIChatModel:
     @property
     def name(self) -> str:
         return self._config.llm_model_name
+
+    @property
+    def retry_after(self) -> float | None:
+        return self._circuit.retry_after
 
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
         """The model's answer as it came, reasoning included.

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import EmbeddingError, StateStoreError, StoreUnavailableError
+from semrouter_memory.events import StoreFailed, UpkeepFinished, WorkFailed
 from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.eviction import has_quota
 from semrouter_memory.maintenance.run import UNAVAILABLE, MaintenanceRun
@@ -20,7 +21,7 @@ from semrouter_memory.maintenance.sweep import OWN_SCOPE, Sweeper
 from semrouter_memory.maintenance.usage import UsageCounter
 from semrouter_memory.model import Scope, UpkeepReport
 from semrouter_memory.ports import Clock, MemoryReader, Observer, StateStore
-from semrouter_memory.retain.triggers import Rest
+from semrouter_memory.resilience import Cooldown
 
 TICK_SECONDS = 2.0
 """Delay between a write and the check of the owner's quota."""
@@ -67,8 +68,8 @@ class MaintenanceScheduler:
         self._config = config
         self._changed: dict[str, None] = {}
         self._consolidated: set[str] = set()
-        self._no_sweep = Rest.of(min(self._sweep_every, _FIRST), self._clock.now())
-        self._no_compaction = Rest.of(min(self._compact_every, _FIRST_COMPACTION), self._clock.now())
+        self._sweep_cooldown = Cooldown.of(min(self._sweep_every, _FIRST), self._clock.now())
+        self._compaction_cooldown = Cooldown.of(min(self._compact_every, _FIRST_COMPACTION), self._clock.now())
         self._uncompacted: Collection[str] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -97,7 +98,7 @@ class MaintenanceScheduler:
             try:
                 await work()
             except Exception as error:  # noqa: BLE001 - the next repetition may succeed
-                self._observer.work_failed(error)
+                self._observer.observe(WorkFailed(error))
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
@@ -115,9 +116,9 @@ class MaintenanceScheduler:
     async def run_due(self) -> None:
         """Sweep and compact when each is due. An unavailable store is not swept."""
         now = self._clock.now()
-        if self._reader.available and not self._no_sweep.holds(now) and not await self._swept_elsewhere(now):
+        if self._reader.available and not self._sweep_cooldown.active(now) and not await self._swept_elsewhere(now):
             await self.sweep()
-        if self._config.compact_hours and not self._no_compaction.holds(now):
+        if self._config.compact_hours and not self._compaction_cooldown.active(now):
             await self._compact()
 
     async def sweep(self) -> UpkeepReport:
@@ -136,11 +137,11 @@ class MaintenanceScheduler:
         failed = [result for result in results if result.error is not None]
         for result in failed:
             assert result.error is not None
-            self._observer.store_failed("compact", result.error)
+            self._observer.observe(StoreFailed("compact", result.error))
         # Parts that succeeded are not compacted again because another one failed.
         self._uncompacted = [result.part for result in failed] or None
         pause = min(self._compact_every, _FIRST_COMPACTION) if failed else self._compact_every
-        self._no_compaction = Rest.of(pause, self._clock.now())
+        self._compaction_cooldown = Cooldown.of(pause, self._clock.now())
 
     # -- owners that changed -------------------------------------------------------------------------------------------
 
@@ -164,7 +165,7 @@ class MaintenanceScheduler:
         self._report_bugs(run.bugs)
         report = run.report()
         if report.deleted or report.summaries or report.failures:
-            self._observer.upkeep_finished(report)
+            self._observer.observe(UpkeepFinished(report))
 
     async def _maintain(self, scope: Scope, run: MaintenanceRun) -> None:
         if self._consolidator is not None and scope.user_id not in self._consolidated:
@@ -190,7 +191,7 @@ class MaintenanceScheduler:
 
     def _report_bugs(self, bugs: Sequence[BaseException]) -> None:
         for bug in bugs:
-            self._observer.work_failed(bug)
+            self._observer.observe(WorkFailed(bug))
 
     # -- schedule ------------------------------------------------------------------------------------------------------
 
@@ -207,7 +208,7 @@ class MaintenanceScheduler:
         try:
             swept = (await self._state.get(OWN_SCOPE, [_SWEPT])).get(_SWEPT)
             if swept is not None and not _is_ahead(swept, now):
-                self._no_sweep = Rest.of(min(self._sweep_every, _FIRST), now)
+                self._sweep_cooldown = Cooldown.of(min(self._sweep_every, _FIRST), now)
                 return True
             await self._state.put(OWN_SCOPE, _SWEPT, now.isoformat().encode(), ttl=self._sweep_every)
         except StateStoreError:
@@ -217,11 +218,11 @@ class MaintenanceScheduler:
 
     async def _finish_sweep(self, report: UpkeepReport) -> UpkeepReport:
         pause = min(self._sweep_every, _FIRST) if report.failures else self._sweep_every
-        self._no_sweep = Rest.of(pause, self._clock.now())
+        self._sweep_cooldown = Cooldown.of(pause, self._clock.now())
         if "store" in report.failures:
             with suppress(StateStoreError):
                 await self._state.drop(OWN_SCOPE, [_SWEPT])
-        self._observer.upkeep_finished(report)
+        self._observer.observe(UpkeepFinished(report))
         return report
 
 

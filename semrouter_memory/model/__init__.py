@@ -24,7 +24,7 @@ from semrouter_memory.model.memories import (
     Reconciled,
     Usage,
 )
-from semrouter_memory.model.reports import EvictionCandidate, EvictionReason, ExtractionReport, UpkeepReport
+from semrouter_memory.model.reports import EvictionCandidate, EvictionReason, UpkeepReport
 from semrouter_memory.model.requests import (
     Compression,
     CompressionReason,
@@ -57,6 +57,7 @@ from semrouter_memory.model.turns import (
     LoggedTurn,
     PendingSession,
     SessionHints,
+    SessionKey,
     StoredChain,
     Tombstone,
     Turn,
@@ -85,7 +86,6 @@ __all__ = [
     "EmbeddedMemory",
     "EvictionCandidate",
     "EvictionReason",
-    "ExtractionReport",
     "Fact",
     "Form",
     "Hit",
@@ -108,6 +108,7 @@ __all__ = [
     "Role",
     "Scope",
     "SessionHints",
+    "SessionKey",
     "Signals",
     "StepRun",
     "StoredChain",

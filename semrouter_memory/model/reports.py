@@ -1,34 +1,10 @@
-"""What background work did: what is logged and counted."""
+"""What maintenance did: logged, counted and shown to the operator."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from semrouter_memory.model.memories import Memory, ReconcileAction, Usage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtractionReport:
-    """How one extraction of a session ended: what is logged and counted.
-
-    Attributes:
-        status: of a model that answered with an error: the HTTP status.
-        cause: of a model that failed: why, in words without content.
-    """
-
-    extractor: str
-    turns: int
-    candidates: int = 0
-    actions: Mapping[str, int] = field(default_factory=dict)
-    failure: str = ""
-    dead_lettered: int = 0
-    status: int | None = None
-    cause: str = ""
-
-    @property
-    def stored(self) -> int:
-        """How many memories were written."""
-        return sum(self.actions.get(action, 0) for action in ReconcileAction if action is not ReconcileAction.SKIP)
+from semrouter_memory.model.memories import Memory, Usage
 
 
 class EvictionReason(StrEnum):

@@ -117,6 +117,14 @@ class Appended:
     turn_id: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """Names a session's work; the same key is never worked on twice at a time."""
+
+    scope: Scope
+    session_id: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingSession:
     """A session that is not done with: turns wait, or its end has not been summed up. What triggers decide on.
@@ -141,6 +149,10 @@ class PendingSession:
     unsummarised: int = 0
     ended: bool = False
 
+    @property
+    def key(self) -> SessionKey:
+        return SessionKey(self.scope, self.session_id)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
@@ -163,6 +175,10 @@ class Claim:
     ended: bool = False
     unsummarised: int = 0
     not_before: datetime | None = None
+
+    @property
+    def key(self) -> SessionKey:
+        return SessionKey(self.scope, self.session_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

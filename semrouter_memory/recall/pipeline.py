@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from semrouter_memory.codec.base import transcript_hash
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import EmbeddingError, StoreUnavailableError
+from semrouter_memory.events import ExchangeFailed, RecallFinished
 from semrouter_memory.model import (
     Compression,
     Hit,
@@ -100,10 +101,10 @@ class Recaller:
         try:
             result = await self._recalled(request, steps)
         except Exception as error:  # noqa: BLE001 - the one place where recall fails open
-            self._observer.exchange_failed(error)
+            self._observer.observe(ExchangeFailed(error))
             result = RecallResult(reason=Reason.INTERNAL)
         result = replace(result, steps_ms=steps.ms, runs=tuple(steps.runs))
-        self._observer.recall_finished(result)
+        self._observer.observe(RecallFinished(result))
         return result
 
     async def _recalled(self, request: RecallRequest, steps: Steps) -> RecallResult:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
+from semrouter_memory.events import CandidatesRefused
 from semrouter_memory.model import ChatMessage, LoggedTurn
 from semrouter_memory.ports import ChatModel, Observer
 from semrouter_memory.retain.episodes import MAX_CHARS, as_candidate, when
@@ -73,7 +74,7 @@ class LlmEpisodes:
         refused = Counter[str]()
         text = checked(await self._model.complete(prompt(turns)), turns, refused)
         if refused:
-            self._observer.candidates_refused(EXTRACTOR, refused)
+            self._observer.observe(CandidatesRefused(EXTRACTOR, refused))
         return text
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from semrouter_memory.retain.triggers import SessionKey
+from semrouter_memory.model import SessionKey
 
 _MAX_SESSIONS = 16_384
 

@@ -1,10 +1,9 @@
 """From a finished exchange to memories: accept the turn, then extract, reconcile and write in the background.
 
-Strategy. `accept` commits the turn to the turn log and returns; from then on the log is the truth, and a crash at any
-point loses nothing, because work is repeated until the log says that it is finished, and duplicates nothing, because
-reconciling the same memory again skips it. Quotes are taken at once; a model is asked when a trigger fires, outside the
-owner's lock. A claim is renewed while its step takes. When all of a session is read and the session is at its end, it is
-summed up. What becomes of a step that fails is in `troubles`.
+Strategy. `accept` commits the turn to the turn log and returns. A crash at any later point loses nothing, because work is
+repeated until the log records it as finished, and duplicates nothing, because reconciling the same memory again skips it.
+Quotes are taken at once; a model is asked when a trigger fires, outside the owner's lock. A claim is renewed while a step
+runs. When all turns of an ended session are read, its episode is written. `failures` handles a step that fails.
 """
 
 import asyncio
@@ -16,7 +15,8 @@ from datetime import datetime, timedelta
 
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.errors import CircuitOpenError, ModelAwayError, TurnLogError
-from semrouter_memory.model import Appended, Claim, LoggedTurn, Turn
+from semrouter_memory.events import SessionDue
+from semrouter_memory.model import Appended, Claim, LoggedTurn, SessionKey, Turn
 from semrouter_memory.ports import (
     ChatModel,
     Clock,
@@ -26,39 +26,37 @@ from semrouter_memory.ports import (
     SessionStateBuilder,
     TurnLog,
 )
-from semrouter_memory.retain.accepting import Accepting
-from semrouter_memory.retain.asking import Asking
-from semrouter_memory.retain.ending import SessionEnd
+from semrouter_memory.retain.episode_writer import EpisodeWriter
+from semrouter_memory.retain.failures import FailurePolicy
 from semrouter_memory.retain.idling import Idling
+from semrouter_memory.retain.intake import TurnIntake
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.remember import asks_to_remember
+from semrouter_memory.retain.scheduling import ExtractionScheduler
+from semrouter_memory.retain.session_end import SessionEnd
 from semrouter_memory.retain.steps import ModelStep, QuoteStep, StepParts, found_in, quoted_part, scene_turns, unread
-from semrouter_memory.retain.summing_up import EpisodeWriter
 from semrouter_memory.retain.topics import TopicWatch
-from semrouter_memory.retain.triggers import Pace, SessionKey, Trigger
-from semrouter_memory.retain.troubles import Troubles
-
-__all__ = ["Retainer", "SessionKey"]
+from semrouter_memory.retain.triggers import Pace, Trigger
 
 _SWEEP_EVERY = timedelta(hours=1)
 _RENEWALS = 3
-"""So many times in a lease's time it is renewed."""
+"""How often a lease is renewed before it would end."""
 _MAX_RENEWALS = 90
-"""Of one claim: a step that never ends keeps its session for thirty leases, not for ever."""
+"""Of one claim: a step that never ends holds its session for thirty leases, not forever."""
 _MANY_TURNS = 100
-"""From so many turns on a claim may hold a part of those that wait only."""
+"""A claim with so many turns may not include all that wait."""
 
 
 class Retainer:
     """Accepts turns and extracts them.
 
     Args:
-        reader: asked whether the store is there, and for a session's earlier episode.
+        reader: for whether the store is available, and for a session's earlier episode.
         chat_model: with the role `memory_extraction`.
-        states: told of every turn that was read; None when nobody keeps sessions' states.
+        states: receives every turn that was read; None when session states are not kept.
         wake: asks for `process(key)` to be run soon; may be ignored, the next tick asks again.
         jitter: draws 0..1.
-        monotonic: seconds on a clock that nobody sets.
+        monotonic: seconds on a clock that is never set.
     """
 
     def __init__(
@@ -85,14 +83,13 @@ class Retainer:
         self._wake = wake
         self._swept_at: datetime | None = None
         self._retrying = 0
-        self._accepting = Accepting(turn_log, observer, max_chars=config.max_turn_chars, wake=wake)
+        self._intake = TurnIntake(turn_log, observer, max_chars=config.max_turn_chars, wake=wake)
         self._topics = TopicWatch(embedder, similarity=config.drift_similarity)
-        self._troubles = Troubles(
+        self._failures = FailurePolicy(
             turn_log=turn_log, reader=reader, observer=observer, clock=clock, config=config, jitter=jitter
         )
         self._pace = _pace(config, batch_size=extraction_batch_size, model=chat_model is not None)
-        probe_pause = timedelta(seconds=config.breaker_seconds)
-        self._asking = Asking(self._pace, probe_pause=probe_pause, idling=Idling(monotonic))
+        self._scheduler = _scheduler(self._pace, chat_model, config, Idling(monotonic))
         parts = StepParts(turn_log, writer, observer, states)
         self._quotes = QuoteStep(parts, embedder=embedder, last=chat_model is None)
         self._model = self._model_step(chat_model, parts, embedder) if chat_model else None
@@ -103,7 +100,7 @@ class Retainer:
             turn_log=turn_log,
             reader=reader,
             observer=observer,
-            ending=self._ending,
+            end_trigger=self._end_trigger,
             episodes=episodes if config.episodes else None,
         )
 
@@ -112,8 +109,8 @@ class Retainer:
             model,
             parts,
             embedder=embedder,
-            asking=self._asking,
-            troubles=self._troubles,
+            scheduler=self._scheduler,
+            failures=self._failures,
             clock=self._clock,
             batch_size=self._pace.batch_size,
             context_turns=self._config.context_turns,
@@ -122,12 +119,12 @@ class Retainer:
     # -- accepting -----------------------------------------------------------------------------------------------------
 
     def accept(self, turn: Turn) -> Appended | None:
-        """Commit a turn, quickly; see `Accepting.accept`. Never raises."""
-        return self._accepting.accept(turn)
+        """Commit a turn, quickly; see `TurnIntake.accept`. Never raises."""
+        return self._intake.accept(turn)
 
     async def settle(self) -> None:
         """Return when every turn that was accepted so far is written; before the turn log closes."""
-        await self._accepting.settle()
+        await self._intake.settle()
 
     # -- looking for work ----------------------------------------------------------------------------------------------
 
@@ -136,16 +133,16 @@ class Retainer:
         now = self._clock.now()
         await self._sweep(now)
         sessions = await self._turn_log.pending()
-        waiting = self._asking.wanted(sessions, now)
-        keys = [] if self._troubles.store_rests(now) else self._asking.look(sessions, now)
-        free = [key for key in keys if not self._troubles.rests(key, now)]
+        waiting = self._scheduler.wanted(sessions, now)
+        keys = [] if self._failures.is_store_cooling_down(now) else self._scheduler.due(sessions, now)
+        free = [key for key in keys if not self._failures.is_cooling_down(key, now)]
         self._retrying = max(waiting - len(free), 0)
         for key in free:
             self._wake(key)
 
     @property
     def retrying(self) -> int:
-        """How many sessions have work that waits to be tried again, by the last tick."""
+        """How many sessions have work that waits for a retry, as of the last tick."""
         return self._retrying
 
     async def _sweep(self, now: datetime) -> None:
@@ -162,8 +159,8 @@ class Retainer:
             TurnLogError: the turn log failed; its turns wait until the claim's lease ends.
         """
         now = self._clock.now()
-        # While the store rests a wake may find out that it is back, as long as it does not say itself that it is not.
-        if not self._troubles.store_available or self._troubles.rests(key, now):
+        # A store that cools down may be available again: a wake finds out, unless the store reports otherwise.
+        if not self._failures.store_available or self._failures.is_cooling_down(key, now):
             return
         lease = timedelta(seconds=self._config.lease_seconds)
         claim = await self._turn_log.claim(key.scope, key.session_id, lease=lease, context=scene_turns(self._config))
@@ -171,14 +168,14 @@ class Retainer:
             return
         try:
             async with self._renewed(claim, lease):
-                await self._work(claim, key)
+                await self._work(claim)
         except asyncio.CancelledError:
             await self._turn_log.release(claim)
             raise
 
     @asynccontextmanager
     async def _renewed(self, claim: Claim, lease: timedelta) -> AsyncIterator[None]:
-        """Keeps the claim alive meanwhile: a step that takes longer than the lease is not done by two."""
+        """Renews the claim meanwhile, so that no second worker repeats a step that takes longer than the lease."""
         renewing = asyncio.create_task(self._renew(claim, lease), name="renew-claim")
         try:
             yield
@@ -188,102 +185,113 @@ class Retainer:
     async def _renew(self, claim: Claim, lease: timedelta) -> None:
         for _ in range(_MAX_RENEWALS):
             await asyncio.sleep(lease.total_seconds() / _RENEWALS)
-            # A log that is away may be back in time; a claim that is lost finishes nothing, whoever goes on.
+            # An unavailable log may recover in time; a lost claim finishes nothing.
             with suppress(TurnLogError):
                 if not await self._turn_log.renew(claim, lease=lease):
                     return
 
-    async def _work(self, claim: Claim, key: SessionKey) -> None:
-        """Take one step with a claimed session; every way through it gives the claim back."""
+    async def _work(self, claim: Claim) -> None:
+        """Take one step with a claimed session; every path releases the claim."""
         if not claim.turns:
-            await self._sum_up(claim, key)
+            await self._sum_up(claim)
             return
         new = unread(claim) if self._config.quotes else []
         part = quoted_part(new) if new else []
         if self._is_backing_off(claim, new):
             await self._turn_log.release(claim)
             return
-        known = await self._troubles.guard(claim, key, part, self._quotes.run(claim, part)) if part else set[str]()
+        known = await self._failures.guard(claim, part, self._quotes.run(claim, part)) if part else set[str]()
         if known is None:
             await self._turn_log.release(claim)
         elif self._model is None:
-            await self._finish(claim, key, part if len(part) < len(new) else claim.turns, known)
+            await self._finish(claim, part if len(part) < len(new) else claim.turns, known)
         elif len(part) < len(new):
             await self._turn_log.release(claim)
-            self._wake(key)
+            self._wake(claim.key)
         else:
-            await self._ask(claim, key, known, self._model)
+            await self._ask(claim, known, self._model)
 
     def _is_backing_off(self, claim: Claim, new: Sequence[LoggedTurn]) -> bool:
-        """Whether the turns to read failed, and are not to be tried yet; others have nothing to do with a back-off."""
+        """Whether the turns to read failed, and their back-off has not ended; it does not hold up other turns."""
         held = claim.not_before is not None and self._clock.now() < claim.not_before
         turns = new or (() if self._model else claim.turns)
         return held and any(turn.attempts for turn in turns)
 
-    async def _finish(self, claim: Claim, key: SessionKey, turns: Sequence[LoggedTurn], known: set[str]) -> None:
-        """End what was read where there is no model."""
+    async def _finish(self, claim: Claim, turns: Sequence[LoggedTurn], known: set[str]) -> None:
+        """Finish turns that were read, where no model is configured."""
         before = [turn for turn in turns if turn.rules_done] if self._config.quotes else []
         sources = known | await found_in(claim, before)
         await self._turn_log.finish(claim, {turn.id: turn.id in sources for turn in turns})
-        self._go_on(claim, key, turns)
+        self._continue(claim, turns)
 
-    async def _ask(self, claim: Claim, key: SessionKey, known: set[str], model: ModelStep) -> None:
-        if trigger := await self._trigger(claim, key):
-            self._observer.session_due(trigger)
-            batch = model.batch(claim, key)
-            if await self._troubles.guard(claim, key, batch, model.run(claim, key, batch, known)):
-                self._go_on(claim, key, batch)
-        elif self._ends_meanwhile(claim, key):
-            await self._sum_up(claim, key)
+    async def _ask(self, claim: Claim, known: set[str], model: ModelStep) -> None:
+        if trigger := await self._trigger(claim):
+            self._observer.observe(SessionDue(trigger))
+            batch = model.batch(claim)
+            if await self._failures.guard(claim, batch, model.run(claim, batch, known)):
+                self._continue(claim, batch)
+        elif self._ends_while_blocked(claim):
+            await self._sum_up(claim)
         else:
             await self._turn_log.release(claim)
 
-    def _ends_meanwhile(self, claim: Claim, key: SessionKey) -> bool:
-        """Whether the session is at its end while the model is away, and was not summed up since."""
-        away = self._asking.away and claim.unsummarised > 0
+    def _ends_while_blocked(self, claim: Claim) -> bool:
+        """Whether the session has ended, the model is not asked about it, and its episode was not written since."""
+        blocked = claim.unsummarised > 0 and self._scheduler.is_blocked(claim.key, self._clock.now())
         return (
-            away and not self._asking.is_summed_up(key, claim.unsummarised) and bool(self._ending(claim, claim.turns))
+            blocked
+            and not self._scheduler.is_summed_up(claim.key, claim.unsummarised)
+            and self._end_trigger(claim, claim.turns) is not None
         )
 
-    async def _trigger(self, claim: Claim, key: SessionKey) -> Trigger | None:
+    async def _trigger(self, claim: Claim) -> Trigger | None:
         """Why the model is asked now, None when it is not."""
-        free = self._asking.may_ask(claim)
-        wished = free and await asyncio.to_thread(_asks_to_remember, unread(claim))
-        if trigger := self._asking.trigger(claim, key, self._clock.now(), wished=wished):
+        free = self._scheduler.may_ask(claim, self._clock.now())
+        remember_requested = free and await asyncio.to_thread(_asks_to_remember, unread(claim))
+        now = self._clock.now()
+        if trigger := self._scheduler.trigger(claim, now, remember_requested=remember_requested):
             return trigger
-        drifted = self._asking.may_ask(claim) and await self._topics.changed(claim)
+        drifted = self._scheduler.may_ask(claim, now) and await self._topics.changed(claim)
         return Trigger.DRIFT if drifted else None
 
-    def _ending(self, claim: Claim, turns: Sequence[LoggedTurn]) -> Trigger | None:
+    def _end_trigger(self, claim: Claim, turns: Sequence[LoggedTurn]) -> Trigger | None:
         if not turns:
             return Trigger.END if claim.ended else Trigger.IDLE
-        return self._asking.ending(claim, turns[-1].observed_at, self._clock.now())
+        return self._scheduler.end_trigger(claim, turns[-1].observed_at, self._clock.now())
 
-    def _go_on(self, claim: Claim, key: SessionKey, finished: Sequence[LoggedTurn]) -> None:
-        """Ask for the next step of a session of which more waits, or whose turns are read and whose end is due."""
+    def _continue(self, claim: Claim, finished: Sequence[LoggedTurn]) -> None:
+        """Wake the session again when more turns wait, or when all are read and its end is due."""
         more = len(finished) < len(claim.turns) or len(claim.turns) >= _MANY_TURNS
-        if more or self._ending(claim, claim.turns):
-            self._wake(key)
+        if more or self._end_trigger(claim, claim.turns):
+            self._wake(claim.key)
 
-    async def _sum_up(self, claim: Claim, key: SessionKey) -> None:
-        await self._troubles.guard(claim, key, (), self._summed_up(claim, key))
+    async def _sum_up(self, claim: Claim) -> None:
+        await self._failures.guard(claim, (), self._summed_up(claim))
 
-    async def _summed_up(self, claim: Claim, key: SessionKey) -> None:
-        failures = self._asking.failures(key)
+    async def _summed_up(self, claim: Claim) -> None:
+        failures = self._scheduler.failures(claim.key)
         try:
             done = await self._end.sum_up(claim, ask_model=not claim.turns and failures < self._config.max_attempts)
         except ModelAwayError as error:
             if not isinstance(error, CircuitOpenError):
-                self._asking.not_served(key)
-            await self._troubles.back_off(claim, error, failures=failures)
+                self._scheduler.not_served(claim.key)
+            await self._failures.back_off(claim, error, failures=failures)
         else:
             if done:
-                self._asking.summed_up(claim, key)
+                self._scheduler.summed_up(claim)
 
 
 def _pace(config: RetainConfig, *, batch_size: int, model: bool) -> Pace:
     idle = timedelta(seconds=config.session_idle_seconds)
     return Pace(quotes=config.quotes, model=model, batch_size=batch_size, idle=idle)
+
+
+def _scheduler(pace: Pace, model: ChatModel | None, config: RetainConfig, idling: Idling) -> ExtractionScheduler:
+    def retry_after() -> float | None:
+        return model.retry_after if model else None
+
+    probe_pause = timedelta(seconds=config.breaker_seconds)
+    return ExtractionScheduler(pace, retry_after=retry_after, probe_pause=probe_pause, idling=idling)
 
 
 def _asks_to_remember(turns: Sequence[LoggedTurn]) -> bool:

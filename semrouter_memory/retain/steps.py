@@ -1,8 +1,8 @@
 """The two ways to read a claimed session's turns: for quotes, and by a model.
 
 Strategy. Quotes are taken from turns that were not read yet, with a few turns before them as context. A model reads the first
-turns that wait, outside the owner's lock. After a failure both read fewer turns at a time, so that one that cannot be
-borne is found, and alone given up.
+waiting turns, outside the owner's lock. After a failure both read fewer turns at a time, so that a turn which cannot be
+processed is isolated, and only that one is dead-lettered.
 """
 
 import asyncio
@@ -12,34 +12,35 @@ from datetime import timedelta
 
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.errors import ChatModelError, CircuitOpenError, ExtractionParseError, ModelAwayError
-from semrouter_memory.model import Candidate, ChatMessage, Claim, ExtractionReport, LoggedTurn, TurnState, Vector
+from semrouter_memory.events import CandidatesRefused, ExtractionFinished, SessionDue
+from semrouter_memory.model import Candidate, ChatMessage, Claim, LoggedTurn, TurnState, Vector
 from semrouter_memory.ports import ChatModel, Clock, Embedder, Observer, SessionStateBuilder, TurnLog
 from semrouter_memory.retain import quotes
-from semrouter_memory.retain.asking import Asking
 from semrouter_memory.retain.extract_llm import EXTRACTOR, LlmExtractor, batch_of
+from semrouter_memory.retain.failures import FailurePolicy
 from semrouter_memory.retain.gate import Gated
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
-from semrouter_memory.retain.triggers import SessionKey, Trigger
-from semrouter_memory.retain.troubles import Troubles
+from semrouter_memory.retain.scheduling import ExtractionScheduler
+from semrouter_memory.retain.triggers import Trigger
 
 _SCENE_TURNS = 20
-"""Earlier turns that tell what a short quote is about, and whether a role-play is on."""
+"""Earlier turns that say what a short quote is about, and whether a role-play is in progress."""
 _AT_ONCE_CHARS = 120
-"""Of what users said, read where it is asked for: two milliseconds at most, about what a thread costs a recall beside it."""
+"""User text that is read without a thread: two milliseconds at most, about what a thread costs a concurrent recall."""
 _QUOTED_TURNS = 100
-"""Turns that are read for quotes at a time; an eighth of it after each failure."""
-_KNOCK = (ChatMessage("user", "Answer with [] and nothing else."),)
-"""Next to nothing, which any model that is there can answer."""
+"""Turns that are read for quotes at a time; an eighth of that after each failure."""
+_PROBE = (ChatMessage("user", "Answer with [] and nothing else."),)
+"""A prompt that any available model can answer."""
 
 
 def scene_turns(config: RetainConfig) -> int:
-    """How many turns before the waiting ones are asked for."""
+    """How many turns before the waiting ones a claim includes."""
     return max(_SCENE_TURNS, config.context_turns)
 
 
 @dataclass(frozen=True, slots=True)
 class StepParts:
-    """What both steps work with; `states` is told of every turn that was read."""
+    """The ports of both steps; `states` receives every turn that was read."""
 
     turn_log: TurnLog
     writer: ReconcilingWriter
@@ -51,7 +52,7 @@ class QuoteStep:
     """Takes quotes from turns.
 
     Args:
-        last: no model reads them afterwards, so the caller finishes them at once.
+        last: no model reads the turns afterwards, so the caller finishes them at once.
     """
 
     def __init__(self, parts: StepParts, *, embedder: Embedder, last: bool) -> None:
@@ -66,7 +67,7 @@ class QuoteStep:
         """Store the quotes of these turns of the claim.
 
         Returns:
-            The turns that something was found in; None when the claim is lost.
+            The turns with a quote; None when the claim is lost.
 
         Raises:
             EmbeddingError: words alone do not tell what to keep, and the model does not answer.
@@ -76,7 +77,7 @@ class QuoteStep:
         scene = _scene((*claim.context, *claim.turns[:first]))
         found = await read(claim.turns[first : last + 1], scene, self._embedder)
         candidates = [candidate for candidate in found if candidate.turn_ids[0] in new]
-        self._observer.session_due(Trigger.QUOTES)
+        self._observer.observe(SessionDue(Trigger.QUOTES))
         written = await self._written(claim, candidates, new)
         if written is None:
             return None
@@ -92,7 +93,7 @@ class QuoteStep:
         if candidates:
             return await self._writer.write(claim, candidates)
         if self._last:
-            # What finishes the turns sees to it that the claim holds.
+            # `finish` checks that the claim holds.
             return Written(frozenset(new))
         alive = await self._turn_log.surviving(claim)
         return Written(alive) if alive else None
@@ -110,7 +111,7 @@ async def read(turns: Sequence[LoggedTurn], scene: Sequence[LoggedTurn], embedde
     if sum(len(turn.user_text) for turn in (*scene, *turns)) <= _AT_ONCE_CHARS:
         reading = quotes.Reading(turns, scene)
         return reading.candidates(await _vectors(reading, embedder))
-    # In a thread: a long conversation takes a quarter of a second, which recall does not have.
+    # In a thread: a long conversation takes a quarter of a second, too long for the event loop.
     reading = await asyncio.to_thread(quotes.Reading, turns, scene)
     return await asyncio.to_thread(reading.candidates, await _vectors(reading, embedder))
 
@@ -144,7 +145,7 @@ def _scene(before: Sequence[LoggedTurn]) -> Sequence[LoggedTurn]:
 
 
 def _alive(turns: Sequence[LoggedTurn]) -> list[LoggedTurn]:
-    """Without those that were given up, or what could not bear them could not bear their successors either."""
+    """Without dead-lettered turns: a turn that fails as input fails its successors as context too."""
     return [turn for turn in turns if turn.state is not TurnState.DEAD]
 
 
@@ -157,8 +158,8 @@ class ModelStep:
         parts: StepParts,
         *,
         embedder: Embedder,
-        asking: Asking,
-        troubles: Troubles,
+        scheduler: ExtractionScheduler,
+        failures: FailurePolicy,
         clock: Clock,
         batch_size: int,
         context_turns: int,
@@ -169,27 +170,27 @@ class ModelStep:
         self._writer = parts.writer
         self._observer = parts.observer
         self._states = parts.states
-        self._asking = asking
-        self._troubles = troubles
+        self._scheduler = scheduler
+        self._failures = failures
         self._clock = clock
         self._batch_size = batch_size
         self._context_turns = context_turns
 
-    def batch(self, claim: Claim, key: SessionKey) -> tuple[LoggedTurn, ...]:
+    def batch(self, claim: Claim) -> tuple[LoggedTurn, ...]:
         """The turns that one prompt carries now."""
-        failures = claim.turns[0].attempts + self._asking.failures(key)
+        failures = claim.turns[0].attempts + self._scheduler.failures(claim.key)
         return batch_of(claim.turns, limit=max(1, self._batch_size >> failures))
 
-    async def run(self, claim: Claim, key: SessionKey, batch: Sequence[LoggedTurn], known: set[str]) -> bool:
+    async def run(self, claim: Claim, batch: Sequence[LoggedTurn], known: set[str]) -> bool:
         """Ask the model about these turns of the claim, store what it finds, and finish them.
 
         Args:
-            known: turns that quotes were taken from, just now.
+            known: turns with quotes that were stored just now.
 
         Returns:
-            False when nothing was finished; the claim is given back in any case.
+            False when nothing was finished; the claim is released in any case.
         """
-        gated = await self._asked(replace(claim, turns=tuple(batch)), key)
+        gated = await self._asked(replace(claim, turns=tuple(batch)))
         if gated is None:
             return False
         written = await self._writer.write(claim, gated.candidates, needed=frozenset(turn.id for turn in batch))
@@ -203,48 +204,47 @@ class ModelStep:
         await self._turn_log.finish(claim, {turn.id: turn.id in sources for turn in batch})
         return True
 
-    async def _asked(self, claim: Claim, key: SessionKey) -> Gated | None:
-        """What the model finds in the claim's turns; None when it failed, and the claim is given back."""
+    async def _asked(self, claim: Claim) -> Gated | None:
+        """What the model finds in the claim's turns; None when it failed, and the claim is released."""
         try:
-            if self._asking.doubtful(key):
-                await self._knock()
+            if self._scheduler.is_suspect(claim.key):
+                await self._probe()
             gated = await self._extractor.extract_gated(claim.turns, self._context_of(claim))
         except ModelAwayError as error:
-            await self._not_served(claim, key, error)
+            await self._not_served(claim, error)
             return None
         except (ChatModelError, ExtractionParseError) as error:
-            self._asking.answered(key)
-            await self._troubles.fail(claim, error)
+            self._scheduler.answered(claim.key)
+            await self._failures.fail(claim, error)
             return None
-        self._asking.answered(key)
+        self._scheduler.answered(claim.key)
         if gated.turned_away:
-            self._observer.candidates_refused(EXTRACTOR, gated.turned_away)
+            self._observer.observe(CandidatesRefused(EXTRACTOR, gated.turned_away))
         return gated
 
-    async def _knock(self) -> None:
-        """See whether the model is there at all; if so, what failed twice was the prompt's fault."""
+    async def _probe(self) -> None:
+        """Find out whether the model is available; if so, the prompt that failed twice is at fault."""
         try:
-            await self._model.complete(_KNOCK)
+            await self._model.complete(_PROBE)
         except ModelAwayError:
             raise
         except ChatModelError:
-            pass  # It did not like the words: it is there.
-        self._asking.answered()
+            pass  # It refused these words: it is available.
+        self._scheduler.answered()
 
-    async def _not_served(self, claim: Claim, key: SessionKey, error: ModelAwayError) -> None:
-        # An open circuit has not sent it, or only as a probe: that says nothing of the prompt.
-        at_fault = self._asking.not_served(key) and not isinstance(error, CircuitOpenError)
-        if at_fault and not error.wait_seconds:
-            await self._troubles.fail(claim, error)
-            return
-        pause = timedelta(seconds=error.wait_seconds) or self._troubles.pause(self._asking.failures(key) - 1)
-        self._asking.went_away(self._clock.now(), pause)
+    async def _not_served(self, claim: Claim, error: ModelAwayError) -> None:
+        # With an open circuit the prompt was not sent, or only as the circuit's probe: it is not at fault.
+        at_fault = self._scheduler.not_served(claim.key) and not isinstance(error, CircuitOpenError)
+        failures = self._scheduler.failures(claim.key) - 1
+        pause = timedelta(seconds=error.wait_seconds) or self._failures.pause(failures)
         if at_fault:
-            await self._troubles.fail(claim, error)
-            return
-        if not isinstance(error, CircuitOpenError):
-            self._troubles.report(claim, error)
-        await self._turn_log.release(claim)
+            await self._failures.fail(claim, error)
+            pause = timedelta(seconds=error.wait_seconds)
+        elif not isinstance(error, CircuitOpenError):
+            self._failures.report(claim, error)
+        self._scheduler.cool_down(claim.key, pause, self._clock.now())
+        if not at_fault:
+            await self._turn_log.release(claim)
 
     def _context_of(self, claim: Claim) -> Sequence[LoggedTurn]:
         """Earlier turns for the model."""
@@ -252,6 +252,6 @@ class ModelStep:
 
 
 def _report(observer: Observer, extractor: str, turns: int, candidates: Sequence[Candidate], written: Written) -> None:
-    observer.extraction_finished(
-        ExtractionReport(extractor=extractor, turns=turns, candidates=len(candidates), actions=dict(written.actions))
+    observer.observe(
+        ExtractionFinished(extractor=extractor, turns=turns, candidates=len(candidates), actions=dict(written.actions))
     )

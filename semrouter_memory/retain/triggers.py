@@ -9,33 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from semrouter_memory.model import PendingSession, Scope
-
-_MAX_DOUBLINGS = 30
-_SPREAD = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class SessionKey:
-    """Names a session's work; the same key is never worked on twice at a time."""
-
-    scope: Scope
-    session_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """A pause. A clock that is put back to before its beginning ends it: nobody knows then how long it has lasted."""
-
-    begin: datetime
-    end: datetime
-
-    @classmethod
-    def of(cls, pause: timedelta, now: datetime) -> "Rest":
-        return cls(now, now + pause)
-
-    def holds(self, now: datetime) -> bool:
-        return self.begin <= now < self.end
+from semrouter_memory.model import PendingSession
 
 
 class Trigger(StrEnum):
@@ -104,14 +78,3 @@ def end_of(*, ended: bool, last_observed_at: datetime, now: datetime, pace: Pace
     if ended:
         return Trigger.END
     return Trigger.IDLE if now - last_observed_at >= pace.idle else None
-
-
-def backoff(attempts: int, *, first: timedelta, longest: timedelta, jitter: float) -> timedelta:
-    """The pause after so many failures: doubled each time, spread so that sessions do not return together.
-
-    Args:
-        attempts: failures before this one.
-        jitter: 0..1; takes away up to a quarter.
-    """
-    pause = min(first * (1 << min(attempts, _MAX_DOUBLINGS)), longest)
-    return pause * (1 - _SPREAD * jitter)

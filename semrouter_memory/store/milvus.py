@@ -15,18 +15,20 @@ from typing import TypeVar
 
 from semrouter_memory.config import MilvusConfig, secret
 from semrouter_memory.errors import StoreFullError, StoreUnavailableError
+from semrouter_memory.events import StoreFailed
 from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page, Reach, Scope, Vector
 from semrouter_memory.ports import Observer
+from semrouter_memory.resilience import Backoff
 from semrouter_memory.store import hybrid, listing, schema
 from semrouter_memory.store.collection_admin import SCAN_BATCH, CollectionAdmin, pages_by_key
 from semrouter_memory.store.connection import WINDOW, ConnectionLostError, MilvusConnection, Target, connect
 from semrouter_memory.store.gate import Gate
-from semrouter_memory.store.link import Link
 from semrouter_memory.store.listing import Place
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.location import LiteFile, locate
 from semrouter_memory.store.room import require_room
 from semrouter_memory.store.schema import Row, Selection
+from semrouter_memory.store.supervisor import ConnectionSupervisor
 from semrouter_memory.store.threads import finished_in_thread
 from semrouter_memory.store.write_ahead import TombstonesOf, WriteAhead, journal_of
 
@@ -88,8 +90,9 @@ class MilvusStore:
             require_room=self._require_room,
             observer=observer,
         )
-        self._link: Link[MilvusConnection] = Link(
-            self._connect, pause_seconds=config.reconnect_seconds, observer=observer, settle=self._ahead.settle
+        pause = Backoff(first=config.reconnect_seconds, longest=config.reconnect_seconds)
+        self._supervisor: ConnectionSupervisor[MilvusConnection] = ConnectionSupervisor(
+            self._connect, backoff=pause, observer=observer, settle=self._ahead.settle
         )
 
     async def start(self) -> None:
@@ -102,14 +105,14 @@ class MilvusStore:
             SchemaMismatchError: the collection was made for another dimension or embedding.
         """
         try:
-            await self._link.start()
+            await self._supervisor.start()
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
         """Disconnect, and stop Milvus Lite's process."""
-        await self._link.close()
+        await self._supervisor.close()
         if self._lite is not None:
             await asyncio.to_thread(self._lite.stop)
 
@@ -117,7 +120,7 @@ class MilvusStore:
 
     @property
     def available(self) -> bool:
-        return self._link.is_up
+        return self._supervisor.is_up
 
     async def search(
         self,
@@ -241,18 +244,18 @@ class MilvusStore:
             await self._upsert(batch)
 
     async def _upsert(self, rows: Sequence[Row]) -> None:
-        connection = self._link.connection()
+        connection = self._supervisor.connection()
         try:
             self._require_room(len(rows))
             async with self._writes.among_others(), self._ahead.noted(rows):
                 await self._ask("upsert", partial(MilvusConnection.upsert, rows=rows), writes=True)
                 self._require_written(connection)
         except StoreFullError as error:
-            self._observer.store_failed("upsert", error)
+            self._observer.observe(StoreFailed("upsert", error))
             raise
         except BaseException:
             # How much of it was written is unknown: it is settled soon.
-            self._link.doubt(connection)
+            self._supervisor.mark_suspect(connection)
             raise
 
     def _require_room(self, rows: int) -> None:
@@ -264,7 +267,7 @@ class MilvusStore:
             self._require_room(0)
         except StoreFullError as error:
             # Nobody knows whether all of it is in the file: it is read anew.
-            self._link.lost(connection, str(error))
+            self._supervisor.mark_down(connection, str(error))
             raise
 
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
@@ -372,31 +375,31 @@ class MilvusStore:
         seconds: float | None = None,
         writes: bool = False,
     ) -> ResultT:
-        """One call, in bounded time; how it went is what the link learns."""
-        connection = self._link.connection()
+        """One call, in bounded time; the supervisor learns its outcome."""
+        connection = self._supervisor.connection()
         bound = self._timeout_seconds if seconds is None else seconds
         try:
             async with asyncio.timeout(bound), connection.trusted(operation, writes=writes):
                 result = await call(connection)
         except asyncio.CancelledError:
             if _is_cancelled():
-                self._link.unanswered(connection)
+                self._supervisor.unanswered(connection)
                 raise
             # gRPC's way to say that the channel was closed under the call.
             failure = StoreUnavailableError(f"{operation}: the connection was closed")
         except TimeoutError:
-            self._link.doubt(connection)
+            self._supervisor.mark_suspect(connection)
             failure = StoreUnavailableError(f"{operation}: no answer within {bound:g} s")
         except ConnectionLostError as error:
-            self._link.lost(connection, str(error))
+            self._supervisor.mark_down(connection, str(error))
             failure = error
         except StoreUnavailableError as error:
-            self._link.doubt(connection)
+            self._supervisor.mark_suspect(connection)
             failure = error
         else:
-            self._link.answered()
+            self._supervisor.answered()
             return result
-        self._observer.store_failed(operation, failure)
+        self._observer.observe(StoreFailed(operation, failure))
         raise failure
 
 

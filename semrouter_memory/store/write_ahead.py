@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.events import StoreFailed
 from semrouter_memory.model import Reach, Scope
 from semrouter_memory.ports import Observer, Tombstones
 from semrouter_memory.store import schema
@@ -119,7 +120,7 @@ class WriteAhead:
         except ConnectionLostError:
             raise
         except Exception as error:  # noqa: BLE001 - the store can be read, which must not wait for this
-            self._observer.store_failed("repeat", error)
+            self._observer.observe(StoreFailed("repeat", error))
             return False
         return True
 

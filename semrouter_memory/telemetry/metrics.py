@@ -1,11 +1,12 @@
-"""The Prometheus metrics. No label takes a value that a user can choose."""
+"""The Prometheus metrics, and how events change them. No label takes a value that a user can choose."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from semrouter_memory import __version__
+from semrouter_memory import __version__, events
+from semrouter_memory.model import Compression, Reason, RecallResult
 
 _PREFIX = "semrouter_memory"
 
@@ -30,7 +31,7 @@ _SECONDS = (
 
 
 class Metrics:
-    """Every metric of the process, in a registry of its own."""
+    """Every metric of the process, in a registry of its own. `observe` subscribes to events."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -84,6 +85,100 @@ class Metrics:
         self.store_available = self._gauge("store_available", "1 while the store answers.")
         self.observer_errors = self._counter("observer_errors", "Events that could not be recorded.", "error")
         self._gauge("build_info", "Always 1; the version is the label.", "version").labels(__version__).set(1)
+
+    def observe(self, event: events.Event) -> None:
+        match event:
+            case events.RecallFinished():
+                self._count_recall(event.result)
+            case events.ExchangeBypassed():
+                self.bypassed.labels(event.reason.value).inc()
+            case events.ExchangeFailed():
+                self.failed.labels(type(event.error).__name__).inc()
+            case events.SettingsUnreadable():
+                for name in event.names:
+                    self.unreadable_settings.labels(name).inc()
+            case _ if isinstance(event, events.TurnEvent):
+                self._count_turn_event(event)
+            case _:
+                self._count_service_event(event)
+
+    def _count_recall(self, result: RecallResult) -> None:
+        self.recalls.labels(result.reason.value).inc()
+        for step, milliseconds in result.steps_ms.items():
+            self.recall_step_seconds.labels(step).observe(milliseconds / 1000)
+        if result.steps_ms:
+            self.recall_seconds.observe(sum(result.steps_ms.values()) / 1000)
+        if result.reason is Reason.INJECTED:
+            self.injected_memories.inc(len(result.hits))
+            self.injected_tokens.inc(result.tokens)
+        if result.compression is not None:
+            self._count_compression(result.compression)
+
+    def _count_compression(self, compression: Compression) -> None:
+        self.compressions.labels(compression.reason.value).inc()
+        self.compressed_turns.inc(compression.dropped_turns)
+        saved = compression.tokens_before - compression.tokens_after
+        if compression.dropped_turns and saved > 0:
+            self.compressed_tokens.inc(saved)
+
+    def _count_turn_event(self, event: events.TurnEvent) -> None:
+        match event:
+            case events.TurnAppended():
+                self.turns.labels(event.appended.outcome.value).inc()
+            case events.SecretsRedacted():
+                for kind in event.kinds:
+                    self.redactions.labels(kind).inc()
+            case events.TurnDropped():
+                self.turns_dropped.labels(event.reason).inc()
+            case events.ExtractionFinished():
+                self._count_extraction(event)
+            case events.CandidatesRefused():
+                for reason, count in event.reasons.items():
+                    self.refused_candidates.labels(event.extractor, reason).inc(count)
+            case events.SessionDue():
+                self.triggers.labels(event.trigger).inc()
+            case events.EpisodeFinished():
+                self.episodes.labels(event.extractor or "none", event.outcome).inc()
+
+    def _count_extraction(self, event: events.ExtractionFinished) -> None:
+        outcome = "failed" if event.failure else "stored" if event.stored else "empty"
+        self.extractions.labels(event.extractor, outcome).inc()
+        self.extracted_turns.labels(event.extractor).inc(event.turns)
+        self.candidates.labels(event.extractor).inc(event.candidates)
+        for action, count in event.actions.items():
+            self.actions.labels(action).inc(count)
+        if event.failure:
+            self.extraction_failures.labels(event.extractor, event.failure).inc()
+        self.dead_letters.inc(event.dead_lettered)
+
+    def _count_service_event(self, event: events.ServiceEvent) -> None:
+        match event:
+            case events.WorkFailed():
+                self.work_failures.labels(type(event.error).__name__).inc()
+            case events.StoreFailed():
+                self.store_errors.labels(event.operation).inc()
+            case events.StoreStateChanged():
+                self.store_available.set(event.available)
+            case events.ModelStateChanged():
+                self.model_available.labels(event.host).set(event.available)
+            case events.WorkQueued():
+                self.queue_depth.set(event.depth)
+                self.queue_age_seconds.set(event.oldest_seconds)
+            case events.PassagesTruncated():
+                self.passages_truncated.inc(event.count)
+            case events.WorkingSetMeasured():
+                self.working_set_bytes.set(event.nbytes)
+                self.working_set_owners.set(event.owners)
+            case events.UpkeepFinished():
+                report = event.report
+                self.upkeep_runs.labels("incomplete" if report.failures else "complete").inc()
+                self._count_deleted(report.deleted)
+                self.upkeep_merged.inc(report.merged)
+
+    def _count_deleted(self, deleted: Mapping[str, Mapping[str, int]]) -> None:
+        for reason, types in deleted.items():
+            for kind, count in types.items():
+                self.upkeep_deleted.labels(reason, kind).inc(count)
 
     def exposition(self) -> tuple[bytes, str]:
         """The metrics as text, and its content type."""

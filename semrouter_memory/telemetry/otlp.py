@@ -22,10 +22,7 @@ from opentelemetry.sdk.trace.sampling import ParentBased, Sampler, TraceIdRatioB
 from semrouter_memory import __version__
 from semrouter_memory.config import TracingConfig, secret
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.telemetry.metrics import Metrics
-from semrouter_memory.telemetry.observer import TelemetryObserver
 from semrouter_memory.telemetry.spans import Spans
-from semrouter_memory.telemetry.traced import TracingObserver
 
 _log = structlog.get_logger("semrouter_memory")
 
@@ -41,10 +38,6 @@ class Tracer:
     spans: Spans
     provider: TracerProvider
     exporter: "SaidOnce"
-
-    def observer(self, metrics: Metrics) -> TelemetryObserver:
-        """The service's observer, which tells the spans what they cannot see themselves."""
-        return TracingObserver(metrics, self.spans)
 
     async def stop(self, within_seconds: float) -> None:
         """Export what is left, but not for long: a collector that is away must not hold the end up.

@@ -13,15 +13,8 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Tracer
 
 from semrouter_memory.config import ExternalModel
-from semrouter_memory.model import (
-    Appended,
-    AppendOutcome,
-    ExtractionReport,
-    Reason,
-    RecallRequest,
-    RecallResult,
-    Turn,
-)
+from semrouter_memory.events import EpisodeFinished, Event, ExtractionFinished, TurnAppended
+from semrouter_memory.model import Appended, AppendOutcome, Reason, RecallRequest, RecallResult, Turn
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.telemetry import attributes as names
 from semrouter_memory.telemetry.attributes import OWN, Attributes, mark_failed, never_raising, present
@@ -64,21 +57,19 @@ class Spans:
         """Spans background work on a session, if it turns out to be any."""
         return working(Work(self._tracer, self._origins, session_id))
 
-    @never_raising
-    def turn_appended(self, appended: Appended) -> None:
-        """A turn was committed by the exchange that is being traced here."""
-        if appended.outcome is AppendOutcome.ACCEPTED and appended.session_id:
-            self._origins.add(appended.session_id, trace.get_current_span().get_span_context())
-
-    @never_raising
-    def extraction_finished(self, report: ExtractionReport) -> None:
-        if (work := under_way()) is not None:
-            work.extracted(report)
-
-    @never_raising
-    def episode_finished(self, extractor: str, *, turns: int, written: bool) -> None:
-        if extractor and (work := under_way()) is not None:
-            work.summed_up(extractor, turns=turns, written=written)
+    def observe(self, event: Event) -> None:
+        """Spans are told of turns by the exchange, and of steps by the work, that runs in the current context."""
+        match event:
+            case TurnAppended(Appended(AppendOutcome.ACCEPTED, session_id)) if session_id:
+                self._origins.add(session_id, trace.get_current_span().get_span_context())
+            case ExtractionFinished():
+                if (work := under_way()) is not None:
+                    work.extracted(event)
+            case EpisodeFinished(extractor=extractor) if extractor:
+                if (work := under_way()) is not None:
+                    work.summed_up(event)
+            case _:
+                pass
 
 
 class ExchangeSpans:

@@ -14,7 +14,8 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Tracer, set_span_in_context
 
 from semrouter_memory.config import ExternalModel
-from semrouter_memory.model import ChatMessage, ExtractionReport
+from semrouter_memory.events import EpisodeFinished, ExtractionFinished
+from semrouter_memory.model import ChatMessage
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.telemetry import attributes as names
 from semrouter_memory.telemetry.attributes import OWN, Attributes, mark_failed, present
@@ -42,14 +43,19 @@ class Work:
             )
         return self._span
 
-    def extracted(self, report: ExtractionReport) -> None:
-        self._step(f"extract {report.extractor}", _extraction(report), error=report.failure)
-        if not report.failure:
-            for origin in self._origins.unread(self._session_id, report.extractor):
+    def extracted(self, event: ExtractionFinished) -> None:
+        self._step(f"extract {event.extractor}", _extraction(event), error=event.failure)
+        if not event.failure:
+            for origin in self._origins.unread(self._session_id, event.extractor):
                 self.open().add_link(origin)
 
-    def summed_up(self, extractor: str, *, turns: int, written: bool) -> None:
-        self._step("episode", {f"{OWN}extractor": extractor, f"{OWN}turns": turns, f"{OWN}written": written})
+    def summed_up(self, event: EpisodeFinished) -> None:
+        attributes: Attributes = {
+            f"{OWN}extractor": event.extractor,
+            f"{OWN}turns": event.turns,
+            f"{OWN}written": event.written,
+        }
+        self._step("episode", attributes)
 
     def end(self, error: BaseException | None) -> None:
         if self._span is None:
@@ -92,6 +98,10 @@ class TracedChatModel:
     def name(self) -> str:
         return self._model.name
 
+    @property
+    def retry_after(self) -> float | None:
+        return self._model.retry_after
+
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
         """Same as the model's own."""
         span = self._tracer.start_span(f"chat {self.name}", _asking(), SpanKind.CLIENT, self._attributes)
@@ -132,16 +142,16 @@ def _asking() -> Context | None:
     return set_span_in_context(work.open()) if work is not None else None
 
 
-def _extraction(report: ExtractionReport) -> Attributes:
+def _extraction(event: ExtractionFinished) -> Attributes:
     attributes: Attributes = {
-        f"{OWN}extractor": report.extractor,
-        f"{OWN}turns": report.turns,
-        f"{OWN}candidates": report.candidates,
-        f"{OWN}dead_lettered": report.dead_lettered,
-        names.RECORDS: report.stored,
+        f"{OWN}extractor": event.extractor,
+        f"{OWN}turns": event.turns,
+        f"{OWN}candidates": event.candidates,
+        f"{OWN}dead_lettered": event.dead_lettered,
+        names.RECORDS: event.stored,
     }
-    if report.stored:
+    if event.stored:
         attributes[names.OPERATION] = "upsert_memory"
-    for action, count in report.actions.items():
+    for action, count in event.actions.items():
         attributes[f"{OWN}actions.{action}"] = count
     return attributes

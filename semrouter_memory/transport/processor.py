@@ -8,6 +8,7 @@ from typing import Protocol
 
 import grpc.aio
 
+from semrouter_memory.events import ExchangeBypassed, ExchangeFailed, SettingsUnreadable, TurnDropped
 from semrouter_memory.exchange.events import RequestHeaders
 from semrouter_memory.exchange.exchange import Exchange, ExchangeSettings
 from semrouter_memory.exchange.policy import route_settings
@@ -74,7 +75,7 @@ class Processor:
         """Answer one stream. Ending it early, for whatever reason, makes Envoy go on without us."""
         metadata = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
         if not self._trusted(metadata):
-            self._observer.exchange_bypassed(Reason.UNAUTHENTICATED_PROXY)
+            self._observer.observe(ExchangeBypassed(Reason.UNAUTHENTICATED_PROXY))
             return
         self._arrived()
         exchange = Exchange(self._settings, route_settings(metadata, self._other_metadata), self._clock.now())
@@ -104,7 +105,7 @@ class Processor:
                 if exchange.finished:
                     break
         except Exception as error:  # noqa: BLE001 - the one place that fails open: no bug of ours may cost a request
-            self._observer.exchange_failed(error)
+            self._observer.observe(ExchangeFailed(error))
             outcome = None if settled else Reason.INTERNAL
             replies = wire.replies_to(message, exchange.abandon(), outcome) if message is not None else []
             for reply in _noted(replies, record):
@@ -141,14 +142,14 @@ class Processor:
         """Once for a request: a stream that only observes reads the same request as the filter that recalls."""
         if exchange.lost_answer is not None:
             reason, detail = exchange.lost_answer
-            self._observer.turn_dropped(reason.value, detail)
+            self._observer.observe(TurnDropped(reason.value, detail))
         if exchange.observing:
             return
         if exchange.unreadable:
-            self._observer.settings_unreadable(exchange.unreadable)
+            self._observer.observe(SettingsUnreadable(exchange.unreadable))
         if exchange.refusal is None:
             return
-        self._observer.exchange_bypassed(exchange.refusal)
+        self._observer.observe(ExchangeBypassed(exchange.refusal))
         if spans is not None:
             spans.bypassed(exchange.refusal)
 

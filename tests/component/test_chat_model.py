@@ -7,10 +7,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from semrouter_memory.errors import ChatModelError, CircuitOpenError
-from semrouter_memory.llm.breaker import Limits
-from semrouter_memory.llm.circuit import Circuits
+from semrouter_memory.llm.circuit import ModelCircuits
 from semrouter_memory.llm.client import OpenAIChatModel
 from semrouter_memory.model import ChatMessage
+from semrouter_memory.resilience import Backoff
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 from tests.chat_server import StandInServer, section
@@ -34,17 +34,18 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def circuits(clock: Clock) -> Circuits:
-    limits = Limits(failures=2, first_seconds=10, longest_seconds=40)
-    return Circuits(limits, observer=TelemetryObserver(Metrics()), monotonic=clock, jitter=lambda: 0.0)
+def circuits(clock: Clock) -> ModelCircuits:
+    backoff = Backoff(first=10, longest=40)
+    observer = TelemetryObserver(Metrics())
+    return ModelCircuits(backoff, failures=2, observer=observer, monotonic=clock, jitter=lambda: 0.0)
 
 
-def model_at(circuits: Circuits, port: int, key: str | None = None, timeout_seconds: float = 5) -> OpenAIChatModel:
+def model_at(circuits: ModelCircuits, port: int, key: str | None = None, timeout_seconds: float = 5) -> OpenAIChatModel:
     settings = section(port, timeout_seconds)
     return OpenAIChatModel(settings, key, circuit=circuits.circuit(settings.llm_endpoint.url))
 
 
-async def test_the_answer_comes_back_as_it_is(chat_server: StandInServer, circuits: Circuits) -> None:
+async def test_the_answer_comes_back_as_it_is(chat_server: StandInServer, circuits: ModelCircuits) -> None:
     chat_server.content("<think>hm</think>[]")
     model = model_at(circuits, chat_server.port, "k-1")
     assert await model.complete(MESSAGES) == "<think>hm</think>[]"
@@ -59,7 +60,7 @@ async def test_the_answer_comes_back_as_it_is(chat_server: StandInServer, circui
     await model.aclose()
 
 
-async def test_a_server_without_keys_needs_none(chat_server: StandInServer, circuits: Circuits) -> None:
+async def test_a_server_without_keys_needs_none(chat_server: StandInServer, circuits: ModelCircuits) -> None:
     chat_server.content("ok")
     model = model_at(circuits, chat_server.port)
     assert await model.complete(MESSAGES) == "ok"
@@ -82,7 +83,7 @@ async def test_a_server_without_keys_needs_none(chat_server: StandInServer, circ
     ],
 )
 async def test_every_failure_is_one_error_without_content(
-    chat_server: StandInServer, circuits: Circuits, status: int, answer: Any
+    chat_server: StandInServer, circuits: ModelCircuits, status: int, answer: Any
 ) -> None:
     chat_server.status, chat_server.answer = status, answer
     model = model_at(circuits, chat_server.port)
@@ -94,7 +95,7 @@ async def test_every_failure_is_one_error_without_content(
 
 
 async def test_a_server_that_hangs_is_given_up_after_the_timeout(
-    chat_server: StandInServer, circuits: Circuits
+    chat_server: StandInServer, circuits: ModelCircuits
 ) -> None:
     chat_server.hang = True
     model = model_at(circuits, chat_server.port, timeout_seconds=0.2)
@@ -104,14 +105,14 @@ async def test_a_server_that_hangs_is_given_up_after_the_timeout(
     await model.aclose()
 
 
-async def test_no_server_is_the_same_error(circuits: Circuits) -> None:
+async def test_no_server_is_the_same_error(circuits: ModelCircuits) -> None:
     model = model_at(circuits, 9)
     with pytest.raises(ChatModelError):
         await model.complete(MESSAGES)
     await model.aclose()
 
 
-async def test_cancelling_stays_cancelling(chat_server: StandInServer, circuits: Circuits) -> None:
+async def test_cancelling_stays_cancelling(chat_server: StandInServer, circuits: ModelCircuits) -> None:
     chat_server.hang = True
     model = model_at(circuits, chat_server.port)
     with pytest.raises(TimeoutError):
@@ -124,7 +125,7 @@ async def test_cancelling_stays_cancelling(chat_server: StandInServer, circuits:
 
 
 async def test_after_failures_in_a_row_the_endpoint_is_left_alone_for_all_its_models(
-    chat_server: StandInServer, circuits: Circuits, clock: Clock
+    chat_server: StandInServer, circuits: ModelCircuits, clock: Clock
 ) -> None:
     chat_server.status = 503
     first, second = model_at(circuits, chat_server.port), model_at(circuits, chat_server.port)
@@ -154,7 +155,7 @@ async def test_after_failures_in_a_row_the_endpoint_is_left_alone_for_all_its_mo
     ("status", "answer"), [(400, {}), (413, {}), (422, {}), (200, "<html>"), (200, {"choices": []})]
 )
 async def test_what_speaks_of_the_prompt_opens_no_circuit(
-    chat_server: StandInServer, circuits: Circuits, status: int, answer: Any
+    chat_server: StandInServer, circuits: ModelCircuits, status: int, answer: Any
 ) -> None:
     chat_server.status, chat_server.answer = status, answer
     model = model_at(circuits, chat_server.port)
@@ -167,7 +168,7 @@ async def test_what_speaks_of_the_prompt_opens_no_circuit(
 
 @pytest.mark.parametrize("status", [401, 403, 404])
 async def test_a_refused_model_is_left_alone_at_once_and_the_log_says_what_to_check(
-    chat_server: StandInServer, circuits: Circuits, clock: Clock, status: int
+    chat_server: StandInServer, circuits: ModelCircuits, clock: Clock, status: int
 ) -> None:
     """Another model at the same address, with the right key and name, is not concerned."""
     refused, other = model_at(circuits, chat_server.port), model_at(circuits, chat_server.port)
@@ -191,7 +192,7 @@ async def test_a_refused_model_is_left_alone_at_once_and_the_log_says_what_to_ch
 
 
 async def test_a_cancelled_probe_leaves_the_next_call_to_probe(
-    chat_server: StandInServer, circuits: Circuits, clock: Clock
+    chat_server: StandInServer, circuits: ModelCircuits, clock: Clock
 ) -> None:
     chat_server.status = 500
     model = model_at(circuits, chat_server.port)

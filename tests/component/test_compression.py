@@ -42,11 +42,10 @@ from semrouter_memory.model import (
     RecallResult,
     Scope,
 )
-from semrouter_memory.ports import Observer
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.recall.searching import Searcher
 from semrouter_memory.retain import quotes
-from semrouter_memory.retain.accepting import cleaned
+from semrouter_memory.retain.intake import cleaned
 from semrouter_memory.retain.redact import without_secrets
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
@@ -54,7 +53,7 @@ from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 
 pytest_plugins = ("tests.model_fixture",)
 
-SILENT = cast("Observer", FailureRecorder())
+SILENT = FailureRecorder()
 START = datetime(2026, 3, 15, 12, tzinfo=UTC)
 CONFIG = MemoryConfig.model_validate(
     {"compression": {"enabled": True, "min_turns": 6, "raw_turns": 2}, "recall": {"deadline_ms": 10_000}}

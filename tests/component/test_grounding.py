@@ -21,6 +21,7 @@ class Answering:
     """A chat model that always answers the same."""
 
     name = "stand-in"
+    retry_after = None
 
     def __init__(self, statement: str) -> None:
         self.answer = json.dumps([{"type": "semantic", "content": statement, "turn": 1}])

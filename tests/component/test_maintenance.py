@@ -91,6 +91,7 @@ class Store(InMemoryStore):
 
 class ScriptedModel:
     name = "stand-in"
+    retry_after = None
 
     def __init__(self, answer: str | Exception) -> None:
         self.answer = answer
@@ -153,7 +154,7 @@ class House:
             reader=self.store,
             deletion=deletion,
             state=self.state,
-            observer=self.observer.port(),
+            observer=self.observer,
             clock=self.clock,
             config=config,
         )

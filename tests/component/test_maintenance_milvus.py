@@ -28,7 +28,7 @@ async def test_a_sweep_deletes_from_milvus_what_it_judged_and_nothing_else(tmp_p
         MilvusConfig(timeout_ms=30_000),
         data_dir=tmp_path,
         fingerprint=EMBEDDER.fingerprint,
-        observer=StoreObserver().port(),
+        observer=StoreObserver(),
     )
     await store.start()
     try:

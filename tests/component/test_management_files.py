@@ -96,7 +96,7 @@ async def living_in(directory: Path, sockets: Path) -> AsyncIterator[House]:
         MilvusConfig(dimension=embedder.dimension),
         data_dir=directory,
         fingerprint="test",
-        observer=StoreObserver().port(),
+        observer=StoreObserver(),
     )
     await store.start()
     config, identity = ManagementConfig(), IdentityConfig()

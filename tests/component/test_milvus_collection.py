@@ -30,7 +30,7 @@ async def opened(
     directory: Path, *, uri: str | None = None, fingerprint: str = "mini", dimension: int = DIMENSION
 ) -> AsyncIterator[MilvusStore]:
     config = MilvusConfig(uri=uri, collection="collection", dimension=dimension, timeout_ms=30_000)
-    store = MilvusStore(config, data_dir=directory, fingerprint=fingerprint, observer=StoreObserver().port())
+    store = MilvusStore(config, data_dir=directory, fingerprint=fingerprint, observer=StoreObserver())
     await store.start()
     try:
         yield store
@@ -106,7 +106,7 @@ async def test_a_collection_that_is_dropped_under_us_is_made_again(
     """And neither the failure nor anything printed on the way quotes who or what was asked for."""
     canary = Scope("canary-7f3a")
     config = MilvusConfig(uri=milvus_server.uri, collection="collection", dimension=DIMENSION, reconnect_seconds=0.1)
-    store = MilvusStore(config, data_dir=tmp_path, fingerprint="mini", observer=StoreObserver().port())
+    store = MilvusStore(config, data_dir=tmp_path, fingerprint="mini", observer=StoreObserver())
     await store.start()
     client = AsyncMilvusClient(milvus_server.uri, dedicated=True)
     await client.drop_collection("collection")
@@ -225,7 +225,7 @@ async def test_lite_keeps_memories_over_a_restart(tmp_path: Path) -> None:
 async def test_lite_that_dies_is_started_again(tmp_path: Path) -> None:
     """Its process can be killed under us, by a Ctrl+C that was meant for us alone, or for want of memory."""
     config = MilvusConfig(dimension=DIMENSION, reconnect_seconds=0.1)
-    store = MilvusStore(config, data_dir=tmp_path, fingerprint="mini", observer=StoreObserver().port())
+    store = MilvusStore(config, data_dir=tmp_path, fingerprint="mini", observer=StoreObserver())
     await store.start()
     await store.upsert(ALICE, [embedded(memory(ALICE))])
     os.kill(_lite_process(tmp_path), signal.SIGKILL)

@@ -24,7 +24,7 @@ GONE_TERMS, STAYS_TERMS = "gone xqzj {} ", "stay wkvb {} "
 @contextlib.asynccontextmanager
 async def opened(directory: Path) -> AsyncIterator[MilvusStore]:
     config = MilvusConfig(dimension=DIMENSION, reconnect_seconds=0.1)
-    store = MilvusStore(config, data_dir=directory, fingerprint="test", observer=StoreObserver().port())
+    store = MilvusStore(config, data_dir=directory, fingerprint="test", observer=StoreObserver())
     await store.start()
     try:
         yield store

@@ -13,8 +13,8 @@ import pytest
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import Hit, Reach, Scope
-from semrouter_memory.store.link import PATIENCE, PROBE_SECONDS
 from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.store.supervisor import PATIENCE, PROBE_SECONDS
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
@@ -45,7 +45,7 @@ async def opened(
         address=f"127.0.0.1:{server.port}", dimension=DIMENSION, reconnect_seconds=0.3, timeout_ms=timeout_ms
     )
     with tempfile.TemporaryDirectory() as directory:
-        store = MilvusStore(config, data_dir=Path(directory), fingerprint="test", observer=observer.port())
+        store = MilvusStore(config, data_dir=Path(directory), fingerprint="test", observer=observer)
         await store.start()
         try:
             yield store

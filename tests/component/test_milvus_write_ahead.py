@@ -18,8 +18,7 @@ from pymilvus import AsyncMilvusClient, MilvusException
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import StoreUnavailableError, TurnLogError
 from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope, Tombstone
-from semrouter_memory.store import link as link_module
-from semrouter_memory.store import room, schema
+from semrouter_memory.store import room, schema, supervisor
 from semrouter_memory.store.connection import Target
 from semrouter_memory.store.location import LiteFile, Server
 from semrouter_memory.store.milvus import MilvusStore
@@ -52,7 +51,7 @@ async def opened(
         MilvusConfig(dimension=DIMENSION, reconnect_seconds=0.1, **settings),
         data_dir=directory,
         fingerprint="test",
-        observer=(observer or StoreObserver()).port(),
+        observer=observer or StoreObserver(),
         tombstones=tombstones,
     )
     await store.start()
@@ -244,7 +243,7 @@ async def test_nothing_that_a_tombstone_covers_comes_back(tmp_path: Path) -> Non
 async def test_a_deletion_reaches_what_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, whole: bool) -> None:
     """A row that only the journal holds, too: it is in no file afterwards and does not come back."""
     observer = StoreObserver()
-    monkeypatch.setattr(link_module, "UNSETTLED_SECONDS", 0.1)
+    monkeypatch.setattr(supervisor, "UNSETTLED_SECONDS", 0.1)
     interrupted(tmp_path, [version(ALICE, "gone-XQZJ", 1), version(ALICE, "gone-too-XQZJ", 1)])
     interrupted(tmp_path, [version(BOB, "stays-WKVB", 1)])
 
@@ -269,7 +268,7 @@ async def test_a_deletion_reaches_what_is_open(tmp_path: Path, monkeypatch: pyte
 
 async def test_while_the_disk_is_full_memories_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is open waits until there is room, and is completed without anybody's help."""
-    monkeypatch.setattr(link_module, "UNSETTLED_SECONDS", 0.1)
+    monkeypatch.setattr(supervisor, "UNSETTLED_SECONDS", 0.1)
     async with opened(tmp_path) as store:
         await store.upsert(ALICE, [version(ALICE, "mem_1", 1)])
     interrupted(tmp_path, [version(ALICE, "mem_2", 1)])

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from semrouter_memory.errors import ModelAwayError
-from semrouter_memory.llm.breaker import Limits
-from semrouter_memory.llm.circuit import Circuits
+from semrouter_memory.llm.circuit import ModelCircuits
 from semrouter_memory.llm.client import OpenAIChatModel
 from semrouter_memory.model import ToolUse, TurnTotals
+from semrouter_memory.resilience import Backoff
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 from tests.chat_server import StandInServer, section
 from tests.retaining import Bench, MakeBench, ScriptedModel, SteppingClock
 
-LIMITS = Limits(failures=3, first_seconds=30, longest_seconds=300)
+BACKOFF = Backoff(first=30, longest=300)
 FEW_FAILURES: dict[str, Any] = {"batch_size": 2, "max_attempts": 4, "retry_seconds": 5, "retry_max_seconds": 60}
 
 
@@ -30,7 +30,7 @@ class Outage:
         self.server = server
         self._time = SteppingClock()
         observer = TelemetryObserver(Metrics())
-        circuits = Circuits(LIMITS, observer=observer, monotonic=self._seconds, jitter=lambda: 0.0)
+        circuits = ModelCircuits(BACKOFF, failures=3, observer=observer, monotonic=self._seconds, jitter=lambda: 0.0)
         settings = section(port or server.port, timeout_seconds)
         self.model = OpenAIChatModel(settings, circuit=circuits.circuit(settings.llm_endpoint.url))
         self.bench: Bench = make_bench(self.model, **FEW_FAILURES)

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import grpc
 import grpc.aio
@@ -14,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from semrouter_memory.config import MemoryConfig, ServerConfig
 from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.events import Event, ExchangeBypassed, ExchangeFailed, SettingsUnreadable
 from semrouter_memory.exchange.exchange import ExchangeSettings
 from semrouter_memory.model import Appended, AppendOutcome, Reason, RecallRequest, RecallResult, Turn
 from semrouter_memory.transport import wire
@@ -49,13 +49,13 @@ class Retain:
 
 
 class Recorder:
-    """An observer that remembers which events came."""
+    """An observer that keeps its events."""
 
     def __init__(self) -> None:
-        self.events: list[tuple[str, Any]] = []
+        self.events: list[Event] = []
 
-    def __getattr__(self, name: str) -> Any:
-        return lambda *values, **_: self.events.append((name, values[0] if values else None))
+    def observe(self, event: Event) -> None:
+        self.events.append(event)
 
 
 class Now:
@@ -174,14 +174,14 @@ async def test_a_bug_of_ours_ends_the_stream_cleanly(service: Service) -> None:
     assert not replies[1].request_body.HasField("response")
     told = replies[1].dynamic_metadata.fields["semrouter.memory"].struct_value.fields
     assert told["reason"].string_value == Reason.INTERNAL
-    assert [name for name, _ in service.observer.events] == ["exchange_failed"]
+    assert [type(event) for event in service.observer.events] == [ExchangeFailed]
 
 
 async def test_a_bypass_is_reported_once(service: Service) -> None:
     message = pb.ProcessingRequest(request_headers=headers("request", path="/v1/models"))
     async with service.serve() as channel:
         assert len(await exchange(channel, [message])) == 1
-    assert service.observer.events == [("exchange_bypassed", Reason.UNKNOWN_PATH)]
+    assert service.observer.events == [ExchangeBypassed(Reason.UNKNOWN_PATH)]
 
 
 async def test_a_client_that_goes_away_leaves_no_turn_and_no_error(service: Service) -> None:
@@ -195,7 +195,7 @@ async def test_route_settings_come_with_the_stream(service: Service) -> None:
     async with service.serve() as channel:
         await exchange(channel, RECALL, (("x-memory-limit", "2"), ("x-memory-auto-store", "nope")))
     assert service.recall.requests[0].options.limit == 2
-    assert service.observer.events == [("settings_unreadable", ("x-memory-auto-store",))]
+    assert service.observer.events == [SettingsUnreadable(("x-memory-auto-store",))]
 
 
 @pytest.mark.parametrize(("sent", "recalls"), [("right", 1), ("wrong", 0), (None, 0)])

@@ -66,9 +66,7 @@ def embedder(model_directory: Path) -> Embedder:
 
 @pytest.fixture
 async def store(embedder: Embedder, tmp_path: Path) -> AsyncIterator[MilvusStore]:
-    store = MilvusStore(
-        MilvusConfig(), data_dir=tmp_path, fingerprint=embedder.fingerprint, observer=StoreObserver().port()
-    )
+    store = MilvusStore(MilvusConfig(), data_dir=tmp_path, fingerprint=embedder.fingerprint, observer=StoreObserver())
     await store.start()
     yield store
     await store.close()

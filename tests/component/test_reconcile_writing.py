@@ -74,6 +74,7 @@ class _Hold(SureHold):
 
 class ScriptedModel:
     name = "stand-in"
+    retry_after = None
 
     def __init__(self, answer: str) -> None:
         self.answer = answer

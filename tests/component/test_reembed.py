@@ -64,7 +64,7 @@ class Place:
             MilvusConfig(**config, **({"uri": self.uri} if self.uri else {})),
             data_dir=self.directory,
             fingerprint=embedder.fingerprint,
-            observer=StoreObserver().port(),
+            observer=StoreObserver(),
         )
         await store.start()
         try:

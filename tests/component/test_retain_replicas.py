@@ -12,8 +12,8 @@ import pytest
 
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
-from semrouter_memory.model import MemoryType, SessionHints, ToolUse, Turn, TurnTotals
-from semrouter_memory.retain.pipeline import Retainer, SessionKey
+from semrouter_memory.model import MemoryType, SessionHints, SessionKey, ToolUse, Turn, TurnTotals
+from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.redis.connection import RedisConnection

@@ -14,8 +14,7 @@ from semrouter_memory.errors import (
     ModelAwayError,
     StoreUnavailableError,
 )
-from semrouter_memory.model import Appended, Candidate, Claim, LoggedTurn, Tombstone, ToolUse, TurnTotals
-from semrouter_memory.retain.pipeline import SessionKey
+from semrouter_memory.model import Appended, Candidate, Claim, LoggedTurn, SessionKey, Tombstone, ToolUse, TurnTotals
 from tests.retaining import ALICE, Bench, MakeBench, ScriptedModel
 
 BUDGET = "My budget for the Hawaii trip is $10,000"

@@ -19,8 +19,7 @@ from semrouter_memory.evaluation.running import models_of
 from semrouter_memory.manage.edits import NewMemory
 from semrouter_memory.manage.import_report import ImportReport
 from semrouter_memory.manage.portable import export_line
-from semrouter_memory.model import ChatMessage, Memory, MemoryType, Reach, Scope, SessionHints, Turn
-from semrouter_memory.retain.pipeline import SessionKey
+from semrouter_memory.model import ChatMessage, Memory, MemoryType, Reach, Scope, SessionHints, SessionKey, Turn
 from semrouter_memory.retain.redact import redact
 from tests.memory_service import memory_service
 
@@ -33,6 +32,7 @@ class Answering:
     """A model that lists these facts of every batch."""
 
     name = "stand-in"
+    retry_after = None
 
     def __init__(self) -> None:
         self.facts: list[dict[str, object]] = []

@@ -45,7 +45,7 @@ class CountingStore(MilvusStore):
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[CountingStore]:
     config = MilvusConfig(dimension=DIMENSION, reconnect_seconds=0.1)
-    opened = CountingStore(config, data_dir=tmp_path, fingerprint="test", observer=StoreObserver().port())
+    opened = CountingStore(config, data_dir=tmp_path, fingerprint="test", observer=StoreObserver())
     await opened.start()
     yield opened
     await opened.close()

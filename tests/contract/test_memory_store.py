@@ -79,7 +79,7 @@ HOSTILE = (
 
 @contextlib.asynccontextmanager
 async def _milvus(config: MilvusConfig, directory: Path) -> AsyncIterator[Store]:
-    store = MilvusStore(config, data_dir=directory, fingerprint="test", observer=StoreObserver().port())
+    store = MilvusStore(config, data_dir=directory, fingerprint="test", observer=StoreObserver())
     await store.start()
     yield store
     await store.close()

@@ -62,7 +62,7 @@ async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         config = MilvusConfig(
             uri=server.uri if server else None, collection="apart", dimension=DIMENSION, timeout_ms=30_000
         )
-        opened = MilvusStore(config, data_dir=directory, fingerprint="test", observer=StoreObserver().port())
+        opened = MilvusStore(config, data_dir=directory, fingerprint="test", observer=StoreObserver())
         await opened.start()
         yield opened
         await opened.close()

@@ -185,7 +185,7 @@ async def fill(directory: str) -> None:
 @asynccontextmanager
 async def opened(directory: str) -> AsyncIterator[MilvusStore]:
     config = MilvusConfig(dimension=DIMENSION)
-    store = MilvusStore(config, data_dir=Path(directory), fingerprint="test", observer=StoreObserver().port())
+    store = MilvusStore(config, data_dir=Path(directory), fingerprint="test", observer=StoreObserver())
     await store.start()
     try:
         yield store

@@ -27,7 +27,7 @@ async def store(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Milvu
         MilvusConfig(dimension=DIMENSION),
         data_dir=tmp_path_factory.mktemp("lite"),
         fingerprint="test",
-        observer=StoreObserver().port(),
+        observer=StoreObserver(),
     )
     await opened.start()
     yield opened

@@ -24,6 +24,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from semrouter_memory.config import RedisConfig, secret
 from semrouter_memory.errors import ConfigurationError, UnavailableError
+from semrouter_memory.resilience import Backoff, Circuit
 
 Argument: TypeAlias = str | bytes | int
 Command: TypeAlias = tuple[Argument, ...]
@@ -50,7 +51,7 @@ class RedisConnection:
     def __init__(self, config: RedisConfig) -> None:
         url = checked(config.url or "")
         self._timeout = config.timeout_ms / 1000
-        self._first_pause = config.retry_seconds
+        self._circuit = Circuit(Backoff(first=config.retry_seconds, longest=_LONGEST_PAUSE_SECONDS, spread=0.5))
         pool: ConnectionPool = ConnectionPool.from_url(
             url,
             username=config.username,
@@ -65,7 +66,6 @@ class RedisConnection:
         self._send: Callable[..., Awaitable[Any]] = self._client.execute_command
         self._present = asyncio.Event()
         self._present.set()
-        self._slow = False
         self._judged = asyncio.Event()
         self._judged.set()
         self._watch: asyncio.Task[None] | None = None
@@ -75,12 +75,12 @@ class RedisConnection:
     @property
     def available(self) -> bool:
         """False while the server is known to be away; calls then fail at once."""
-        return self._present.is_set()
+        return not self._circuit.is_open
 
     @property
     def responsive(self) -> bool:
         """False while it is away, or was too slow for a request a moment ago."""
-        return self.available and not self._slow
+        return self.available and not self._circuit.is_suspect
 
     async def start(self) -> None:
         """Look whether the server is there; it need not be."""
@@ -156,7 +156,7 @@ class RedisConnection:
         Unlike what is late `within`, that disturbs nobody else's work, unless it does not.
         """
         if self.responsive:
-            self._slow = True
+            self._circuit.suspect()
             self._judged.clear()
             self._look_again()
 
@@ -179,7 +179,7 @@ class RedisConnection:
     def _lost(self) -> None:
         if self.available:
             self.disturbances += 1
-            self._present.clear()
+            self._failed()
             self._judged.set()
             self._look_again()
 
@@ -192,21 +192,23 @@ class RedisConnection:
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._ping_until_present(), name="redis-watch")
 
+    def _failed(self, *, probe: bool = False) -> None:
+        self._present.clear()
+        now = asyncio.get_running_loop().time()
+        self._circuit.failed(now, probe=probe, jitter=random.random())  # noqa: S311 - no secret
+
     async def _ping_until_present(self) -> None:
-        pause = self._first_pause
         while not self.responsive:
             if not self.available:
-                # Not all replicas at the same moment.
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
-                pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+                await asyncio.sleep(self._circuit.wait_seconds(asyncio.get_running_loop().time()))
             try:
                 async with asyncio.timeout(self._timeout):
                     await self._send("PING")
             except (*_AWAY, RedisError):
                 self.disturbances += self.available
-                self._present.clear()
+                self._failed(probe=True)
             else:
-                self._slow = False
+                self._circuit.succeeded()
                 self._present.set()
             self._judged.set()
 

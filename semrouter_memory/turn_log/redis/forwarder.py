@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from semrouter_memory.errors import MemoryServiceError, TurnLogError
 from semrouter_memory.model import Appended, AppendOutcome, Scope
+from semrouter_memory.resilience import Backoff
 from semrouter_memory.turn_log.redis.connection import RedisConnection, RedisFailedError
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn
@@ -28,8 +29,7 @@ KEPT_SECONDS = 5.0
 """Redis writes and syncs within two seconds, even when its disk is busy."""
 
 _BATCH = 32
-_FIRST_PAUSE_SECONDS = 0.05
-_LONGEST_PAUSE_SECONDS = 30.0
+_BACKOFF = Backoff(first=0.05, longest=30.0, spread=0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Forwarder:
         self._kept: deque[_Arrived] = deque()
         self._postponed: set[int] = set()
         self._try_again_at = 0.0
-        self._try_again_pause = _FIRST_PAUSE_SECONDS
+        self._retries = 0
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -226,7 +226,7 @@ class Forwarder:
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        pause = _FIRST_PAUSE_SECONDS
+        failures = 0
         while not self._stopping:
             await self._wait_for_work()
             await self._connection.wait()
@@ -234,11 +234,11 @@ class Forwarder:
             with suppress(MemoryServiceError):
                 await self._ship_what_is_due()
                 await self._remove_arrived()
-                pause = _FIRST_PAUSE_SECONDS
+                failures = 0
                 continue
             self._spooled.set()
-            await asyncio.sleep(_about(pause))
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+            await asyncio.sleep(_pause(failures))
+            failures += 1
 
     async def _ship_what_is_due(self) -> None:
         """What was spooled, and when their pause is over the turns that are postponed."""
@@ -246,10 +246,10 @@ class Forwarder:
         is_over = now >= self._try_again_at
         await self.ship(all_of_it=is_over)
         if not self._postponed:
-            self._try_again_pause = _FIRST_PAUSE_SECONDS
+            self._retries = 0
         elif is_over:
-            self._try_again_at = now + _about(self._try_again_pause)
-            self._try_again_pause = min(self._try_again_pause * 2, _LONGEST_PAUSE_SECONDS)
+            self._try_again_at = now + _pause(self._retries)
+            self._retries += 1
 
     async def _wait_for_work(self) -> None:
         """Until something was spooled, what has arrived was kept for long enough, or a pause is over."""
@@ -261,6 +261,5 @@ class Forwarder:
                 await self._spooled.wait()
 
 
-def _about(seconds: float) -> float:
-    """Not all replicas at the same moment."""
-    return seconds * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+def _pause(failures: int) -> float:
+    return _BACKOFF.delay(failures, random.random())  # noqa: S311 - no secret

@@ -14,6 +14,7 @@ from typing import TypeAlias, TypeVar
 from redis.exceptions import WatchError
 
 from semrouter_memory.model import Scope
+from semrouter_memory.resilience import Backoff
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.redis.connection import Command, RedisConnection, RedisFailedError
 from semrouter_memory.turn_log.redis.keys import Keys
@@ -24,7 +25,7 @@ Work: TypeAlias = Callable[[], Awaitable[tuple[list[Command], T]]]
 """Reads, and says which commands to send."""
 
 _ATTEMPTS = 40
-_LONGEST_PAUSE_SECONDS = 0.1
+_BACKOFF = Backoff(first=0.002, longest=0.1, spread=1.0)
 _VERSION_SECONDS = 86_400
 """How long an owner's version is kept: much longer than a transaction takes."""
 _CONCURRENT = 16
@@ -55,8 +56,7 @@ class Transactions:
                 done, result = await self._once(version, work, also_watch)
                 if done:
                     return result
-                pause = min(0.002 * 2**attempt, _LONGEST_PAUSE_SECONDS)
-                await asyncio.sleep(pause * random.random())  # noqa: S311 - no secret
+                await asyncio.sleep(_BACKOFF.delay(attempt, random.random()))  # noqa: S311 - no secret
         raise RedisFailedError("too many changes of one owner at a time")
 
     async def _once(self, version: str, work: Work[T], also_watch: Sequence[str]) -> tuple[bool, T]:

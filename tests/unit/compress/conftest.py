@@ -9,6 +9,7 @@ import pytest
 
 from semrouter_memory.codec.base import transcript_hash
 from semrouter_memory.errors import StateStoreError
+from semrouter_memory.events import Event, ExchangeFailed, StoreFailed, WorkFailed
 from semrouter_memory.model import (
     ChatMessage,
     Claim,
@@ -54,6 +55,7 @@ class World:
     asked: list[Sequence[ChatMessage]] = field(default_factory=list)
     events: list[tuple[str, Any]] = field(default_factory=list)
     name = "stand-in"
+    retry_after = None
 
     # StateStore
     async def get(self, scope: Scope, keys: Sequence[str]) -> Mapping[str, bytes]:
@@ -92,13 +94,14 @@ class World:
         return self.answer
 
     # Observer
-    def store_failed(self, operation: str, error: BaseException) -> None:
-        self.events.append((operation, error))
-
-    def work_failed(self, error: BaseException) -> None:
-        self.events.append(("work", error))
-
-    exchange_failed = work_failed
+    def observe(self, event: Event) -> None:
+        match event:
+            case StoreFailed(operation, error):
+                self.events.append((operation, error))
+            case WorkFailed(error) | ExchangeFailed(error):
+                self.events.append(("work", error))
+            case _:
+                pass
 
     def _fail_if(self, what: str) -> None:
         if what in self.broken:

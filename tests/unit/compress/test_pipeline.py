@@ -26,7 +26,7 @@ from semrouter_memory.model import (
     StoredChain,
     TurnState,
 )
-from semrouter_memory.ports import Embedder, Observer, StateStore, TurnLog
+from semrouter_memory.ports import Embedder, StateStore, TurnLog
 from tests.unit.compress.conftest import ALICE, MakeTurns, Said, World, claim_of, small_talk, transcript_of
 
 CONFIG = CompressionConfig(enabled=True, min_turns=6, raw_turns=2)
@@ -38,7 +38,7 @@ def _compressor(world: World) -> Compressor:
         store=cast("StateStore", world),
         turn_log=cast("TurnLog", world),
         embedder=cast("Embedder", world),
-        observer=cast("Observer", world),
+        observer=world,
         config=CONFIG,
     )
 
@@ -49,7 +49,7 @@ async def _built(world: World, turns: Sequence[LoggedTurn]) -> None:
         turn_log=cast("TurnLog", world),
         embedder=cast("Embedder", world),
         chat_model=None,
-        observer=cast("Observer", world),
+        observer=world,
         config=CONFIG,
         redact=str,
     )

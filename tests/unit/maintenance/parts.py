@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import LockLostError
+from semrouter_memory.events import Event, StoreFailed, UpkeepFinished, WorkFailed
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Scope, UpkeepReport
-from semrouter_memory.ports import MemoryWriter, Observer, OwnerHold
+from semrouter_memory.ports import MemoryWriter, OwnerHold
 
 ALICE, BOB = Scope("alice"), Scope("bob")
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
@@ -39,24 +40,23 @@ class LostLocks:
 
 
 class UpkeepObserver:
-    """Implements the part of `Observer` that upkeep talks to."""
+    """Keeps the events of upkeep."""
 
     def __init__(self) -> None:
         self.reports: list[UpkeepReport] = []
         self.failures: list[str] = []
         self.bugs: list[BaseException] = []
 
-    def upkeep_finished(self, report: UpkeepReport) -> None:
-        self.reports.append(report)
-
-    def store_failed(self, operation: str, error: BaseException) -> None:
-        self.failures.append(operation)
-
-    def work_failed(self, error: BaseException) -> None:
-        self.bugs.append(error)
-
-    def port(self) -> Observer:
-        return cast("Observer", self)
+    def observe(self, event: Event) -> None:
+        match event:
+            case UpkeepFinished(report):
+                self.reports.append(report)
+            case StoreFailed(operation):
+                self.failures.append(operation)
+            case WorkFailed(error):
+                self.bugs.append(error)
+            case _:
+                pass
 
 
 def aged(

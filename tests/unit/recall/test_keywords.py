@@ -36,6 +36,7 @@ class Model:
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     cancelled: bool = False
     name: str = "stand-in"
+    retry_after = None
 
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
         self.prompts.append(messages)

@@ -13,6 +13,7 @@ import pytest
 from semrouter_memory.codec.base import transcript_hash
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import EmbeddingError, StoreUnavailableError, TurnLogError
+from semrouter_memory.events import Event, ExchangeFailed, RecallFinished
 from semrouter_memory.model import (
     ChatMessage,
     Hit,
@@ -28,7 +29,7 @@ from semrouter_memory.model import (
     Signals,
     Vector,
 )
-from semrouter_memory.ports import MemoryReader, Observer, TurnLog
+from semrouter_memory.ports import MemoryReader, TurnLog
 from semrouter_memory.recall.pipeline import Recaller
 from semrouter_memory.recall.rewrite import Mode, QueryRewriter
 from semrouter_memory.recall.searching import Searcher
@@ -72,6 +73,7 @@ class World:
     fingerprint = "stand-in"
     # ChatModel
     name = "stand-in"
+    retry_after = None
 
     async def embed_query(self, text: str) -> Vector:
         await self._happens("embed")
@@ -116,8 +118,16 @@ class World:
         if step in self.error:
             raise self.error[step]
 
+    def observe(self, event: Event) -> None:
+        match event:
+            case RecallFinished(result):
+                self.results.append(result)
+            case ExchangeFailed(error):
+                self.failures.append(error)
+            case _:
+                pass
+
     def recaller(self, mode: Mode | None = None, **config: Any) -> Recaller:
-        observer = SimpleNamespace(recall_finished=self.results.append, exchange_failed=self.failures.append)
         clock = cast("Any", SimpleNamespace(now=lambda: self.now))
         settings = RecallConfig(**{"strategy": "semantic", **config})
         return Recaller(
@@ -126,7 +136,7 @@ class World:
                 embedder=self, reader=cast("MemoryReader", self), shelves=None, clock=clock, config=settings
             ),
             turn_log=cast("TurnLog", self),
-            observer=cast("Observer", observer),
+            observer=self,
             clock=clock,
             config=settings,
             rewriter=QueryRewriter(self, mode) if mode else None,

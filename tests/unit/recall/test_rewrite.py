@@ -15,6 +15,7 @@ class Model:
     """A chat model that answers what it is told and keeps what it was asked."""
 
     name = "stand-in"
+    retry_after = None
 
     def __init__(self, answer: str | Exception) -> None:
         self.answer = answer

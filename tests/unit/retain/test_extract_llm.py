@@ -99,6 +99,7 @@ class Answering:
     """A chat model that always answers the same."""
 
     name = "stand-in"
+    retry_after = None
 
     def __init__(self, answer: str) -> None:
         self.answer = answer

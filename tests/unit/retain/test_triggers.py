@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from semrouter_memory.model import PendingSession, Scope
-from semrouter_memory.retain.triggers import Pace, Trigger, backoff, due
+from semrouter_memory.retain.triggers import Pace, Trigger, due
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 PACE = Pace(quotes=True, model=True, batch_size=10, idle=timedelta(seconds=300))
@@ -61,14 +61,3 @@ def test_the_trigger_that_fires(session: PendingSession, pace: Pace, expected: T
 )
 def test_while_the_model_is_away_only_what_needs_none_is_due(session: PendingSession, expected: Trigger | None) -> None:
     assert due(session, NOW, PACE, model_away=True) is expected
-
-
-@pytest.mark.parametrize(("attempts", "seconds"), [(0, 5), (1, 10), (4, 80), (8, 900), (10_000, 900)])
-def test_the_pause_doubles_up_to_the_longest(attempts: int, seconds: float) -> None:
-    pause = backoff(attempts, first=timedelta(seconds=5), longest=timedelta(seconds=900), jitter=0)
-    assert pause == timedelta(seconds=seconds)
-
-
-def test_jitter_shortens_by_a_quarter_at_most() -> None:
-    pause = backoff(0, first=timedelta(seconds=8), longest=timedelta(seconds=900), jitter=1)
-    assert pause == timedelta(seconds=6)

@@ -13,13 +13,13 @@ from opentelemetry.trace import StatusCode
 
 from semrouter_memory.config import ExternalModel, LlmEndpoint
 from semrouter_memory.errors import ModelAwayError
+from semrouter_memory.events import EpisodeFinished, ExtractionFinished, TurnAppended
 from semrouter_memory.model import (
     Appended,
     AppendOutcome,
     ChatMessage,
     Compression,
     CompressionReason,
-    ExtractionReport,
     Hit,
     Reason,
     RecallOptions,
@@ -32,9 +32,9 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.telemetry.attributes import MAX_CHARS
 from semrouter_memory.telemetry.metrics import Metrics
+from semrouter_memory.telemetry.observer import TelemetryObserver
 from semrouter_memory.telemetry.origins import MAX_SESSIONS, MAX_SPANS
 from semrouter_memory.telemetry.spans import Spans
-from semrouter_memory.telemetry.traced import TracingObserver
 from tests.memories import memory
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -55,7 +55,7 @@ TURN = Turn(
     model="gpt",
 )
 ACCEPTED = Appended(AppendOutcome.ACCEPTED, "session_1", "turn_1")
-RULES, LLM = (ExtractionReport(extractor=extractor, turns=1) for extractor in ("quotes", "llm"))
+RULES, LLM = (ExtractionFinished(extractor=extractor, turns=1) for extractor in ("quotes", "llm"))
 
 
 class Exported:
@@ -86,19 +86,19 @@ def exported() -> Exported:
 
 
 @pytest.fixture
-def observer(exported: Exported) -> TracingObserver:
-    return TracingObserver(Metrics(), exported.spans)
+def observer(exported: Exported) -> TelemetryObserver:
+    return TelemetryObserver(Metrics(), exported.spans)
 
 
 def attributes(span: ReadableSpan) -> dict[str, object]:
     return dict(span.attributes or {})
 
 
-def retained(exported: Exported, observer: TracingObserver, appended: Appended | None = ACCEPTED) -> ReadableSpan:
+def retained(exported: Exported, observer: TelemetryObserver, appended: Appended | None = ACCEPTED) -> ReadableSpan:
     """An exchange whose turn is accepted."""
     with exported.spans.stream({}).retain(TURN) as finished:
         if appended is not None:
-            observer.turn_appended(appended)
+            observer.observe(TurnAppended(appended))
         finished(appended)
     return exported.all[-1]
 
@@ -187,7 +187,7 @@ def test_whose_trace_it_is(
     assert attributes(span) == {"semrouter.memory.reason": "no_identity"}
 
 
-def test_an_accepted_turn_is_named_by_its_ids(exported: Exported, observer: TracingObserver) -> None:
+def test_an_accepted_turn_is_named_by_its_ids(exported: Exported, observer: TelemetryObserver) -> None:
     assert attributes(retained(exported, observer)) == {
         "gen_ai.conversation.id": "conv_1",
         "gen_ai.response.id": "resp_1",
@@ -199,30 +199,32 @@ def test_an_accepted_turn_is_named_by_its_ids(exported: Exported, observer: Trac
     assert attributes(retained(exported, observer, None))["semrouter.memory.turn.outcome"] == "not_yet"
 
 
-def test_each_extractor_is_linked_once_to_the_exchanges_it_read(exported: Exported, observer: TracingObserver) -> None:
+def test_each_extractor_is_linked_once_to_the_exchanges_it_read(
+    exported: Exported, observer: TelemetryObserver
+) -> None:
     first, second = retained(exported, observer), retained(exported, observer)
-    failed = ExtractionReport(extractor="llm", turns=2, failure="parse_error")
+    failed = ExtractionFinished(extractor="llm", turns=2, failure="parse_error")
     for report in (RULES, failed, LLM, LLM):
         with exported.spans.work("session_1"):
-            observer.extraction_finished(report)
+            observer.observe(report)
     works = [span for span in exported.all if span.name == "memory extract"]
     both = {first.context.span_id, second.context.span_id}
     assert [{link.context.span_id for link in work.links} for work in works] == [both, set(), both, set()]
     assert all(work.parent is None for work in works)
 
 
-def test_work_on_another_session_is_not_linked(exported: Exported, observer: TracingObserver) -> None:
+def test_work_on_another_session_is_not_linked(exported: Exported, observer: TelemetryObserver) -> None:
     retained(exported, observer)
     with exported.spans.work("session_2"):
-        observer.extraction_finished(RULES)
+        observer.observe(RULES)
     assert exported.the("memory extract").links == ()
 
 
-def test_known_exchanges_are_bounded(exported: Exported, observer: TracingObserver) -> None:
+def test_known_exchanges_are_bounded(exported: Exported, observer: TelemetryObserver) -> None:
     for _ in range(MAX_SPANS + 1):
         retained(exported, observer)
     with exported.spans.work("session_1"):
-        observer.extraction_finished(RULES)
+        observer.observe(RULES)
     assert len(exported.the("memory extract").links) == MAX_SPANS
     origins = exported.spans._origins
     for number in range(MAX_SESSIONS):
@@ -238,13 +240,13 @@ def test_work_that_does_nothing_is_no_span(exported: Exported) -> None:
 
 
 def test_the_steps_of_work_are_its_children_and_it_began_when_it_began(
-    exported: Exported, observer: TracingObserver
+    exported: Exported, observer: TelemetryObserver
 ) -> None:
     began = time.time_ns()
-    report = ExtractionReport(extractor="quotes", turns=2, candidates=3, actions={"add": 2, "skip": 1})
+    report = ExtractionFinished(extractor="quotes", turns=2, candidates=3, actions={"add": 2, "skip": 1})
     with exported.spans.work("session_1"):
-        observer.extraction_finished(report)
-        observer.episode_finished("episode_runs", turns=2, written=True)
+        observer.observe(report)
+        observer.observe(EpisodeFinished(extractor="episode_runs", turns=2, written=True))
     work, rules, episode = (exported.the(name) for name in ("memory extract", "extract quotes", "episode"))
     assert began <= (work.start_time or 0) == (rules.start_time or 0) <= (rules.end_time or 0)
     assert rules.end_time == episode.start_time
@@ -261,10 +263,10 @@ def test_the_steps_of_work_are_its_children_and_it_began_when_it_began(
     }
 
 
-def test_work_that_ends_in_a_bug_is_a_failed_span(exported: Exported, observer: TracingObserver) -> None:
+def test_work_that_ends_in_a_bug_is_a_failed_span(exported: Exported, observer: TelemetryObserver) -> None:
     def work_with_a_bug() -> None:
         with exported.spans.work("session_1"):
-            observer.extraction_finished(RULES)
+            observer.observe(RULES)
             raise ValueError(CANARY)
 
     with pytest.raises(ValueError, match=CANARY):
@@ -276,6 +278,7 @@ def test_work_that_ends_in_a_bug_is_a_failed_span(exported: Exported, observer: 
 
 class Model:
     name = "small"
+    retry_after = None
 
     def __init__(self, error: BaseException | None = None) -> None:
         self._error = error
@@ -331,14 +334,14 @@ async def test_a_model_that_fails_is_named_by_the_kind_of_error(exported: Export
     assert call.status.status_code is StatusCode.ERROR
 
 
-async def test_nothing_that_was_written_is_in_any_span(exported: Exported, observer: TracingObserver) -> None:
+async def test_nothing_that_was_written_is_in_any_span(exported: Exported, observer: TelemetryObserver) -> None:
     stream = exported.spans.stream({})
     with stream.recall(REQUEST) as finished:
         await exported.spans.model(Model(), SECTION).complete(PROMPT)
         finished(RecallResult(reason=Reason.INJECTED, text=CANARY, hits=(Hit(MEMORY, 1, 1),)))
     retained(exported, observer)
     with exported.spans.work("session_1"):
-        observer.extraction_finished(RULES)
+        observer.observe(RULES)
     assert len(exported.all) == 5
     for span in exported.all:
         assert CANARY not in span.to_json()

@@ -8,6 +8,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from semrouter_memory.config import MemoryConfig
+from semrouter_memory.events import Event
 from semrouter_memory.exchange.exchange import ExchangeSettings
 from semrouter_memory.model import (
     Compression,
@@ -49,10 +50,9 @@ class Retain:
 
 
 class Quiet:
-    """An observer whom nothing interests."""
+    """An observer that ignores every event."""
 
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
+    def observe(self, event: Event) -> None: ...
 
 
 class Call:

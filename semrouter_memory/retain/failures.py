@@ -1,8 +1,8 @@
-"""What becomes of a session whose step failed: it rests, or its turns count an attempt.
+"""What happens to a session whose step failed: it cools down, or its turns count an attempt.
 
-Strategy. A store or a lock that is away makes turns wait without counting an attempt: all sessions while the store says
-so itself or has no room, else the one that was refused. A write that is refused again and again while the store is there counts, so that
-it ends as a dead letter. What fails by itself counts at once. Pauses grow, and are spread.
+Strategy. While the store or a lock is unavailable, turns wait without counting an attempt: all sessions when the store is
+known to be unavailable or full, otherwise the refused one. A write that is refused repeatedly by an available store counts,
+so that it ends as a dead letter. Any other failure counts at once. Pauses grow, with jitter.
 """
 
 from collections import OrderedDict
@@ -23,31 +23,32 @@ from semrouter_memory.errors import (
     StoreUnavailableError,
     TurnLogError,
 )
-from semrouter_memory.model import Claim, ExtractionReport, LoggedTurn
+from semrouter_memory.events import ExtractionFinished, StoreFailed, WorkFailed
+from semrouter_memory.model import Claim, LoggedTurn, SessionKey
 from semrouter_memory.ports import Clock, MemoryReader, Observer, TurnLog
+from semrouter_memory.resilience import Backoff, Cooldown
 from semrouter_memory.retain import quotes
-from semrouter_memory.retain.triggers import Rest, SessionKey, backoff
 
 _T = TypeVar("_T")
 _FREE_REFUSALS = 3
-"""Refused writes of one session that may be an outage which the store has not noticed yet."""
+"""Refused writes of one session that may be an outage which the store has not detected yet."""
 _MAX_SESSIONS = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class _Trouble:
-    """A session that rests: failures in a row, and of these, writes that the store refused."""
+class _StoreFailures:
+    """A session that cools down: failures in a row, and of these, writes that the store refused."""
 
-    rest: Rest
+    cooldown: Cooldown
     failures: int
     refusals: int
 
 
-class Troubles:
-    """Carries out steps, and remembers what rests.
+class FailurePolicy:
+    """Runs steps, and records which sessions cool down.
 
     Args:
-        reader: asked only whether the store is there.
+        reader: used only for whether the store is available.
         jitter: draws 0..1.
     """
 
@@ -66,29 +67,30 @@ class Troubles:
         self._observer = observer
         self._clock = clock
         self._config = config
+        self._backoff = Backoff(first=config.retry_seconds, longest=config.retry_max_seconds)
         self._jitter = jitter
         self._store_failures = 0
-        self._store_rest: Rest | None = None
-        self._sessions: OrderedDict[SessionKey, _Trouble] = OrderedDict()
+        self._store_cooldown: Cooldown | None = None
+        self._sessions: OrderedDict[SessionKey, _StoreFailures] = OrderedDict()
 
     @property
     def store_available(self) -> bool:
         return self._reader.available
 
-    def store_rests(self, now: datetime) -> bool:
-        """Whether nothing is to be written at all."""
-        return not self._reader.available or (self._store_rest is not None and self._store_rest.holds(now))
+    def is_store_cooling_down(self, now: datetime) -> bool:
+        """Whether no session can be written."""
+        return not self._reader.available or (self._store_cooldown is not None and self._store_cooldown.active(now))
 
-    def rests(self, key: SessionKey, now: datetime) -> bool:
-        """Whether this session is to be left alone."""
-        trouble = self._sessions.get(key)
-        return trouble is not None and trouble.rest.holds(now)
+    def is_cooling_down(self, key: SessionKey, now: datetime) -> bool:
+        """Whether no step of this session is tried."""
+        failures = self._sessions.get(key)
+        return failures is not None and failures.cooldown.active(now)
 
-    async def guard(self, claim: Claim, key: SessionKey, turns: Sequence[LoggedTurn], work: Awaitable[_T]) -> _T | None:
-        """The result of a step, or None when it failed; the claim is given back then.
+    async def guard(self, claim: Claim, turns: Sequence[LoggedTurn], work: Awaitable[_T]) -> _T | None:
+        """The result of a step, or None when it failed; the claim is then released.
 
         Args:
-            turns: the turns that the step reads, which count an attempt when they are at fault.
+            turns: the turns that the step reads; they count an attempt when they are at fault.
 
         Raises:
             TurnLogError: the turn log failed.
@@ -99,19 +101,19 @@ class Troubles:
         except TurnLogError:
             raise
         except (StoreUnavailableError, LockLostError) as error:
-            await self._wait(part, key, error)
-        except Exception as error:  # noqa: BLE001 - whatever a turn does to us, its session goes on
+            await self._wait(part, error)
+        except Exception as error:  # noqa: BLE001 - a turn that breaks a step must not stop its session
             await self.fail(part, error)
         else:
-            self._sessions.pop(key, None)
-            self._store_failures, self._store_rest = 0, None
+            self._sessions.pop(claim.key, None)
+            self._store_failures, self._store_cooldown = 0, None
             return result
         return None
 
     async def fail(self, claim: Claim, error: Exception) -> None:
-        """Count an attempt for the claim's turns and give it back."""
+        """Count an attempt for the claim's turns and release it."""
         if not isinstance(error, MemoryServiceError):
-            self._observer.work_failed(error)
+            self._observer.observe(WorkFailed(error))
         retry_at = self._clock.now() + self.pause(max((turn.attempts for turn in claim.turns), default=0))
         dead = await self._turn_log.fail(
             claim, _failure(error), retry_at=retry_at, max_attempts=self._config.max_attempts
@@ -119,7 +121,7 @@ class Troubles:
         self.report(claim, error, dead_lettered=dead)
 
     async def back_off(self, claim: Claim, error: ModelAwayError, *, failures: int) -> None:
-        """Give back a claim whose episode the model did not serve, for the time of a back-off; its turns are read.
+        """Release a claim whose episode the model did not write, until a back-off ends; its turns are read.
 
         Args:
             failures: before this one.
@@ -132,11 +134,11 @@ class Troubles:
             self.report(claim, error)
 
     def report(self, claim: Claim, error: Exception, *, dead_lettered: int = 0) -> None:
-        """Tell the observer that a step with these turns failed."""
+        """Report a failed step with these turns."""
         extractor = "llm" if isinstance(error, ChatModelError | ExtractionParseError) else quotes.EXTRACTOR
         model = error if isinstance(error, ChatModelError) else None
-        self._observer.extraction_finished(
-            ExtractionReport(
+        self._observer.observe(
+            ExtractionFinished(
                 extractor=extractor,
                 turns=len(claim.turns),
                 failure=_failure(error),
@@ -147,31 +149,26 @@ class Troubles:
         )
 
     def pause(self, failures: int) -> timedelta:
-        """The pause after so many failures before this one."""
-        return backoff(
-            failures,
-            first=timedelta(seconds=self._config.retry_seconds),
-            longest=timedelta(seconds=self._config.retry_max_seconds),
-            jitter=self._jitter(),
-        )
+        """The pause after a failure, when so many preceded it."""
+        return timedelta(seconds=self._backoff.delay(failures, self._jitter()))
 
-    async def _wait(self, claim: Claim, key: SessionKey, error: StoreUnavailableError | LockLostError) -> None:
+    async def _wait(self, claim: Claim, error: StoreUnavailableError | LockLostError) -> None:
         lock = isinstance(error, LockLostError)
-        self._observer.store_failed("lock" if lock else "retain", error)
+        self._observer.observe(StoreFailed("lock" if lock else "retain", error))
         if isinstance(error, StoreFullError) or (not lock and not self._reader.available):
-            self._store_rest = Rest.of(self.pause(self._store_failures), self._clock.now())
+            self._store_cooldown = Cooldown.of(self.pause(self._store_failures), self._clock.now())
             self._store_failures += 1
-        elif self._refused(key, refusal=not lock):
+        elif self._refused(claim.key, refusal=not lock):
             await self.fail(claim, error)
             return
         await self._turn_log.release(claim)
 
     def _refused(self, key: SessionKey, *, refusal: bool) -> bool:
-        """Let the session rest; returns whether it is at fault by now."""
+        """Let the session cool down; returns whether it is at fault by now."""
         before = self._sessions.pop(key, None)
         failures, refusals = (before.failures, before.refusals) if before else (0, 0)
-        rest = Rest.of(self.pause(failures), self._clock.now())
-        self._sessions[key] = _Trouble(rest, failures + 1, refusals + refusal)
+        cooldown = Cooldown.of(self.pause(failures), self._clock.now())
+        self._sessions[key] = _StoreFailures(cooldown, failures + 1, refusals + refusal)
         while len(self._sessions) > _MAX_SESSIONS:
             self._sessions.popitem(last=False)
         return refusal and refusals >= _FREE_REFUSALS

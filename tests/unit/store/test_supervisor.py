@@ -1,4 +1,4 @@
-"""One connection that comes back by itself."""
+"""One connection that is reopened by itself."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from semrouter_memory.errors import SchemaMismatchError, StoreUnavailableError
-from semrouter_memory.store import link as module
-from semrouter_memory.store.link import PATIENCE, Link
+from semrouter_memory.resilience import Backoff
+from semrouter_memory.store import supervisor as module
+from semrouter_memory.store.supervisor import PATIENCE, ConnectionSupervisor
 from tests.store_observer import StoreObserver
 
 pytestmark = pytest.mark.usefixtures("stepped_time")
 
+AT_ONCE = Backoff(first=0.001, longest=0.001)
 AWAY = StoreUnavailableError("nobody answers")
 
 
@@ -64,132 +66,142 @@ def observer() -> StoreObserver:
 
 
 @pytest.fixture
-async def link(
+async def supervisor(
     exchange: Exchange, observer: StoreObserver, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Link[Wire]]:
+) -> AsyncIterator[ConnectionSupervisor[Wire]]:
     monkeypatch.setattr(module, "PROBE_SECONDS", 0.02)
-    opened = Link(exchange.connect, pause_seconds=0.001, observer=observer.port())
+    opened = ConnectionSupervisor(exchange.connect, backoff=AT_ONCE, observer=observer)
     yield opened
     await opened.close()
 
 
-async def settled(link: Link[Wire], *, up: bool) -> None:
+async def settled(supervisor: ConnectionSupervisor[Wire], *, up: bool) -> None:
     async with asyncio.timeout(2):
-        while link.is_up is not up:  # noqa: ASYNC110 - the link has no event to wait for
+        while supervisor.is_up is not up:  # noqa: ASYNC110 - the supervisor has no event to wait for
             await asyncio.sleep(0.001)
 
 
-async def test_it_is_up_after_the_first_attempt(link: Link[Wire], exchange: Exchange, observer: StoreObserver) -> None:
-    await link.start()
-    assert link.connection() is exchange.wires[0]
+async def test_it_is_up_after_the_first_attempt(
+    supervisor: ConnectionSupervisor[Wire], exchange: Exchange, observer: StoreObserver
+) -> None:
+    await supervisor.start()
+    assert supervisor.connection() is exchange.wires[0]
     assert observer.states == [(True, "connected")]
 
 
 async def test_it_goes_on_trying_and_says_so_once(
-    link: Link[Wire], exchange: Exchange, observer: StoreObserver
+    supervisor: ConnectionSupervisor[Wire], exchange: Exchange, observer: StoreObserver
 ) -> None:
     exchange.errors = [AWAY] * 5
-    await link.start()
+    await supervisor.start()
     with pytest.raises(StoreUnavailableError):
-        link.connection()
-    await settled(link, up=True)
+        supervisor.connection()
+    await settled(supervisor, up=True)
     assert exchange.attempts == 6
     assert observer.states == [(False, "nobody answers"), (True, "connected")]
 
 
-async def test_a_contradiction_at_start_is_raised(link: Link[Wire], exchange: Exchange) -> None:
+async def test_a_contradiction_at_start_is_raised(supervisor: ConnectionSupervisor[Wire], exchange: Exchange) -> None:
     exchange.errors = [SchemaMismatchError("another embedding")]
     with pytest.raises(SchemaMismatchError):
-        await link.start()
+        await supervisor.start()
 
 
 async def test_a_contradiction_found_later_is_told_and_may_be_cured(
-    link: Link[Wire], exchange: Exchange, observer: StoreObserver
+    supervisor: ConnectionSupervisor[Wire], exchange: Exchange, observer: StoreObserver
 ) -> None:
     """It keeps the store away, but nobody has to restart us once the server is right again."""
-    await link.start()
+    await supervisor.start()
     exchange.errors = [SchemaMismatchError("another embedding")] * 3
-    link.lost(exchange.wires[0], "gone")
-    await settled(link, up=True)
+    supervisor.mark_down(exchange.wires[0], "gone")
+    await settled(supervisor, up=True)
     assert observer.states[1:] == [(False, "gone"), (False, "another embedding"), (True, "connected")]
 
 
 async def test_a_lost_connection_is_given_up_at_once_and_closed(
-    link: Link[Wire], exchange: Exchange, observer: StoreObserver
+    supervisor: ConnectionSupervisor[Wire], exchange: Exchange, observer: StoreObserver
 ) -> None:
-    await link.start()
-    link.lost(exchange.wires[0], "gone")
-    assert not link.is_up
-    await settled(link, up=True)
-    assert link.connection() is exchange.wires[1]
+    await supervisor.start()
+    supervisor.mark_down(exchange.wires[0], "gone")
+    assert not supervisor.is_up
+    await settled(supervisor, up=True)
+    assert supervisor.connection() is exchange.wires[1]
     assert (exchange.wires[0].closed, exchange.wires[0].probes) == (1, 0)
     assert observer.states == [(True, "connected"), (False, "gone"), (True, "connected")]
 
 
 async def test_late_news_of_an_earlier_connection_do_not_harm_the_current_one(
-    link: Link[Wire], exchange: Exchange
+    supervisor: ConnectionSupervisor[Wire], exchange: Exchange
 ) -> None:
-    await link.start()
-    link.lost(exchange.wires[0], "gone")
-    await settled(link, up=True)
-    link.lost(exchange.wires[0], "gone")
-    link.doubt(exchange.wires[0])
+    await supervisor.start()
+    supervisor.mark_down(exchange.wires[0], "gone")
+    await settled(supervisor, up=True)
+    supervisor.mark_down(exchange.wires[0], "gone")
+    supervisor.mark_suspect(exchange.wires[0])
     await asyncio.sleep(0.01)
-    assert link.connection() is exchange.wires[1]
+    assert supervisor.connection() is exchange.wires[1]
     assert exchange.wires[1].probes == 0
 
 
-async def test_a_connection_that_answers_our_own_question_is_kept(link: Link[Wire], exchange: Exchange) -> None:
-    await link.start()
-    link.doubt(exchange.wires[0])
+async def test_a_connection_that_answers_our_own_question_is_kept(
+    supervisor: ConnectionSupervisor[Wire], exchange: Exchange
+) -> None:
+    await supervisor.start()
+    supervisor.mark_suspect(exchange.wires[0])
     await asyncio.sleep(0.01)
     assert exchange.wires[0].probes == 1
-    assert link.connection() is exchange.wires[0]
+    assert supervisor.connection() is exchange.wires[0]
 
 
 @pytest.mark.parametrize("hangs", [True, False])
-async def test_a_connection_that_does_not_is_replaced(link: Link[Wire], exchange: Exchange, *, hangs: bool) -> None:
+async def test_a_connection_that_does_not_is_replaced(
+    supervisor: ConnectionSupervisor[Wire], exchange: Exchange, *, hangs: bool
+) -> None:
     """Also when it cannot even be closed."""
-    await link.start()
+    await supervisor.start()
     exchange.wires[0].hangs = hangs
     exchange.wires[0].error = AWAY
-    link.doubt(exchange.wires[0])
+    supervisor.mark_suspect(exchange.wires[0])
     async with asyncio.timeout(2):
-        while len(exchange.wires) == 1:  # noqa: ASYNC110 - the link has no event to wait for
+        while len(exchange.wires) == 1:  # noqa: ASYNC110 - the supervisor has no event to wait for
             await asyncio.sleep(0.001)
     assert exchange.wires[0].closed == 1
-    assert link.connection() is exchange.wires[1]
+    assert supervisor.connection() is exchange.wires[1]
 
 
-async def test_it_takes_several_unanswered_calls_in_a_row_to_doubt(link: Link[Wire], exchange: Exchange) -> None:
+async def test_it_takes_several_unanswered_calls_in_a_row_to_doubt(
+    supervisor: ConnectionSupervisor[Wire], exchange: Exchange
+) -> None:
     """A client that goes away cancels its call, too; one answer starts the count anew."""
-    await link.start()
+    await supervisor.start()
     for _ in range(PATIENCE - 1):
-        link.unanswered(exchange.wires[0])
-    link.answered()
+        supervisor.unanswered(exchange.wires[0])
+    supervisor.answered()
     for _ in range(PATIENCE - 1):
-        link.unanswered(exchange.wires[0])
+        supervisor.unanswered(exchange.wires[0])
     await asyncio.sleep(0.01)
     assert exchange.wires[0].probes == 0
-    link.unanswered(exchange.wires[0])
+    supervisor.unanswered(exchange.wires[0])
     await asyncio.sleep(0.01)
     assert exchange.wires[0].probes == 1
 
 
-async def test_a_closed_link_has_no_connection_and_no_task(link: Link[Wire], exchange: Exchange) -> None:
-    await link.start()
-    await link.close()
-    await link.close()
+async def test_a_closed_link_has_no_connection_and_no_task(
+    supervisor: ConnectionSupervisor[Wire], exchange: Exchange
+) -> None:
+    await supervisor.start()
+    await supervisor.close()
+    await supervisor.close()
     assert exchange.wires[0].closed == 1
     assert asyncio.all_tasks() == {asyncio.current_task()}
     with pytest.raises(StoreUnavailableError):
-        link.connection()
+        supervisor.connection()
 
 
-async def test_closing_ends_the_attempts(link: Link[Wire], exchange: Exchange) -> None:
+async def test_closing_ends_the_attempts(supervisor: ConnectionSupervisor[Wire], exchange: Exchange) -> None:
     exchange.errors = [AWAY] * 1_000
-    await link.start()
-    await link.close()
+    await supervisor.start()
+    await supervisor.close()
     attempts = exchange.attempts
     await asyncio.sleep(0.01)
     assert exchange.attempts == attempts
@@ -199,16 +211,16 @@ async def test_closing_ends_the_attempts(link: Link[Wire], exchange: Exchange) -
 
 
 class Settling:
-    """Settles, or fails to, as it is told; keeps how often it was asked, and whether the link was up meanwhile."""
+    """Settles, or fails to, as it is told; keeps how often it was asked, and whether the supervisor was up meanwhile."""
 
     def __init__(self) -> None:
         self.outcomes: list[bool | StoreUnavailableError] = []
         self.up: list[bool] = []
-        self.link: Link[Wire] | None = None
+        self.supervisor: ConnectionSupervisor[Wire] | None = None
 
     async def __call__(self, _wire: Wire) -> bool:
-        assert self.link is not None
-        self.up.append(self.link.is_up)
+        assert self.supervisor is not None
+        self.up.append(self.supervisor.is_up)
         outcome = self.outcomes.pop(0) if self.outcomes else True
         if isinstance(outcome, StoreUnavailableError):
             raise outcome
@@ -221,50 +233,50 @@ async def settling(
 ) -> AsyncIterator[Settling]:
     monkeypatch.setattr(module, "UNSETTLED_SECONDS", 0.01)
     settling = Settling()
-    settling.link = Link(exchange.connect, pause_seconds=0.001, observer=observer.port(), settle=settling)
+    settling.supervisor = ConnectionSupervisor(exchange.connect, backoff=AT_ONCE, observer=observer, settle=settling)
     yield settling
-    await settling.link.close()
+    await settling.supervisor.close()
 
 
 async def asked(settling: Settling, times: int) -> None:
     async with asyncio.timeout(2):
-        while len(settling.up) < times:  # noqa: ASYNC110 - the link has no event to wait for
+        while len(settling.up) < times:  # noqa: ASYNC110 - the supervisor has no event to wait for
             await asyncio.sleep(0.001)
 
 
 async def test_a_connection_is_given_out_when_all_is_settled(settling: Settling, exchange: Exchange) -> None:
     """One on which that is impossible is closed, and another one is tried."""
     settling.outcomes = [AWAY, True]
-    link = settling.link
-    assert link is not None
-    await link.start()
-    assert not link.is_up
-    await settled(link, up=True)
+    supervisor = settling.supervisor
+    assert supervisor is not None
+    await supervisor.start()
+    assert not supervisor.is_up
+    await settled(supervisor, up=True)
     assert settling.up == [False, False]
     assert [wire.closed for wire in exchange.wires] == [1, 0]
 
 
 async def test_after_a_doubt_it_is_settled_again(settling: Settling, exchange: Exchange) -> None:
     """Callers go on meanwhile, for the connection answers; when it does not serve, it is replaced."""
-    link = settling.link
-    assert link is not None
-    await link.start()
-    link.doubt(link.connection())
+    supervisor = settling.supervisor
+    assert supervisor is not None
+    await supervisor.start()
+    supervisor.mark_suspect(supervisor.connection())
     await asked(settling, 2)
     settling.outcomes = [AWAY]
-    link.doubt(link.connection())
+    supervisor.mark_suspect(supervisor.connection())
     await asked(settling, 4)
-    await settled(link, up=True)
+    await settled(supervisor, up=True)
     assert settling.up[:4] == [False, True, True, False]
     assert len(exchange.wires) == 2
 
 
 async def test_what_cannot_be_settled_yet_is_tried_later_and_keeps_nobody_waiting(settling: Settling) -> None:
     settling.outcomes = [False, False, True]
-    link = settling.link
-    assert link is not None
-    await link.start()
-    assert link.is_up
+    supervisor = settling.supervisor
+    assert supervisor is not None
+    await supervisor.start()
+    assert supervisor.is_up
     await asked(settling, 3)
     await asyncio.sleep(0.05)
     assert settling.up == [False, True, True]

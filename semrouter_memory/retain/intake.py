@@ -1,8 +1,8 @@
-"""Accepts turns: what of them may be written down is cleaned, and committed to the turn log.
+"""Accepts turns: removes what must not be stored, and commits them to the turn log.
 
-Strategy. An ordinary turn is cleaned and committed where it is handed over, at once. Cleaning a long one takes a quarter
-of a second, which the event loop does not have: that happens in a thread, and the commit follows on the loop. The turns
-of one owner stay in the order in which they came.
+Strategy. An ordinary turn is cleaned and committed at once, by the caller. Cleaning a long turn takes a quarter of a second,
+too long for the event loop: it runs in a thread, and the commit follows on the loop. The turns of one owner keep their
+order.
 """
 
 import asyncio
@@ -11,21 +11,21 @@ from dataclasses import dataclass, replace
 
 from semrouter_memory.codec.base import strip_block
 from semrouter_memory.errors import TurnLogDamagedError, TurnLogError, TurnLogFullError
-from semrouter_memory.model import Appended, AppendOutcome, Json, Turn
+from semrouter_memory.events import SecretsRedacted, TurnAppended, TurnDropped
+from semrouter_memory.model import Appended, AppendOutcome, Json, SessionKey, Turn
 from semrouter_memory.ports import Observer, TurnLog
 from semrouter_memory.retain.redact import Redaction, redact
 from semrouter_memory.retain.remember import asks_to_remember
 from semrouter_memory.retain.secret_forms import SecretKind
-from semrouter_memory.retain.triggers import SessionKey
 
 _MARGIN_CHARS = 4096
-"""Read beyond the cut, so that a secret which the cut would halve is seen whole."""
+"""Read beyond the limit, so that a secret at the limit is recognised as a whole."""
 _NAMES = frozenset({"id", "call_id", "encrypted_content"})
-"""Random by nature; long ones would be taken for keys."""
+"""Random values; long ones would be mistaken for API keys."""
 _AT_ONCE_CHARS = 4_096
-"""Of a turn that is cleaned where it is handed over: about 20 ms."""
+"""The largest turn that is cleaned at once: about 20 ms."""
 _MAX_LATER = 256
-"""Turns that wait for the thread; more are cleaned where they are handed over, so that memory stays bounded."""
+"""Turns that wait for the thread; more are cleaned at once, so that memory stays bounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class CleanTurn:
     remember: bool
 
 
-class Accepting:
+class TurnIntake:
     """Accepts turns.
 
     Args:
         max_chars: bound on each text.
-        wake: told of each session with a new turn.
+        wake: called with each session that has a new turn.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Accepting:
         """Commit a turn, quickly. Never raises.
 
         Returns:
-            What became of it, or None when it could not be written, which the observer knows, or is written later.
+            The outcome; None when the turn is written later, or could not be written, which the observer is told.
         """
         owner = (turn.scope.user_id, turn.scope.project_id)
         if len(self._tasks) < _MAX_LATER and (owner in self._later or _size(turn) > _AT_ONCE_CHARS):
@@ -92,7 +92,7 @@ class Accepting:
             if before is not None:
                 await asyncio.wait([before])
             self._commit(clean)
-        except Exception as error:  # noqa: BLE001 - nobody waits for this turn; the observer is told
+        except Exception as error:  # noqa: BLE001 - no caller waits for this turn; the observer is told
             self._dropped(error)
 
     def _accepted_later(self, owner: tuple[str, str], task: "asyncio.Task[None]") -> None:
@@ -102,15 +102,15 @@ class Accepting:
 
     def _commit(self, clean: CleanTurn) -> Appended:
         appended = self._turn_log.append(clean.turn, remember=clean.remember)
-        self._observer.turn_appended(appended)
+        self._observer.observe(TurnAppended(appended))
         if clean.redacted and appended.outcome is not AppendOutcome.DUPLICATE:
-            self._observer.secrets_redacted(clean.redacted)
+            self._observer.observe(SecretsRedacted(clean.redacted))
         if appended.outcome is AppendOutcome.ACCEPTED and appended.session_id:
             self._wake(SessionKey(clean.turn.scope, appended.session_id))
         return appended
 
     def _dropped(self, error: Exception) -> None:
-        self._observer.turn_dropped(_reason(error))
+        self._observer.observe(TurnDropped(_reason(error)))
 
 
 def _reason(error: Exception) -> str:

@@ -1,28 +1,30 @@
-"""Keeps one connection open: opens it, notices that it is gone, opens it anew. Callers never wait for any of this.
+"""Keeps one connection open: opens it, finds out that it is lost, reopens it. Callers never wait for any of this.
 
-Strategy: who uses the connection reports how that went. A lost connection is given up at once; one that only did not
-answer in time is *doubted*, and one question of our own decides. While there is none, callers fail at once, and one task
-tries to open another. What failed calls left half done is settled before a new connection is given to callers, and after
-a doubt is cleared.
+Strategy: callers report the outcome of each call. A lost connection is dropped at once. A connection that did not answer in
+time is *suspect*: it stays in use, and a probe decides. While there is no connection, callers fail at once, and one task
+reconnects. Writes that failed calls left half done are settled before a new connection is used, and after every probe.
 """
 
 import asyncio
 import contextlib
+import random
 from collections.abc import Awaitable, Callable
 from typing import Generic, Protocol, TypeVar
 
 from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
+from semrouter_memory.events import StoreStateChanged
 from semrouter_memory.ports import Observer
+from semrouter_memory.resilience import Backoff
 
 PATIENCE = 3
-"""So many unanswered calls in a row make a connection doubtful. A client that goes away looks the same, hence not one."""
+"""Unanswered calls in a row that make a connection suspect. One is not enough: a client that disconnects looks the same."""
 
 PROBE_SECONDS = 1.0
-"""Twenty times what recall waits for a search: who does not answer within this is away."""
+"""Twenty times the deadline of a search: a store that takes longer is unavailable."""
 
 
 class Closeable(Protocol):
-    """What a link keeps open."""
+    """What a supervisor keeps open."""
 
     async def probe(self) -> None:
         """Ask something that works only if recall would; raises `StoreUnavailableError`."""
@@ -34,65 +36,65 @@ class Closeable(Protocol):
 ConnectionT = TypeVar("ConnectionT", bound=Closeable)
 
 UNSETTLED_SECONDS = 10.0
-"""After so long it is tried again to settle what could not be, though the connection serves."""
+"""Pause before another attempt to settle half-done writes over a connection that works."""
 
 
 async def _nothing_to_settle(_connection: object) -> bool:
     return True
 
 
-class Link(Generic[ConnectionT]):
-    """One connection that comes back by itself.
+class ConnectionSupervisor(Generic[ConnectionT]):
+    """Supervises one connection.
 
     Args:
-        connect: opens a connection, in bounded time. Raises `StoreUnavailableError`, and `ConfigurationError` when
-            trying again will not help.
-        pause_seconds: between two attempts.
-        observer: is told when the connection comes and goes.
-        settle: completes what earlier calls left half done. Returns whether all of it is complete; raises
-            `StoreUnavailableError` when the connection does not serve.
+        connect: opens a connection, in bounded time. Raises `StoreUnavailableError`, and `ConfigurationError` when a retry
+            cannot help.
+        backoff: between two attempts to reconnect.
+        observer: receives every change of availability.
+        settle: completes writes that earlier calls left half done. Returns whether all are complete; raises
+            `StoreUnavailableError` when the connection does not work.
     """
 
     def __init__(
         self,
         connect: Callable[[], Awaitable[ConnectionT]],
         *,
-        pause_seconds: float,
+        backoff: Backoff,
         observer: Observer,
         settle: Callable[[ConnectionT], Awaitable[bool]] = _nothing_to_settle,
     ) -> None:
         self._connect = connect
         self._settle_all = settle
-        self._pause_seconds = pause_seconds
+        self._backoff = backoff
         self._observer = observer
         self._current: ConnectionT | None = None
         self._unanswered = 0
         self._attention = asyncio.Event()
-        self._keeper: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._retired: list[ConnectionT] = []
-        self._announced: tuple[bool, str] | None = None
+        self._announced: StoreStateChanged | None = None
 
     @property
     def is_up(self) -> bool:
         return self._current is not None
 
     async def start(self) -> None:
-        """Try once, and from then on for ever.
+        """Connect once, and supervise from then on.
 
         Raises:
-            ConfigurationError: the first attempt says that trying again will not help.
+            ConfigurationError: of the first attempt.
         """
         try:
             await self._open()
         except StoreUnavailableError as error:
             self._announce(available=False, detail=str(error))
             self._attention.set()
-        self._keeper = asyncio.create_task(self._keep(), name="store-link")
+        self._task = asyncio.create_task(self._supervise(), name="store-connection")
 
     async def close(self) -> None:
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
         if self._current is not None:
             self._retired.append(self._current)
             self._current = None
@@ -104,24 +106,24 @@ class Link(Generic[ConnectionT]):
             raise StoreUnavailableError("the store is not connected")
         return self._current
 
-    # -- how it went ---------------------------------------------------------------------------------------------------
+    # -- outcomes of calls ---------------------------------------------------------------------------------------------
 
     def answered(self) -> None:
         self._unanswered = 0
 
     def unanswered(self, connection: ConnectionT) -> None:
-        """A call was given up before there was an answer."""
+        """A call was cancelled before there was an answer."""
         self._unanswered += 1
         if self._unanswered >= PATIENCE:
-            self.doubt(connection)
+            self.mark_suspect(connection)
 
-    def doubt(self, connection: ConnectionT) -> None:
-        """Something is wrong that a question of our own should clear up."""
+    def mark_suspect(self, connection: ConnectionT) -> None:
+        """Something is wrong with a connection; a probe decides. An earlier connection's trouble is ignored."""
         if connection is self._current:
             self._attention.set()
 
-    def lost(self, connection: ConnectionT, detail: str) -> None:
-        """The connection is gone. Said of an earlier one, it says nothing about the current one."""
+    def mark_down(self, connection: ConnectionT, detail: str) -> None:
+        """The connection is lost. An earlier connection's loss is ignored."""
         if connection is self._current:
             self._retired.append(connection)
             self._current = None
@@ -129,19 +131,21 @@ class Link(Generic[ConnectionT]):
             self._announce(available=False, detail=detail)
             self._attention.set()
 
-    # -- the keeper ----------------------------------------------------------------------------------------------------
+    # -- supervision ---------------------------------------------------------------------------------------------------
 
-    async def _keep(self) -> None:
+    async def _supervise(self) -> None:
         while True:
             await self._attention.wait()
             self._attention.clear()
-            await self._question()
+            await self._probe()
+            failures = 0
             while self._current is None:
                 await self._close_retired()
                 if not await self._reopen():
-                    await asyncio.sleep(self._pause_seconds)
+                    await asyncio.sleep(self._backoff.delay(failures, random.random()))  # noqa: S311 - no secret
+                    failures += 1
 
-    async def _question(self) -> None:
+    async def _probe(self) -> None:
         if (connection := self._current) is None:
             return
         try:
@@ -149,9 +153,9 @@ class Link(Generic[ConnectionT]):
                 await connection.probe()
             await self._settle(connection)
         except TimeoutError:
-            self.lost(connection, f"probe: no answer within {PROBE_SECONDS} s")
+            self.mark_down(connection, f"probe: no answer within {PROBE_SECONDS} s")
         except StoreUnavailableError as error:
-            self.lost(connection, str(error))
+            self.mark_down(connection, str(error))
         else:
             self.answered()
 
@@ -161,7 +165,7 @@ class Link(Generic[ConnectionT]):
         except StoreUnavailableError:
             return False
         except ConfigurationError as error:
-            # The server came back as another one: somebody must act, and may do so there, so go on trying.
+            # The server returned with an unusable collection. The operator may mend it there, so keep trying.
             self._announce(available=False, detail=str(error))
             return False
         return True
@@ -187,6 +191,7 @@ class Link(Generic[ConnectionT]):
                 await self._retired.pop().close()
 
     def _announce(self, *, available: bool, detail: str) -> None:
-        if (available, detail) != self._announced:
-            self._announced = (available, detail)
-            self._observer.store_state_changed(available=available, detail=detail)
+        event = StoreStateChanged(available=available, detail=detail)
+        if event != self._announced:
+            self._announced = event
+            self._observer.observe(event)

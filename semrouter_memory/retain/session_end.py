@@ -1,21 +1,22 @@
-"""A session's end: which of its turns are summed up, and when that is done with.
+"""A session's end: which of its turns an episode covers, and when the end is processed.
 
-Strategy. A session that goes on after its end has one episode, made anew of all its turns, as long as these are kept and
-few enough to be told at once. After that only what was said since the last end is summed up, in an episode of its own, so
-that episodes do not overlap.
+Strategy. A session that goes on after its end has one episode, rewritten from all its turns, as long as these are kept and
+few enough for one episode. After that an episode of its own covers the turns since the last end, so that episodes do not
+overlap.
 
-A model that is away does not use the end up: what can be told without it is written, and the end stands until the turns
-are read and the model has written it anew.
+An unavailable model does not consume the end: an episode that needs no model is written, and the end stays pending until
+the turns are read and the model has rewritten the episode.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from semrouter_memory.errors import LockLostError, ModelAwayError, StoreUnavailableError, TurnLogError
+from semrouter_memory.events import SessionDue, WorkFailed
 from semrouter_memory.model import Claim, LoggedTurn, TurnState
 from semrouter_memory.ports import MemoryReader, Observer, TurnLog
 from semrouter_memory.retain import episodes
-from semrouter_memory.retain.summing_up import EpisodeWriter
+from semrouter_memory.retain.episode_writer import EpisodeWriter
 from semrouter_memory.retain.triggers import Trigger
 
 _EPISODE_TURNS = 200
@@ -24,11 +25,11 @@ _TRIES = 3
 
 
 class SessionEnd:
-    """Sums claimed sessions up.
+    """Processes the ends of claimed sessions.
 
     Args:
-        ending: how the session has come to its end, None while it has not.
-        episodes: None: sessions are only closed.
+        end_trigger: why the session has ended, None while it has not.
+        episodes: None: sessions are closed without an episode.
     """
 
     def __init__(
@@ -37,35 +38,35 @@ class SessionEnd:
         turn_log: TurnLog,
         reader: MemoryReader,
         observer: Observer,
-        ending: Callable[[Claim, Sequence[LoggedTurn]], Trigger | None],
+        end_trigger: Callable[[Claim, Sequence[LoggedTurn]], Trigger | None],
         episodes: EpisodeWriter | None,
     ) -> None:
         self._turn_log = turn_log
         self._reader = reader
         self._observer = observer
-        self._ending = ending
+        self._end_trigger = end_trigger
         self._episodes = episodes
 
     async def sum_up(self, claim: Claim, *, ask_model: bool) -> bool:
-        """Write the session's episode if it is at its end, note that it is summed up, and give the claim back.
+        """Write the session's episode if it has ended, record that, and release the claim.
 
-        With turns in the claim the end stands: they still wait to be read.
+        With turns in the claim the end stays pending, because they are not read yet.
 
         Args:
-            ask_model: False: the episode is written without it.
+            ask_model: False: the episode is written without the model.
 
         Returns:
-            Whether the session was at its end, and nothing is left to try.
+            Whether the session had ended, and nothing is left to try.
 
         Raises:
-            ModelAwayError: the episode is written without the model, for now; the claim is held.
+            ModelAwayError: the episode is written without the model, for now; the claim is still held.
         """
         done = False
         turns = await self._turn_log.session_turns(claim, limit=_EPISODE_TURNS + 1)
-        if trigger := self._ending(claim, turns):
+        if trigger := self._end_trigger(claim, turns):
             done = True
             if self._episodes is not None and turns:
-                self._observer.session_due(trigger)
+                self._observer.observe(SessionDue(trigger))
                 stretch = await self._stretch(claim, turns)
                 done = await self._write(self._episodes, claim, stretch, ask_model=ask_model)
             if done and not claim.turns:
@@ -74,7 +75,7 @@ class SessionEnd:
         return done
 
     async def _stretch(self, claim: Claim, turns: Sequence[LoggedTurn]) -> Sequence[LoggedTurn]:
-        """What one episode tells: all of the session, or what was said since its last end."""
+        """The turns of one episode: the whole session, or those since its last end."""
         claimed = {turn.id for turn in claim.turns}
         late = sum(turn.state is TurnState.WAITING and turn.id not in claimed for turn in turns)
         new = turns[max(0, len(turns) - claim.unsummarised - late) :] or turns
@@ -84,7 +85,7 @@ class SessionEnd:
         return new[-_EPISODE_TURNS:]
 
     async def _lasting(self, claim: Claim, turns: Sequence[LoggedTurn]) -> Sequence[LoggedTurn]:
-        """Without turns whose text is erased, or is as soon as they are finished."""
+        """Without turns whose text is erased, or will be when they are finished."""
         deletions = await self._turn_log.tombstones(claim.scope)
         waiting = TurnState.WAITING
         return [turn for turn in turns if turn.state is not waiting or not deletions.erases(turn.observed_at)]
@@ -92,7 +93,7 @@ class SessionEnd:
     async def _write(
         self, writer: EpisodeWriter, claim: Claim, turns: Sequence[LoggedTurn], *, ask_model: bool
     ) -> bool:
-        """Whether there is nothing more to try; when turns were deleted meanwhile the others are summed up at once."""
+        """Whether nothing is left to try; when turns were deleted meanwhile, the episode covers the others at once."""
         left = await self._lasting(claim, turns)
         if not left:
             return True
@@ -102,8 +103,8 @@ class SessionEnd:
                     return True
             except (StoreUnavailableError, LockLostError, TurnLogError, ModelAwayError):
                 raise
-            except Exception as error:  # noqa: BLE001 - an episode is derived: it is done without rather than tried for ever
-                self._observer.work_failed(error)
+            except Exception as error:  # noqa: BLE001 - an episode is derived: it is dropped rather than retried forever
+                self._observer.observe(WorkFailed(error))
             kept = {turn.id for turn in await self._turn_log.session_turns(claim, limit=2 * _EPISODE_TURNS)}
             if all(turn.id in kept for turn in left):
                 return True

@@ -1,15 +1,16 @@
-"""Writes the episodic memory of a session that has come to its end.
+"""Writes the episodic memory of a session that has ended.
 
-Strategy. A model writes it where there is one. Without it, or when its answer is no episode, an agent's run is told by
-its goal and steps; what users say stands in quotes already. While the model is unavailable that episode stands, until the
+Strategy. A model writes it where one is configured. Without it, or when its answer is no episode, the episode of an agent's
+run lists goal and steps; quotes already hold what users said. While the model is unavailable that episode stands, until the
 model can be asked again. The memory's id follows from the session, so a second end, a crash in between or a continued
-session writes the same memory anew.
+session replaces the same memory.
 """
 
 import asyncio
 from collections.abc import Sequence
 
 from semrouter_memory.errors import ChatModelError, ModelAwayError
+from semrouter_memory.events import EpisodeFinished
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, TurnState
 from semrouter_memory.ports import ChatModel, Embedder, Observer
 from semrouter_memory.retain import episode_llm, episodes, quotes
@@ -18,11 +19,11 @@ from semrouter_memory.retain.passages import fitted, reads_all
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 
 _MIN_TELLING_TURNS = 2
-"""An episode of one telling turn could only repeat its quote."""
+"""An episode of one turn with content could only repeat its quote."""
 
 
 class EpisodeWriter:
-    """Sums sessions up.
+    """Writes episodes.
 
     Args:
         keep_quotes: quotes are kept.
@@ -44,28 +45,28 @@ class EpisodeWriter:
         self._keep_quotes = keep_quotes
 
     async def sum_up(self, claim: Claim, turns: Sequence[LoggedTurn], *, ask_model: bool) -> bool:
-        """Write the session's episode, if there is anything to tell.
+        """Write the session's episode, if there is anything to say.
 
         Args:
             turns: the session's turns that are still kept, oldest first; at least one.
 
         Returns:
             False when there is an episode and it was not written: the claim is lost, a turn was deleted meanwhile, or
-            it says what must not be stored.
+            its content must not be stored.
 
         Raises:
             StoreUnavailableError: it can be written later.
             LockLostError: same.
-            ModelAwayError: the model can write it later; what can be told without it is written.
+            ModelAwayError: the model can write it later; an episode without the model is written.
         """
         candidate, away = await self._candidate(turns, ask_model=ask_model)
         if candidate is None:
-            self._observer.episode_finished("", turns=len(turns), written=False)
+            self._observer.observe(EpisodeFinished(extractor="", turns=len(turns), written=False))
             if away:
                 raise away
             return True
         written = await self._writer.replace(claim, candidate, memory_id=episodes.memory_id(claim, turns))
-        self._observer.episode_finished(candidate.extractor, turns=len(turns), written=written)
+        self._observer.observe(EpisodeFinished(extractor=candidate.extractor, turns=len(turns), written=written))
         if written and away:
             raise away
         return written
@@ -73,7 +74,7 @@ class EpisodeWriter:
     async def _candidate(
         self, turns: Sequence[LoggedTurn], *, ask_model: bool
     ) -> tuple[Candidate | None, ModelAwayError | None]:
-        """The episode, None when there is nothing to tell; and why the model could not be asked."""
+        """The episode, None when there is none; and why the model could not be asked."""
         content, away = await self._by_model(turns) if ask_model else ("", None)
         if content and self._fits(content):
             model = self._model.name if self._model else ""
@@ -92,7 +93,7 @@ class EpisodeWriter:
             return "", None
 
     async def _is_worth_it(self, turns: Sequence[LoggedTurn]) -> bool:
-        """Whether a tool ran, or the session told enough for an episode to say more than one quote does."""
+        """Whether a tool ran, or the session has more content than one quote."""
         if any(turn.tools for turn in turns):
             return True
         telling = {turn.id for turn in turns if turn.state is TurnState.EXTRACTED}

@@ -1,0 +1,208 @@
+"""When the extraction model is asked about a session.
+
+Strategy. The tick, which looks at all pending sessions, and the worker, which looks at one claimed session, share one state.
+Whether the model is available is the model's own knowledge (its circuit). While it is not, the tick chooses one session at
+a time as the probe, each time another one, so that a session whose turns the model cannot process does not block all others.
+
+A prompt that failed makes its own session wait. It counts no attempt unless the model answered another prompt between two
+failures of the session, so an outage costs none, however long it takes and however many processes see it.
+
+A session that ends while the model is not asked about it keeps its end until its turns are read. An episode that needs no
+model is written once meanwhile, and again when the session goes on.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from semrouter_memory.model import Claim, PendingSession, SessionKey
+from semrouter_memory.resilience import Cooldown
+from semrouter_memory.retain.idling import Idling
+from semrouter_memory.retain.triggers import Pace, Trigger, due, end_of, wanted
+
+_MAX_FAILED = 1_024
+_MAX_SUMMED_UP = 4_096
+_SUSPECT_FAILURES = 2
+"""Failures in a row of one session after which a probe of the model precedes its next prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRecord:
+    """A session whose last prompts the model did not serve.
+
+    Attributes:
+        failures: how many in a row.
+        answers: how many prompts, of any session, the model had answered by then.
+        cooldown: until then the model is not asked about the session.
+    """
+
+    failures: int
+    answers: int
+    cooldown: Cooldown | None = None
+
+
+class ExtractionScheduler:
+    """Decides which sessions the model is asked about.
+
+    Args:
+        retry_after: seconds until the model may be asked again, None while it is available.
+        probe_pause: between two choices of a probe, while the first one's outcome is unknown.
+        idling: knows how long sessions have been idle.
+    """
+
+    def __init__(
+        self,
+        pace: Pace,
+        *,
+        retry_after: Callable[[], float | None],
+        probe_pause: timedelta,
+        idling: Idling | None = None,
+    ) -> None:
+        self._pace = pace
+        self._retry_after = retry_after
+        self._idling = idling or Idling()
+        self._probe_pause = probe_pause
+        self._due: dict[SessionKey, Trigger] = {}
+        self._answers = 0
+        self._failed: OrderedDict[SessionKey, FailureRecord] = OrderedDict()
+        self._summed_up: OrderedDict[SessionKey, int] = OrderedDict()
+        self._probe: tuple[SessionKey, Trigger] | None = None
+        self._probe_cooldown: Cooldown | None = None
+        self._probed: set[SessionKey] = set()
+
+    def is_blocked(self, key: SessionKey, now: datetime) -> bool:
+        """Whether the model is not asked about the session: it is unavailable, or a prompt of the session just failed."""
+        if self._retry_after() is not None:
+            return True
+        record = self._failed.get(key)
+        return record is not None and record.cooldown is not None and record.cooldown.active(now)
+
+    # -- the tick ------------------------------------------------------------------------------------------------------
+
+    def due(self, sessions: Sequence[PendingSession], now: datetime) -> list[SessionKey]:
+        """The sessions to work on now."""
+        self._due.clear()
+        found: list[SessionKey] = []
+        sessions = [self._timed(session, now) for session in sessions]
+        for session in sessions:
+            blocked = self.is_blocked(session.key, now)
+            trigger = due(session, now, self._pace, model_away=blocked)
+            if trigger is None:
+                continue
+            if trigger is not Trigger.QUOTES:
+                if blocked and self.is_summed_up(session.key, session.unsummarised):
+                    continue
+                if session.waiting and not blocked:
+                    self._due[session.key] = trigger
+            found.append(session.key)
+        self._choose_probe(sessions, now)
+        return found if self._probe is None else list(dict.fromkeys((*found, self._probe[0])))
+
+    def wanted(self, sessions: Sequence[PendingSession], now: datetime) -> int:
+        """How many sessions have work, whether it can be done now or waits for a retry."""
+        return sum(wanted(self._timed(session, now), now, self._pace) is not None for session in sessions)
+
+    def _timed(self, session: PendingSession, now: datetime) -> PendingSession:
+        return replace(session, last_observed_at=self._idling.since(session.key, session.last_observed_at, now))
+
+    def _choose_probe(self, sessions: Sequence[PendingSession], now: datetime) -> None:
+        """Once an unavailable model may be asked again, choose the session that does."""
+        if self._retry_after() != 0:
+            self._probe = self._probe_cooldown = None
+            return
+        if self._probe_cooldown is not None and self._probe_cooldown.active(now):
+            return
+        wanting: dict[SessionKey, Trigger] = {}
+        for session in sessions:
+            trigger = due(session, now, self._pace)
+            if session.waiting and trigger is not None and trigger is not Trigger.QUOTES:
+                wanting[session.key] = trigger
+        if not wanting:
+            return
+        if self._probed.issuperset(wanting):
+            self._probed.clear()
+        key = next(key for key in wanting if key not in self._probed)
+        self._probed.add(key)
+        self._probe, self._probe_cooldown = (key, wanting[key]), Cooldown.of(self._probe_pause, now)
+
+    # -- the worker ----------------------------------------------------------------------------------------------------
+
+    def trigger(self, claim: Claim, now: datetime, *, remember_requested: bool = False) -> Trigger | None:
+        """Why the model is asked about the claimed turns now, None when it is not.
+
+        After a failure only the tick decides, because it knows when the back-off ends.
+
+        Args:
+            remember_requested: a turn that was not read before asks to remember something.
+        """
+        if self._probe is not None and self._probe[0] == claim.key:
+            trigger, self._probe = self._probe[1], None
+            return trigger
+        if trigger_of_tick := self._due.pop(claim.key, None):
+            return None if self.is_blocked(claim.key, now) else trigger_of_tick
+        if not self.may_ask(claim, now):
+            return None
+        if remember_requested:
+            return Trigger.REMEMBER
+        if len(claim.turns) >= self._pace.batch_size:
+            return Trigger.BATCH
+        return self.end_trigger(claim, claim.turns[-1].observed_at, now)
+
+    def may_ask(self, claim: Claim, now: datetime) -> bool:
+        """Whether the model may be asked about these turns without a decision of the tick."""
+        return not self.is_blocked(claim.key, now) and not any(turn.attempts for turn in claim.turns)
+
+    def end_trigger(self, claim: Claim, last_observed_at: datetime, now: datetime) -> Trigger | None:
+        since = self._idling.since(claim.key, last_observed_at, now)
+        return end_of(ended=claim.ended, last_observed_at=since, now=now, pace=self._pace)
+
+    def is_summed_up(self, key: SessionKey, unsummarised: int) -> bool:
+        """Whether the session's episode, with no turn more, was written while its turns wait for the model."""
+        return self._summed_up.get(key) == unsummarised
+
+    # -- outcomes ------------------------------------------------------------------------------------------------------
+
+    def summed_up(self, claim: Claim) -> None:
+        """The session's episode is written. If turns still wait for the model, it is due once more."""
+        if not claim.turns:
+            self._failed.pop(claim.key, None)
+            return
+        self._summed_up[claim.key] = claim.unsummarised
+        while len(self._summed_up) > _MAX_SUMMED_UP:
+            self._summed_up.popitem(last=False)
+
+    def answered(self, key: SessionKey | None = None) -> None:
+        """The model answered, whatever it said.
+
+        Args:
+            key: the session of the prompt.
+        """
+        self._answers += 1
+        self._probe = None
+        self._probed.clear()
+        self._summed_up.clear()
+        if key is not None:
+            self._failed.pop(key, None)
+
+    def not_served(self, key: SessionKey) -> bool:
+        """The model did not serve the session's prompt; returns whether the prompt is at fault: others were served."""
+        failures, before = self.failures(key), self._failed.pop(key, None)
+        self._failed[key] = FailureRecord(failures + 1, self._answers)
+        while len(self._failed) > _MAX_FAILED:
+            self._failed.popitem(last=False)
+        return before is not None and before.answers < self._answers
+
+    def cool_down(self, key: SessionKey, pause: timedelta, now: datetime) -> None:
+        """Do not ask about the session, whose prompt failed, for so long."""
+        self._failed[key] = replace(self._failed[key], cooldown=Cooldown.of(pause, now))
+
+    def failures(self, key: SessionKey) -> int:
+        """How many of the session's prompts in a row the model did not serve."""
+        record = self._failed.get(key)
+        return record.failures if record else 0
+
+    def is_suspect(self, key: SessionKey) -> bool:
+        """Whether the session's prompt or the model may be at fault: a probe of the model should come first."""
+        record = self._failed.get(key)
+        return record is not None and record.failures >= _SUSPECT_FAILURES and record.answers == self._answers
