@@ -13,6 +13,7 @@ from redis import Redis
 
 from semrouter_memory.errors import ConfigurationError, TurnLogError
 from semrouter_memory.model import AppendOutcome, Memory, MemoryType, Reach, Scope, Tombstone, TurnTotals
+from semrouter_memory.resilience import Backoff
 from semrouter_memory.turn_log.redis import forwarder
 from semrouter_memory.turn_log.redis.connection import RedisConnection
 from semrouter_memory.turn_log.redis.log import RedisTurnLog
@@ -234,8 +235,7 @@ class TestShippingOnce:
     async def test_turns_go_on_while_one_that_cannot_be_read_waits_to_be_tried_again(
         self, shared: Installation, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(forwarder, "_FIRST_PAUSE_SECONDS", 3600.0)
-        monkeypatch.setattr(forwarder, "_LONGEST_PAUSE_SECONDS", 3600.0)
+        monkeypatch.setattr(forwarder, "_BACKOFF", Backoff(first=3600.0, longest=3600.0))
         async with shared.replica(started=False) as replica:
             for text in ("damaged", "damaged too"):
                 replica.log.append(a_turn(text), remember=False)
