@@ -34,10 +34,10 @@ from semrouter_memory.model import (
     Turn,
     Vector,
 )
-from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 from semrouter_memory.transport.request_phase import RequestPhase
+from semrouter_memory.turn_log.in_process import InProcessGenerations
 
 SIZES = (200, 1_000, 10_000)
 QUESTIONS = 300
@@ -165,8 +165,7 @@ class InProcess:
     def _elsewhere(self) -> Adapters:
         """The adapters of another process on the same store."""
         adapters = self._adapters
-        generations = FileGenerations(self._config.directory / "generations")
-        self._on_exit.callback(generations.close)
+        generations = InProcessGenerations()
         indexes = owner_indexes_of(
             self._config,
             adapters.store,

@@ -328,7 +328,7 @@ class TurnLog(Protocol):
         """Give the claim back; nothing else changes."""
         ...
 
-    async def bury(self, tombstone: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
+    async def tombstone(self, tombstone: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
         """Commit a tombstone and delete the turns it covers: the named ones, or for a scope deletion all of them.
 
         Its time is moved up to that of what was accepted last: the deletion covers all that came before it.

@@ -5,8 +5,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from semrouter_memory.app import pipelines
@@ -31,7 +29,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.redact import Redaction
-from semrouter_memory.sessions.generations import FileGenerations
+from semrouter_memory.turn_log.in_process import InProcessGenerations
 from tests.memory_service import memory_service
 
 ALICE = Scope("alice")
@@ -157,9 +155,7 @@ async def recalling(
     async with AsyncExitStack() as exits:
         played = exits.enter_context(played_adapters(embedder))
         models = await exits.enter_async_context(models_of(Config()))
-        directory = Path(exits.enter_context(TemporaryDirectory(prefix="semrouter-memory-")))
-        generations = FileGenerations(directory / "generations")
-        exits.callback(generations.close)
+        generations = InProcessGenerations()
         behind = store or played.store
         indexes = owner_indexes_of(config, behind, generations, clock=played.clock, on_error=errors.append)
         exits.push_async_callback(indexes.close)

@@ -10,8 +10,8 @@ from pathlib import Path
 from redis import Redis
 
 from semrouter_memory.model import Scope
-from semrouter_memory.sessions.redis.connection import RedisConnection
-from semrouter_memory.sessions.redis.log import RedisTurnLog
+from semrouter_memory.turn_log.redis.connection import RedisConnection
+from semrouter_memory.turn_log.redis.log import RedisTurnLog
 from tests.contract.turn_logs import SteppedClock
 from tests.redis_server import impatient
 
@@ -45,7 +45,7 @@ class Installation:
         connection = RedisConnection(impatient(self.url))
         arrived: list[tuple[Scope, str]] = []
         errors: list[BaseException] = []
-        spool = self.directory / name / "spool.db"
+        spool = self.directory / name / "turns.db"
         log = RedisTurnLog(
             spool,
             connection,

@@ -40,9 +40,9 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import ChatModel, SessionStateBuilder
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
-from semrouter_memory.sessions.locks import InProcessOwnerLocks
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.store.in_memory import InMemoryStore
+from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 
 ALICE = Scope("alice")
 START = datetime(2026, 3, 20, 12, tzinfo=UTC)

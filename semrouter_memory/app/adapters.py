@@ -32,20 +32,19 @@ from semrouter_memory.ports import (
 )
 from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.deadline import OWNER_VERSION
-from semrouter_memory.sessions.generations import FileGenerations
-from semrouter_memory.sessions.locks import FileOwnerLocks
-from semrouter_memory.sessions.redis.connection import RedisConnection
-from semrouter_memory.sessions.redis.generations import RedisGenerations
-from semrouter_memory.sessions.redis.locks import RedisOwnerLocks
-from semrouter_memory.sessions.redis.log import RedisTurnLog
-from semrouter_memory.sessions.redis.state import RedisStateStore
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
-from semrouter_memory.sessions.state import SqliteStateStore
 from semrouter_memory.store.announcing_writer import AnnouncingWriter
 from semrouter_memory.store.collection_admin import CollectionAdmin
 from semrouter_memory.store.index_cache import IndexCache
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_versions import OwnerVersions
+from semrouter_memory.turn_log.in_process import InProcessGenerations, InProcessOwnerLocks
+from semrouter_memory.turn_log.redis.connection import RedisConnection
+from semrouter_memory.turn_log.redis.generations import RedisGenerations
+from semrouter_memory.turn_log.redis.locks import RedisOwnerLocks
+from semrouter_memory.turn_log.redis.log import RedisTurnLog
+from semrouter_memory.turn_log.redis.state import RedisStateStore
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 
 _DATA_MODE = 0o700
 
@@ -186,11 +185,7 @@ def _in_files(memory: MemoryConfig, clock: Clock, on_exit: AsyncExitStack) -> Se
     on_exit.callback(turn_log.close)
     state = SqliteStateStore(directory / "state.db", clock=clock)
     on_exit.callback(state.close)
-    locks = FileOwnerLocks(directory / "owners.lock")
-    on_exit.callback(locks.close)
-    generations = FileGenerations(directory / "generations")
-    on_exit.callback(generations.close)
-    return Sessions(turn_log, state, locks, generations)
+    return Sessions(turn_log, state, InProcessOwnerLocks(), InProcessGenerations())
 
 
 async def _in_redis(
@@ -205,7 +200,7 @@ async def _in_redis(
     on_exit.push_async_callback(connection.aclose)
     await connection.start()
     turn_log = RedisTurnLog(
-        memory.directory / "spool.db",
+        memory.directory / "turns.db",
         connection,
         prefix=config.prefix,
         clock=clock,

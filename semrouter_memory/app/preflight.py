@@ -14,11 +14,11 @@ from pathlib import Path
 from semrouter_memory.config import Config, secret
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.sessions.redis.connection import checked
 from semrouter_memory.store.lite import NOT_INSTALLED
 from semrouter_memory.store.location import LiteFile, locate
 from semrouter_memory.telemetry.tracing import start_tracing
 from semrouter_memory.transport.server import require_local_or_secret
+from semrouter_memory.turn_log.redis.connection import checked
 
 _UNIX = "unix:"
 

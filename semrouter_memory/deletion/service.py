@@ -148,7 +148,7 @@ class DeletionService:
         """
         async with self._locks.hold(scope) as hold:
             memory = await self._named(scope, memory_id)
-            await self._turn_log.bury(self._tombstone_of(memory))
+            await self._turn_log.tombstone(self._tombstone_of(memory))
             with _unfinished():
                 traces = await self._traces(scope, memory)
                 await self._delete(scope, traces, hold)
@@ -160,7 +160,7 @@ class DeletionService:
             DeletionUnfinishedError: a part is unavailable.
         """
         async with self._locks.hold(scope) as hold:
-            await self._turn_log.bury(Tombstone(scope=scope, at=self._turn_log.now(), reach=reach))
+            await self._turn_log.tombstone(Tombstone(scope=scope, at=self._turn_log.now(), reach=reach))
             with _unfinished():
                 if reach is Reach.EXACT:
                     # Usage is kept by owner; only the store knows which memories are the project's.
@@ -174,7 +174,7 @@ class DeletionService:
         try:
             memory = await self._reader.get(scope, memory_id)
         except StoreUnavailableError as error:
-            await self._turn_log.bury(Tombstone(scope=scope, at=self._turn_log.now(), memory_id=memory_id))
+            await self._turn_log.tombstone(Tombstone(scope=scope, at=self._turn_log.now(), memory_id=memory_id))
             raise DeletionUnfinishedError from error
         # A row with a tombstone is found here on purpose: its deletion was not finished.
         if memory is None:
@@ -228,7 +228,7 @@ class DeletionService:
         await self._restore(scope, traces.split, hold)
         await self._purge_state(scope, traces.project_ids)
         if traces.turn_ids:
-            await self._turn_log.bury(self._tombstone_of(named), turn_ids=traces.turn_ids)
+            await self._turn_log.tombstone(self._tombstone_of(named), turn_ids=traces.turn_ids)
         # An answer may repeat a memory in any words, from recall or from earlier in the conversation.
         learned = min(min(memory.observed_at, memory.created_at) for memory in traces.memories)
         await self._turn_log.erase_answers(scope, since=learned)
@@ -246,7 +246,7 @@ class DeletionService:
             if memory in traces.split.summaries and tombstone.content_hash in restored:
                 # A restored original says the same; that may be said again.
                 tombstone = replace(tombstone, content_hash="")
-            await self._turn_log.bury(tombstone)
+            await self._turn_log.tombstone(tombstone)
 
     async def _restore(self, scope: Scope, split: SummarySplit, hold: OwnerHold) -> None:
         """Make the other originals of deleted summaries active again."""

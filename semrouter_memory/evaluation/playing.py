@@ -16,10 +16,10 @@ from semrouter_memory.events import Event, ExchangeFailed, ExtractionFinished, T
 from semrouter_memory.model import SessionKey
 from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.pipeline import Retainer
-from semrouter_memory.sessions.locks import InProcessOwnerLocks
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
-from semrouter_memory.sessions.state import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
+from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 
 
 @dataclass(slots=True)

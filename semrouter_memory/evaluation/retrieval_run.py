@@ -33,9 +33,9 @@ from semrouter_memory.exchange.policy import RouteSettings, policy_for
 from semrouter_memory.exchange.turns import recall_request
 from semrouter_memory.model import EmbeddedMemory, Memory, Message, Reason, RecallRequest, RecallResult, Scope, Signals
 from semrouter_memory.ports import Embedder
-from semrouter_memory.sessions.generations import FileGenerations
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.transport.request_phase import RequestPhase
+from semrouter_memory.turn_log.in_process import InProcessGenerations
 
 _UNDATED = datetime(2026, 1, 1, tzinfo=UTC)
 _LATER = timedelta(days=1)
@@ -196,8 +196,7 @@ async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncI
         if has_milvus_lite():
             here = config.milvus.model_copy(update=_NOWHERE)
             store = await _lite(here, directory, played, exits)
-        generations = FileGenerations(directory / "generations")
-        exits.callback(generations.close)
+        generations = InProcessGenerations()
         indexes = owner_indexes_of(
             config, store, generations, clock=clock, on_error=lambda error: played.observer.observe(WorkFailed(error))
         )

@@ -49,10 +49,10 @@ from semrouter_memory.recall.vector_search import HybridSearch
 from semrouter_memory.retain import quotes
 from semrouter_memory.retain.intake import cleaned
 from semrouter_memory.retain.redact import without_secrets
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
-from semrouter_memory.sessions.state import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.transport.request_phase import RequestPhase
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 
 pytest_plugins = ("tests.model_fixture",)
 

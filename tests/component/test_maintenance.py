@@ -33,10 +33,10 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import OwnerLocks
 from semrouter_memory.retain.redact import Redaction
-from semrouter_memory.sessions.locks import InProcessOwnerLocks
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
-from semrouter_memory.sessions.state import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
+from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from tests.memory_service import deletion_service, memory_service
 from tests.unit.maintenance.parts import (
     ALICE,
@@ -203,8 +203,8 @@ async def test_by_default_a_sweep_deletes_only_what_has_ended(house: House) -> N
 
 async def test_what_was_deleted_while_the_store_was_away_is_erased(house: House) -> None:
     await house.keep(aged("m0"), aged("m1"), aged("m2", scope=BOB))
-    await house.turn_log.bury(Tombstone(scope=ALICE, at=NOW, memory_id="m1"))
-    await house.turn_log.bury(Tombstone(scope=BOB, at=NOW))
+    await house.turn_log.tombstone(Tombstone(scope=ALICE, at=NOW, memory_id="m1"))
+    await house.turn_log.tombstone(Tombstone(scope=BOB, at=NOW))
     report = await house.upkeep().sweep()
     assert house.store.ids == {"m0"}
     assert report.deleted == {"tombstoned": {"semantic": 2}}
@@ -380,10 +380,10 @@ async def test_a_flush_that_races_with_a_deletion_brings_nothing_back(house: Hou
     async def deleting(scope: Scope, uses: Mapping[str, int], *, at: datetime) -> None:
         assert set(uses) == {"m1"}
         await real_count(scope, uses, at=at)
-        await house.turn_log.bury(Tombstone(scope=ALICE, at=NOW, memory_id="m1"))
+        await house.turn_log.tombstone(Tombstone(scope=ALICE, at=NOW, memory_id="m1"))
         await house.store.delete(ALICE, ["m1"])
 
-    await house.turn_log.bury(Tombstone(scope=ALICE, at=NOW, memory_id="m0"))
+    await house.turn_log.tombstone(Tombstone(scope=ALICE, at=NOW, memory_id="m0"))
     await house.store.delete(ALICE, ["m0"])
     house.state.count_uses = deleting  # type: ignore[method-assign]
     await house.usage.flush()
@@ -665,7 +665,7 @@ async def test_what_was_deleted_is_not_brought_back_by_a_summary(house: House) -
     """The store was away when it was deleted: its row is still there."""
     await keep_hawaii(house)
     upkeep = house.upkeep(consolidate="on", consolidate_at=3)
-    await house.turn_log.bury(Tombstone(scope=ALICE, at=NOW, memory_id="m1"))
+    await house.turn_log.tombstone(Tombstone(scope=ALICE, at=NOW, memory_id="m1"))
     upkeep.changed(ALICE)
     await upkeep.maintain_changed()
     assert not house.observer.reports

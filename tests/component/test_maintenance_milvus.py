@@ -9,10 +9,10 @@ from semrouter_memory.config import AgeingConfig, MilvusConfig
 from semrouter_memory.maintenance.run import MaintenanceRun
 from semrouter_memory.maintenance.sweep import Sweeper
 from semrouter_memory.model import Scope, Tombstone
-from semrouter_memory.sessions.locks import InProcessOwnerLocks
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
-from semrouter_memory.sessions.state import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from tests.memory_service import deletion_service
 from tests.store_observer import StoreObserver
 from tests.unit.maintenance.parts import BOB, EMBEDDER, NOW, SteppingClock, aged, keep
@@ -41,7 +41,7 @@ async def test_a_sweep_deletes_from_milvus_what_it_judged_and_nothing_else(tmp_p
             aged("newer", days=7, scope=BOB),
             aged("deleted", scope=BOB),
         )
-        await turn_log.bury(Tombstone(scope=BOB, at=NOW, memory_id="deleted"))
+        await turn_log.tombstone(Tombstone(scope=BOB, at=NOW, memory_id="deleted"))
         config = AgeingConfig(max_memories=1)
         deletion = deletion_service(
             store=store,

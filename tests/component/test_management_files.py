@@ -29,10 +29,10 @@ from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.manage.turn_routes import OperatorContext
 from semrouter_memory.model import Claim, Scope, SessionHints, Turn
 from semrouter_memory.retain.redact import Redaction
-from semrouter_memory.sessions.locks import InProcessOwnerLocks
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
-from semrouter_memory.sessions.state import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from tests.memory_service import deletion_service, memory_service
 from tests.store_observer import StoreObserver
 

@@ -18,12 +18,12 @@ from pymilvus import AsyncMilvusClient, MilvusException
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import StoreUnavailableError, TurnLogError
 from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope, Tombstone
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.store import room, schema, supervisor
 from semrouter_memory.store.connection import Target
 from semrouter_memory.store.location import LiteFile, Server
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.write_ahead import TombstonesOf, journal_of
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.faults.parts import children, killed_between_delete_and_insert
 from tests.memories import DIMENSION, NOW, embedded, memory
 from tests.milvus_server import MilvusServer
@@ -230,8 +230,8 @@ async def test_nothing_that_a_tombstone_covers_comes_back(tmp_path: Path) -> Non
     project = Scope("alice", "hawaii")
     rows = [version(ALICE, "mem_kept", 1), version(ALICE, "mem_deleted", 1), version(project, "mem_of_project", 1)]
     interrupted(tmp_path, rows)
-    await log.bury(Tombstone(scope=ALICE, at=datetime.now(UTC), memory_id="mem_deleted", content_hash=""))
-    await log.bury(Tombstone(scope=project, at=datetime.now(UTC), reach=Reach.EXACT))
+    await log.tombstone(Tombstone(scope=ALICE, at=datetime.now(UTC), memory_id="mem_deleted", content_hash=""))
+    await log.tombstone(Tombstone(scope=project, at=datetime.now(UTC), reach=Reach.EXACT))
     async with opened(tmp_path, tombstones=log.tombstones) as store:
         page = await store.page(ALICE, limit=10, now=None)
         assert [each.id for each in page.memories] == ["mem_kept"]

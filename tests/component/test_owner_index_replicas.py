@@ -13,10 +13,10 @@ from semrouter_memory.config import MilvusConfig, RedisConfig
 from semrouter_memory.model import EmbeddedMemory, Reach, Scope
 from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.recall import deadline
-from semrouter_memory.sessions.generations import FileGenerations
-from semrouter_memory.sessions.redis.connection import RedisConnection
-from semrouter_memory.sessions.redis.generations import RedisGenerations, version_key
 from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.turn_log.in_process import InProcessGenerations
+from semrouter_memory.turn_log.redis.connection import RedisConnection
+from semrouter_memory.turn_log.redis.generations import RedisGenerations, version_key
 from tests.indexed_store import IndexedStore
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.redis_server import RedisServer
@@ -54,12 +54,10 @@ def raising(error: BaseException) -> None:
 
 
 @contextlib.asynccontextmanager
-async def by_file(store: MilvusStore, path: Path) -> AsyncIterator[IndexedStore]:
-    generations = FileGenerations(path)
+async def in_process(store: MilvusStore, generations: InProcessGenerations) -> AsyncIterator[IndexedStore]:
     replica = IndexedStore(store, generations, clock=Clock(), on_error=raising)
     yield replica
     await replica.close()
-    generations.close()
 
 
 @contextlib.asynccontextmanager
@@ -77,13 +75,14 @@ async def by_redis(store: MilvusStore, server: RedisServer, prefix: str) -> Asyn
     await connection.aclose()
 
 
-@pytest.fixture(params=["file", "redis"])
+@pytest.fixture(params=["in_process", "redis"])
 async def replicas(
     request: pytest.FixtureRequest, store: CountingStore, tmp_path: Path
 ) -> AsyncIterator[tuple[IndexedStore, IndexedStore]]:
     async with contextlib.AsyncExitStack() as stack:
-        if request.param == "file":
-            opened = [await stack.enter_async_context(by_file(store, tmp_path / "generations")) for _ in range(2)]
+        if request.param == "in_process":
+            generations = InProcessGenerations()
+            opened = [await stack.enter_async_context(in_process(store, generations)) for _ in range(2)]
         else:
             server: RedisServer = request.getfixturevalue("redis_server")
             prefix = uuid.uuid4().hex

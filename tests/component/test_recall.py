@@ -200,7 +200,7 @@ async def test_what_is_given_unasked_keeps_within_its_own_budget(embedder: Embed
 async def test_what_was_deleted_is_not_shown_while_the_store_still_has_it(known: Recalling) -> None:
     (hit, *_) = (await known.ask("What's my budget for the trip?")).hits
     tombstone = Tombstone(scope=ALICE, at=NOW, memory_id=hit.memory.id, reach=Reach.EXACT)
-    await known.adapters.turn_log.bury(tombstone)
+    await known.adapters.turn_log.tombstone(tombstone)
 
     assert BUDGET not in await known.given("What's my budget for the trip?")
 

@@ -26,9 +26,9 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.retain.reconciling.verdict import Judge
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
-from semrouter_memory.sessions.locks import InProcessOwnerLocks, SureHold
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
 from semrouter_memory.store.in_memory import InMemoryStore
+from semrouter_memory.turn_log.in_process import InProcessOwnerLocks, SureHold
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 
 ALICE = Scope("alice")
 START = datetime(2026, 3, 20, 12, tzinfo=UTC)
@@ -286,7 +286,7 @@ async def test_a_memory_is_replaced_by_its_id_and_keeps_when_it_was_made(writing
 
 async def test_a_deleted_users_session_is_not_summed_up(writing: Writing) -> None:
     claim, candidate = await writing.turn("On 2026-03-20 the user planned a trip", 0)
-    await writing.log.bury(Tombstone(scope=ALICE, at=START + timedelta(days=1)))
+    await writing.log.tombstone(Tombstone(scope=ALICE, at=START + timedelta(days=1)))
     assert not await writing.writer.replace(claim, candidate, memory_id="episode")
 
 

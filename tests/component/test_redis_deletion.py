@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.model import AppendOutcome, Reach, Tombstone, TurnTotals
-from semrouter_memory.sessions.redis.deletion import Deletion
-from semrouter_memory.sessions.redis.log import RedisTurnLog
+from semrouter_memory.turn_log import removal
+from semrouter_memory.turn_log.redis.log import RedisTurnLog
+from semrouter_memory.turn_log.storage import Storage
 from tests.contract.turn_logs import ALICE, BOB, a_turn, accept, append, claimed
 from tests.redis_server import RedisServer
 from tests.replicas import Installation, until
@@ -26,10 +27,10 @@ def shared(redis_server: RedisServer, tmp_path: Path) -> Installation:
 def between_tombstone_and_turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As long as this is in force, a deletion comes as far as its tombstone."""
 
-    async def nothing(self: Deletion, owner: str) -> None:
+    async def nothing(storage: Storage, owner: str) -> None:
         pass
 
-    monkeypatch.setattr(Deletion, "_clear", nothing)
+    monkeypatch.setattr(removal, "purge", nothing)
     yield
     monkeypatch.undo()
 
@@ -41,7 +42,7 @@ class TestBetweenTheTombstoneAndTheTurns:
         async with shared.replica(started=False) as one, shared.replica("two", started=False) as two:
             await append(one.log, a_turn("my secret is blue", complete=False, response="r1"))
             now = shared.clock.step(10)
-            await one.log.bury(Tombstone(scope=ALICE, at=now, reach=EVERYTHING))
+            await one.log.tombstone(Tombstone(scope=ALICE, at=now, reach=EVERYTHING))
             last = a_turn("", at=shared.clock.step(1), before="r1", response="r2", answer="all right")
             session = await accept(two.log, last)
             monkeypatch.undo()
@@ -58,15 +59,15 @@ class TestBetweenTheTombstoneAndTheTurns:
     ) -> None:
         async with shared.replica(started=False) as replica:
             await accept(replica.log, a_turn("I like tea", request="q"))
-            await replica.log.bury(Tombstone(scope=ALICE, at=shared.clock.step(10), reach=EVERYTHING))
+            await replica.log.tombstone(Tombstone(scope=ALICE, at=shared.clock.step(10), reach=EVERYTHING))
             again = await append(replica.log, a_turn("I like tea", at=shared.clock.step(1), request="q"))
             assert again.outcome is AppendOutcome.ACCEPTED
 
 
 def short_lived(log: RedisTurnLog) -> None:
     """From now on what is finished ends after a moment."""
-    log._keep = SHORT
-    log._key.changed = True
+    log._redis._keep = SHORT
+    log._redis._key.changed = True
 
 
 async def a_turn_that_ended(log: RedisTurnLog, shared: Installation, *, before_a_dead_letter: bool = False) -> str:
@@ -104,7 +105,7 @@ class TestTurnsThatEndedBeforeASweep:
                 await replica.log.sweep(finished_before=shared.clock.step(100))
                 assert "second" in str(streams(shared))
             else:
-                await replica.log.bury(Tombstone(scope=ALICE, at=shared.clock.step(1), reach=EVERYTHING))
+                await replica.log.tombstone(Tombstone(scope=ALICE, at=shared.clock.step(1), reach=EVERYTHING))
             assert "xylophone" not in str(streams(shared))
 
     async def test_a_session_goes_with_its_last_turn(self, shared: Installation) -> None:
@@ -124,7 +125,7 @@ class TestTurnsThatEndedBeforeASweep:
             await accept(replica.log, a_turn("of another owner", scope=BOB, session="s"))
             short_lived(replica.log)
             await a_turn_that_ended(replica.log, shared)
-            await replica.log.bury(Tombstone(scope=ALICE, at=shared.clock.step(1), reach=EVERYTHING))
+            await replica.log.tombstone(Tombstone(scope=ALICE, at=shared.clock.step(1), reach=EVERYTHING))
             assert [item.scope for item in await replica.log.pending()] == [BOB]
 
     @pytest.mark.parametrize("way", ["claim", "deletion"])
@@ -139,7 +140,7 @@ class TestTurnsThatEndedBeforeASweep:
             if way == "claim":
                 assert await replica.log.claim(ALICE, session, lease=SHORT, context=0) is None
             else:
-                await replica.log.bury(Tombstone(scope=ALICE, at=shared.clock.step(1), reach=EVERYTHING))
+                await replica.log.tombstone(Tombstone(scope=ALICE, at=shared.clock.step(1), reach=EVERYTHING))
             assert await replica.log.pending() == []
             with shared.client() as client:
                 assert client.hlen(f"{shared.prefix}:pending") == 0

@@ -12,8 +12,8 @@ import pytest
 
 from semrouter_memory.errors import LockLostError
 from semrouter_memory.model import Scope, Tombstone
-from semrouter_memory.sessions.redis.connection import Argument, RedisConnection
-from semrouter_memory.sessions.redis.locks import RedisOwnerLocks
+from semrouter_memory.turn_log.redis.connection import Argument, RedisConnection
+from semrouter_memory.turn_log.redis.locks import RedisOwnerLocks
 from tests.redis_server import RedisServer
 from tests.replicas import Installation, until
 
@@ -167,7 +167,7 @@ class TestWhileRedisIsSlow:
                 await each.log.tombstones(ALICE)
             statement = "User lives in Oslo"
             deleted = Tombstone(scope=ALICE, at=now, memory_id="m", content_hash=two.log.content_hash(statement))
-            await two.log.bury(deleted)
+            await two.log.tombstone(deleted)
             answers = held_back_pings(one.connection)
             one.connection._suspect()
             assert not (await one.log.tombstones(ALICE)).forbids(ALICE, statement, now)

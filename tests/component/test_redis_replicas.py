@@ -14,7 +14,7 @@ import pytest
 
 from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import AppendOutcome, Claim, Reach, Scope, Tombstone, TurnState, TurnTotals
-from semrouter_memory.sessions.redis.log import RedisTurnLog
+from semrouter_memory.turn_log.redis.log import RedisTurnLog
 from tests.contract.turn_logs import ALICE, BOB, LEASE, START, a_turn, append, claimed
 from tests.redis_server import RedisServer
 from tests.replicas import Installation, Replica, until
@@ -134,18 +134,18 @@ class TestDeletionsReachAll:
             for replica in (one, two):
                 await replica.log.pending()
             assert not (await two.log.tombstones(ALICE)).forbids(ALICE, "anything", START)
-            await one.log.bury(Tombstone(scope=ALICE, at=START))
+            await one.log.tombstone(Tombstone(scope=ALICE, at=START))
             assert (await two.log.tombstones(ALICE)).forbids(ALICE, "anything", START)
             content_hash = one.log.content_hash("User likes tea")
             at = START + timedelta(seconds=1)
-            await one.log.bury(Tombstone(scope=ALICE, at=at, memory_id="m", content_hash=content_hash))
+            await one.log.tombstone(Tombstone(scope=ALICE, at=at, memory_id="m", content_hash=content_hash))
             assert (await two.log.tombstones(ALICE)).forbids(ALICE, "user likes TEA.", at)
 
     async def test_turns_that_another_is_working_on_do_not_survive(self, shared: Installation) -> None:
         async with shared.replica(started=False) as one, shared.replica("two", started=False) as two:
             session = (await append(one.log, a_turn("a"))).session_id
             claim = await claimed(one.log, session)
-            await two.log.bury(Tombstone(scope=ALICE, at=START))
+            await two.log.tombstone(Tombstone(scope=ALICE, at=START))
             assert await one.log.surviving(claim) == frozenset()
 
     async def test_a_deletion_that_was_broken_off_is_brought_to_its_end_by_any_sweep(
@@ -161,7 +161,7 @@ class TestDeletionsReachAll:
                 ]
                 # What the first transaction of a deletion leaves.
                 client.hset(f"{shared.prefix}:owner:{owner}:deleted", mapping={"e": 2**60, "v": "x"})
-                client.sadd(f"{shared.prefix}:burying", owner)
+                client.sadd(f"{shared.prefix}:purges", owner)
             await two.log.sweep(finished_before=START)
             assert await one.log.totals() == TurnTotals(accepted=2, waiting=1, deleted=1)
             assert [turn.scope for turn in await one.log.list_turns(scope=None, states=None, limit=9)] == [BOB]
@@ -227,9 +227,11 @@ class Operations:
         match self._random.randrange(4):
             case 0:
                 scope, reach = self._random.choice(SCOPES), self._random.choice([Reach.ALL, Reach.EXACT])
-                await log.bury(Tombstone(scope=scope, at=self._installation.clock.now(), reach=reach))
+                await log.tombstone(Tombstone(scope=scope, at=self._installation.clock.now(), reach=reach))
             case 1:
-                await log.bury(Tombstone(scope=ALICE, at=self._installation.clock.now(), memory_id="m"), turn_ids=ids)
+                await log.tombstone(
+                    Tombstone(scope=ALICE, at=self._installation.clock.now(), memory_id="m"), turn_ids=ids
+                )
             case 2:
                 await log.drop(ids)
             case _:

@@ -32,7 +32,7 @@ async def test_under_steady_traffic_the_first_turns_leave_all_the_same(shared: I
                 number = next(numbers)
                 replica.log.append(a_turn(f"turn {number}", request=str(number)), remember=False)
             with closing(sqlite3.connect(replica.spool)) as spool:
-                return spool.execute("SELECT 1 FROM turns WHERE key = 1").fetchone() is None
+                return spool.execute("SELECT 1 FROM spool WHERE key = 1").fetchone() is None
 
         await until(first_is_gone_while_others_come)
         assert replica.errors == []
@@ -45,7 +45,7 @@ async def test_a_compaction_takes_along_what_was_deleted_through_another_replica
     async with shared.replica() as one, shared.replica("two") as two:
         two.log.append(a_turn("a xylophone"), remember=False)
         await two.log.ship()
-        await one.log.bury(Tombstone(scope=ALICE, at=START, reach=Reach.ALL))
+        await one.log.tombstone(Tombstone(scope=ALICE, at=START, reach=Reach.ALL))
         assert b"xylophone" in files_of(two)
         await two.log.compact()
         assert b"xylophone" not in files_of(two)

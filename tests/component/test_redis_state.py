@@ -9,8 +9,8 @@ from redis import Redis
 
 from semrouter_memory.errors import StateStoreError
 from semrouter_memory.model import Reach, Scope, Usage
-from semrouter_memory.sessions.redis.connection import RedisConnection
-from semrouter_memory.sessions.redis.state import RedisStateStore
+from semrouter_memory.turn_log.redis.connection import RedisConnection
+from semrouter_memory.turn_log.redis.state import RedisStateStore
 from tests.contract.turn_logs import ALICE, SteppedClock
 from tests.redis_server import RedisServer
 

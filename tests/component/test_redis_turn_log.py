@@ -14,9 +14,9 @@ from redis import Redis
 from semrouter_memory.errors import ConfigurationError, TurnLogError
 from semrouter_memory.model import AppendOutcome, Memory, MemoryType, Reach, Scope, Tombstone, TurnTotals
 from semrouter_memory.resilience import Backoff
-from semrouter_memory.sessions.redis import shipper
-from semrouter_memory.sessions.redis.connection import RedisConnection
-from semrouter_memory.sessions.redis.log import RedisTurnLog
+from semrouter_memory.turn_log.redis import forwarder
+from semrouter_memory.turn_log.redis.connection import RedisConnection
+from semrouter_memory.turn_log.redis.log import RedisTurnLog
 from tests.contract.turn_logs import ALICE, BOB, START, a_turn, append, claimed
 from tests.redis_server import RedisServer
 from tests.replicas import Installation, until
@@ -108,7 +108,7 @@ class TestWhileRedisIsAway:
         self, installation: Installation, own_redis_server: RedisServer
     ) -> None:
         async with installation.replica() as replica:
-            await replica.log.bury(Tombstone(scope=ALICE, at=START, memory_id="m"))
+            await replica.log.tombstone(Tombstone(scope=ALICE, at=START, memory_id="m"))
             await replica.log.tombstones(ALICE)
             own_redis_server.pause()
             assert (await replica.log.tombstones(ALICE)).covers(a_memory("m"))
@@ -118,7 +118,7 @@ class TestWhileRedisIsAway:
                 assert (await replica.log.tombstones(ALICE)).covers(a_memory("m"))
             replica.log.append(a_turn("a", at=START + timedelta(seconds=1)), remember=False)
             with pytest.raises(TurnLogError):
-                await replica.log.bury(Tombstone(scope=ALICE, at=START))
+                await replica.log.tombstone(Tombstone(scope=ALICE, at=START))
             assert not replica.connection.available
             own_redis_server.resume()
             await until(lambda: has_arrived(replica.log, 1))
@@ -128,7 +128,7 @@ class TestWhileRedisIsAway:
         async with installation.replica() as replica:
             own_redis_server.kill()
             with pytest.raises(TurnLogError):
-                await replica.log.bury(Tombstone(scope=ALICE, at=START))
+                await replica.log.tombstone(Tombstone(scope=ALICE, at=START))
             own_redis_server.start()
             await until(lambda: is_responsive(replica.connection))
             assert not (await replica.log.tombstones(ALICE)).covers(a_memory("m"))
@@ -153,7 +153,7 @@ async def has_accepted(installation: Installation, turns: int) -> bool:
 
 async def spool_is_empty(path: Path) -> bool:
     with closing(sqlite3.connect(path)) as spool:
-        (turns,) = spool.execute("SELECT count(*) FROM turns").fetchone()
+        (turns,) = spool.execute("SELECT count(*) FROM spool").fetchone()
     return not turns
 
 
@@ -224,7 +224,7 @@ class TestShippingOnce:
         async with shared.replica(started=False) as replica:
             replica.log.append(a_turn("damaged"), remember=False)
             with closing(sqlite3.connect(replica.spool)) as spool, spool:
-                spool.execute("UPDATE turns SET payload = 'damaged'")
+                spool.execute("UPDATE spool SET payload = 'damaged'")
             replica.log.append(a_turn("whole"), remember=False)
             await replica.log.start()
             await until(lambda: has_arrived(replica.log, 1))
@@ -235,12 +235,12 @@ class TestShippingOnce:
     async def test_turns_go_on_while_one_that_cannot_be_read_waits_to_be_tried_again(
         self, shared: Installation, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(shipper, "_BACKOFF", Backoff(first=3600.0, longest=3600.0))
+        monkeypatch.setattr(forwarder, "_BACKOFF", Backoff(first=3600.0, longest=3600.0))
         async with shared.replica(started=False) as replica:
             for text in ("damaged", "damaged too"):
                 replica.log.append(a_turn(text), remember=False)
             with closing(sqlite3.connect(replica.spool)) as spool, spool:
-                spool.execute("UPDATE turns SET payload = 'damaged'")
+                spool.execute("UPDATE spool SET payload = 'damaged'")
             await replica.log.start()
             await until(lambda: more_than(replica.errors, 1))
             for number in range(1, 41):
@@ -251,6 +251,12 @@ class TestShippingOnce:
             assert len(replica.errors) == 4
             totals = await replica.log.totals()
             assert (totals.accepted, totals.waiting) == (42, 42)
+
+    async def test_a_second_replica_on_one_data_directory_is_refused(self, shared: Installation) -> None:
+        async with shared.replica(started=False):
+            with pytest.raises(ConfigurationError, match="another process has it open"):
+                async with shared.replica(started=False):
+                    pass
 
     async def test_the_spool_is_its_owners_alone(self, shared: Installation) -> None:
         async with shared.replica(started=False) as replica:
@@ -278,7 +284,7 @@ class TestTotals:
             for replica in (one, two):
                 replica.log.append(a_turn("a"), remember=False)
                 replica.log.append(a_turn("b", scope=BOB), remember=False)
-            await one.log.bury(Tombstone(scope=ALICE, at=START))
+            await one.log.tombstone(Tombstone(scope=ALICE, at=START))
             assert [item.outcome for item in await one.log.ship()] == ["forgotten", "accepted"]
             assert [item.outcome for item in await two.log.ship()] == ["forgotten", "accepted"]
             assert await one.log.totals() == TurnTotals(accepted=4, deleted=2, waiting=2)
@@ -295,7 +301,7 @@ class TestEnding:
                 claim = await claimed(replica.log, appended.session_id)
                 await replica.log.mark_episode(claim, through=claim.turns[0].sequence)
                 await replica.log.finish(claim, {claim.turns[0].id: True})
-                names = own_keys(client, shared, ":turn:", ":session:", ":trace:")
+                names = own_keys(client, shared, ":turn:", ":session:", ":key:")
                 assert len(names) >= 5
                 assert all(int(client.ttl(name)) > 0 for name in names)
                 await append(replica.log, a_turn("b", session="s"))
@@ -340,7 +346,7 @@ class TestForgetting:
             two.log.append(a_turn(f"{secret} in the other spool", scope=eve), remember=False)
             assert secret in everything_in(installation)
             assert secret in text_of(replica.spool.parent)
-            await replica.log.bury(Tombstone(scope=eve, at=START, reach=Reach.ALL))
+            await replica.log.tombstone(Tombstone(scope=eve, at=START, reach=Reach.ALL))
             assert secret not in everything_in(installation)
             assert "bob stays" in everything_in(installation)
             await two.log.ship()

@@ -23,10 +23,10 @@ from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.turn_routes import OperatorContext
 from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope, Tombstone
 from semrouter_memory.retain.redact import Redaction
-from semrouter_memory.sessions.locks import InProcessOwnerLocks
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
-from semrouter_memory.sessions.state import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from tests.memories import NOW, memory
 from tests.memory_service import deletion_service, memory_service
 from tests.milvus_server import MilvusServer
@@ -163,7 +163,7 @@ async def test_every_memory_is_copied_as_it_was_and_found_by_the_new_embedding(p
 
 async def test_deleted_memories_stay_deleted_and_newer_versions_win(place: Place) -> None:
     await place.remember(*MEMORIES)
-    await place.log.bury(Tombstone(scope=ALICE, at=LATER, memory_id="mem_0"))
+    await place.log.tombstone(Tombstone(scope=ALICE, at=LATER, memory_id="mem_0"))
     async with place.sidecar() as store:
         assert (await place.copied())["imported"] == 3
         assert ("alice", "mem_0") not in await everything(store, place.new_name)
@@ -194,7 +194,7 @@ async def test_an_interrupted_copy_is_repeated(place: Place, monkeypatch: pytest
 async def test_the_copied_collection_is_dropped_only_when_asked_and_confirmed(place: Place) -> None:
     """Its texts are then in no file of Milvus Lite."""
     await place.remember(*MEMORIES, memory(ALICE, "mem_9", content="gone-XQZJ"))
-    await place.log.bury(Tombstone(scope=ALICE, at=LATER, memory_id="mem_9"))
+    await place.log.tombstone(Tombstone(scope=ALICE, at=LATER, memory_id="mem_9"))
     async with place.sidecar() as store:
         refused = await place.reembed("--from-collection", place.old_name, "--drop-source")
         assert refused.exit_code != 0

@@ -362,7 +362,7 @@ async def test_a_turn_deleted_while_the_model_read_it_spoils_the_batch(make_benc
     async def delete_it() -> None:
         model.meanwhile = None
         tombstone = Tombstone(scope=ALICE, at=bench.clock.now(), memory_id="mem_x")
-        await bench.log.bury(tombstone, turn_ids=[secret.turn_id])
+        await bench.log.tombstone(tombstone, turn_ids=[secret.turn_id])
 
     model.meanwhile = delete_it
     await bench.work()
@@ -382,7 +382,7 @@ async def test_of_a_quote_the_sentence_that_was_deleted_is_not_written_back(make
     assert said is not None
     digest = bench.log.content_hash("my budget for the Hawaii trip is $10,000")
     tombstone = Tombstone(scope=ALICE, at=bench.clock.now(), memory_id="mem_x", content_hash=digest)
-    await bench.log.bury(tombstone)
+    await bench.log.tombstone(tombstone)
     await bench.work()
     (memory,) = await bench.memories()
     assert memory.content == "I live in Bonn."
@@ -394,7 +394,7 @@ async def test_what_was_deleted_after_it_was_said_is_not_written_back(make_bench
     bench.say("I live in Bonn")
     bench.clock.step(seconds=1)
     digest = bench.log.content_hash("I live in Bonn")
-    await bench.log.bury(Tombstone(scope=ALICE, at=bench.clock.now(), memory_id="mem_x", content_hash=digest))
+    await bench.log.tombstone(Tombstone(scope=ALICE, at=bench.clock.now(), memory_id="mem_x", content_hash=digest))
     await bench.work()
     assert await bench.contents() == []
     bench.say("I live in Bonn", session="after")
@@ -406,7 +406,7 @@ async def test_a_deleted_user_gets_nothing_back(make_bench: MakeBench) -> None:
     bench = make_bench()
     bench.say("I live in Bonn")
     bench.clock.step(seconds=1)
-    await bench.log.bury(Tombstone(scope=ALICE, at=bench.clock.now(), reach=Reach.ALL))
+    await bench.log.tombstone(Tombstone(scope=ALICE, at=bench.clock.now(), reach=Reach.ALL))
     await bench.work()
     assert await bench.contents() == []
 

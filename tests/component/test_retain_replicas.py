@@ -15,9 +15,9 @@ from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.model import MemoryType, SessionHints, SessionKey, ToolUse, Turn, TurnTotals
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
-from semrouter_memory.sessions.locks import InProcessOwnerLocks
-from semrouter_memory.sessions.redis.connection import RedisConnection
-from semrouter_memory.sessions.redis.log import RedisTurnLog
+from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
+from semrouter_memory.turn_log.redis.connection import RedisConnection
+from semrouter_memory.turn_log.redis.log import RedisTurnLog
 from tests.redis_server import RedisServer
 from tests.retaining import ALICE, BreakableStore, Collecting, SteppingClock
 
@@ -79,7 +79,7 @@ async def replicas(
             connection = RedisConnection(redis_server.config())
             stack.push_async_callback(connection.aclose)
             log = RedisTurnLog(
-                tmp_path / name / "spool.db",
+                tmp_path / name / "turns.db",
                 connection,
                 prefix=prefix,
                 clock=clock,

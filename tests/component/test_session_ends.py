@@ -377,7 +377,7 @@ async def test_a_turn_deleted_while_the_session_is_summed_up_is_not_told(make_be
         if model.prompts[-1].startswith("Session:"):
             model.meanwhile, model.episode = None, SUMMARY
             tombstone = Tombstone(scope=ALICE, at=bench.clock.now(), memory_id="mem_x")
-            await bench.log.bury(tombstone, turn_ids=[secret.turn_id])
+            await bench.log.tombstone(tombstone, turn_ids=[secret.turn_id])
 
     model.meanwhile = delete_it
     await bench.work()

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.ports import StateStore
-from semrouter_memory.sessions.redis.connection import RedisConnection
-from semrouter_memory.sessions.redis.log import RedisTurnLog
-from semrouter_memory.sessions.redis.state import RedisStateStore
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
-from semrouter_memory.sessions.state import SqliteStateStore
+from semrouter_memory.turn_log.redis.connection import RedisConnection
+from semrouter_memory.turn_log.redis.log import RedisTurnLog
+from semrouter_memory.turn_log.redis.state import RedisStateStore
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from tests.contract.turn_logs import SteppedClock, WholeTurnLog
 from tests.redis_server import RedisServer
 
@@ -35,7 +35,7 @@ async def turn_log(request: pytest.FixtureRequest, clock: SteppedClock, tmp_path
     server: RedisServer = request.getfixturevalue("redis_server")
     connection = RedisConnection(server.config())
     shared = RedisTurnLog(
-        tmp_path / "log" / "spool.db",
+        tmp_path / "log" / "turns.db",
         connection,
         prefix=uuid.uuid4().hex,
         clock=clock,

@@ -1,21 +1,18 @@
 """What every owner's version promises."""
 
 import asyncio
-import multiprocessing
-import stat
 import uuid
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from semrouter_memory.config import RedisConfig
-from semrouter_memory.errors import ConfigurationError, GenerationsError
+from semrouter_memory.errors import GenerationsError
 from semrouter_memory.model import Scope
-from semrouter_memory.sessions.generations import FileGenerations
-from semrouter_memory.sessions.redis.connection import RedisConnection
-from semrouter_memory.sessions.redis.generations import RedisGenerations, version_key
 from semrouter_memory.store.owner_versions import OwnerVersions
+from semrouter_memory.turn_log.in_process import InProcessGenerations
+from semrouter_memory.turn_log.redis.connection import RedisConnection
+from semrouter_memory.turn_log.redis.generations import RedisGenerations, version_key
 from tests.redis_server import RedisServer
 
 ALICE = Scope("alice")
@@ -32,14 +29,12 @@ def generations_on(connection: RedisConnection, prefix: str) -> RedisGenerations
     return RedisGenerations(connection, prefix=prefix, patience_seconds=PATIENCE_SECONDS)
 
 
-@pytest.fixture(params=["file", "redis"])
-async def replicas(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Replicas]:
-    """The same numbers, as two replicas see them."""
-    if request.param == "file":
-        files = [FileGenerations(tmp_path / "data" / "generations") for _ in range(2)]
-        yield files[0], files[1]
-        for file in files:
-            file.close()
+@pytest.fixture(params=["in_process", "redis"])
+async def replicas(request: pytest.FixtureRequest) -> AsyncIterator[Replicas]:
+    """The same numbers, as two replicas see them; in one process, as two of its parts."""
+    if request.param == "in_process":
+        generations = InProcessGenerations()
+        yield generations, generations
         return
     server: RedisServer = request.getfixturevalue("redis_server")
     prefix = uuid.uuid4().hex
@@ -86,74 +81,6 @@ class TestNumbers:
         befores, afters = zip(*advances, strict=True)
         assert len({first, *afters}) == 41
         assert {*befores, await replicas[0].current(ALICE)} == {first, *afters}
-
-
-# -- the file ----------------------------------------------------------------------------------------------------------
-
-
-def _advance_often(path: Path, times: int) -> None:
-    async def advance() -> None:
-        generations = FileGenerations(path, patience_seconds=60)
-        for _ in range(times):
-            await generations.advance(ALICE)
-        generations.close()
-
-    asyncio.run(advance())
-
-
-async def test_processes_that_advance_at_once_lose_none(tmp_path: Path) -> None:
-    path = tmp_path / "generations"
-    generations = FileGenerations(path)
-    fresh = multiprocessing.get_context("spawn")
-    processes = [fresh.Process(target=_advance_often, args=(path, 500)) for _ in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        await asyncio.to_thread(process.join)
-    assert [process.exitcode for process in processes] == [0, 0]
-    assert await generations.current(ALICE) == 1000
-    generations.close()
-
-
-async def test_the_file_is_its_owners_alone_and_does_not_grow(tmp_path: Path) -> None:
-    path = tmp_path / "generations"
-    generations = FileGenerations(path)
-    size = path.stat().st_size
-    for n in range(100):
-        await generations.advance(Scope(f"user-{n}"))
-    assert path.stat().st_size == size
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    generations.close()
-
-
-async def test_a_process_that_keeps_the_file_is_not_waited_for_for_ever(tmp_path: Path) -> None:
-    holder = FileGenerations(tmp_path / "generations")
-    waiting = FileGenerations(tmp_path / "generations", patience_seconds=0.01)
-    async with holder._locked():
-        with pytest.raises(GenerationsError):
-            await waiting.advance(ALICE)
-        # Looking needs no lock.
-        assert await waiting.current(ALICE) == 0
-    assert await waiting.advance(ALICE) == (0, 1)
-    holder.close()
-    waiting.close()
-
-
-async def test_a_closed_file_says_so_and_may_be_closed_again(tmp_path: Path) -> None:
-    generations = FileGenerations(tmp_path / "generations")
-    generations.close()
-    generations.close()
-    with pytest.raises(GenerationsError):
-        await generations.current(ALICE)
-    with pytest.raises(GenerationsError):
-        await generations.advance(ALICE)
-
-
-def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "generations"
-    path.mkdir()
-    with pytest.raises(ConfigurationError, match="generations"):
-        FileGenerations(path)
 
 
 # -- Redis -------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -17,11 +16,10 @@ import pytest_asyncio
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.model import AppendOutcome, EmbeddedMemory, LoggedTurn, Memory, Reach, Scope, Tombstone, Usage
 from semrouter_memory.ports import StateStore
-from semrouter_memory.sessions.generations import FileGenerations
-from semrouter_memory.sessions.locks import InProcessOwnerLocks
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_versions import OwnerVersions
+from semrouter_memory.turn_log.in_process import InProcessGenerations, InProcessOwnerLocks
 from tests.contract.look_alikes import PAIRS
 from tests.contract.turn_logs import LEASE, START, WholeTurnLog, a_turn, append, claimed
 from tests.indexed_store import IndexedStore
@@ -76,11 +74,9 @@ async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     if request.param == "in_memory":
         yield InMemoryStore(dimension=DIMENSION)
     elif request.param == "indexed":
-        generations = FileGenerations(directory / "generations")
-        working = Indexed(generations)
+        working = Indexed(InProcessGenerations())
         yield working
         await working.replica.close()
-        generations.close()
     else:
         server: MilvusServer | None = request.getfixturevalue("milvus_server") if request.param == "server" else None
         config = MilvusConfig(
@@ -176,7 +172,7 @@ async def test_no_operation_of_a_turn_log_reaches_a_look_alike(
     ended = await turn_log.end_session(intruder, "s")
     assert ended is not None
     assert (ended.scope, ended.session_id) == (intruder, own.session_id)
-    await turn_log.bury(
+    await turn_log.tombstone(
         Tombstone(
             scope=intruder,
             at=START + HOUR,
@@ -185,7 +181,7 @@ async def test_no_operation_of_a_turn_log_reaches_a_look_alike(
         ),
         turn_ids=[before[0].id],
     )
-    await turn_log.bury(Tombstone(scope=intruder, at=START + HOUR))
+    await turn_log.tombstone(Tombstone(scope=intruder, at=START + HOUR))
     assert await turn_log.history(intruder, "resp", limit=5) == []
 
     assert await _turns(turn_log, resident) == before
@@ -236,11 +232,10 @@ async def test_a_lock_of_one_owner_does_not_hold_up_a_look_alike(intruder: Scope
         pass
 
 
-async def test_generations_of_look_alikes_are_numbers_of_their_own(tmp_path: Path) -> None:
+async def test_generations_of_look_alikes_are_numbers_of_their_own() -> None:
     """A write of the intruder's must not make the resident's owner index look right again."""
-    generations = FileGenerations(tmp_path / "generations")
+    generations = InProcessGenerations()
     for intruder, resident in PAIRS.values():
         before = await generations.current(resident)
         await generations.advance(intruder)
         assert await generations.current(resident) == before
-    generations.close()

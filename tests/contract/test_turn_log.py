@@ -156,7 +156,7 @@ class TestSession:
         claim = await claimed(turn_log, session, scope)
         assert len(claim.turns) == 1
         assert claim.turns[0].scope == scope
-        await turn_log.bury(
+        await turn_log.tombstone(
             Tombstone(scope=scope, at=START, memory_id=value, content_hash=turn_log.content_hash(value)),
             turn_ids=[value, claim.turns[0].id],
         )
@@ -578,7 +578,7 @@ class TestTombstones:
         deleted_at = START + timedelta(minutes=1)
         later = deleted_at + timedelta(microseconds=1)
         content_hash = turn_log.content_hash("User lives in Berlin.")
-        await turn_log.bury(Tombstone(scope=ALICE, at=deleted_at, memory_id="m1", content_hash=content_hash))
+        await turn_log.tombstone(Tombstone(scope=ALICE, at=deleted_at, memory_id="m1", content_hash=content_hash))
         deleted = await turn_log.tombstones(ALICE)
         assert deleted.covers(a_memory("m1"))
         assert not deleted.covers(a_memory("m2"))
@@ -597,7 +597,7 @@ class TestTombstones:
         self, turn_log: WholeTurnLog, reach: Reach, own: bool, project: bool, other: bool
     ) -> None:
         work, home = Scope("alice", "work"), Scope("alice", "home")
-        await turn_log.bury(Tombstone(scope=work, at=START, reach=reach))
+        await turn_log.tombstone(Tombstone(scope=work, at=START, reach=reach))
         deleted = await turn_log.tombstones(ALICE)
         for scope, expected in ((ALICE, own), (work, project), (home, other)):
             assert deleted.covers(a_memory("m", scope=scope)) is expected
@@ -607,12 +607,12 @@ class TestTombstones:
 
     async def test_later_deletions_join_earlier_ones(self, turn_log: WholeTurnLog) -> None:
         for memory_id in ("m1", "m2"):
-            await turn_log.bury(Tombstone(scope=ALICE, at=START, memory_id=memory_id))
+            await turn_log.tombstone(Tombstone(scope=ALICE, at=START, memory_id=memory_id))
             assert (await turn_log.tombstones(ALICE)).covers(a_memory(memory_id))
         assert (await turn_log.tombstones(ALICE)).covers(a_memory("m1"))
 
     async def test_what_was_said_before_the_deletion_is_not_written_any_more(self, turn_log: WholeTurnLog) -> None:
-        await turn_log.bury(Tombstone(scope=Scope("alice", "work"), at=START, reach=Reach.EXACT))
+        await turn_log.tombstone(Tombstone(scope=Scope("alice", "work"), at=START, reach=Reach.EXACT))
         work = a_turn("a", scope=Scope("alice", "work"))
         assert await outcome(turn_log, work) is AppendOutcome.FORGOTTEN
         assert await outcome(turn_log, replace(work, complete=False, response_id="r")) is AppendOutcome.FORGOTTEN
@@ -625,7 +625,7 @@ class TestTombstones:
         foreign = await append(turn_log, a_turn("b", scope=BOB))
         await accept(turn_log, a_turn("c", session="s"))
         claim = await claimed(turn_log, first.session_id)
-        await turn_log.bury(
+        await turn_log.tombstone(
             Tombstone(scope=ALICE, at=START, memory_id="m"), turn_ids=[first.turn_id, first.turn_id, foreign.turn_id]
         )
         assert await turn_log.surviving(claim) == {claim.turns[1].id}
@@ -641,7 +641,7 @@ class TestTombstones:
         await accept(turn_log, a_turn("in a project", scope=Scope("alice", "work")))
         await accept(turn_log, a_turn("foreign", scope=BOB))
         await accept(turn_log, a_turn("said before, by a later clock", at=START + timedelta(seconds=2)))
-        await turn_log.bury(Tombstone(scope=ALICE, at=clock.step(1)))
+        await turn_log.tombstone(Tombstone(scope=ALICE, at=clock.step(1)))
         assert await turn_log.surviving(claim) == frozenset()
         await turn_log.finish(claim, {claim.turns[0].id: True})
         assert await texts_waiting(turn_log) == ["foreign"]
@@ -654,7 +654,7 @@ class TestTombstones:
     async def test_exact_leaves_other_projects_alone(self, turn_log: WholeTurnLog) -> None:
         await accept(turn_log, a_turn("own"))
         await accept(turn_log, a_turn("work", scope=Scope("alice", "work")))
-        await turn_log.bury(Tombstone(scope=ALICE, at=START, reach=Reach.EXACT))
+        await turn_log.tombstone(Tombstone(scope=ALICE, at=START, reach=Reach.EXACT))
         assert await texts_waiting(turn_log) == ["work"]
 
     async def test_dead_letters_are_deleted_and_finished_turns_stay_counted(
@@ -666,7 +666,7 @@ class TestTombstones:
                 await turn_log.fail(claim, "error", retry_at=clock.now(), max_attempts=1)
             else:
                 await turn_log.finish(claim, {claim.turns[0].id: True})
-        await turn_log.bury(Tombstone(scope=ALICE, at=START))
+        await turn_log.tombstone(Tombstone(scope=ALICE, at=START))
         totals = await turn_log.totals()
         assert (totals.accepted, totals.extracted, totals.dead_lettered, totals.deleted) == (2, 1, 0, 1)
 
@@ -732,9 +732,9 @@ class TestSweep:
         under_way = a_turn("Qaanaaq, 10,031", answer="Qaanaaq: ten thousand", session="s", response="r1")
         deletion = Tombstone(scope=ALICE, at=clock.step(1), memory_id="m", content_hash="x")
         if appended == "after":
-            await turn_log.bury(deletion)
+            await turn_log.tombstone(deletion)
         session = await accept(turn_log, under_way)
-        await turn_log.bury(deletion)
+        await turn_log.tombstone(deletion)
         await accept(turn_log, a_turn("later", answer="stays", at=clock.step(1), session="s", before="r1"))
         claim = await claimed(turn_log, session)
         assert [turn.user_text for turn in claim.turns] == ["Qaanaaq, 10,031", "later"]
@@ -749,7 +749,7 @@ class TestSweep:
     async def test_a_tombstone_outlives_every_sweep(self, turn_log: WholeTurnLog, clock: SteppedClock) -> None:
         """A store that was away at the deletion may show the row again at any later time."""
         content_hash = turn_log.content_hash("User lives in Berlin")
-        await turn_log.bury(Tombstone(scope=ALICE, at=START, memory_id="m", content_hash=content_hash))
+        await turn_log.tombstone(Tombstone(scope=ALICE, at=START, memory_id="m", content_hash=content_hash))
         clock.step(1)
         await turn_log.sweep(finished_before=clock.now())
         assert (await turn_log.tombstones(ALICE)).covers(a_memory("m"))
@@ -760,8 +760,8 @@ class TestSweep:
     ) -> None:
         """The earlier tombstones go, and what they said still holds; another user's stay."""
         for scope in (ALICE, BOB):
-            await turn_log.bury(Tombstone(scope=scope, at=START, memory_id="m"))
+            await turn_log.tombstone(Tombstone(scope=scope, at=START, memory_id="m"))
         later = clock.step(1)
-        await turn_log.bury(Tombstone(scope=ALICE, at=later))
+        await turn_log.tombstone(Tombstone(scope=ALICE, at=later))
         assert (await turn_log.tombstones(ALICE)).covers(a_memory("m"))
         assert (await turn_log.tombstones(BOB)).covers(a_memory("m", scope=BOB))

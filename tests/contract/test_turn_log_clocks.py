@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.model import AppendOutcome, Memory, MemoryType, Reach, Scope, Tombstone
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.contract.turn_logs import ALICE, START, SteppedClock, WholeTurnLog, a_turn, accept, append
 from tests.redis_server import RedisServer
 from tests.replicas import Installation
@@ -22,10 +22,11 @@ Open = Callable[[SteppedClock], Awaitable[WholeTurnLog]]
 
 @pytest.fixture(params=["sqlite", "redis"])
 async def open_log(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Open]:
-    """Opens the same log, each time as another process with a clock of its own."""
+    """Opens the same log, each time as another process with a clock of its own; a file belongs to the last one."""
     async with AsyncExitStack() as exit_stack:
         names = iter("abc")
         shared = None
+        opened: list[SqliteTurnLog] = []
         if request.param == "redis":
             server: RedisServer = request.getfixturevalue("redis_server")
             shared = Installation(server.url, tmp_path)
@@ -36,9 +37,11 @@ async def open_log(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
                 # Not started: turns are shipped when they are appended. It learns the installation's key, and its times.
                 await replica.log.pending()
                 return replica.log
-            log = SqliteTurnLog(tmp_path / "turns.db", clock=clock)
-            exit_stack.callback(log.close)
-            return log
+            for before in opened:
+                before.close()
+            opened.append(SqliteTurnLog(tmp_path / "turns.db", clock=clock))
+            exit_stack.callback(opened[-1].close)
+            return opened[-1]
 
         yield open_one
 
@@ -58,7 +61,7 @@ def a_memory(at: datetime, *, shown: datetime = START) -> Memory:
 
 
 async def delete(log: WholeTurnLog, scope: Scope = ALICE, reach: Reach = Reach.ALL) -> None:
-    await log.bury(Tombstone(scope=scope, at=log.now(), reach=reach))
+    await log.tombstone(Tombstone(scope=scope, at=log.now(), reach=reach))
 
 
 async def waiting(log: WholeTurnLog) -> list[str]:
@@ -100,7 +103,7 @@ async def test_a_memorys_deletion(open_log: Open, seconds: int) -> None:
     await accept(log, a_turn(STATEMENT, at=said))
     clock.step(seconds)
     content_hash = log.content_hash(STATEMENT)
-    await log.bury(Tombstone(scope=ALICE, at=log.now(), memory_id="m", content_hash=content_hash))
+    await log.tombstone(Tombstone(scope=ALICE, at=log.now(), memory_id="m", content_hash=content_hash))
     deleted = await log.tombstones(ALICE)
     assert deleted.forbids(ALICE, STATEMENT, said)
     assert not deleted.forbids(ALICE, STATEMENT, log.now())
@@ -118,6 +121,7 @@ async def test_times_go_on_where_the_clock_goes_back(open_log: Open, seconds: in
     assert times[-1] == clock.now()
 
 
+@pytest.mark.parametrize("open_log", ["redis"], indirect=True)
 @pytest.mark.parametrize("seconds", [-3_600, DAY])
 async def test_another_process_with_another_clock(open_log: Open, seconds: int) -> None:
     """What one accepted is deleted by the other, and what the first says after it has heard of it stays."""
@@ -138,6 +142,19 @@ async def test_another_process_with_another_clock(open_log: Open, seconds: int) 
     await other.pending()
     await accept(other, a_turn("last", at=other.now()))
     assert await waiting(log) == ["last"]
+
+
+@pytest.mark.parametrize("seconds", [-DAY, -3_600, DAY])
+async def test_what_was_accepted_before_a_restart_with_another_clock_is_deleted(open_log: Open, seconds: int) -> None:
+    before = await open_log(SteppedClock())
+    await accept(before, a_turn("before", at=before.now()))
+    written = await before.timestamp()
+    clock = SteppedClock()
+    clock.step(seconds)
+    after = await open_log(clock)
+    await delete(after)
+    assert await waiting(after) == []
+    assert (await after.tombstones(ALICE)).covers(a_memory(written))
 
 
 async def test_a_restart_with_an_earlier_clock(open_log: Open) -> None:

@@ -372,7 +372,7 @@ class TestChain:
         session = await accept(turn_log, with_items(a_turn("a", response="r1"), "a"))
         turn_id = (await claimed(turn_log, session)).turns[0].id
         await accept(turn_log, with_items(a_turn("b", before="r1", response="r2"), "b"))
-        await turn_log.bury(Tombstone(scope=ALICE, at=START, memory_id="m"), turn_ids=[turn_id])
+        await turn_log.tombstone(Tombstone(scope=ALICE, at=START, memory_id="m"), turn_ids=[turn_id])
         chain = await turn_log.chain(ALICE, "r2", limit=10)
         assert (texts(chain.turns), chain.complete) == (["b"], False)
 
@@ -507,7 +507,7 @@ class TestForgottenScope:
             await accept(turn_log, a_turn(str(number), session=str(number % 7), response=f"r{number}"))
         await dead(turn_log, await accept(turn_log, a_turn("dead", session="dead")), clock)
         await accept(turn_log, a_turn("foreign", scope=BOB))
-        await turn_log.bury(Tombstone(scope=ALICE, at=clock.now(), reach=reach))
+        await turn_log.tombstone(Tombstone(scope=ALICE, at=clock.now(), reach=reach))
         assert texts(await turn_log.list_turns(scope=None, states=None, limit=999)) == ["foreign"]
         assert [pending.scope for pending in await turn_log.pending()] == [BOB]
         assert await turn_log.chain(ALICE, "r449", limit=9) == StoredChain()
@@ -520,7 +520,7 @@ class TestForgottenScope:
     ) -> None:
         turn = with_items(a_turn("a", session="s", request="q", response="r", transcripts=("h",)), "a")
         await accept(turn_log, turn)
-        await turn_log.bury(Tombstone(scope=ALICE, at=clock.now()))
+        await turn_log.tombstone(Tombstone(scope=ALICE, at=clock.now()))
         session = await accept(turn_log, replace(turn, observed_at=clock.now() + timedelta(seconds=1)))
         assert texts((await claimed(turn_log, session)).turns) == ["a"]
         assert (await turn_log.chain(ALICE, "r", limit=9)).complete is True

@@ -57,7 +57,7 @@ class Pair:
     """All replicas: two, unless a test wants another number.
 
     Attributes:
-        directories: those of their data, one or as many.
+        directories: those of their data.
         collection: Milvus's.
     """
 
@@ -159,17 +159,15 @@ async def pair(
     users: Sequence[str],
     config: dict[str, Any],
     count: int = 2,
-    one_directory: bool = False,
     edit_envoy: Callable[[dict[str, Any]], None] | None = None,
 ) -> AsyncIterator[Pair]:
     """Replicas with the same settings, started one after the other.
 
     Args:
         users: who may come, beside alice and bob.
-        one_directory: both work on the same data directory, as processes of one machine.
         edit_envoy: a further change to each Envoy's configuration.
     """
-    data = [directory / ("data" if one_directory else f"replica-{number}") / "data" for number in range(count)]
+    data = [directory / f"replica-{number}" / "data" for number in range(count)]
     environment = {"SEMROUTER_MEMORY__MANAGEMENT__OPERATOR_TOKEN": OPERATOR}
 
     def with_users(envoy: dict[str, Any]) -> None:
@@ -197,15 +195,11 @@ async def pair(
             for number in range(count)
         ]
         collection = config["memory"].get("milvus", {}).get("collection", "")
-        yield Pair(tuple(Installation(stack, llm) for stack in stacks), tuple(dict.fromkeys(data)), collection)
+        yield Pair(tuple(Installation(stack, llm) for stack in stacks), tuple(data), collection)
 
 
 def _accepted_in(directory: Path) -> int:
-    spool, log = directory / "spool.db", directory / "turns.db"
-    path, count = (
-        (spool, "SELECT max(seq) FROM sqlite_sequence WHERE name = 'turns'")
-        if spool.exists()
-        else (log, "SELECT accepted FROM counters")
-    )
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
-        return int(database.execute(count).fetchone()[0] or 0)
+    """In the log itself, or in the spool of what goes to Redis."""
+    count = "SELECT accepted + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'spool'), 0) FROM counters"
+    with closing(sqlite3.connect(f"file:{directory / 'turns.db'}?mode=ro", uri=True)) as database:
+        return int(database.execute(count).fetchone()[0])

@@ -34,10 +34,6 @@ _AMOUNT = re.compile(r"\$[\d,]*\d")
 _amounts = (f"${number},000" for number in itertools.count(10))
 _numbers = itertools.count(1)
 
-FILES, REDIS = "files", "redis"
-files_and_redis = pytest.mark.parametrize("on", [FILES, REDIS], indirect=True)
-with_redis = pytest.mark.parametrize("on", [REDIS], indirect=True)
-
 
 @pytest.fixture(scope="module")
 def milvus(new_milvus_server: Callable[[], MilvusServer]) -> Iterator[MilvusServer]:
@@ -59,26 +55,18 @@ def redis(new_redis_server: Callable[[], RedisServer]) -> Iterator[RedisServer]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def on(
-    request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     model_directory: Path,
     milvus: MilvusServer,
     redis: RedisServer,
 ) -> AsyncIterator[Pair]:
-    """Two replicas on one Milvus server and one data directory, or one Redis.
+    """Two replicas on one Milvus server and one Redis.
 
     Recall has time: this is about what it finds.
     """
-    ways: dict[str, dict[str, Any]] = {
-        FILES: {},
-        REDIS: on_redis(redis, prefix="indexes"),
-    }
-    config = settings(milvus, recall={"deadline_ms": 4000}, **ways[request.param])
-    one_directory = request.param == FILES
+    config = settings(milvus, recall={"deadline_ms": 4000}, **on_redis(redis, prefix="indexes"))
     directory = tmp_path_factory.mktemp("owner-index")
-    async with pair(
-        directory, model_directory, users=USERS, config=config, one_directory=one_directory, edit_envoy=patient
-    ) as replicas:
+    async with pair(directory, model_directory, users=USERS, config=config, edit_envoy=patient) as replicas:
         yield replicas
 
 
@@ -127,7 +115,6 @@ async def stored(on: Pair, number: int, user: str) -> tuple[str, str]:
 # -- what the other wrote ----------------------------------------------------------------------------------------------
 
 
-@files_and_redis
 async def test_what_one_replica_stores_changes_and_deletes_the_next_recall_of_either_shows(on: Pair) -> None:
     user = USERS[0]
     await both_recall(on, user)
@@ -141,7 +128,6 @@ async def test_what_one_replica_stores_changes_and_deletes_the_next_recall_of_ei
         await both_recall(on, user)
 
 
-@with_redis
 async def test_what_one_replica_deletes_all_of_the_next_recall_of_either_shows_nothing_of(on: Pair) -> None:
     user = USERS[1]
     for number in range(2):
@@ -151,7 +137,6 @@ async def test_what_one_replica_deletes_all_of_the_next_recall_of_either_shows_n
         await both_recall(on, user)
 
 
-@with_redis
 async def test_what_one_user_writes_changes_nothing_for_another(on: Pair) -> None:
     one, other = USERS[2:4]
     _, first = await stored(on, 0, one)
@@ -208,7 +193,6 @@ async def erased(on: Pair, number: int, user: str, memory_id: str) -> bool:
     return answer.status_code == httpx.codes.NOT_FOUND
 
 
-@with_redis
 async def test_while_somebody_asks_without_a_break_what_was_deleted_shows_no_more(on: Pair) -> None:
     """What is stored shows within moments. What is asked after a deletion was acknowledged shows nothing of it."""
     asking = Asking(on, USERS[4])
@@ -233,7 +217,6 @@ async def test_while_somebody_asks_without_a_break_what_was_deleted_shows_no_mor
 # -- while Redis is away -----------------------------------------------------------------------------------------------
 
 
-@with_redis
 async def test_while_redis_is_dead_recall_goes_on_and_what_cannot_be_announced_is_not_written(
     on: Pair, redis: RedisServer
 ) -> None:
@@ -254,7 +237,6 @@ async def test_while_redis_is_dead_recall_goes_on_and_what_cannot_be_announced_i
     await both_recall(on, user, amount)
 
 
-@with_redis
 async def test_a_redis_that_lost_the_owners_numbers_brings_nothing_back(on: Pair, redis: RedisServer) -> None:
     """As one that evicts keys does, or one that comes back empty."""
     user = USERS[6]
@@ -286,7 +268,7 @@ async def killed(milvus: MilvusServer) -> Callable[[], Awaitable[None]]:
     return partial(asyncio.to_thread, milvus.start)
 
 
-@pytest.mark.parametrize(("on", "ended"), [(FILES, killed), (REDIS, paused)], indirect=["on"], scope="module")
+@pytest.mark.parametrize("ended", [killed, paused])
 async def test_an_active_user_is_answered_while_milvus_is_away_and_everybody_after_it(
     on: Pair, milvus: MilvusServer, ended: Callable[[MilvusServer], Awaitable[Callable[[], Awaitable[None]]]]
 ) -> None:

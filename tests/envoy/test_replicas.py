@@ -75,15 +75,6 @@ async def test_killed_at_random_nothing_is_lost_or_twice(on: Pair) -> None:
     await talk_and_kill(on, USERS[:3], seed=3)
 
 
-async def test_on_one_sqlite_directory_nothing_is_lost_or_twice(
-    tmp_path: Path, model_directory: Path, milvus_server: MilvusServer
-) -> None:
-    """As two processes of one machine."""
-    config = settings(milvus_server)
-    async with pair(tmp_path, model_directory, users=USERS[:3], config=config, one_directory=True) as on:
-        await talk_and_kill(on, USERS[:3], seed=5)
-
-
 async def talk_and_kill(on: Pair, users: Sequence[str], *, seed: int) -> None:
     draw = random.Random(seed)
     talks = Talks(on, users, draw)

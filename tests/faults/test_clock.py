@@ -198,7 +198,7 @@ async def test_a_back_off_does_not_last_a_day(make_bench: MakeBench, days: int) 
     """Turns that failed are tried again soon, wherever the clock is set meanwhile."""
     model = ScriptedModel()
     bench = make_bench(model, batch_size=1, retry_seconds=5, retry_max_seconds=60)
-    bench.log._claims._longest_back_off = timedelta(seconds=60)
+    bench.log._longest_back_off = timedelta(seconds=60)
     model.error = ChatModelError("down")
     bench.say("what is 1 plus 1?")
     await bench.work()

@@ -22,7 +22,7 @@ from semrouter_memory.model import (
     Turn,
     TurnTotals,
 )
-from semrouter_memory.sessions.sqlite import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 
 T = TypeVar("T")
 
@@ -136,7 +136,7 @@ class TurnLogMachine(RuleBasedStateMachine):
 
     async def is_ended(self, turn_id: str) -> bool:
         row = self.log._database.local.execute(
-            "SELECT ends FROM turns WHERE sequence = ?", (self.log._digests.sequence(turn_id),)
+            "SELECT ends FROM turns WHERE sequence = ?", (self.log._file.digests.sequence(turn_id),)
         ).fetchone()
         return bool(row[0])
 
@@ -198,7 +198,7 @@ class TurnLogMachine(RuleBasedStateMachine):
 
     @rule(scope=st.sampled_from(SCOPES), reach=st.sampled_from([Reach.ALL, Reach.EXACT]))
     def bury_scope(self, scope: Scope, reach: Reach) -> None:
-        self.run(self.log.bury(Tombstone(scope=scope, at=self.now_, reach=reach)))
+        self.run(self.log.tombstone(Tombstone(scope=scope, at=self.now_, reach=reach)))
         for turn_id, own in self.scopes.items():
             if own.user_id == scope.user_id and (reach is Reach.ALL or own.project_id == scope.project_id):
                 self.delete(turn_id)
@@ -206,7 +206,7 @@ class TurnLogMachine(RuleBasedStateMachine):
     @rule(scope=st.sampled_from(SCOPES), data=st.data())
     def bury_memory(self, scope: Scope, data: st.DataObject) -> None:
         named = data.draw(st.lists(st.sampled_from([*self.where, "turn_x"]), max_size=3))
-        self.run(self.log.bury(Tombstone(scope=scope, at=self.now_, memory_id="m"), turn_ids=named))
+        self.run(self.log.tombstone(Tombstone(scope=scope, at=self.now_, memory_id="m"), turn_ids=named))
         for turn_id in named:
             if turn_id in self.scopes and self.scopes[turn_id].user_id == scope.user_id:
                 self.delete(turn_id)

@@ -144,7 +144,7 @@ class Log:
     async def timestamp(self) -> datetime:
         return self.clock.now()
 
-    async def bury(self, tombstone: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
+    async def tombstone(self, tombstone: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
         self.calls.append("bury")
         self.buried.append(tombstone)
         self.deleted_turns += turn_ids

@@ -1,0 +1,289 @@
+"""The append of one turn: its session, whether it is a repetition, and what it continues. Pure.
+
+deleted? -> session, chain -> the same again? -> merge an incomplete turn -> write.
+
+Strategy. A session is found by what the client calls it, else by the chain of stored responses, else by the transcript
+that the turn continues; always within the owner, and one session belongs to one scope: a conversation that moves to
+another project goes on in another session. Several conversations can share a transcript (two that begin with "hi" and get
+the same answer). A continuation then goes to one that is not continued yet, the most recent first.
+
+A turn is incomplete when its answer was only tool calls and the server keeps the conversation. The next step of the tool
+loop takes its texts and tools over, so a loop is stored as one row, and a retried step still finds the user's text. The
+last step, with the answer, is the turn that is accepted; it is never a repetition.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from semrouter_memory.model import Appended, AppendOutcome, Turn, TurnState
+from semrouter_memory.turn_log.bounds import BoundedTurn
+from semrouter_memory.turn_log.columns import dump_items, load_items, micros, storable_texts, storable_tools
+from semrouter_memory.turn_log.digests import Digests, new_session_id
+from semrouter_memory.turn_log.lookup import LookupKeys, Place
+from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
+from semrouter_memory.turn_log.storage import Changes
+from semrouter_memory.turn_log.view import View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partial:
+    """An incomplete turn that the new one merges.
+
+    Attributes:
+        content: None where it was erased.
+        keys: its lookup keys, and when they were learned.
+        leaves_session: it is the only turn of another session.
+    """
+
+    row: TurnRow
+    content: Content | None
+    keys: Mapping[str, int]
+    leaves_session: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The turn that the new one repeats, its session, and that session's newest turn."""
+
+    row: TurnRow
+    session: SessionRow
+    newest: TurnRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the decision depends on beside the turn itself.
+
+    Attributes:
+        sequence: the next sequence number.
+        deleted: a deletion of its scope covers the turn.
+        previous: the turn that was answered by the response that this one continues.
+        session: where it goes; None for a new one.
+        repeated: what this turn repeats.
+        request_keys: the turn's idempotency keys that do not depend on its position.
+    """
+
+    digests: Digests
+    sequence: int = 0
+    deleted: bool = False
+    place: Place = field(default_factory=lambda: Place("", named=False))
+    previous: TurnRow | None = None
+    session: SessionRow | None = None
+    partial: Partial | None = None
+    repeated: Repeated | None = None
+    request_keys: tuple[str, ...] = field(default=())
+
+
+async def look_around(view: View, bound: BoundedTurn) -> Surroundings:
+    """Read what `decide_append` needs."""
+    turn, keys = bound.turn, view.keys
+    digests = view.rows.digests
+    if view.tombstones.covers_scope(turn.scope, micros(turn.observed_at)):
+        return Surroundings(digests=digests, deleted=True)
+    previous = await view.answered_by(turn.scope, turn.hints.previous_response_id)
+    place, session = await _place(view, turn, previous)
+    partial = await _partial(view, turn, previous, session)
+    request_keys = keys.of_request(turn, bound.fingerprint)
+    repeated = None
+    if turn.complete and partial is None:
+        newest = session.newest if session else 0
+        repeated = await _repeated(view, [*request_keys, *keys.of_position(turn, place, bound.fingerprint, newest)])
+    return Surroundings(
+        digests=digests,
+        sequence=await view.rows.next_sequence(),
+        place=place,
+        previous=previous,
+        session=session,
+        partial=partial,
+        repeated=repeated,
+        request_keys=tuple(request_keys),
+    )
+
+
+async def _place(view: View, turn: Turn, previous: TurnRow | None) -> tuple[Place, SessionRow | None]:
+    """The first hint that is set decides."""
+    scope, hints, digests = turn.scope, turn.hints, view.rows.digests
+    if hints.explicit:
+        place = Place(digests.session_id(scope, "header", hints.explicit), named=True)
+    elif hints.conversation_id:
+        place = Place(digests.session_id(scope, "conversation", hints.conversation_id), named=True)
+    elif hints.previous_response_id:
+        continued = await view.session(scope, previous.session_id) if previous else None
+        if continued is not None and continued.scope == scope:
+            return Place(continued.id, named=True), continued
+        # Derived from the response, so that several turns that continue it meet.
+        place = Place(digests.session_id(scope, "response", hints.previous_response_id), named=True)
+    else:
+        found = await _transcript_session(view, turn)
+        return Place(found.id if found else "", named=False), found
+    return place, await view.session(scope, place.session_id)
+
+
+async def _transcript_session(view: View, turn: Turn) -> SessionRow | None:
+    """Of several that share the transcript, one that is not continued yet, the most recent first."""
+    if not turn.hints.history_hash:
+        return None
+    known = await view.found_by(view.keys.transcript(turn.scope, turn.hints.history_hash))
+    sessions = await view.rows.sessions(row.session_id for row in known)
+    best = max(
+        (row for row in known if row.session_id in sessions),
+        key=lambda row: (row.sequence == sessions[row.session_id].newest, row.sequence),
+        default=None,
+    )
+    return sessions[best.session_id] if best else None
+
+
+async def _partial(view: View, turn: Turn, previous: TurnRow | None, session: SessionRow | None) -> Partial | None:
+    """The incomplete turn that this one continues."""
+    row = previous
+    if row is None and turn.hints.conversation_id and session is not None and not any(turn.user_texts):
+        # With texts it may be a second attempt at the incomplete turn, whose words it would then hold twice.
+        row = next(iter(view.visible(await view.rows.before(session.id, _NEWEST, 1))), None)
+    if row is None or row.accepted:
+        return None
+    own = await view.session(turn.scope, row.session_id)
+    if own is None or own.scope != turn.scope:
+        return None
+    moves = session is None or session.id != row.session_id
+    return Partial(
+        row=row,
+        content=(await view.rows.contents([row])).get(row.sequence),
+        keys=await view.rows.learned(row),
+        leaves_session=moves and len(await view.rows.before(row.session_id, _NEWEST, 2)) == 1,
+    )
+
+
+_NEWEST = 2**62
+"""Above every sequence number."""
+
+
+async def _repeated(view: View, keys: list[str]) -> Repeated | None:
+    for key in keys:
+        if found := await view.found_by(key):
+            session = (await view.rows.sessions([found[0].session_id]))[found[0].session_id]
+            newest = (await view.rows.turns([session.newest])).get(session.newest, found[0])
+            return Repeated(found[0], session, newest)
+    return None
+
+
+# -- the decision ------------------------------------------------------------------------------------------------------
+
+
+def decide_append(
+    bound: BoundedTurn, around: Surroundings, *, new_id: Callable[[], str], max_turn_chars: int
+) -> tuple[Changes, Appended]:
+    """What becomes of the turn.
+
+    Args:
+        max_turn_chars: bound on a turn's user texts together, those of a merged turn included.
+    """
+    turn = bound.turn
+    changes = Changes(latest=micros(turn.observed_at))
+    if around.deleted:
+        return changes, Appended(AppendOutcome.FORGOTTEN)
+    if around.repeated is not None:
+        return changes, _repeat(changes, turn, around, around.repeated)
+    session = around.session or SessionRow(id=around.place.session_id or new_session_id(new_id()), scope=turn.scope)
+    row, content = _new_row(bound, around, session)
+    keys = LookupKeys(around.digests)
+    learned = dict.fromkeys(keys.of_answer(turn), around.sequence)
+    if turn.complete:
+        # Where the turn does not say what came before, its repetition comes right after itself.
+        own = keys.of_position(turn, around.place, bound.fingerprint, around.sequence)
+        learned |= dict.fromkeys([*around.request_keys, *own], around.sequence)
+        changes.counts.update(accepted=1, waiting=1)
+    if around.partial is not None:
+        row, content = _merged(row, content, around.partial, turn, max_turn_chars)
+        learned = {**around.partial.keys, **learned}
+        changes.removed.append(around.partial.row)
+        if around.partial.leaves_session:
+            changes.sessions_removed.append(around.partial.row.session_id)
+    row = replace(row, keys=tuple(learned), kept_since=None if turn.complete else row.observed_at)
+    changes.keys += [(key, around.sequence, when) for key, when in learned.items()]
+    changes.added.append((row, content))
+    changes.sessions.append(session.with_turn(row))
+    outcome = AppendOutcome.ACCEPTED if turn.complete else AppendOutcome.INCOMPLETE
+    return changes, Appended(outcome, session.id, around.digests.turn_id(around.sequence))
+
+
+def _repeat(changes: Changes, turn: Turn, around: Surroundings, repeated: Repeated) -> Appended:
+    """The client continues from the answer that it got last."""
+    row, session, newest = repeated.row, repeated.session, repeated.newest
+    keys = LookupKeys(around.digests).of_answer(turn)
+    changes.keys += [(key, row.sequence, around.sequence) for key in keys]
+    hashes = _joined(row.transcript_hashes, turn.transcript_hashes)
+    changed = {row.sequence: replace(row, keys=_joined(row.keys, keys), transcript_hashes=hashes)}
+    if turn.ends_session:
+        changes.sessions.append(replace(session, end_at=session.newest))
+        changed[newest.sequence] = replace(changed.get(newest.sequence, newest), ends=True)
+    changes.updated += changed.values()
+    return Appended(AppendOutcome.DUPLICATE, row.session_id, around.digests.turn_id(row.sequence))
+
+
+def _new_row(bound: BoundedTurn, around: Surroundings, session: SessionRow) -> tuple[TurnRow, Content]:
+    turn, keys = bound.turn, LookupKeys(around.digests)
+    row = TurnRow(
+        sequence=around.sequence,
+        owner=around.digests.owner(turn.scope),
+        project_id=turn.scope.project_id,
+        session_id=session.id,
+        state=TurnState.WAITING if turn.complete else TurnState.INCOMPLETE,
+        observed_at=micros(turn.observed_at),
+        remember=bound.remember,
+        parent=around.previous.sequence if around.previous else None,
+        response=keys.response(turn.scope, turn.response_id) if turn.response_id else "",
+        previous=_previous_response(turn, keys),
+        ends=turn.ends_session,
+        transcript_hashes=turn.transcript_hashes if turn.complete else (),
+    )
+    content = Content(
+        user_texts=turn.user_texts,
+        assistant_text=turn.assistant_text,
+        tools=turn.tools,
+        model=turn.model,
+        items=bound.items,
+    )
+    return row, content
+
+
+def _previous_response(turn: Turn, keys: LookupKeys) -> str | None:
+    hints = turn.hints
+    if hints.previous_response_id:
+        return keys.response(turn.scope, hints.previous_response_id)
+    # What a conversation held before is with the server.
+    return None if hints.conversation_id else ""
+
+
+def _merged(
+    row: TurnRow, content: Content, partial: Partial, turn: Turn, max_turn_chars: int
+) -> tuple[TurnRow, Content]:
+    """The turn with what the incomplete one said."""
+    before, said, continues = partial.row, partial.content, row.previous
+    row = replace(
+        row,
+        # When the words were said: a deletion in between must find them older than itself.
+        observed_at=min(row.observed_at, before.observed_at),
+        remember=row.remember or before.remember,
+        ends=row.ends or before.ends,
+        parent=before.parent,
+        previous=before.previous,
+    )
+    if said is None:
+        return row, replace(content, items=None)
+    # A step that is tried twice continues the response before the last one: the items would hold it twice.
+    in_order = not turn.hints.previous_response_id or continues == before.response
+    return row, replace(
+        content,
+        user_texts=tuple(storable_texts((*said.user_texts, *content.user_texts), max_turn_chars)),
+        tools=tuple(storable_tools((*said.tools, *content.tools))),
+        items=_joined_items(said.items, content.items, max_turn_chars) if in_order else None,
+    )
+
+
+def _joined_items(before: bytes | None, after: bytes | None, max_turn_chars: int) -> bytes | None:
+    first, second = load_items(before), load_items(after)
+    return None if first is None or second is None else dump_items((*first, *second), max_turn_chars)
+
+
+def _joined(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *second)))

@@ -1,0 +1,271 @@
+"""The turn log: the ports' methods, over whatever storage (implements `TurnLog` and `TurnRecords` with its subclasses)."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from semrouter_memory.errors import MemoryServiceError
+from semrouter_memory.model import (
+    Claim,
+    LoggedTurn,
+    Message,
+    PendingSession,
+    Role,
+    Scope,
+    StoredChain,
+    Tombstone,
+    TurnState,
+)
+from semrouter_memory.ports import Clock, NewId
+from semrouter_memory.turn_log import claims, removal
+from semrouter_memory.turn_log.bounds import bounded_name
+from semrouter_memory.turn_log.columns import MAX_SESSION_ID_CHARS, micros, moment, storable
+from semrouter_memory.turn_log.hybrid_clock import HybridClock
+from semrouter_memory.turn_log.leases import USUAL_LEASE
+from semrouter_memory.turn_log.rows import TurnRow
+from semrouter_memory.turn_log.storage import Changes, Rows, Storage
+from semrouter_memory.turn_log.tombstones import OwnerTombstones
+from semrouter_memory.turn_log.view import View
+
+T = TypeVar("T")
+
+
+class StoredTurnLog:
+    """What every storage has in common.
+
+    Args:
+        new_id: draws what new session ids and claim tokens are made of: ASCII, never the same twice.
+        longest_back_off: how far after now `fail` is told to retry at most; what lies much further ahead counts as past.
+    """
+
+    def __init__(
+        self, storage: Storage, *, clock: Clock, times: HybridClock, new_id: NewId, longest_back_off: timedelta
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._times = times
+        self._new_id = new_id
+        self._longest_back_off = longest_back_off
+        self._lease = USUAL_LEASE
+
+    def now(self) -> datetime:
+        return self._times.now()
+
+    async def timestamp(self) -> datetime:
+        time = self._times.now()
+
+        async def keep(_: Rows) -> tuple[Changes, None]:
+            return Changes(latest=micros(time)), None
+
+        await self._storage.change("timestamp", Scope(""), keep)
+        return time
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    async def history(self, scope: Scope, previous_response_id: str, *, limit: int) -> list[Message]:
+        return await self._storage.read("history", lambda rows: _history(rows, scope, previous_response_id, limit))
+
+    async def chain(self, scope: Scope, previous_response_id: str, *, limit: int) -> StoredChain:
+        return await self._storage.read("chain", lambda rows: _chain(rows, scope, previous_response_id, limit))
+
+    async def list_turns(
+        self, *, scope: Scope | None, states: frozenset[TurnState] | None, limit: int, before: int = 0
+    ) -> list[LoggedTurn]:
+        return await self._storage.read("list_turns", lambda rows: _listed(rows, scope, states, limit, before))
+
+    async def get_turn(self, turn_id: str) -> LoggedTurn | None:
+        async def look(rows: Rows) -> LoggedTurn | None:
+            found = await rows.turns(removal.sequences(rows, [turn_id]))
+            return next(iter(await _whole(rows, list(found.values()))), None)
+
+        return await self._storage.read("get_turn", look)
+
+    # -- extracting ----------------------------------------------------------------------------------------------------
+
+    async def pending(self) -> list[PendingSession]:
+        async def look(rows: Rows) -> list[PendingSession]:
+            self._times.pass_deletion(await rows.latest_time())
+            now = micros(self._clock.now())
+            return await claims.offered(rows, now=now, lease=self._lease, longest_back_off=self._longest_back_off)
+
+        return await self._storage.read("pending", look)
+
+    async def claim(self, scope: Scope, session_id: str, *, lease: timedelta, context: int) -> Claim | None:
+        self._lease = lease
+        task = asyncio.create_task(self._claim(scope, session_id, lease, context), name="claim")
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            # It may be taken already; then nobody knows the token, and the session would wait for its lease.
+            with suppress(MemoryServiceError):
+                if claim := await task:
+                    await self.release(claim)
+            raise
+
+    async def _claim(self, scope: Scope, session_id: str, lease: timedelta, context: int) -> Claim | None:
+        name, token, now = storable(session_id, MAX_SESSION_ID_CHARS), self._new_id(), self._clock.now()
+
+        async def take(rows: Rows) -> tuple[Changes, claims.Taken | None]:
+            return await claims.take(rows, scope, name, token=token, now=now, lease=lease)
+
+        async def whole(rows: Rows) -> Claim:
+            assert taken is not None
+            longest = self._longest_back_off
+            return await claims.whole(rows, taken, context=context, now=micros(now), longest_back_off=longest)
+
+        taken = await self._storage.change("claim", scope, take)
+        return None if taken is None else await self._storage.read("claim", whole)
+
+    async def surviving(self, claim: Claim) -> frozenset[str]:
+        return await self._storage.read("surviving", lambda rows: claims.surviving(rows, claim))
+
+    async def session_turns(self, claim: Claim, *, limit: int) -> tuple[LoggedTurn, ...]:
+        async def look(rows: Rows) -> tuple[LoggedTurn, ...]:
+            return tuple(await _whole(rows, await claims.last_turns(rows, claim, limit)))
+
+        return await self._storage.read("session_turns", look)
+
+    async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
+        until = micros(self._clock.now() + lease)
+        return await self._held(
+            "renew", claim, lambda _, changes, own: claims.renew(changes, own, until=until), otherwise=False
+        )
+
+    async def mark_rules_done(self, claim: Claim, turn_ids: Sequence[str]) -> None:
+        found = dict.fromkeys((turn.sequence for turn in claim.turns if turn.id in turn_ids), False)
+        await self._held(
+            "mark_rules_done", claim, lambda *own: claims.mark_rules_done(*own, found=found), otherwise=None
+        )
+
+    async def mark_episode(self, claim: Claim, *, through: int) -> None:
+        await self._held("mark_episode", claim, lambda *own: claims.mark_episode(*own, through=through), otherwise=None)
+
+    async def finish(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
+        stored = {turn.sequence: outcomes[turn.id] for turn in claim.turns if turn.id in outcomes}
+        now = self._clock.now()
+        await self._held("finish", claim, lambda *own: claims.finish(*own, stored=stored, now=now), otherwise=None)
+
+    async def fail(self, claim: Claim, error: str, *, retry_at: datetime, max_attempts: int) -> int:
+        failing = {turn.sequence for turn in claim.turns}
+        at = micros(retry_at)
+        return await self._held(
+            "fail",
+            claim,
+            lambda *own: claims.fail(*own, failing=failing, error=error, retry_at=at, max_attempts=max_attempts),
+            otherwise=0,
+        )
+
+    async def release(self, claim: Claim) -> None:
+        await self._held("release", claim, lambda _, changes, own: claims.release(changes, own), otherwise=None)
+
+    async def end_session(self, scope: Scope, session: str) -> PendingSession | None:
+        name = bounded_name(session)
+        return await self._storage.change("end_session", scope, lambda rows: claims.end_session(rows, scope, name))
+
+    async def _held(self, operation: str, claim: Claim, work: claims.Work[T], *, otherwise: T) -> T:
+        return await self._storage.change(
+            operation, claim.scope, lambda rows: claims.held(rows, claim, work, otherwise=otherwise)
+        )
+
+    # -- removing ------------------------------------------------------------------------------------------------------
+
+    async def tombstone(self, deletion: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
+        stored = await self._commit(deletion, turn_ids)
+        if not stored.memory_id:
+            owner = await self._storage.read("purge", lambda rows: _owner(rows, stored.scope))
+            await removal.purge(self._storage, owner)
+
+    async def _commit(self, deletion: Tombstone, turn_ids: Sequence[str]) -> Tombstone:
+        deletion = replace(deletion, at=max(deletion.at, moment(self._times.latest)))
+
+        async def commit(rows: Rows) -> tuple[Changes, Tombstone]:
+            return await removal.tombstone(rows, deletion, turn_ids)
+
+        stored = await self._storage.change("tombstone", deletion.scope, commit)
+        self._times.pass_deletion(micros(stored.at))
+        return stored
+
+    async def erase_answers(self, scope: Scope, *, since: datetime) -> None:
+        await removal.erase_answers(self._storage, scope, micros(since))
+
+    async def sweep(self, *, finished_before: datetime) -> int:
+        await removal.purge_pending(self._storage)
+        return await removal.sweep(self._storage, micros(finished_before))
+
+    async def retry(self, turn_ids: Sequence[str]) -> int:
+        return await removal.retry(self._storage, turn_ids)
+
+    async def drop(self, turn_ids: Sequence[str]) -> int:
+        return await removal.drop(self._storage, turn_ids)
+
+
+async def _owner(rows: Rows, scope: Scope) -> str:
+    return rows.digests.owner(scope)
+
+
+async def _history(rows: Rows, scope: Scope, response_id: str, limit: int) -> list[Message]:
+    """The last messages of the chain, oldest first; incomplete turns are part of it."""
+    # A turn has a message at least (but for one that lost its beginning), so `limit` turns are enough.
+    view = await View.of(rows, scope)
+    links = await view.chain(scope, bounded_name(response_id), limit)
+    contents = await rows.contents(links)
+    messages: list[Message] = []
+    for row in reversed(links):
+        if content := contents.get(row.sequence):
+            messages += [Message(Role.USER, text) for text in content.user_texts]
+            messages += [Message(Role.ASSISTANT, content.assistant_text)] if content.assistant_text else []
+    return messages[-limit:] if limit > 0 else []
+
+
+async def _chain(rows: Rows, scope: Scope, response_id: str, limit: int) -> StoredChain:
+    """The last turns of the chain, oldest first."""
+    view = await View.of(rows, scope)
+    response_id = bounded_name(response_id)
+    links = await view.chain(scope, response_id, limit)
+    turns = await view.whole(links)
+    complete = (
+        bool(links)
+        and len(turns) == len(links)
+        and all(turn.items is not None for turn in turns)
+        and _reaches_its_beginning(links, view.keys.response(scope, response_id))
+    )
+    return StoredChain(turns=tuple(turns[::-1]), complete=complete)
+
+
+def _reaches_its_beginning(links: Sequence[TurnRow], response: str) -> bool:
+    """Whether each turn, newest first, ends with the very response that the next one continues, and the oldest begins.
+
+    A turn is found by every response that its repetitions had; its items end with one of them.
+    """
+    expected: str | None = response
+    for row in links:
+        if row.response != expected:
+            return False
+        expected = row.previous
+    return expected == ""
+
+
+async def _listed(
+    rows: Rows, scope: Scope | None, states: frozenset[TurnState] | None, limit: int, before: int
+) -> list[LoggedTurn]:
+    owner = rows.digests.owner(scope) if scope is not None else None
+    found: list[LoggedTurn] = []
+    while len(found) < limit:
+        batch = await rows.listed(owner, states, before=before, limit=limit - len(found))
+        if not batch:
+            break
+        found += await _whole(rows, batch)
+        before = batch[-1].sequence
+    return found
+
+
+async def _whole(rows: Rows, found: Sequence[TurnRow]) -> list[LoggedTurn]:
+    """Turns of any owner that are not deleted."""
+    tombstones: dict[str, OwnerTombstones] = {}
+    for owner in {row.owner for row in found}:
+        tombstones[owner] = await rows.tombstones(owner)
+    visible = [row for row in found if not tombstones[row.owner].hides(row)]
+    return await View(rows, OwnerTombstones(content_hash=rows.digests.content_hash)).whole(visible)

@@ -1,0 +1,87 @@
+"""Owners' generations in Redis, shared by replicas (implements the `Generations` port).
+
+    generation:<owner>    string   a number that every write changes
+
+Strategy. Every number is drawn at random: a server that lost some (it came back empty, or another took its place that had
+not heard of the last second) gives none out again that meant something else. Recall asks once per request: one short GET,
+for which it does not wait long; once it has waited in vain, it does not ask before Redis answers again.
+"""
+
+import asyncio
+import secrets
+from hashlib import blake2b
+
+from semrouter_memory.errors import GenerationsError
+from semrouter_memory.model import Scope
+from semrouter_memory.turn_log.columns import pack
+from semrouter_memory.turn_log.redis.connection import RedisConnection, RedisFailedError
+
+_KEPT_SECONDS = 7 * 86_400
+"""How long a number is known after the owner's last write."""
+_BITS = 63
+
+# KEYS: generation. ARGV: number, seconds.
+_BEGIN = """
+redis.call('SET', KEYS[1], ARGV[1], 'NX', 'EX', ARGV[2])
+return redis.call('GET', KEYS[1])
+"""
+
+# KEYS: generation. ARGV: number, seconds.
+_ADVANCE = """
+local before = redis.call('GET', KEYS[1])
+redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
+return before
+"""
+
+
+class RedisGenerations:
+    """Numbers that replicas with the same prefix share.
+
+    Args:
+        patience_seconds: how long recall waits for a number. It should be less than it waits for an owner index: so that the wait ends
+            here, where Redis is known to be slow from then on. A server in the same zone answers within a millisecond.
+    """
+
+    def __init__(self, connection: RedisConnection, *, prefix: str, patience_seconds: float) -> None:
+        self._connection = connection
+        self._prefix = prefix
+        self._patience_seconds = patience_seconds
+        self._begin = connection.script(_BEGIN)
+        self._advance = connection.script(_ADVANCE)
+
+    async def current(self, scope: Scope) -> int:
+        key = version_key(self._prefix, scope)
+        if not self._connection.responsive:
+            raise GenerationsError("Redis is away or slow")
+        try:
+            # Not `within`: a late number has recall ask the store, and is no reason to break off a deletion under way.
+            async with asyncio.timeout(self._patience_seconds):
+                number = await self._connection.execute("GET", key)
+                if number is None:
+                    number = await self._connection.run(self._begin, [key], [_drawn(), _KEPT_SECONDS])
+        except TimeoutError:
+            self._connection.doubt()
+            raise GenerationsError("Redis is slow") from None
+        except RedisFailedError as error:
+            raise GenerationsError(f"the owner's generation cannot be had: {error}") from None
+        return int(number)
+
+    async def advance(self, scope: Scope) -> tuple[int | None, int]:
+        after = _drawn()
+        try:
+            before = await self._connection.run(
+                self._advance, [version_key(self._prefix, scope)], [after, _KEPT_SECONDS]
+            )
+        except RedisFailedError as error:
+            raise GenerationsError(f"the owner's generation cannot be advanced: {error}") from None
+        return None if before is None else int(before), after
+
+
+def version_key(prefix: str, scope: Scope) -> str:
+    """The key of the owner's version."""
+    owner = blake2b(pack(scope.user_id), digest_size=16, person=b"generation").hexdigest()
+    return f"{prefix}:generation:{owner}"
+
+
+def _drawn() -> int:
+    return secrets.randbits(_BITS)

@@ -1,0 +1,74 @@
+"""The names of all keys. Whatever a client can choose is in them as a digest.
+
+key                      string   the secret of all digests
+sequence                 string   the last sequence number given out
+latest                   zset     one member, whose score is the latest time of a turn or deletion (hybrid_clock.py)
+totals                   hash     durable counts
+turns, dead, kept        zset     all turns by sequence number; dead letters; ended ones by the time they ended
+pending                  hash     session -> what triggers decide on, of those that are not done with
+purges                   set      owners whose deletion is not complete
+spool:<id>               string   the last number shipped from that spool
+turn:<n>                 hash     a turn's state
+key:<digest>             zset     the turns that are found by that lookup key, by when they were learned
+owner:<o>:version        string   changes with everything of an owner; what transactions watch
+owner:<o>:turns          zset     an owner's turns
+owner:<o>:deleted        hash     an owner's tombstones
+session:<s>              hash     a session's state
+session:<s>:turns        zset     its turns, :waiting those that wait
+session:<s>:content      stream   what was said: one entry per turn, its id is the sequence number
+"""
+
+
+class Keys:
+    """Names under one installation's prefix."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self.digest_key = self._of("key")
+        self.sequence = self._of("sequence")
+        self.latest = self._of("latest")
+        self.totals = self._of("totals")
+        self.turns = self._of("turns")
+        self.dead = self._of("dead")
+        self.kept = self._of("kept")
+        self.pending = self._of("pending")
+        self.changed = self._of("changed")
+        self.purges = self._of("purges")
+
+    def spool(self, spool_id: str) -> str:
+        return self._of("spool", spool_id)
+
+    def turn(self, sequence: int) -> str:
+        return self._of("turn", str(sequence))
+
+    def lookup(self, digest: str) -> str:
+        return self._of("key", digest)
+
+    def owner_version(self, owner: str) -> str:
+        return self._of("owner", owner, "version")
+
+    def owner_turns(self, owner: str) -> str:
+        return self._of("owner", owner, "turns")
+
+    def owner_deleted(self, owner: str) -> str:
+        return self._of("owner", owner, "deleted")
+
+    def session(self, session_id: str) -> str:
+        return self._of("session", session_id)
+
+    def session_turns(self, session_id: str) -> str:
+        return self._of("session", session_id, "turns")
+
+    def session_waiting(self, session_id: str) -> str:
+        return self._of("session", session_id, "waiting")
+
+    def session_content(self, session_id: str) -> str:
+        return self._of("session", session_id, "content")
+
+    def of_session(self, session_id: str) -> tuple[str, ...]:
+        """All keys of a session."""
+        keys = (self.session, self.session_turns, self.session_waiting, self.session_content)
+        return tuple(key(session_id) for key in keys)
+
+    def _of(self, *parts: str) -> str:
+        return ":".join((self._prefix, *parts))

@@ -1,0 +1,169 @@
+"""Owners' locks across replicas (implements the `OwnerLocks` port).
+
+Strategy. The tasks of a process queue for an asyncio lock, and the first of them for a key in Redis that holds a random
+token and ends by itself. While it is held it is renewed; `confirm` renews it right before a write, so that the whole of
+its time lies ahead of the write. It is given back by whoever has the token, and by nobody else.
+
+A replica that finds the key taken leaves a note that it wants it, and looks again soon. While the note stands nobody
+else takes the key, so that a busy replica cannot keep it from the others.
+
+A process that stands still right after `confirm` for longer than the lock's time may still write beside the next
+holder: the vector store knows no fencing tokens.
+"""
+
+import asyncio
+import random
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from hashlib import blake2b
+
+from redis.commands.core import AsyncScript
+
+from semrouter_memory.errors import LockLostError
+from semrouter_memory.model import Scope
+from semrouter_memory.turn_log.columns import pack
+from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
+from semrouter_memory.turn_log.redis.connection import Argument, RedisConnection, RedisFailedError
+
+_NOTE_MS = 500
+"""How long a note stands when the one who left it is gone."""
+
+_POLL_SECONDS = (0.01, 0.04)
+_RENEWALS = 3
+"""So many times in a lock's time it is renewed."""
+
+# KEYS: lock, note. ARGV: token, milliseconds, replica, the note's milliseconds.
+_TAKE = """
+local noted = redis.call('GET', KEYS[2])
+if redis.call('EXISTS', KEYS[1]) == 0 and (not noted or noted == ARGV[3]) then
+    redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+    redis.call('DEL', KEYS[2])
+    return 1
+end
+if not noted or noted == ARGV[3] then
+    redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
+end
+return 0
+"""
+
+# KEYS: lock. ARGV: token, milliseconds.
+_RENEW = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return 1
+"""
+
+# KEYS: lock. ARGV: token.
+_GIVE_BACK = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
+
+
+class RedisOwnerLocks:
+    """One owner's changes happen one after another, in all replicas with the same prefix. Not reentrant.
+
+    Args:
+        lock_seconds: how long a process that died keeps an owner's lock.
+        patience_seconds: how long to queue while other replicas have it.
+    """
+
+    def __init__(
+        self, connection: RedisConnection, *, prefix: str, lock_seconds: float, patience_seconds: float = 60.0
+    ) -> None:
+        self._connection = connection
+        self._prefix = prefix
+        self._lock_seconds = lock_seconds
+        self._patience_seconds = patience_seconds
+        self._replica = uuid.uuid4().hex
+        self._own = InProcessOwnerLocks()
+        self._take = connection.script(_TAKE)
+        self._renew = connection.script(_RENEW)
+        self._give_back = connection.script(_GIVE_BACK)
+
+    @asynccontextmanager
+    async def hold(self, scope: Scope) -> AsyncIterator["RedisOwnerHold"]:
+        """See the port.
+
+        Raises:
+            LockLostError: Redis is away, or other replicas kept the lock for too long.
+        """
+        name = blake2b(pack(scope.user_id), digest_size=16, person=b"owner-lock").hexdigest()
+        key, token = f"{self._prefix}:lock:{name}", uuid.uuid4().hex
+        async with self._own.hold(scope):
+            # While Redis is slow deletions are taken from what is kept here, which may be older than the lock.
+            await self._connection.wait_while_slow()
+            disturbances = self._connection.disturbances
+            renewing: asyncio.Task[None] | None = None
+            try:
+                await self._queue(key, token)
+                hold = RedisOwnerHold(self, key, token, disturbances)
+                renewing = asyncio.create_task(hold.keep_renewing(self._lock_seconds / _RENEWALS), name="owner-lock")
+                yield hold
+            finally:
+                if renewing is not None:
+                    renewing.cancel()
+                with suppress(LockLostError):
+                    # Also what was sent before a cancellation may have taken it.
+                    await asyncio.shield(self.run(self._give_back, [key], [token]))
+
+    async def _queue(self, key: str, token: str) -> None:
+        arguments = (token, self._milliseconds, self._replica, _NOTE_MS)
+        try:
+            async with asyncio.timeout(self._patience_seconds):
+                while True:
+                    if await self.run(self._take, [key, f"{key}:wanted"], arguments):
+                        return
+                    await asyncio.sleep(random.uniform(*_POLL_SECONDS))  # noqa: S311 - no secret
+        except TimeoutError:
+            raise LockLostError("other replicas keep the owner's lock") from None
+
+    async def renew(self, key: str, token: str) -> bool:
+        return bool(await self.run(self._renew, [key], [token, self._milliseconds]))
+
+    async def run(
+        self, script: AsyncScript, keys: list[str], arguments: "list[Argument] | tuple[Argument, ...]"
+    ) -> int:
+        try:
+            return int(await self._connection.run(script, keys, arguments) or 0)
+        except RedisFailedError as error:
+            raise LockLostError(f"the owner's lock cannot be had: {error}") from None
+
+    def disturbed_since(self, disturbances: int) -> bool:
+        """Whether Redis was away or slow since then."""
+        return self._connection.disturbances != disturbances
+
+    @property
+    def _milliseconds(self) -> int:
+        return int(self._lock_seconds * 1000)
+
+
+class RedisOwnerHold:
+    """An owner's lock while it is held (implements the `OwnerHold` port).
+
+    Args:
+        disturbances: how often Redis was found away or slow before the lock was asked for.
+    """
+
+    def __init__(self, locks: RedisOwnerLocks, key: str, token: str, disturbances: int) -> None:
+        self._locks = locks
+        self._key = key
+        self._token = token
+        self._disturbances = disturbances
+
+    async def confirm(self) -> None:
+        """See the port.
+
+        Raises:
+            LockLostError: it is not held any more; or Redis was away or slow meanwhile, and what was read under the lock
+                (the deletions that another replica wrote) may be older than the lock.
+        """
+        if self._locks.disturbed_since(self._disturbances):
+            raise LockLostError("Redis was away or slow while the owner's lock was held")
+        if not await self._locks.renew(self._key, self._token):
+            raise LockLostError("the owner's lock ran out while it was held")
+
+    async def keep_renewing(self, pause_seconds: float) -> None:
+        """Until it is cancelled. What fails here is found by `confirm`."""
+        while True:
+            await asyncio.sleep(pause_seconds)
+            with suppress(LockLostError):
+                await self._locks.renew(self._key, self._token)

@@ -1,0 +1,285 @@
+"""The turn log that several replicas share (implements the `TurnLog` and `TurnRecords` ports).
+
+A turn is accepted when the local spool has committed it; it is forwarded to Redis in the background, and its session and
+whether it is a repetition are found out there. Everything runs on the event loop that the connection belongs to.
+"""
+
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TypeVar
+
+from semrouter_memory.errors import TurnLogError
+from semrouter_memory.model import Appended, AppendOutcome, PendingSession, Scope, Tombstone, Turn, TurnTotals
+from semrouter_memory.ports import Clock, NewId
+from semrouter_memory.turn_log import removal
+from semrouter_memory.turn_log.appending import decide_append, look_around
+from semrouter_memory.turn_log.bounds import BoundedTurn, bounded, dump, load
+from semrouter_memory.turn_log.columns import micros
+from semrouter_memory.turn_log.digests import Digests
+from semrouter_memory.turn_log.hybrid_clock import HybridClock
+from semrouter_memory.turn_log.leases import LONGEST_BACK_OFF
+from semrouter_memory.turn_log.log import StoredTurnLog
+from semrouter_memory.turn_log.redis.connection import Command, RedisConnection, RedisFailedError
+from semrouter_memory.turn_log.redis.expiry import Expiry
+from semrouter_memory.turn_log.redis.forwarder import Forwarder
+from semrouter_memory.turn_log.redis.keys import Keys
+from semrouter_memory.turn_log.redis.rows import RedisRows
+from semrouter_memory.turn_log.redis.shared_key import SharedKey
+from semrouter_memory.turn_log.redis.transaction import Transactions
+from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn
+from semrouter_memory.turn_log.storage import Decision, Rows
+from semrouter_memory.turn_log.tombstones import OwnerTombstones
+from semrouter_memory.turn_log.view import View
+
+T = TypeVar("T")
+
+_LAST_SHIP_SECONDS = 2.0
+"""At shutdown. What is not shipped by then waits in the spool for the next start."""
+_KEEP = timedelta(days=14)
+_RUN_SECONDS = 90 * 86_400
+"""How long Redis remembers a run of a spool that ships nothing: a sidecar that was off for longer may repeat a turn."""
+
+
+def random_id() -> str:
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What works under one shared key."""
+
+    rows: RedisRows
+    expiry: Expiry
+
+
+class RedisStorage:
+    """Runs decisions as optimistic transactions (implements `Storage`)."""
+
+    def __init__(
+        self, connection: RedisConnection, keys: Keys, spool: Spool, times: HybridClock, *, keep: timedelta
+    ) -> None:
+        self._connection = connection
+        self._keys = keys
+        self._times = times
+        self._keep = keep
+        self._key = SharedKey(connection, keys, spool)
+        self.transactions = Transactions(connection, keys)
+        self.known: _Parts | None = self._parts_of(self._key.known) if self._key.known else None
+
+    async def change(self, operation: str, scope_or_owner: Scope | str, decide: Decision[T]) -> T:
+        async with self.using(operation) as parts:
+            owner = scope_or_owner
+            if isinstance(owner, Scope):
+                owner = parts.rows.digests.owner(owner)
+
+            async def work() -> tuple[list[Command], T]:
+                changes, result = await decide(parts.rows)
+                return parts.rows.commands(changes), result
+
+            return await self.transactions.on_owner(owner, work)
+
+    async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
+        async with self.using(operation) as parts:
+            return await look(parts.rows)
+
+    @asynccontextmanager
+    async def using(self, operation: str) -> AsyncIterator[_Parts]:
+        try:
+            yield await self.parts()
+        except RedisFailedError as error:
+            raise TurnLogError(f"turn log: {operation} failed: {error}") from None
+
+    async def parts(self) -> _Parts:
+        key = await self._key.current()
+        if self.known is None or self._key.changed:
+            self.known = self._parts_of(key)
+            self._key.changed = False
+        return self.known
+
+    def _parts_of(self, key: bytes) -> _Parts:
+        rows = RedisRows(self._connection, self._keys, Digests(key), self._times, keep=self._keep)
+        return _Parts(rows, Expiry(self._connection, self._keys, rows, self.transactions))
+
+
+class RedisTurnLog(StoredTurnLog):
+    """Accepted turns in a local spool and in Redis.
+
+    `append` runs where it is called. Between `start` and `stop` turns are shipped by themselves.
+
+    Args:
+        path: the local file; it and its directory are made when they are missing.
+        prefix: begins every key.
+        keep: how long finished turns stay in Redis when no sweep takes them before.
+        shipped: told of each turn that has arrived in Redis and waits: whose it is, and its session.
+        on_error: told of errors in the background that are nobody's outage.
+        new_id: draws what new session ids and claim tokens are made of: ASCII, never the same twice.
+        max_turn_chars: bound on a turn's user texts together (the last ones are kept), and on its answer.
+        longest_back_off: how far after now `fail` is told to retry at most; what lies much further ahead counts as past.
+
+    Raises:
+        ConfigurationError: the local file cannot be used; the message names it and says why.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        connection: RedisConnection,
+        *,
+        prefix: str,
+        clock: Clock,
+        shipped: Callable[[Scope, str], object],
+        on_error: Callable[[BaseException], object],
+        keep: timedelta = _KEEP,
+        new_id: NewId = random_id,
+        max_turn_chars: int = 64_000,
+        longest_back_off: timedelta = LONGEST_BACK_OFF,
+    ) -> None:
+        self._connection = connection
+        self._max_turn_chars = max_turn_chars
+        self._keys = Keys(prefix)
+        self._spool = Spool(path)
+        times = HybridClock(clock)
+        self._redis = RedisStorage(connection, self._keys, self._spool, times, keep=keep)
+        super().__init__(self._redis, clock=clock, times=times, new_id=new_id, longest_back_off=longest_back_off)
+        self._forwarder = Forwarder(self._spool, connection, self._keys, self._take, shipped=shipped, on_error=on_error)
+
+    async def start(self) -> None:
+        """Begin to ship. Redis need not be there."""
+        with suppress(RedisFailedError):
+            self._times.pass_deletion(await (await self._redis.parts()).rows.latest_time())
+        self._forwarder.start()
+
+    async def stop(self) -> None:
+        """Ship what can be shipped in a short time, then close the spool. The connection stays open."""
+        await self._forwarder.stop(_LAST_SHIP_SECONDS)
+        self._spool.close()
+
+    @property
+    def damage(self) -> str:
+        return self._spool.failures.damage
+
+    def content_hash(self, content: str) -> str:
+        if self._redis.known is None:
+            raise TurnLogError("turn log: Redis was never reached, so deletions are not possible yet")
+        return self._redis.known.rows.digests.content_hash(content)
+
+    # -- accepting -----------------------------------------------------------------------------------------------------
+
+    def append(self, turn: Turn, *, remember: bool) -> Appended:
+        self._times.observe(micros(turn.observed_at))
+        payload = dump(bounded(turn, remember=remember, max_turn_chars=self._max_turn_chars))
+        self._spool.append(turn.scope, payload, observed_at=micros(turn.observed_at), complete=turn.complete)
+        self._forwarder.wake()
+        return Appended(AppendOutcome.ACCEPTED if turn.complete else AppendOutcome.INCOMPLETE)
+
+    async def ship(self) -> list[Appended]:
+        """Ship all that is spooled now, without waiting for the background; what became of it, in order."""
+        return await self._forwarder.ship()
+
+    async def _take(self, arriving: SpooledTurn) -> Appended | None:
+        """Take one in, once.
+
+        A repetition is dropped: it never was a second turn. A turn that was said before a deletion of its scope was accepted
+        and is deleted, and is counted as both.
+
+        Returns:
+            What became of it; None when it had arrived before.
+
+        Raises:
+            RedisFailedError: it did not arrive, or that is not known; to be sent again.
+        """
+        spooled = load(arriving.payload, arriving.scope) if arriving.payload is not None else None
+        arrived = self._keys.spool(arriving.run)
+        rows = (await self._redis.parts()).rows
+
+        async def work() -> tuple[list[Command], Appended | None]:
+            if int(await self._connection.execute("GET", arrived) or 0) >= arriving.number:
+                return [], None
+            commands, appended = await self._decided(rows, spooled)
+            if appended.outcome is AppendOutcome.FORGOTTEN and arriving.complete:
+                commands += [("HINCRBY", self._keys.totals, name, 1) for name in ("accepted", "deleted")]
+            return [*commands, ("SET", arrived, arriving.number, "EX", _RUN_SECONDS)], appended
+
+        owner = rows.digests.owner(arriving.scope)
+        return await self._redis.transactions.on_owner(owner, work, also_watch=(arrived,))
+
+    async def _decided(self, rows: RedisRows, spooled: BoundedTurn | None) -> tuple[list[Command], Appended]:
+        if spooled is None:
+            return [], Appended(AppendOutcome.FORGOTTEN)
+        around = await look_around(await View.of(rows, spooled.turn.scope), spooled)
+        changes, appended = decide_append(spooled, around, new_id=self._new_id, max_turn_chars=self._max_turn_chars)
+        return rows.commands(changes), appended
+
+    # -- with the spool ------------------------------------------------------------------------------------------------
+
+    async def tombstones(self, scope: Scope) -> OwnerTombstones:
+        """What was deleted of this owner; from what is known here while Redis is unavailable or slow."""
+        parts = self._redis.known
+        if parts is None:
+            try:
+                parts = await self._redis.parts()
+            except RedisFailedError:
+                return OwnerTombstones(content_hash=self.content_hash)
+        return await parts.rows.tombstones_at_once(scope)
+
+    async def pending(self) -> list[PendingSession]:
+        await self._spool.checkpoint()
+        return await super().pending()
+
+    async def end_session(self, scope: Scope, session: str) -> PendingSession | None:
+        # The session may be there only when what is spooled has arrived.
+        async with self._redis.using("end_session"):
+            await self.ship()
+        return await super().end_session(scope, session)
+
+    async def tombstone(self, deletion: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
+        stored = await self._commit(deletion, turn_ids)
+        if not stored.memory_id:
+            async with self._redis.using("tombstone") as parts:
+                owner = parts.rows.digests.owner(stored.scope)
+                await removal.purge(self._redis, owner)
+                await parts.expiry.clean(owner)
+            await self._spool.redact_covered(stored)
+            self._forwarder.wake()
+        await self._spool.erase()
+
+    async def sweep(self, *, finished_before: datetime) -> int:
+        async with self._redis.using("sweep") as parts:
+            for owner in await parts.rows.pending_purges():
+                await parts.expiry.clean(owner)
+            await parts.expiry.clean_before(micros(finished_before))
+        return await super().sweep(finished_before=finished_before)
+
+    async def totals(self) -> TurnTotals:
+        """The counts of all replicas, and of what waits in this one's spool."""
+        async with self._redis.using("totals") as parts, self._forwarder.pausing:
+            counted, shipped = await parts.rows.counts(*await self._spool.runs())
+            # What has arrived, and was not deleted from the spool before a crash, is counted there already.
+            spooled = await self._spool.accepted_after(shipped)
+            for name in ("accepted", "waiting"):
+                counted[name] = counted.get(name, 0) + spooled
+            return TurnTotals(**counted)
+
+    async def compact(self) -> None:
+        """Take what was deleted out of the spool file, and ask Redis to rewrite its append-only file without it.
+
+        Takes some seconds: what has arrived in Redis is kept here for so long, though it was deleted there since. Redis
+        rewrites in the background, and may not let us ask; its snapshots lose what was deleted at the next one.
+        """
+        try:
+            async with self._redis.using("compact"):
+                await self._forwarder.settle()
+        finally:
+            await self._spool.compact()
+        with suppress(RedisFailedError):
+            persistence = await self._connection.execute("INFO", "persistence")
+            if persistence.get("aof_enabled"):
+                await self._connection.execute("BGREWRITEAOF")
+
+    async def backup(self, directory: Path) -> None:
+        """Copy the local file; Redis is backed up by its own means."""
+        await self._spool.backup(directory)

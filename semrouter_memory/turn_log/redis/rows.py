@@ -1,0 +1,304 @@
+"""Rows in Redis: read for the rules, and written as they decide (implements `Rows`).
+
+Ids of scopes are kept as bytes, one to one. What is not finished is kept until something becomes of it; what is finished
+expires (TTL) when no sweep removes it.
+
+Recall asks for an owner's tombstones once per request: one short round trip at most, in which the server answers with the
+whole hash only when its version is another than the one that is kept here. While Redis is unavailable or slow, what is
+kept here is taken at once. No deletion can be completed meanwhile.
+"""
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+
+from semrouter_memory.model import Scope, TurnState
+from semrouter_memory.turn_log.digests import Digests
+from semrouter_memory.turn_log.hybrid_clock import HybridClock
+from semrouter_memory.turn_log.redis.connection import Argument, Command, RedisConnection, RedisFailedError
+from semrouter_memory.turn_log.redis.keys import Keys
+from semrouter_memory.turn_log.redis.pending import PendingSessions
+from semrouter_memory.turn_log.redis.values import (
+    content_of,
+    content_values,
+    pairs,
+    pending_value,
+    session_row,
+    session_values,
+    stream_fields,
+    turn_row,
+    turn_values,
+)
+from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
+from semrouter_memory.turn_log.storage import BATCH, Changes
+from semrouter_memory.turn_log.tombstones import OwnerTombstones
+
+_MAX_SHARED = 32
+"""Of the turns that share a key only so many are looked at, the most recently learned ones."""
+_MAX_CACHED_OWNERS = 1024
+_PATIENCE_SECONDS = 0.025
+"""Half of recall's usual deadline. A server in the same zone answers within a millisecond."""
+_LATEST = "time"
+_KEPT_CHANGES = 10_000
+"""Many more than there are between two looks at the pending sessions."""
+_VERSION = b"v"
+
+_READ_TOMBSTONES = """
+local version = redis.call('HGET', KEYS[1], 'v')
+if not version then return {} end
+if version == ARGV[1] then return {version} end
+return {version, redis.call('HGETALL', KEYS[1])}
+"""
+
+
+class RedisRows:
+    """Rows behind one connection, under one shared key.
+
+    Args:
+        keep: how long what is finished stays when no sweep takes it before.
+    """
+
+    def __init__(
+        self, connection: RedisConnection, keys: Keys, digests: Digests, times: HybridClock, *, keep: timedelta
+    ) -> None:
+        self._connection = connection
+        self._keys = keys
+        self._times = times
+        self._keep_ms = int(keep.total_seconds() * 1000)
+        self._pending = PendingSessions(connection, keys)
+        self._read_tombstones = connection.script(_READ_TOMBSTONES)
+        self._no_tombstones = OwnerTombstones(content_hash=digests.content_hash)
+        self._tombstones: dict[str, tuple[bytes, OwnerTombstones]] = {}
+        self.digests = digests
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    async def turns(self, sequences: Iterable[int]) -> dict[int, TurnRow]:
+        wanted = list(dict.fromkeys(sequences))
+        answers = await self._connection.execute_all(("HGETALL", self._keys.turn(each)) for each in wanted)
+        rows = (turn_row(sequence, pairs(answer)) for sequence, answer in zip(wanted, answers, strict=True))
+        return {row.sequence: row for row in rows if row is not None}
+
+    async def sessions(self, session_ids: Iterable[str]) -> dict[str, SessionRow]:
+        wanted = list(dict.fromkeys(session_ids))
+        answers = await self._connection.execute_all(("HGETALL", self._keys.session(each)) for each in wanted)
+        rows = (session_row(each, pairs(answer)) for each, answer in zip(wanted, answers, strict=True))
+        return {row.id: row for row in rows if row is not None}
+
+    async def waiting(self, session_id: str) -> list[TurnRow]:
+        return await self._named("ZRANGE", self._keys.session_waiting(session_id), 0, -1)
+
+    async def before(self, session_id: str, sequence: int, limit: int) -> list[TurnRow]:
+        key = self._keys.session_turns(session_id)
+        return await self._batch("ZREVRANGEBYSCORE", key, f"({sequence}", "-inf", max(limit, 0))
+
+    async def after(self, session_id: str, sequence: int) -> list[TurnRow]:
+        return await self._named("ZRANGEBYSCORE", self._keys.session_turns(session_id), f"({sequence}", "+inf")
+
+    async def found_by(self, key: str) -> list[TurnRow]:
+        return await self._named("ZREVRANGE", self._keys.lookup(key), 0, _MAX_SHARED - 1)
+
+    async def learned(self, row: TurnRow) -> Mapping[str, int]:
+        scores = await self._connection.execute_all(
+            ("ZSCORE", self._keys.lookup(key), row.sequence) for key in row.keys
+        )
+        return {key: int(float(score)) for key, score in zip(row.keys, scores, strict=True) if score is not None}
+
+    async def contents(self, rows: Sequence[TurnRow]) -> dict[int, Content]:
+        entries = ((self._keys.session_content(row.session_id), f"{row.sequence}-0") for row in rows)
+        answers = await self._connection.execute_all(("XRANGE", key, entry, entry) for key, entry in entries)
+        found = ((row.sequence, stream_fields(answer)) for row, answer in zip(rows, answers, strict=True))
+        return {sequence: content_of(values) for sequence, values in found if values}
+
+    async def of_owner(self, owner: str, *, after: int) -> list[TurnRow]:
+        return await self._batch("ZRANGEBYSCORE", self._keys.owner_turns(owner), f"({after}", "+inf")
+
+    async def listed(
+        self, owner: str | None, states: frozenset[TurnState] | None, *, before: int, limit: int
+    ) -> list[TurnRow]:
+        index = self._keys.owner_turns(owner) if owner is not None else self._keys.turns
+        if owner is None and states == frozenset({TurnState.DEAD}):
+            index = self._keys.dead
+        found: list[TurnRow] = []
+        highest = f"({before}" if before > 0 else "+inf"
+        while len(found) < limit and (batch := await self._batch("ZREVRANGEBYSCORE", index, highest, "-inf")):
+            found += [row for row in batch if states is None or row.state in states]
+            highest = f"({batch[-1].sequence}"
+        return found[: max(limit, 0)]
+
+    async def finished_before(self, time: int) -> list[TurnRow]:
+        command = ("ZRANGEBYSCORE", self._keys.kept, "-inf", f"({time}", "LIMIT", 0, BATCH)
+        members = await self._connection.execute(*command)
+        return list((await self.turns(int(each.split(b":", maxsplit=1)[0]) for each in members)).values())
+
+    async def pending(self) -> list[SessionRow]:
+        return await self._pending.rows()
+
+    async def pending_purges(self) -> frozenset[str]:
+        return frozenset(owner.decode() for owner in await self._connection.execute("SMEMBERS", self._keys.purges))
+
+    async def next_sequence(self) -> int:
+        # Drawn while the owner is watched: of two transactions that succeed, the later one has the higher number.
+        return int(await self._connection.execute("INCR", self._keys.sequence))
+
+    async def latest_time(self) -> int:
+        return int(await self._connection.execute("ZSCORE", self._keys.latest, _LATEST) or 0)
+
+    async def counts(self, *runs: str) -> tuple[dict[str, int], dict[str, int]]:
+        """The totals, and the last number that has arrived of each run of a spool."""
+        commands: list[Command] = [("HGETALL", self._keys.totals), *(("GET", self._keys.spool(run)) for run in runs)]
+        counts, *numbers = await self._connection.execute_all(commands)
+        counted = {name.decode(): int(value) for name, value in pairs(counts).items()}
+        return counted, {run: int(number or 0) for run, number in zip(runs, numbers, strict=True)}
+
+    async def _named(self, *command: str | int) -> list[TurnRow]:
+        """The turns that a sorted set names, in its order."""
+        members = await self._connection.execute(*command)
+        return list((await self.turns(int(member) for member in members)).values())
+
+    async def _batch(self, command: str, index: str, start: str, end: str, limit: int = BATCH) -> list[TurnRow]:
+        """Turns of an index; fewer than the limit only at its end, though the rows of some may have expired."""
+        found: list[TurnRow] = []
+        while len(found) < limit:
+            members = await self._connection.execute(command, index, start, end, "LIMIT", 0, limit)
+            found += (await self.turns(int(member) for member in members)).values()
+            if len(members) < limit:
+                break
+            start = f"({int(members[-1])}"
+        return found[:limit]
+
+    # -- deletions -----------------------------------------------------------------------------------------------------
+
+    async def tombstones(self, owner: str) -> OwnerTombstones:
+        version, kept = self._tombstones.pop(owner, (b"", self._no_tombstones))
+        try:
+            key = self._keys.owner_deleted(owner)
+            answer = await self._connection.run(self._read_tombstones, [key], [version])
+            if not answer:
+                version, kept = b"", self._no_tombstones
+            elif answer[0] != version:
+                fields = {name: int(at) for name, at in pairs(answer[1]).items() if name != _VERSION}
+                version, kept = answer[0], OwnerTombstones(content_hash=self.digests.content_hash, fields=fields)
+                self._times.pass_deletion(max(fields.values()))
+        finally:
+            if version:
+                self._tombstones[owner] = version, kept
+            if len(self._tombstones) > _MAX_CACHED_OWNERS:
+                del self._tombstones[next(iter(self._tombstones))]
+        return kept
+
+    async def tombstones_at_once(self, scope: Scope) -> OwnerTombstones:
+        """For recall: quickly, from what is kept where Redis does not answer at once."""
+        owner = self.digests.owner(scope)
+        try:
+            async with self._connection.within(_PATIENCE_SECONDS):
+                return await self.tombstones(owner)
+        except RedisFailedError:
+            return self._tombstones[owner][1] if owner in self._tombstones else self._no_tombstones
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def commands(self, changes: Changes) -> list[Command]:
+        """What makes the changes."""
+        made: list[Command] = []
+        for row in changes.removed:
+            made += self._remove_turn(row)
+        for row, content in changes.added:
+            made += self._add_turn(row, content)
+        for row in changes.updated:
+            made += self._put_turn(row)
+        for key, sequence, learned in changes.keys:
+            lookup = self._keys.lookup(key)
+            made += [("ZADD", lookup, learned, sequence), ("PEXPIRE", lookup, self._keep_ms)]
+        # A stream's entry cannot be changed, so all of it is erased.
+        made += [self._erase_content(row) for row in (*changes.answers_erased, *changes.contents_erased)]
+        for session in changes.sessions:
+            made += self._put_session(session)
+        for session_id in changes.sessions_removed:
+            made += self._remove_session(session_id)
+        made += [("HINCRBY", self._keys.totals, name, amount) for name, amount in changes.counts.items() if amount]
+        if changes.latest:
+            # A score is a double, which holds microseconds exactly for centuries.
+            made.append(("ZADD", self._keys.latest, "GT", changes.latest, _LATEST))
+        return made + self._delete(changes)
+
+    def _delete(self, changes: Changes) -> list[Command]:
+        made: list[Command] = []
+        if (deletion := changes.tombstone) is not None:
+            key = self._keys.owner_deleted(deletion.owner)
+            if deletion.drop:
+                made.append(("HDEL", key, *deletion.drop))
+            fields: dict[bytes, Argument] = {**deletion.put, _VERSION: uuid.uuid4().hex}
+            made.append(("HSET", key, *(item for pair in fields.items() for item in pair)))
+            if deletion.purges:
+                made.append(("SADD", self._keys.purges, deletion.owner))
+        if changes.purged:
+            made.append(("SREM", self._keys.purges, changes.purged))
+        return made
+
+    def _add_turn(self, row: TurnRow, content: Content) -> list[Command]:
+        entry = (item for pair in content_values(content).items() for item in pair)
+        indexes = (self._keys.turns, self._keys.owner_turns(row.owner), self._keys.session_turns(row.session_id))
+        return [
+            ("XADD", self._keys.session_content(row.session_id), f"{row.sequence}-0", *entry),
+            *(("ZADD", index, row.sequence, row.sequence) for index in indexes),
+            *self._put_turn(row),
+        ]
+
+    def _put_turn(self, row: TurnRow) -> list[Command]:
+        key, waiting = self._keys.turn(row.sequence), self._keys.session_waiting(row.session_id)
+        made: list[Command] = [("HSET", key, *(item for pair in turn_values(row).items() for item in pair))]
+        for state, index in ((TurnState.WAITING, waiting), (TurnState.DEAD, self._keys.dead)):
+            is_in = row.state is state
+            made.append(("ZADD", index, row.sequence, row.sequence) if is_in else ("ZREM", index, row.sequence))
+        if row.kept_since is not None:
+            made.append(("ZADD", self._keys.kept, row.kept_since, kept_member(row)))
+        made.append(("PERSIST", key) if row.open else ("PEXPIRE", key, self._keep_ms))
+        made += [("PEXPIRE", self._keys.lookup(each), self._keep_ms) for each in row.keys]
+        return made
+
+    def _remove_turn(self, row: TurnRow) -> list[Command]:
+        indexes = (
+            self._keys.turns,
+            self._keys.dead,
+            self._keys.owner_turns(row.owner),
+            self._keys.session_turns(row.session_id),
+            self._keys.session_waiting(row.session_id),
+            *(self._keys.lookup(key) for key in row.keys),
+        )
+        return [
+            ("DEL", self._keys.turn(row.sequence)),
+            self._erase_content(row),
+            *(("ZREM", index, row.sequence) for index in indexes),
+            ("ZREM", self._keys.kept, kept_member(row)),
+        ]
+
+    def _erase_content(self, row: TurnRow) -> Command:
+        return "XDEL", self._keys.session_content(row.session_id), f"{row.sequence}-0"
+
+    def _put_session(self, row: SessionRow) -> list[Command]:
+        pending: Command = ("HDEL", self._keys.pending, row.id)
+        if row.is_pending:
+            pending = ("HSET", self._keys.pending, row.id, pending_value(row))
+        kept = row.is_pending or row.dead
+        return [
+            ("HSET", self._keys.session(row.id), *(item for pair in session_values(row).items() for item in pair)),
+            pending,
+            self._note_change(row.id),
+            *(("PERSIST", key) if kept else ("PEXPIRE", key, self._keep_ms) for key in self._keys.of_session(row.id)),
+        ]
+
+    def _remove_session(self, session_id: str) -> list[Command]:
+        return [
+            ("DEL", *self._keys.of_session(session_id)),
+            ("HDEL", self._keys.pending, session_id),
+            self._note_change(session_id),
+        ]
+
+    def _note_change(self, session_id: str) -> Command:
+        return "XADD", self._keys.changed, "MAXLEN", "~", _KEPT_CHANGES, "*", "session", session_id
+
+
+def kept_member(row: TurnRow) -> str:
+    """A finished turn in the order of ends: with what is to be known of it when its row has expired."""
+    return f"{row.sequence}:{row.owner}:{row.session_id}"

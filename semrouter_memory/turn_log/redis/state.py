@@ -1,0 +1,204 @@
+"""Small values that end by themselves, in Redis (implements the `StateStore` port).
+
+    state:<owner>:<digest>     string   a value, with the moment of its end before it; also the key's own TTL
+    states:<owner>             zset     an owner's values, by their end: what `forget` and `sweep` go by
+    uses:<owner>               hash     memory id -> access count
+    used:<owner>               hash     memory id -> when it was used last
+
+Whatever a client can choose is in a key as a digest, or a hash's field.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from pathlib import Path
+
+from semrouter_memory.errors import StateStoreError
+from semrouter_memory.model import Reach, Scope, Usage
+from semrouter_memory.ports import Clock
+from semrouter_memory.turn_log.columns import micros, moment, pack
+from semrouter_memory.turn_log.redis.connection import Argument, Command, RedisConnection, RedisFailedError
+
+_USAGE_SECONDS = 400 * 86_400
+"""How long the use of a user's memories is known after the last one."""
+
+_MOMENT_BYTES = 8
+_BATCH = 500
+
+# KEYS: uses, used. ARGV: moment, seconds, then pairs of memory id and how often.
+_COUNT = """
+for i = 3, #ARGV, 2 do
+    redis.call('HINCRBY', KEYS[1], ARGV[i], ARGV[i + 1])
+    local before = redis.call('HGET', KEYS[2], ARGV[i])
+    if not before or tonumber(before) < tonumber(ARGV[1]) then redis.call('HSET', KEYS[2], ARGV[i], ARGV[1]) end
+end
+redis.call('EXPIRE', KEYS[1], ARGV[2])
+redis.call('EXPIRE', KEYS[2], ARGV[2])
+"""
+
+# KEYS: value, index. ARGV: value, milliseconds, member, end.
+_PUT = """
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+redis.call('ZADD', KEYS[2], ARGV[4], ARGV[3])
+if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[2], ARGV[2]) end
+"""
+
+
+class RedisStateStore:
+    """Values and usage that replicas with the same prefix share."""
+
+    def __init__(self, connection: RedisConnection, *, prefix: str, clock: Clock) -> None:
+        self._connection = connection
+        self._prefix = prefix
+        self._clock = clock
+        self._count = connection.script(_COUNT)
+        self._put = connection.script(_PUT)
+
+    # -- values --------------------------------------------------------------------------------------------------------
+
+    async def get(self, scope: Scope, keys: Sequence[str]) -> Mapping[str, bytes]:
+        wanted = list(dict.fromkeys(keys))
+        if not wanted:
+            return {}
+        async with _failing("get"):
+            values = await self._connection.execute("MGET", *(self._value_key(scope, key) for key in wanted))
+        now = micros(self._clock.now())
+        return {
+            key: value[_MOMENT_BYTES:]
+            for key, value in zip(wanted, values, strict=True)
+            if value is not None and int.from_bytes(value[:_MOMENT_BYTES], "big") > now
+        }
+
+    async def put(self, scope: Scope, key: str, value: bytes, *, ttl: timedelta) -> None:
+        ends = micros(self._clock.now() + ttl)
+        async with _failing("put"):
+            await self._connection.run(
+                self._put,
+                [self._value_key(scope, key), self._index(scope)],
+                [
+                    ends.to_bytes(_MOMENT_BYTES, "big") + value,
+                    max(1, int(ttl.total_seconds() * 1000)),
+                    _member(scope, key),
+                    ends,
+                ],
+            )
+
+    async def drop(self, scope: Scope, keys: Sequence[str]) -> None:
+        if keys:
+            async with _failing("drop"):
+                await self._drop(self._index(scope), [_member(scope, key) for key in keys])
+
+    # -- usage ---------------------------------------------------------------------------------------------------------
+
+    async def count_uses(self, scope: Scope, uses: Mapping[str, int], *, at: datetime) -> None:
+        counts: list[Argument] = [item for memory_id, count in uses.items() for item in (pack(memory_id), count)]
+        async with _failing("count_uses"):
+            for start in range(0, len(counts), 2 * _BATCH):
+                arguments = [micros(at), _USAGE_SECONDS, *counts[start : start + 2 * _BATCH]]
+                await self._connection.run(self._count, self._usage_keys(scope), arguments)
+
+    async def usage(self, scope: Scope, memory_ids: Sequence[str]) -> Mapping[str, Usage]:
+        if not memory_ids:
+            return {}
+        packed = [pack(memory_id) for memory_id in memory_ids]
+        async with _failing("usage"):
+            counts, moments = await self._connection.execute_all(
+                ("HMGET", key, *packed) for key in self._usage_keys(scope)
+            )
+        return {
+            memory_id: Usage(int(count), moment(int(last)))
+            for memory_id, count, last in zip(memory_ids, counts, moments, strict=True)
+            if count is not None and last is not None
+        }
+
+    async def drop_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None:
+        if memory_ids:
+            packed = [pack(memory_id) for memory_id in memory_ids]
+            async with _failing("drop_usage"):
+                await self._connection.execute_all(("HDEL", key, *packed) for key in self._usage_keys(scope))
+
+    # -- leaving -------------------------------------------------------------------------------------------------------
+
+    async def forget(self, scope: Scope, reach: Reach) -> None:
+        index = self._index(scope)
+        async with _failing("forget"):
+            members = [member.decode() for member in await self._connection.execute("ZRANGE", index, 0, -1)]
+            if reach is Reach.EXACT:
+                members = [member for member in members if member.startswith(_project(scope))]
+            else:
+                await self._connection.execute("DEL", *self._usage_keys(scope))
+            await self._drop(index, members)
+
+    async def sweep(self) -> int:
+        """See the port. Redis ends values by itself; this is for those that it has not come to."""
+        now = micros(self._clock.now())
+        swept = 0
+        async with _failing("sweep"):
+            async for index in self._indexes():
+                members = await self._connection.execute("ZRANGEBYSCORE", index, "-inf", now)
+                swept += len(members)
+                await self._drop(index, [member.decode() for member in members])
+        return swept
+
+    async def compact(self) -> None:
+        """Nothing to do here: Redis rewrites its own files."""
+
+    async def backup(self, directory: Path) -> None:
+        """Nothing to do here: Redis is backed up by its own means."""
+
+    # -- the keys ------------------------------------------------------------------------------------------------------
+
+    async def _drop(self, index: str, members: Sequence[str]) -> None:
+        owner = index.rpartition(":")[2]
+        for start in range(0, len(members), _BATCH):
+            batch = members[start : start + _BATCH]
+            commands: list[Command] = [
+                ("UNLINK", *(f"{self._prefix}:state:{owner}:{member}" for member in batch)),
+                ("ZREM", index, *batch),
+            ]
+            await self._connection.execute_all(commands)
+
+    async def _indexes(self) -> AsyncIterator[str]:
+        cursor = b"0"
+        while True:
+            cursor, keys = await self._connection.execute(
+                "SCAN", cursor, "MATCH", f"{self._prefix}:states:*", "COUNT", _BATCH
+            )
+            for key in keys:
+                yield key.decode()
+            if int(cursor) == 0:
+                return
+
+    def _value_key(self, scope: Scope, key: str) -> str:
+        return f"{self._prefix}:state:{_owner(scope)}:{_member(scope, key)}"
+
+    def _index(self, scope: Scope) -> str:
+        return f"{self._prefix}:states:{_owner(scope)}"
+
+    def _usage_keys(self, scope: Scope) -> list[str]:
+        return [f"{self._prefix}:{name}:{_owner(scope)}" for name in ("uses", "used")]
+
+
+def _owner(scope: Scope) -> str:
+    return _digest(scope.user_id)
+
+
+def _project(scope: Scope) -> str:
+    return _digest(scope.project_id)
+
+
+def _member(scope: Scope, key: str) -> str:
+    return f"{_project(scope)}.{_digest(key)}"
+
+
+def _digest(value: str) -> str:
+    return blake2b(pack(value), digest_size=16, person=b"state").hexdigest()
+
+
+@asynccontextmanager
+async def _failing(operation: str) -> AsyncIterator[None]:
+    try:
+        yield
+    except RedisFailedError as error:
+        raise StateStoreError(f"state: {operation} failed: {error}") from None

@@ -1,0 +1,78 @@
+"""Optimistic transactions on one owner.
+
+Strategy. WATCH the owner's version, read what is needed (on any connection: a change after the WATCH breaks the
+transaction), decide in Python, and send all changes in one MULTI together with a new version. When another replica was
+faster, nothing is changed and the decision is made anew. Within the process transactions of an owner take turns, so
+that only replicas can collide.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias, TypeVar
+
+from redis.exceptions import WatchError
+
+from semrouter_memory.model import Scope
+from semrouter_memory.resilience import Backoff
+from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
+from semrouter_memory.turn_log.redis.connection import Command, RedisConnection, RedisFailedError
+from semrouter_memory.turn_log.redis.keys import Keys
+
+T = TypeVar("T")
+
+Work: TypeAlias = Callable[[], Awaitable[tuple[list[Command], T]]]
+"""Reads, and says which commands to send."""
+
+_ATTEMPTS = 40
+_BACKOFF = Backoff(first=0.002, longest=0.1, spread=1.0)
+_VERSION_SECONDS = 86_400
+"""How long an owner's version is kept: much longer than a transaction takes."""
+_CONCURRENT = 16
+
+
+class Transactions:
+    """Runs transactions through one connection."""
+
+    def __init__(self, connection: RedisConnection, keys: Keys) -> None:
+        self._connection = connection
+        self._keys = keys
+        self._turns = InProcessOwnerLocks()
+        self._running = asyncio.Semaphore(_CONCURRENT)
+
+    async def on_owner(self, owner: str, work: Work[T], *, also_watch: Sequence[str] = ()) -> T:
+        """Retry `work` until its commands commit without a conflict.
+
+        Args:
+            owner: the owner's digest.
+            also_watch: keys beside the owner's that the decision depends on.
+
+        Raises:
+            RedisFailedError: nothing was changed, or it is not known whether the changes were made.
+        """
+        version = self._keys.owner_version(owner)
+        async with self._turns.hold(Scope(owner)), self._running:
+            for attempt in range(_ATTEMPTS):
+                done, result = await self._once(version, work, also_watch)
+                if done:
+                    return result
+                await asyncio.sleep(_BACKOFF.delay(attempt, random.random()))  # noqa: S311 - no secret
+        raise RedisFailedError("too many changes of one owner at a time")
+
+    async def _once(self, version: str, work: Work[T], also_watch: Sequence[str]) -> tuple[bool, T]:
+        async with self._connection.calling(), self._connection.pipeline() as pipeline:
+            await pipeline.watch(version, *also_watch)
+            commands, result = await work()
+            if not commands:
+                return True, result
+            begin: Callable[[], None] = pipeline.multi
+            begin()
+            pipeline.execute_command("INCR", version)
+            pipeline.execute_command("EXPIRE", version, _VERSION_SECONDS)
+            for command in commands:
+                pipeline.execute_command(*command)
+            try:
+                await pipeline.execute()
+            except WatchError:
+                return False, result
+            return True, result

@@ -1,0 +1,182 @@
+"""How turns leave the log: with a deletion, at the end of their retention, or dropped by an operator. Pure.
+
+Strategy. A turn goes with everything that leads to it, and a session with its last turn. Totals change in the same
+transaction: a waiting or dead-lettered turn becomes a deleted one, a finished turn stays counted as what it was.
+
+A scope may hold thousands of turns, and appends do not wait for all of them. So a deletion of a scope first commits its
+tombstone: from then on no `View` shows what it covers. The turns are purged in batches; an owner whose purge is not
+complete is noted, and it is completed at the next start or sweep.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from semrouter_memory.model import Scope, Tombstone, TurnState
+from semrouter_memory.turn_log.columns import micros, moment
+from semrouter_memory.turn_log.rows import SessionRow, TurnRow
+from semrouter_memory.turn_log.storage import BATCH, Changes, Rows, Storage
+from semrouter_memory.turn_log.tombstones import added
+
+
+async def tombstone(rows: Rows, deletion: Tombstone, turn_ids: Sequence[str]) -> tuple[Changes, Tombstone]:
+    """Commit a deletion, and remove the turns that it names.
+
+    Returns:
+        The tombstone as it is stored: its time is at least that of what was accepted last.
+    """
+    at = max(micros(deletion.at), await rows.latest_time())
+    stored = replace(deletion, at=moment(at))
+    owner = rows.digests.owner(deletion.scope)
+    named = await rows.turns(sequences(rows, turn_ids))
+    changes = await removed(rows, [row for row in named.values() if row.owner == owner])
+    changes.latest = at
+    changes.tombstone = added(owner, stored, await rows.tombstones(owner))
+    return changes, stored
+
+
+async def purge(storage: Storage, owner: str) -> None:
+    """Remove all turns that the owner's tombstones cover."""
+    last: int | None = 0
+
+    async def batch(rows: Rows) -> tuple[Changes, int | None]:
+        found = await rows.of_owner(owner, after=last or 0)
+        tombstones = await rows.tombstones(owner)
+        changes = await removed(rows, [row for row in found if tombstones.hides(row)])
+        if len(found) == BATCH:
+            return changes, found[-1].sequence
+        changes.purged = owner
+        return changes, None
+
+    while last is not None:
+        last = await storage.change("purge", owner, batch)
+
+
+async def purge_pending(storage: Storage) -> None:
+    """Complete the deletions that were interrupted."""
+    for owner in await storage.read("purge", lambda rows: rows.pending_purges()):
+        await purge(storage, owner)
+
+
+async def erase_answers(storage: Storage, scope: Scope, since: int) -> None:
+    """Erase what was answered in the user's finished turns since then."""
+    last: int | None = 0
+
+    async def batch(rows: Rows) -> tuple[Changes, int | None]:
+        found = await rows.of_owner(rows.digests.owner(scope), after=last or 0)
+        finished = [row for row in found if row.observed_at >= since and row.accepted and not row.open]
+        return Changes(answers_erased=finished), found[-1].sequence if len(found) == BATCH else None
+
+    while last is not None:
+        last = await storage.change("erase_answers", scope, batch)
+
+
+async def sweep(storage: Storage, before: int) -> int:
+    """Remove finished turns, and incomplete ones that were never completed; returns how many."""
+    swept = 0
+    while batch := await storage.read("sweep", lambda rows: rows.finished_before(before)):
+        count = await remove_if(storage, "sweep", batch, lambda row: (row.kept_since or before) < before)
+        swept += count
+        if not count or len(batch) < BATCH:
+            break
+    return swept
+
+
+async def drop(storage: Storage, turn_ids: Sequence[str]) -> int:
+    """Delete turns that wait or are dead letters; returns how many."""
+    found = await storage.read("drop", lambda rows: rows.turns(sequences(rows, turn_ids)))
+    return await remove_if(storage, "drop", found.values(), lambda row: row.open)
+
+
+async def retry(storage: Storage, turn_ids: Sequence[str]) -> int:
+    """Let dead letters wait again, their sessions without a back-off; returns how many."""
+    found = await storage.read("retry", lambda rows: rows.turns(sequences(rows, turn_ids)))
+    retried = 0
+    for owner, named in _by_owner(found.values()).items():
+        retried += await storage.change("retry", owner, lambda rows, named=named: _waiting_again(rows, named))  # type: ignore[misc]
+    return retried
+
+
+async def _waiting_again(rows: Rows, named: Sequence[int]) -> tuple[Changes, int]:
+    dead = [row for row in (await rows.turns(named)).values() if row.state is TurnState.DEAD]
+    again = [replace(row, state=TurnState.WAITING, attempts=0, error="") for row in dead]
+    changes = Changes(updated=again)
+    for session in (await rows.sessions(row.session_id for row in dead)).values():
+        own = [row for row in again if row.session_id == session.id]
+        counted = session.recounted([*await rows.waiting(session.id), *own])
+        changes.sessions.append(replace(counted, dead=session.dead - len(own), not_before=None))
+    changes.counts.update(dead_lettered=-len(dead), waiting=len(dead))
+    return changes, len(dead)
+
+
+def sequences(rows: Rows, turn_ids: Sequence[str]) -> list[int]:
+    """The sequence numbers of this log's turn ids."""
+    found = (rows.digests.sequence(turn_id) for turn_id in dict.fromkeys(turn_ids))
+    return [sequence for sequence in found if sequence is not None]
+
+
+def _by_owner(rows: Collection[TurnRow]) -> dict[str, list[int]]:
+    owners: dict[str, list[int]] = {}
+    for row in rows:
+        owners.setdefault(row.owner, []).append(row.sequence)
+    return owners
+
+
+# -- removing ----------------------------------------------------------------------------------------------------------
+
+
+async def remove_if(
+    storage: Storage, operation: str, found: Collection[TurnRow], condition: Callable[[TurnRow], bool]
+) -> int:
+    """Remove those that still meet the condition in the transaction; returns how many."""
+    count = 0
+    for owner, named in _by_owner(found).items():
+
+        async def batch(rows: Rows, named: Sequence[int] = named) -> tuple[Changes, int]:
+            leaving = [row for row in (await rows.turns(named)).values() if condition(row)]
+            return await removed(rows, leaving), len(leaving)
+
+        count += await storage.change(operation, owner, batch)
+    return count
+
+
+async def removed(rows: Rows, leaving: Sequence[TurnRow]) -> Changes:
+    """The changes that remove these turns."""
+    states = [row.state for row in leaving]
+    waiting, dead = states.count(TurnState.WAITING), states.count(TurnState.DEAD)
+    changes = Changes(removed=list(leaving))
+    changes.counts.update(deleted=waiting + dead, dead_lettered=-dead, waiting=-waiting)
+    sessions = await rows.sessions(row.session_id for row in leaving)
+    for session in sessions.values():
+        own = [row for row in leaving if row.session_id == session.id]
+        counted = replace(
+            session,
+            dead=session.dead - sum(row.state is TurnState.DEAD for row in own),
+            unsummarised=session.unsummarised - sum(row.accepted and row.sequence > session.summarised for row in own),
+        )
+        await without(rows, changes, counted, {row.sequence for row in own})
+    return changes
+
+
+async def without(rows: Rows, changes: Changes, session: SessionRow, gone: Collection[int]) -> None:
+    """Add what is left of a session when these turns are gone."""
+    if not await _last(rows, session.id, gone, lambda _: True):
+        changes.sessions_removed.append(session.id)
+        return
+    waiting = [row for row in await rows.waiting(session.id) if row.sequence not in gone]
+    session = session.recounted(waiting)
+    if session.newest in gone:
+        session = replace(session, newest=await _last(rows, session.id, gone, lambda row: row.accepted))
+    if session.end_at in gone:
+        session = replace(session, end_at=await _last(rows, session.id, gone, lambda row: row.accepted and row.ends))
+    changes.sessions.append(session)
+
+
+async def _last(rows: Rows, session_id: str, gone: Collection[int], condition: Callable[[TurnRow], bool]) -> int:
+    """The highest sequence number of the session's other turns that meet the condition; 0 for none."""
+    sequence = 2**62
+    while batch := await rows.before(session_id, sequence, BATCH):
+        found = next((row.sequence for row in batch if row.sequence not in gone and condition(row)), 0)
+        if found:
+            return found
+        sequence = batch[-1].sequence
+    return 0

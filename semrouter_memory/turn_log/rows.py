@@ -1,0 +1,180 @@
+"""Rows of turns, sessions and contents, as every storage keeps them. Pure.
+
+Times are microseconds since 1970. Texts arrive bounded and storable (see `bounds.py`).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from semrouter_memory.model import LoggedTurn, PendingSession, Scope, ToolUse, TurnState, joined
+from semrouter_memory.turn_log.columns import load_items, moment
+from semrouter_memory.turn_log.leases import is_over
+
+_OPEN = frozenset({TurnState.WAITING, TurnState.DEAD})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRow:
+    """A turn's state.
+
+    Attributes:
+        owner: the owner's digest.
+        kept_since: the retention runs from then; None for a turn that is not finished.
+        remember: the user asks to remember something.
+        rules_found: the rules read it and found something.
+        parent: the previous turn in a chain of stored responses.
+        response: digest of the response id that its items end with.
+        previous: digest of the one that its items continue; "" when they begin a conversation, None when unknown.
+        ends: the session's end was announced with it.
+        keys: the lookup keys that lead to it, where the storage keeps them with the turn.
+    """
+
+    sequence: int
+    owner: str
+    project_id: str
+    session_id: str
+    state: TurnState
+    observed_at: int
+    kept_since: int | None = None
+    remember: bool = False
+    rules_done: bool = False
+    rules_found: bool = False
+    attempts: int = 0
+    error: str = ""
+    parent: int | None = None
+    response: str = ""
+    previous: str | None = None
+    ends: bool = False
+    keys: tuple[str, ...] = ()
+    transcript_hashes: tuple[str, ...] = ()
+
+    @property
+    def accepted(self) -> bool:
+        return self.state is not TurnState.INCOMPLETE
+
+    @property
+    def open(self) -> bool:
+        """It waits or is a dead letter: retention does not remove it."""
+        return self.state in _OPEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRow:
+    """A session's state: counters over its turns, its claim, its end.
+
+    Attributes:
+        newest: the highest sequence number of an accepted turn.
+        waiting: turns that are not finished.
+        rules_pending: waiting turns that the rules have not read.
+        remember: a waiting turn asks to remember something.
+        oldest_waiting: the lowest sequence number of a waiting turn; 0 for none.
+        dead: dead letters.
+        summarised: the last episode covers turns up to this sequence number.
+        unsummarised: accepted turns after that.
+        end_at: the newest turn's sequence number when the end was announced last; 0 for never.
+        token: fences claims; "" while nobody holds the session.
+    """
+
+    id: str
+    scope: Scope
+    newest: int = 0
+    waiting: int = 0
+    rules_pending: int = 0
+    remember: bool = False
+    oldest_waiting: int = 0
+    last_observed_at: int = 0
+    dead: int = 0
+    summarised: int = 0
+    unsummarised: int = 0
+    end_at: int = 0
+    token: str = ""
+    lease_until: int = 0
+    not_before: int | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        return self.waiting > 0 or self.unsummarised > 0
+
+    @property
+    def ended(self) -> bool:
+        """The end was announced and no episode covers it."""
+        return self.unsummarised > 0 and self.end_at > self.summarised
+
+    def claimable(self, now: int, lease: timedelta) -> bool:
+        return not self.token or is_over(self.lease_until, now=now, lease=lease)
+
+    def released(self, *, not_before: int | None) -> "SessionRow":
+        return replace(self, token="", lease_until=0, not_before=not_before)
+
+    def with_turn(self, row: TurnRow) -> "SessionRow":
+        """The session with a new turn; an incomplete one does not count."""
+        if not row.accepted:
+            return self
+        return replace(
+            self,
+            newest=row.sequence,
+            waiting=self.waiting + 1,
+            rules_pending=self.rules_pending + 1,
+            remember=self.remember or row.remember,
+            oldest_waiting=self.oldest_waiting or row.sequence,
+            last_observed_at=max(self.last_observed_at, row.observed_at) if self.waiting else row.observed_at,
+            unsummarised=self.unsummarised + 1,
+            end_at=row.sequence if row.ends else self.end_at,
+        )
+
+    def recounted(self, waiting: Iterable[TurnRow]) -> "SessionRow":
+        """The session with the counters of these waiting turns."""
+        rows = list(waiting)
+        return replace(
+            self,
+            waiting=len(rows),
+            rules_pending=sum(not row.rules_done for row in rows),
+            remember=any(row.remember for row in rows),
+            oldest_waiting=min((row.sequence for row in rows), default=0),
+            last_observed_at=max((row.observed_at for row in rows), default=self.last_observed_at),
+        )
+
+    def as_pending(self) -> PendingSession:
+        return PendingSession(
+            scope=self.scope,
+            session_id=self.id,
+            waiting=self.waiting,
+            rules_pending=self.rules_pending,
+            remember=self.remember,
+            last_observed_at=moment(self.last_observed_at),
+            not_before=None if self.not_before is None else moment(self.not_before),
+            unsummarised=self.unsummarised,
+            ended=self.ended,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What was said in a turn. `items` is JSON."""
+
+    user_texts: tuple[str, ...]
+    assistant_text: str
+    tools: tuple[ToolUse, ...] = ()
+    model: str = ""
+    items: bytes | None = None
+
+
+def logged(row: TurnRow, content: Content, scope: Scope, turn_id: str) -> LoggedTurn:
+    return LoggedTurn(
+        id=turn_id,
+        sequence=row.sequence,
+        scope=scope,
+        session_id=row.session_id,
+        user_text=joined(content.user_texts),
+        assistant_text=content.assistant_text,
+        observed_at=moment(row.observed_at),
+        model=content.model,
+        tools=content.tools,
+        state=row.state,
+        rules_done=row.rules_done,
+        attempts=row.attempts,
+        error=row.error,
+        transcript_hashes=row.transcript_hashes,
+        items=load_items(content.items),
+    )

@@ -1,0 +1,1 @@
+"""The turn log and the state store in SQLite files."""

@@ -1,0 +1,107 @@
+"""What was deleted of an owner, and what that forbids. Pure.
+
+A deletion is one or two named fields, each with its time:
+
+    e                        all of the owner's memories
+    p:<project>              all of one project's
+    m:<memory id>            one memory
+    c:<hash>:<project>       one statement, in whatever words of the same meaning (`Digests.content_hash`)
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from semrouter_memory.model import Memory, Reach, Scope, Tombstone
+from semrouter_memory.turn_log.columns import micros, pack
+from semrouter_memory.turn_log.rows import TurnRow
+
+_EVERYTHING, _PROJECT, _MEMORY, _CONTENT = b"e", b"p:", b"m:", b"c:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerTombstones:
+    """One owner's deletions (implements the `Tombstones` port).
+
+    Attributes:
+        fields: field -> time, in microseconds since 1970.
+        last_memory: when a single memory was deleted last; -1 for never.
+    """
+
+    content_hash: Callable[[str], str]
+    fields: Mapping[bytes, int] = field(default_factory=dict)
+    last_memory: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        last = max((at for name, at in self.fields.items() if name.startswith(_MEMORY)), default=-1)
+        object.__setattr__(self, "last_memory", last)
+
+    def covers(self, memory: Memory) -> bool:
+        return _memory_field(memory.id) in self.fields or self.covers_scope(memory.scope, micros(memory.asserted_at))
+
+    def forbids(self, scope: Scope, content: str, observed_at: datetime) -> bool:
+        said = micros(observed_at)
+        if self.covers_scope(scope, said):
+            return True
+        if not any(name.startswith(_CONTENT) for name in self.fields):
+            return False
+        deleted = self.fields.get(_content_field(self.content_hash(content), scope.project_id))
+        return deleted is not None and said <= deleted
+
+    def erases(self, observed_at: datetime) -> bool:
+        return micros(observed_at) <= self.last_memory
+
+    def covers_scope(self, scope: Scope, said: int) -> bool:
+        """Whether a deletion of everything or of the project covers what was said then."""
+        return self._covered_until(scope.project_id) >= said
+
+    def hides(self, row: TurnRow) -> bool:
+        """Whether the turn is deleted, though it may not be removed yet."""
+        return self._covered_until(row.project_id) >= row.observed_at
+
+    def _covered_until(self, project_id: str) -> int:
+        if not self.fields:
+            return -1
+        return max(self.fields.get(_EVERYTHING, -1), self.fields.get(_PROJECT + pack(project_id), -1))
+
+
+@dataclass(frozen=True, slots=True)
+class TombstoneChange:
+    """An owner's fields to set and to remove.
+
+    Attributes:
+        purges: turns are covered, and have to be removed.
+    """
+
+    owner: str
+    put: Mapping[bytes, int]
+    drop: tuple[bytes, ...] = ()
+    purges: bool = False
+
+
+def added(owner: str, tombstone: Tombstone, known: OwnerTombstones) -> TombstoneChange:
+    """A tombstone beside the known ones. One of everything replaces those that it covers.
+
+    Nothing else ends a tombstone: a store that was unavailable when it was written may still hold the row.
+    """
+    at = micros(tombstone.at)
+    drop: tuple[bytes, ...] = ()
+    if tombstone.memory_id:
+        names = [_memory_field(tombstone.memory_id)]
+        if tombstone.content_hash:
+            names.append(_content_field(tombstone.content_hash, tombstone.scope.project_id))
+    elif tombstone.reach is Reach.EXACT:
+        names = [_PROJECT + pack(tombstone.scope.project_id)]
+    else:
+        names = [_EVERYTHING]
+        drop = tuple(name for name, time in known.fields.items() if time <= at and name != _EVERYTHING)
+    put = {name: max(at, known.fields.get(name, 0)) for name in names}
+    return TombstoneChange(owner, put, drop, purges=not tombstone.memory_id)
+
+
+def _memory_field(memory_id: str) -> bytes:
+    return _MEMORY + pack(memory_id)
+
+
+def _content_field(content_hash: str, project_id: str) -> bytes:
+    return _CONTENT + content_hash.encode() + b":" + pack(project_id)
