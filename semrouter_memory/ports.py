@@ -225,19 +225,8 @@ class OwnerIndexes(Protocol):
         ...
 
 
-class TurnLog(Protocol):
-    """Accepted turns, durable, until they are extracted. Raises `TurnLogError`.
-
-    `append` is synchronous and quick (a local commit); the rest may take a while.
-    """
-
-    @property
-    def damage(self) -> str:
-        """What failed first because a local file is damaged, without content; "" as long as nothing did.
-
-        Such a log takes no turns until somebody puts a sound file in its place.
-        """
-        ...
+class TurnInbox(Protocol):
+    """Where finished exchanges and announced ends of sessions are accepted. Raises `TurnLogError`."""
 
     def append(self, turn: Turn, *, remember: bool) -> Appended:
         """Commit a turn, idempotently. The commit is what "accepted" means.
@@ -253,21 +242,20 @@ class TurnLog(Protocol):
         """
         ...
 
-    def now(self) -> datetime:
-        """The time of what is said or deleted now: later than every deletion, and not before what was accepted.
+    async def end_session(self, scope: Scope, session: str) -> PendingSession | None:
+        """Announce a session's end.
 
-        The system's time, unless its clock was set back. What is said is covered by every deletion that comes after it,
-        and by none that came before, by these times.
+        Args:
+            session: what the client calls it (session header, conversation id), or the log's own id.
+
+        Returns:
+            The session, or None when the owner has none of that name.
         """
         ...
 
-    async def timestamp(self) -> datetime:
-        """Same as `now`, for what is not appended: the log remembers that it gave this time out."""
-        ...
 
-    async def history(self, scope: Scope, previous_response_id: str, *, limit: int) -> list[Message]:
-        """The last messages of the chain that ends with that response, oldest first; empty when unknown."""
-        ...
+class SessionQueue(Protocol):
+    """Sessions whose turns wait to be extracted, each under one lease at a time. Raises `TurnLogError`."""
 
     async def pending(self) -> list[PendingSession]:
         """Sessions that are not done with and not under a live lease, longest waiting first."""
@@ -284,34 +272,9 @@ class TurnLog(Protocol):
         """Let the claim's lease end that much after now; returns whether the claim is still current."""
         ...
 
-    async def session_turns(self, claim: Claim, *, limit: int) -> tuple[LoggedTurn, ...]:
-        """The claimed session's last accepted turns that are still kept, oldest first, whatever their state."""
+    async def release(self, claim: Claim) -> None:
+        """Give the claim back; nothing else changes."""
         ...
-
-    async def mark_episode(self, claim: Claim, *, through: int) -> None:
-        """The session is summed up to the turn with that sequence number; an announced end is done with."""
-        ...
-
-    async def end_session(self, scope: Scope, session: str) -> PendingSession | None:
-        """Announce a session's end.
-
-        Args:
-            session: what the client calls it (session header, conversation id), or the log's own id.
-
-        Returns:
-            The session, or None when the owner has none of that name.
-        """
-        ...
-
-    async def chain(self, scope: Scope, previous_response_id: str, *, limit: int) -> StoredChain:
-        """The last turns of the chain that ends with that response, items included, incomplete turns too."""
-        ...
-
-    async def surviving(self, claim: Claim) -> frozenset[str]:
-        """Ids of the claim's turns that were not deleted since; empty when the claim is no longer current."""
-        ...
-
-    async def mark_rules_done(self, claim: Claim, turn_ids: Sequence[str]) -> None: ...
 
     async def finish(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
         """End turns (id -> whether something was stored: extracted, else empty) and give the claim back.
@@ -324,8 +287,58 @@ class TurnLog(Protocol):
         """Count an attempt for each waiting turn and give the claim back; returns how many were dead-lettered."""
         ...
 
-    async def release(self, claim: Claim) -> None:
-        """Give the claim back; nothing else changes."""
+
+class ClaimedTurns(Protocol):
+    """The turns of a session while its claim is held. Raises `TurnLogError`."""
+
+    async def session_turns(self, claim: Claim, *, limit: int) -> tuple[LoggedTurn, ...]:
+        """The claimed session's last accepted turns that are still kept, oldest first, whatever their state."""
+        ...
+
+    async def surviving(self, claim: Claim) -> frozenset[str]:
+        """Ids of the claim's turns that were not deleted since; empty when the claim is no longer current."""
+        ...
+
+    async def mark_rules_done(self, claim: Claim, turn_ids: Sequence[str]) -> None: ...
+
+    async def mark_episode(self, claim: Claim, *, through: int) -> None:
+        """The session is summed up to the turn with that sequence number; an announced end is done with."""
+        ...
+
+
+class ConversationHistory(Protocol):
+    """Chains of the Responses API that clients continue by id. Raises `TurnLogError`."""
+
+    async def history(self, scope: Scope, previous_response_id: str, *, limit: int) -> list[Message]:
+        """The last messages of the chain that ends with that response, oldest first; empty when unknown."""
+        ...
+
+    async def chain(self, scope: Scope, previous_response_id: str, *, limit: int) -> StoredChain:
+        """The last turns of the chain that ends with that response, items included, incomplete turns too."""
+        ...
+
+
+class Deletions(Protocol):
+    """What was deleted, as every read and write checks it. Raises `TurnLogError`."""
+
+    async def tombstones(self, scope: Scope) -> "Tombstones":
+        """What was deleted of this owner, by whatever replica, for checking reads and writes."""
+        ...
+
+
+class DeletionLog(Deletions, Protocol):
+    """Where deletions are committed, in one order with what is said. Raises `TurnLogError`."""
+
+    def now(self) -> datetime:
+        """The time of what is said or deleted now: later than every deletion, and not before what was accepted.
+
+        The system's time, unless its clock was set back. What is said is covered by every deletion that comes after it,
+        and by none that came before, by these times.
+        """
+        ...
+
+    async def timestamp(self) -> datetime:
+        """Same as `now`, for what is not appended: the log remembers that it gave this time out."""
         ...
 
     async def tombstone(self, tombstone: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
@@ -347,8 +360,16 @@ class TurnLog(Protocol):
         """What a tombstone carries in place of a deleted statement: equal for the same words, however written."""
         ...
 
-    async def tombstones(self, scope: Scope) -> "Tombstones":
-        """What was deleted of this owner, by whatever replica, for checking reads and writes."""
+
+class LogFiles(Protocol):
+    """The log as its operator keeps it. Raises `TurnLogError`."""
+
+    @property
+    def damage(self) -> str:
+        """What failed first because a local file is damaged, without content; "" as long as nothing did.
+
+        Such a log takes no turns until somebody puts a sound file in its place.
+        """
         ...
 
     async def sweep(self, *, finished_before: datetime) -> int:
@@ -364,6 +385,13 @@ class TurnLog(Protocol):
     async def backup(self, directory: Path) -> None:
         """Write a consistent copy of the log's local files into an existing directory, under the same names."""
         ...
+
+
+class TurnLog(TurnInbox, SessionQueue, ClaimedTurns, ConversationHistory, DeletionLog, LogFiles, Protocol):
+    """Accepted turns, durable, until they are extracted: all of the log, for those who connect its parts.
+
+    `append` is synchronous and quick (a local commit); the rest may take a while.
+    """
 
 
 class TurnRecords(Protocol):

@@ -24,13 +24,13 @@ from semrouter_memory.model import ASSERTED_AT, EmbeddedMemory, Json, Memory, Sc
 from semrouter_memory.ports import (
     ChatModel,
     Clock,
+    Deletions,
     Embedder,
     MemoryReader,
     MemoryWriter,
     NewId,
     OwnerLocks,
     StateStore,
-    TurnLog,
 )
 from semrouter_memory.retain.passages import reads_all
 
@@ -56,7 +56,7 @@ class Consolidator:
         reader: MemoryReader,
         writer: MemoryWriter,
         embedder: Embedder,
-        turn_log: TurnLog,
+        turn_log: Deletions,
         state: StateStore,
         locks: OwnerLocks,
         clock: Clock,

@@ -25,7 +25,7 @@ from semrouter_memory.maintenance.eviction import (
 )
 from semrouter_memory.maintenance.run import UNAVAILABLE, MaintenanceRun
 from semrouter_memory.model import EvictionCandidate, EvictionReason, Memory, Scope, Usage
-from semrouter_memory.ports import Clock, MemoryReader, StateStore, Tombstones, TurnLog
+from semrouter_memory.ports import Clock, Deletions, MemoryReader, StateStore, Tombstones
 
 OWN_SCOPE = Scope("")
 """The scope of maintenance's own values in the state store; no user has an empty id."""
@@ -67,7 +67,7 @@ class Sweeper:
         self,
         *,
         reader: MemoryReader,
-        turn_log: TurnLog,
+        turn_log: Deletions,
         state: StateStore,
         deletion: DeletionService,
         clock: Clock,

@@ -27,7 +27,7 @@ from semrouter_memory.manage.operator_schemas import (
     WholeTurnJson,
 )
 from semrouter_memory.model import LoggedTurn, Memory, Scope, TurnState
-from semrouter_memory.ports import TurnLog, TurnRecords
+from semrouter_memory.ports import LogFiles, TurnRecords
 
 MAX_PAGE = 200
 _RETRY_PAGE = 200
@@ -56,7 +56,7 @@ class OperatorContext:
     """What the operator's routes work with."""
 
     records: TurnRecords
-    turn_log: TurnLog
+    turn_log: LogFiles
     deletion: DeletionService
     backup: Backup
     collections: Collections

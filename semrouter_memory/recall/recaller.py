@@ -13,7 +13,7 @@ from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import EmbeddingError, StoreUnavailableError
 from semrouter_memory.events import ExchangeFailed
 from semrouter_memory.model import Hit, Memory, Reason, RecallRequest, RecallResult, Scope
-from semrouter_memory.ports import Clock, Embedder, Observer, TurnLog, UsageNotes
+from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, UsageNotes
 from semrouter_memory.recall.deadline import Deadline
 from semrouter_memory.recall.decide import decide
 from semrouter_memory.recall.query import Query
@@ -49,7 +49,7 @@ class Recaller:
         *,
         strategy: Strategy,
         embedder: Embedder,
-        turn_log: TurnLog,
+        turn_log: Deletions,
         observer: Observer,
         clock: Clock,
         config: RecallConfig,

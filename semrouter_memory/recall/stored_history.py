@@ -7,7 +7,7 @@ from dataclasses import replace
 from semrouter_memory.codec.base import transcript_hash
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.model import Message, RecallRequest, Role, Scope
-from semrouter_memory.ports import TurnLog
+from semrouter_memory.ports import ConversationHistory
 from semrouter_memory.recall.deadline import Deadline
 from semrouter_memory.recall.query import HISTORY_MESSAGES, is_vague
 from semrouter_memory.recall.step_timer import StepTimer
@@ -23,7 +23,7 @@ class StoredHistory:
         always: also for a query that is not vague, for a model that rewrites it.
     """
 
-    def __init__(self, turn_log: TurnLog, config: RecallConfig, *, always: bool = False) -> None:
+    def __init__(self, turn_log: ConversationHistory, config: RecallConfig, *, always: bool = False) -> None:
         self._turn_log = turn_log
         self._config = config
         self._always = always

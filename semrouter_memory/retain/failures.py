@@ -25,7 +25,7 @@ from semrouter_memory.errors import (
 )
 from semrouter_memory.events import ExtractionFinished, StoreFailed, WorkFailed
 from semrouter_memory.model import Claim, LoggedTurn, SessionKey
-from semrouter_memory.ports import Clock, MemoryReader, Observer, TurnLog
+from semrouter_memory.ports import Clock, MemoryReader, Observer, SessionQueue
 from semrouter_memory.resilience import Backoff, Cooldown
 from semrouter_memory.retain import quotes
 
@@ -55,7 +55,7 @@ class FailurePolicy:
     def __init__(
         self,
         *,
-        turn_log: TurnLog,
+        turn_log: SessionQueue,
         reader: MemoryReader,
         observer: Observer,
         clock: Clock,
