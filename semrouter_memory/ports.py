@@ -457,11 +457,8 @@ class OwnerLocks(Protocol):
         ...
 
 
-class StateStore(Protocol):
-    """Small values that end by themselves: sessions' state, memories' usage. Raises `StateStoreError`.
-
-    Nothing here is a truth of its own: what is lost is built again or done without.
-    """
+class SessionStates(Protocol):
+    """Small values that expire: the state of sessions. Raises `StateStoreError`."""
 
     async def get(self, scope: Scope, keys: Sequence[str]) -> Mapping[str, bytes]:
         """The values of the scope's keys (user and project); keys without one, or whose value has ended, are left out."""
@@ -470,6 +467,10 @@ class StateStore(Protocol):
     async def put(self, scope: Scope, key: str, value: bytes, *, ttl: timedelta) -> None: ...
 
     async def drop(self, scope: Scope, keys: Sequence[str]) -> None: ...
+
+
+class UsageCounts(Protocol):
+    """How often memories were injected, and when last. Raises `StateStoreError`."""
 
     async def count_uses(self, scope: Scope, uses: Mapping[str, int], *, at: datetime) -> None:
         """Add to the access counts of the owner's memories (id -> how often)."""
@@ -480,6 +481,13 @@ class StateStore(Protocol):
         ...
 
     async def drop_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None: ...
+
+
+class StateStore(SessionStates, UsageCounts, Protocol):
+    """Both, and what their owner does with their files. Raises `StateStoreError`.
+
+    Nothing here is the only record of anything: lost values are computed again or done without.
+    """
 
     async def forget(self, scope: Scope, reach: Reach) -> None:
         """Drop every value of the owner (`ALL`) or of the scope's project (`EXACT`); usage goes with `ALL`."""

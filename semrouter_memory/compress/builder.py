@@ -20,7 +20,7 @@ from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import CircuitOpenError, UnavailableError
 from semrouter_memory.events import StoreFailed, WorkFailed
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, Scope, joined
-from semrouter_memory.ports import ChatModel, Embedder, Observer, StateStore, Tombstones, TurnLog
+from semrouter_memory.ports import ChatModel, Embedder, Observer, SessionStates, Tombstones, TurnLog
 
 _MAX_COUNTED_CHARS = 20_000
 """Of one text; what is longer is counted by its beginning."""
@@ -47,7 +47,7 @@ class StateBuilder:
     def __init__(
         self,
         *,
-        store: StateStore,
+        store: SessionStates,
         turn_log: TurnLog,
         embedder: Embedder,
         chat_model: ChatModel | None,

@@ -20,7 +20,7 @@ from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import MemoryServiceError, StateStoreError, TurnLogError
 from semrouter_memory.events import ExchangeFailed
 from semrouter_memory.model import Compression, CompressionReason, PastTurn, RecallRequest, Scope
-from semrouter_memory.ports import Embedder, Observer, StateStore, Tombstones, TurnLog
+from semrouter_memory.ports import Embedder, Observer, SessionStates, Tombstones, TurnLog
 
 _MAX_CHAIN_TURNS = 5_000
 _MARK_TTL = timedelta(days=400)
@@ -49,7 +49,7 @@ class Compressor:
     def __init__(
         self,
         *,
-        store: StateStore,
+        store: SessionStates,
         turn_log: TurnLog,
         embedder: Embedder,
         observer: Observer,

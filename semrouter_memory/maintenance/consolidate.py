@@ -30,7 +30,7 @@ from semrouter_memory.ports import (
     MemoryWriter,
     NewId,
     OwnerLocks,
-    StateStore,
+    UsageCounts,
 )
 from semrouter_memory.retain.passages import reads_all
 
@@ -57,7 +57,7 @@ class Consolidator:
         writer: MemoryWriter,
         embedder: Embedder,
         turn_log: Deletions,
-        state: StateStore,
+        state: UsageCounts,
         locks: OwnerLocks,
         clock: Clock,
         new_id: NewId,

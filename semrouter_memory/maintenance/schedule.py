@@ -20,7 +20,7 @@ from semrouter_memory.maintenance.run import UNAVAILABLE, MaintenanceRun
 from semrouter_memory.maintenance.sweep import OWN_SCOPE, Sweeper
 from semrouter_memory.maintenance.usage import UsageCounter
 from semrouter_memory.model import Scope, UpkeepReport
-from semrouter_memory.ports import Clock, MemoryReader, Observer, StateStore
+from semrouter_memory.ports import Clock, MemoryReader, Observer, SessionStates
 from semrouter_memory.resilience import Cooldown
 
 TICK_SECONDS = 2.0
@@ -52,7 +52,7 @@ class MaintenanceScheduler:
         usage: UsageCounter,
         reader: MemoryReader,
         deletion: DeletionService,
-        state: StateStore,
+        state: SessionStates,
         observer: Observer,
         clock: Clock,
         config: AgeingConfig,

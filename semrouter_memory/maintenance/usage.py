@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from semrouter_memory.model import Memory, Scope
-from semrouter_memory.ports import Clock, Deletions, StateStore
+from semrouter_memory.ports import Clock, Deletions, UsageCounts
 
 MAX_NOTED = 10_000
 """Memories whose uses wait to be written; others are not counted until there is room again."""
@@ -27,7 +27,7 @@ class _Noted:
 class UsageCounter:
     """Implements `UsageNotes`; `flush` is to be called again and again, and once at the end."""
 
-    def __init__(self, *, state: StateStore, turn_log: Deletions, clock: Clock) -> None:
+    def __init__(self, *, state: UsageCounts, turn_log: Deletions, clock: Clock) -> None:
         self._state = state
         self._turn_log = turn_log
         self._clock = clock
