@@ -11,7 +11,7 @@ from pathlib import Path
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.model import Scope
-from semrouter_memory.store.connection import MilvusConnection, Target, connect
+from semrouter_memory.store.connection import MilvusConnection, StoreTarget, connect
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.location import LiteFile, locate
 from semrouter_memory.store.milvus import MilvusStore
@@ -74,7 +74,7 @@ async def open_collection(
 ) -> AsyncIterator[MilvusConnection]:
     """The same store's collection, to write rows of many users at a time."""
     location = locate(milvus, directory)
-    target = Target(
+    target = StoreTarget(
         location=location,
         token="",
         collection=milvus.collection,

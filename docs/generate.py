@@ -202,7 +202,7 @@ def _exchange_states() -> str:
     table = ["| state | trigger | next state |", "|---|---|---|"]
     table += [f"| `{state}` | `{trigger}` | `{after}` |" for state, trigger, after in arrows]
     parts = [_STATES, "\n".join(diagram), "\n".join(table)]
-    parts += ["## States", _members(states.State), "## Triggers", _members(states.Trigger)]
+    parts += ["## States", _members(states.State), "## Triggers", _members(states.StateTrigger)]
     return _page("States of an exchange", "semrouter_memory/exchange/states.py", parts)
 
 

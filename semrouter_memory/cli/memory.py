@@ -23,7 +23,7 @@ from semrouter_memory.cli.output import AsJson, print_json, print_table, shown
 from semrouter_memory.cli.reembed import register as register_reembed
 from semrouter_memory.config import secret
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.manage.client import PREPARED_SHELL, MemoryClient, Target
+from semrouter_memory.manage.client import PREPARED_SHELL, ApiEndpoint, MemoryClient
 from semrouter_memory.model import Json, MemoryType
 
 _API = "http://127.0.0.1:8081"
@@ -72,16 +72,16 @@ def _connect(
             f" {TOKEN_FILE_VARIABLE} says the same where neither a URL nor an API key is given."
         ),
     ] = None,
-) -> Target:
+) -> ApiEndpoint:
     if operator_token_file is None and url is None and api_key is None and os.environ.get(TOKEN_FILE_VARIABLE):
         operator_token_file = Path(os.environ[TOKEN_FILE_VARIABLE])
     if operator_token_file is not None:
         headers = {"authorization": f"Bearer {secret(None, operator_token_file)}"}
         address = url or os.environ.get(URL_VARIABLE) or OPERATOR_API
-        return Target(url=address, user=_named(user), headers=headers, parameters={"user_id": _named(user)})
+        return ApiEndpoint(url=address, user=_named(user), headers=headers, parameters={"user_id": _named(user)})
     if api_key is not None:
-        return Target(url=url or _ENVOY, user=user or "", headers={"authorization": f"Bearer {api_key}"})
-    return Target(url=url or _API, user=_named(user), headers={user_header: _named(user)})
+        return ApiEndpoint(url=url or _ENVOY, user=user or "", headers={"authorization": f"Bearer {api_key}"})
+    return ApiEndpoint(url=url or _API, user=_named(user), headers={user_header: _named(user)})
 
 
 def _named(user: str | None) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from semrouter_memory.config import ENV_PREFIX, secret
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.manage.client import PREPARED_SHELL, OperatorClient, Target
+from semrouter_memory.manage.client import PREPARED_SHELL, ApiEndpoint, OperatorClient
 
 OPERATOR_API = "http://127.0.0.1:9090"
 TOKEN_VARIABLE = f"{ENV_PREFIX}MANAGEMENT__OPERATOR_TOKEN"
@@ -38,18 +38,18 @@ OperatorTokenFile = Annotated[
 ]
 
 
-def _connect(url: OperatorUrl = OPERATOR_API, operator_token_file: OperatorTokenFile = None) -> Target:
+def _connect(url: OperatorUrl = OPERATOR_API, operator_token_file: OperatorTokenFile = None) -> ApiEndpoint:
     return operator_target(url, operator_token_file)
 
 
-def operator_target(url: str, operator_token_file: Path | None) -> Target:
+def operator_target(url: str, operator_token_file: Path | None) -> ApiEndpoint:
     """The operator's port and token. Raises: InvalidRequestError, when there is no token."""
     token = secret(None, operator_token_file) or os.environ.get(TOKEN_VARIABLE)
     if not token:
         raise InvalidRequestError(
             f"show the operator's token: --operator-token-file, or {TOKEN_VARIABLE}. {PREPARED_SHELL}"
         )
-    return Target(url=url, headers={"authorization": f"Bearer {token}"})
+    return ApiEndpoint(url=url, headers={"authorization": f"Bearer {token}"})
 
 
 def operator_command(group: typer.Typer, name: str) -> Callable[[Callable[..., None]], None]:

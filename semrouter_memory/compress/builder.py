@@ -15,7 +15,7 @@ from semrouter_memory.compress import asking, record
 from semrouter_memory.compress.block import render
 from semrouter_memory.compress.reading import is_question
 from semrouter_memory.compress.record import Covered
-from semrouter_memory.compress.state import State, fitting, folded, learned
+from semrouter_memory.compress.state import ConversationState, fitting, folded, learned
 from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import CircuitOpenError, UnavailableError
 from semrouter_memory.events import StoreFailed, WorkFailed
@@ -144,7 +144,7 @@ class StateBuilder:
             return covered
         return replace(covered, state=self._bounded(learned(covered.state, facts, turn.observed_at)))
 
-    def _bounded(self, state: State) -> State:
+    def _bounded(self, state: ConversationState) -> ConversationState:
         bound = self._config.state_tokens
         return fitting(state, lambda smaller: self._count(render(smaller, turns=_MANY_TURNS)) <= bound)
 

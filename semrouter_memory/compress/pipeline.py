@@ -15,7 +15,7 @@ from semrouter_memory.compress import record
 from semrouter_memory.compress.block import render
 from semrouter_memory.compress.chain import StoredConversation, is_too_long
 from semrouter_memory.compress.record import Covered
-from semrouter_memory.compress.state import State, StateEntry, without
+from semrouter_memory.compress.state import ConversationState, StateEntry, without
 from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import MemoryServiceError, StateStoreError, TurnLogError
 from semrouter_memory.events import ExchangeFailed
@@ -39,7 +39,7 @@ class _CoveringState:
     """
 
     covered: Covered
-    state: State
+    state: ConversationState
     index: int
 
 
@@ -218,7 +218,7 @@ class Compressor:
         )
 
 
-def _undeleted(scope: Scope, state: State, deletions: Tombstones) -> State:
+def _undeleted(scope: Scope, state: ConversationState, deletions: Tombstones) -> ConversationState:
     """The state without what was deleted, on whatever replica; the store may learn of it a little later."""
 
     def is_deleted(entry: StateEntry) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter, ValidationError
 
 from semrouter_memory.codec.base import continued_hash
-from semrouter_memory.compress.state import State
+from semrouter_memory.compress.state import ConversationState
 from semrouter_memory.model import LoggedTurn, Message, Role
 
 MAX_STATES = 8
@@ -41,7 +41,7 @@ class Covered:
         chars: characters of the turns' texts, and their tokens.
     """
 
-    state: State
+    state: ConversationState
     turn_id: str
     sequence: int
     hashes: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ def predecessor(states: Sequence[Covered], turn: LoggedTurn) -> Covered | None:
 
     It is not where the log holds other words than were said: a secret was taken out, or a text was cut.
     """
-    start = Covered(State(), "", 0)
+    start = Covered(ConversationState(), "", 0)
     if not turn.transcript_hashes:
         return states[-1] if states else start
     for before in (*reversed(states), start):

@@ -75,7 +75,7 @@ class StateEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ConversationState:
     """Entries, oldest first, and what the conversation is about.
 
     Attributes:
@@ -92,7 +92,7 @@ class State:
         return tuple(entry.statement for entry in self.entries if entry.kind in (EntryKind.VALUE, EntryKind.FACT))
 
 
-def shown(state: State) -> dict[str, Json]:
+def shown(state: ConversationState) -> dict[str, Json]:
     """The state as the model is given it; empty sections are left out."""
     topic = state.topic or " ".join(term for term, _ in _heaviest(state.terms, _TOPIC_TERMS))
     found: dict[str, Json] = {"topic": topic} if topic else {}
@@ -105,7 +105,9 @@ def shown(state: State) -> dict[str, Json]:
     return found
 
 
-def folded(state: State, user_text: str, answer: str, facts: Sequence[str], at: datetime) -> State:
+def folded(
+    state: ConversationState, user_text: str, answer: str, facts: Sequence[str], at: datetime
+) -> ConversationState:
     """The state after one more turn.
 
     Args:
@@ -119,7 +121,7 @@ def folded(state: State, user_text: str, answer: str, facts: Sequence[str], at: 
     return replace(state, entries=_bounded(_renewed(entries, added)), terms=_weighed(state.terms, user_text))
 
 
-def learned(state: State, facts: Iterable[str], at: datetime) -> State:
+def learned(state: ConversationState, facts: Iterable[str], at: datetime) -> ConversationState:
     """The state with these facts, in the words of memories."""
     entries = list(state.entries)
     for fact in facts:
@@ -127,7 +129,7 @@ def learned(state: State, facts: Iterable[str], at: datetime) -> State:
     return replace(state, entries=_bounded(entries))
 
 
-def fitting(state: State, fits: Callable[[State], bool]) -> State:
+def fitting(state: ConversationState, fits: Callable[[ConversationState], bool]) -> ConversationState:
     """The state without its least important entries, as many as it takes."""
     while state.entries and not fits(state):
         least = min(range(len(state.entries)), key=lambda at: _importance(state.entries, at))
@@ -135,7 +137,7 @@ def fitting(state: State, fits: Callable[[State], bool]) -> State:
     return state
 
 
-def without(state: State, is_forbidden: Callable[[StateEntry], bool]) -> State:
+def without(state: ConversationState, is_forbidden: Callable[[StateEntry], bool]) -> ConversationState:
     """The state without what was deleted."""
     return replace(state, entries=tuple(entry for entry in state.entries if not is_forbidden(entry)))
 

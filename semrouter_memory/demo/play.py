@@ -43,7 +43,7 @@ TOLD = (
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class DemoQuestion:
     """Something asked in a new session, and what must be in the answer."""
 
     text: str
@@ -52,9 +52,9 @@ class Question:
 
 
 ASKED = (
-    Question("What's my budget for the trip?", "$10,000", "chat completions"),
-    Question("Is there any food I'm allergic to?", "peanuts", "chat completions, streamed"),
-    Question("What are the steps to deploy the payment-service?", "docker push", "Responses API"),
+    DemoQuestion("What's my budget for the trip?", "$10,000", "chat completions"),
+    DemoQuestion("Is there any food I'm allergic to?", "peanuts", "chat completions, streamed"),
+    DemoQuestion("What are the steps to deploy the payment-service?", "docker push", "Responses API"),
 )
 
 _RECALL_SUM = re.compile(r"^semrouter_memory_recall_seconds_sum (\S+)$", re.MULTILINE)
@@ -101,7 +101,7 @@ class Demo:
             if not any(question.expected in memory["content"] for memory in memories):
                 self.failures.append(f"{question.expected!r} was not stored")
 
-    async def _ask(self, key: str, question: Question, *, expect_memory: bool = True) -> None:
+    async def _ask(self, key: str, question: DemoQuestion, *, expect_memory: bool = True) -> None:
         before = await self._recall_seconds()
         answer = await {
             "chat completions": self._chat,
@@ -121,7 +121,7 @@ class Demo:
         if not expect_memory and block:
             self.failures.append(f"{who} was given memories of somebody else for {question.text!r}")
 
-    async def _forget(self, question: Question) -> None:
+    async def _forget(self, question: DemoQuestion) -> None:
         self._title("Alice has one memory forgotten and asks again")
         memory = next((m for m in await self._memories() if question.expected in m["content"]), None)
         if memory is None:
@@ -131,7 +131,7 @@ class Demo:
         self._console.print(f"  DELETE /v1/memory/{memory['id']} -> {answer.status_code}", highlight=False)
         await self._ask_forgotten(question)
 
-    async def _ask_forgotten(self, question: Question) -> None:
+    async def _ask_forgotten(self, question: DemoQuestion) -> None:
         answer = await self._chat(ALICE, question.text)
         self._line("alice", question.text)
         self._line("model", answer)

@@ -31,7 +31,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class LabelledQuery:
     """One query of a user.
 
     Attributes:
@@ -55,7 +55,7 @@ class RetrievalCase:
 
     name: str
     memories: tuple[Known, ...]
-    queries: tuple[Query, ...]
+    queries: tuple[LabelledQuery, ...]
 
 
 def user_of(case: Case) -> RetrievalCase:
@@ -83,8 +83,8 @@ def _known(case: Case) -> Known:
     )
 
 
-def _query(case: Case, known: frozenset[str]) -> Query:
-    return Query(
+def _query(case: Case, known: frozenset[str]) -> LabelledQuery:
+    return LabelledQuery(
         id=text_of(case, "id"),
         kind=text_of(case, "kind"),
         text=text_of(case, "text"),

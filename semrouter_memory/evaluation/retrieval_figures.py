@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semrouter_memory.evaluation.retrieval import Query
+from semrouter_memory.evaluation.retrieval import LabelledQuery
 from semrouter_memory.model import Json
 
 _TOP = 5
@@ -39,7 +39,7 @@ class Asked:
         failed: why recall gave nothing although it should have; "" when it did not fail.
     """
 
-    query: Query
+    query: LabelledQuery
     ranking: tuple[Scored, ...] = ()
     injected: tuple[str, ...] = ()
     steps_ms: Mapping[str, float]

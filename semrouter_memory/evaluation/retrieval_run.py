@@ -24,7 +24,7 @@ from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig, MilvusConfig
 from semrouter_memory.evaluation.playing import Ids, PlayClock, played_adapters
-from semrouter_memory.evaluation.retrieval import Known, Query, RetrievalCase
+from semrouter_memory.evaluation.retrieval import Known, LabelledQuery, RetrievalCase
 from semrouter_memory.evaluation.retrieval_figures import Asked, Scored
 from semrouter_memory.evaluation.retrieval_sweep import THRESHOLDS, CachingEmbedder, Point, points_of
 from semrouter_memory.evaluation.running import tracked
@@ -60,7 +60,7 @@ class Owner:
     scope: Scope
     memories: tuple[Memory, ...]
     names: dict[str, str]
-    queries: tuple[Query, ...]
+    queries: tuple[LabelledQuery, ...]
     now: datetime
 
 
@@ -143,10 +143,10 @@ class RetrievalRun:
 
     # -- what is asked -------------------------------------------------------------------------------------------------
 
-    def _request(self, owner: Owner, query: Query) -> RecallRequest:
+    def _request(self, owner: Owner, query: LabelledQuery) -> RecallRequest:
         return request_of(owner.scope, query.text, query.history, self._config)
 
-    async def _asked(self, recaller: RequestPhase, owner: Owner, query: Query, request: RecallRequest) -> Asked:
+    async def _asked(self, recaller: RequestPhase, owner: Owner, query: LabelledQuery, request: RecallRequest) -> Asked:
         self._clock.time = owner.now
         started = time.perf_counter()
         result = await recaller.recall(request)
@@ -154,7 +154,7 @@ class RetrievalRun:
         return asked_of(query, result, owner, total_ms=total_ms)
 
 
-def _pairs(owners: Sequence[Owner]) -> list[tuple[Owner, Query]]:
+def _pairs(owners: Sequence[Owner]) -> list[tuple[Owner, LabelledQuery]]:
     return [(owner, query) for owner in owners for query in owner.queries]
 
 
@@ -167,7 +167,7 @@ def request_of(scope: Scope, text: str, history: Sequence[Message], config: Memo
     return recall_request(scope, parsed, policy.options, Signals())
 
 
-def asked_of(query: Query, result: RecallResult, owner: Owner, *, total_ms: float) -> Asked:
+def asked_of(query: LabelledQuery, result: RecallResult, owner: Owner, *, total_ms: float) -> Asked:
     """What recall found, in the names of the file. A memory that two searches found ranks where it was first."""
     names = owner.names
     best: dict[str, float] = {}

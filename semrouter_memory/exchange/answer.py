@@ -17,7 +17,7 @@ _NO_CODING_NAME = re.compile(r"[^\w ,.-]", re.ASCII)
 _SLICE_BYTES = 64 * 1024
 
 
-class AnswerStream:
+class AnswerPipeline:
     """A decoder and a reader in a row. Over the bound, or with damaged data, there is no answer.
 
     Attributes:
@@ -46,7 +46,7 @@ class AnswerStream:
         return self._reader.finish() if self._reader is not None else None
 
 
-def open_answer(codec: Codec, headers: Headers, *, max_bytes: int) -> AnswerStream | Reason:
+def open_answer(codec: Codec, headers: Headers, *, max_bytes: int) -> AnswerPipeline | Reason:
     """A stream for the answer that these response headers announce, or why there is none to remember.
 
     Envoy's own replies (413, 503) come through the response phase like any other: the status tells.
@@ -55,7 +55,7 @@ def open_answer(codec: Codec, headers: Headers, *, max_bytes: int) -> AnswerStre
     if reader is None or not headers.get(":status").startswith("2"):
         return Reason.NO_ANSWER
     decoder = decoder_for(_coding(headers), max_bytes=_FRAMING * max_bytes, max_piece_bytes=max_bytes)
-    return AnswerStream(decoder, reader) if decoder is not None else Reason.ENCODED_ANSWER
+    return AnswerPipeline(decoder, reader) if decoder is not None else Reason.ENCODED_ANSWER
 
 
 def unknown_coding(headers: Headers) -> str:

@@ -17,7 +17,7 @@ from semrouter_memory.codec.registry import codec_for
 from semrouter_memory.codec.request import names_our_fields
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import BodyError
-from semrouter_memory.exchange.answer import AnswerStream, open_answer, unknown_coding
+from semrouter_memory.exchange.answer import AnswerPipeline, open_answer, unknown_coding
 from semrouter_memory.exchange.events import (
     BodyMode,
     Event,
@@ -33,7 +33,7 @@ from semrouter_memory.exchange.events import (
 from semrouter_memory.exchange.identity import authenticated_user, scope_of
 from semrouter_memory.exchange.policy import RouteSettings, ends_session, opted_out, policy_for, signals
 from semrouter_memory.exchange.replies import Continue, NeedRecall, ReplaceBody, Reply, Silence, Step, StreamBody
-from semrouter_memory.exchange.states import State, Trigger, follow
+from semrouter_memory.exchange.states import State, StateTrigger, follow
 from semrouter_memory.exchange.turns import (
     TurnSource,
     compressible,
@@ -92,7 +92,7 @@ class Exchange:
         self._parsed: ParsedRequest | None = None
         self._outline = Outline()
         self._source: TurnSource | None = None
-        self._answer: AnswerStream | None = None
+        self._answer: AnswerPipeline | None = None
         self.refusal: Reason | None = None
         self.lost_answer: tuple[Reason, str] | None = None
         self.unreadable = route.unreadable
@@ -163,7 +163,7 @@ class Exchange:
         if reason is not None:
             self._refuse(reason)
         else:
-            self._move(Trigger.ACCEPT)
+            self._move(StateTrigger.ACCEPT)
         return self._go_on()
 
     def _why_not_ours(self, event: RequestHeaders) -> Reason | None:
@@ -195,7 +195,7 @@ class Exchange:
         if self._protocol.request_body is BodyMode.BUFFERED or event.end_of_stream:
             return self._body_complete(ended=event.end_of_stream)
         if self._protocol.observing or self._duplex_request:
-            self._move(Trigger.CHUNK)
+            self._move(StateTrigger.CHUNK)
             return Silence()
         # BUFFERED_PARTIAL over its limit: the rest goes past us.
         return self._give_up(Reason.BODY_TOO_LARGE, ended=False)
@@ -207,7 +207,7 @@ class Exchange:
 
     def _body_complete(self, *, ended: bool) -> Step:
         self._body_ended = ended
-        self._move(Trigger.BODY_COMPLETE)
+        self._move(StateTrigger.BODY_COMPLETE)
         try:
             self._parsed = parsed = self._required_codec.parse(self._collected())
         except BodyError:
@@ -260,11 +260,11 @@ class Exchange:
 
     def _request_answered(self) -> None:
         if self._handles_response and self._source is not None:
-            self._move(Trigger.RECALLED)
+            self._move(StateTrigger.RECALLED)
         elif self._duplex:
-            self._move(Trigger.REFUSE)
+            self._move(StateTrigger.REFUSE)
         else:
-            self._move(Trigger.DETACHED)
+            self._move(StateTrigger.DETACHED)
 
     def _go_without(self, reason: Reason) -> Reply:
         """No memory for this request; our own fields are taken out all the same."""
@@ -339,13 +339,13 @@ class Exchange:
             self._refuse(opened if isinstance(opened, Reason) else Reason.NO_ANSWER)
         else:
             self._answer = opened
-            self._move(Trigger.ANSWERED)
+            self._move(StateTrigger.ANSWERED)
         return self._go_on()
 
     def _response_body(self, event: ResponseBody) -> Step:
         if self._state is State.ANSWER and self._answer is not None:
             self._answer.feed(event.data)
-            self._move(Trigger.CHUNK)
+            self._move(StateTrigger.CHUNK)
             if event.end_of_stream:
                 self._end_answer()
         if self._protocol.response_body is BodyMode.FULL_DUPLEX_STREAMED and not self._protocol.observing:
@@ -354,7 +354,7 @@ class Exchange:
 
     def _end_answer(self) -> None:
         if self._state is State.ANSWER:
-            self._move(Trigger.END)
+            self._move(StateTrigger.END)
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
@@ -380,9 +380,9 @@ class Exchange:
         self.refusal = reason
         self._answer = None
         self._source = None
-        self._move(Trigger.REFUSE)
+        self._move(StateTrigger.REFUSE)
 
-    def _move(self, trigger: Trigger) -> None:
+    def _move(self, trigger: StateTrigger) -> None:
         self._state = follow(self._state, trigger)
 
     def _go_on(self) -> Reply:

@@ -23,7 +23,7 @@ class State(StrEnum):
     DONE = "done"
 
 
-class Trigger(StrEnum):
+class StateTrigger(StrEnum):
     """What moves the state: an event's kind or a decision taken on it."""
 
     ACCEPT = "accept"
@@ -40,33 +40,33 @@ class Trigger(StrEnum):
     """The exchange passes without memory; the exchange holds the reason."""
 
 
-TRANSITIONS: dict[State, dict[Trigger, State]] = {
-    State.IDLE: {Trigger.ACCEPT: State.REQUEST, Trigger.REFUSE: State.BYPASS},
+TRANSITIONS: dict[State, dict[StateTrigger, State]] = {
+    State.IDLE: {StateTrigger.ACCEPT: State.REQUEST, StateTrigger.REFUSE: State.BYPASS},
     State.REQUEST: {
-        Trigger.CHUNK: State.REQUEST,
-        Trigger.BODY_COMPLETE: State.RECALLING,
-        Trigger.REFUSE: State.BYPASS,
+        StateTrigger.CHUNK: State.REQUEST,
+        StateTrigger.BODY_COMPLETE: State.RECALLING,
+        StateTrigger.REFUSE: State.BYPASS,
     },
     State.RECALLING: {
-        Trigger.RECALLED: State.RESPONSE,
-        Trigger.DETACHED: State.DONE,
-        Trigger.REFUSE: State.BYPASS,
+        StateTrigger.RECALLED: State.RESPONSE,
+        StateTrigger.DETACHED: State.DONE,
+        StateTrigger.REFUSE: State.BYPASS,
     },
-    State.RESPONSE: {Trigger.ANSWERED: State.ANSWER, Trigger.REFUSE: State.BYPASS},
-    State.ANSWER: {Trigger.CHUNK: State.ANSWER, Trigger.END: State.DONE, Trigger.REFUSE: State.BYPASS},
-    State.BYPASS: {Trigger.REFUSE: State.BYPASS},
-    State.DONE: {Trigger.REFUSE: State.DONE},
+    State.RESPONSE: {StateTrigger.ANSWERED: State.ANSWER, StateTrigger.REFUSE: State.BYPASS},
+    State.ANSWER: {StateTrigger.CHUNK: State.ANSWER, StateTrigger.END: State.DONE, StateTrigger.REFUSE: State.BYPASS},
+    State.BYPASS: {StateTrigger.REFUSE: State.BYPASS},
+    State.DONE: {StateTrigger.REFUSE: State.DONE},
 }
 
 
 class TransitionError(Exception):
     """A trigger that the table does not know in that state: Envoy's messages came in an impossible order."""
 
-    def __init__(self, state: State, trigger: Trigger) -> None:
+    def __init__(self, state: State, trigger: StateTrigger) -> None:
         super().__init__(f"{trigger} is not possible in state {state}")
 
 
-def follow(state: State, trigger: Trigger) -> State:
+def follow(state: State, trigger: StateTrigger) -> State:
     """The next state.
 
     Raises:

@@ -24,7 +24,7 @@ _TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class ApiEndpoint:
     """Which API to ask, and as whom.
 
     Attributes:
@@ -50,7 +50,7 @@ class ApiClient:
         timeout_seconds: bound on one answer.
     """
 
-    def __init__(self, target: Target, *, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
+    def __init__(self, target: ApiEndpoint, *, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
         self._target = target
         self._timeout_seconds = timeout_seconds
         path = target.url.removeprefix(_UNIX).removeprefix("//") if target.url.startswith(_UNIX) else None

@@ -56,7 +56,7 @@ from semrouter_memory.ports import (
 )
 from semrouter_memory.recall.memory_source import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch, VectorSearch
-from semrouter_memory.retain.reconciling.rows import Rows
+from semrouter_memory.retain.reconciling.rows import RowFactory
 from semrouter_memory.retain.superseding import marked, stored
 
 SOURCE = "api"
@@ -340,7 +340,7 @@ class MemoryService:
             return await self._write(
                 scope, confirmed(again, memory, new, self._merged(again.metadata, new.metadata)), hold
             )
-        rows = Rows(new_id=self._new_id, ttl_days={})
+        rows = RowFactory(new_id=self._new_id, ttl_days={})
         memory = rows.replacing(memory, decision.targets)
         older = [rows.superseded(old, memory, now=memory.updated_at) for old in decision.targets]
         older += [marked(old, memory) for old in decision.outdated]

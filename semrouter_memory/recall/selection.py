@@ -60,7 +60,7 @@ def choose(
     known = tuple(hits)
     candidates = tuple(as_said(_candidates(known, options, pinned), known))
     outdated = outdated_episodes(candidates, known, is_deleted)
-    texts, said = VisibleTexts(visible), _Said()
+    texts, said = VisibleTexts(visible), _ChosenTexts()
     left, pinned_left = budget.tokens, budget.pinned_tokens
     chosen: list[Hit] = []
     for hit in candidates:
@@ -129,7 +129,7 @@ def _changed(episode: Memory, fact: Memory) -> bool:
     return not turns.isdisjoint(fact.ids("replaces")) and turns.isdisjoint(fact.ids("turn_ids"))
 
 
-class _Said:
+class _ChosenTexts:
     """What was chosen says already: the same statement, or nearly the same terms in the same order."""
 
     def __init__(self) -> None:

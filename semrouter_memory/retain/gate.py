@@ -139,7 +139,7 @@ def gate(
         also: what may be repeated although the user did not say it.
     """
     owns = map(_told, spoken((*context, *turns)))
-    said = _Said((*owns, *also), [turn.observed_at for turn in (*context, *turns)])
+    said = _UserWords((*owns, *also), [turn.observed_at for turn in (*context, *turns)])
     passed: list[Candidate] = []
     doubtful: list[Candidate] = []
     turned_away: Counter[str] = Counter()
@@ -158,7 +158,7 @@ def _told(own: str) -> str:
     return "".join(sentence for sentence in sentences(own) if not _NOT_TOLD.search(sentence))
 
 
-class _Said:
+class _UserWords:
     """The user's own words, to look things up in."""
 
     def __init__(self, texts: Sequence[str], times: Sequence[datetime]) -> None:

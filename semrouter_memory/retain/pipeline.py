@@ -33,7 +33,7 @@ from semrouter_memory.retain.intake import TurnIntake
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.remember import asks_to_remember
 from semrouter_memory.retain.scheduling import ExtractionScheduler
-from semrouter_memory.retain.session_end import SessionEnd
+from semrouter_memory.retain.session_end import SessionEndHandler
 from semrouter_memory.retain.steps import ModelStep, QuoteStep, StepParts, found_in, quoted_part, scene_turns, unread
 from semrouter_memory.retain.topics import TopicWatch
 from semrouter_memory.retain.triggers import Pace, Trigger
@@ -96,7 +96,7 @@ class Retainer:
         episodes = EpisodeWriter(
             writer=writer, embedder=embedder, chat_model=chat_model, observer=observer, keep_quotes=config.quotes
         )
-        self._end = SessionEnd(
+        self._end = SessionEndHandler(
             turn_log=turn_log,
             reader=reader,
             observer=observer,

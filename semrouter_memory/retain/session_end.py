@@ -24,7 +24,7 @@ _EPISODE_TURNS = 200
 _TRIES = 3
 
 
-class SessionEnd:
+class SessionEndHandler:
     """Processes the ends of claimed sessions.
 
     Args:

@@ -51,7 +51,7 @@ class ConnectionLostError(StoreUnavailableError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class StoreTarget:
     """What to connect to, and what is expected there."""
 
     location: Server | LiteFile
@@ -70,7 +70,7 @@ class MilvusConnection:
     """
 
     def __init__(
-        self, client: Any, target: Target, *, lite: LiteServer | None, can_upsert: bool, has_words: bool = False
+        self, client: Any, target: StoreTarget, *, lite: LiteServer | None, can_upsert: bool, has_words: bool = False
     ) -> None:
         self._client = client
         self._target = target
@@ -257,7 +257,7 @@ class MilvusConnection:
             await asyncio.to_thread(self._lite.stop)
 
 
-async def connect(target: Target, lite: LiteServer | None) -> MilvusConnection:
+async def connect(target: StoreTarget, lite: LiteServer | None) -> MilvusConnection:
     """Reach the server, make the collection ready and see a search answered.
 
     Raises:
@@ -278,7 +278,7 @@ async def connect(target: Target, lite: LiteServer | None) -> MilvusConnection:
     return connection
 
 
-async def _connect(target: Target, lite: LiteServer | None, *, reveal: bool = False) -> MilvusConnection:
+async def _connect(target: StoreTarget, lite: LiteServer | None, *, reveal: bool = False) -> MilvusConnection:
     address = target.location.uri if isinstance(target.location, Server) else ""
     if lite is not None:
         address = await asyncio.to_thread(lite.start, reveal=reveal)

@@ -21,7 +21,7 @@ _Scored = list[tuple[Row, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class HybridQuery:
     """What is searched.
 
     Attributes:
@@ -44,7 +44,7 @@ class Found:
     cosine: float
 
 
-async def search(connection: MilvusConnection, question: Question) -> list[Found]:
+async def search(connection: MilvusConnection, question: HybridQuery) -> list[Found]:
     """What was found, nearest first. Raises `StoreUnavailableError`."""
     if not question.terms or not connection.searches_words:
         return [Found(row, cosine) for row, cosine in await _nearest(connection, question)]
@@ -55,7 +55,7 @@ async def search(connection: MilvusConnection, question: Question) -> list[Found
     return sorted(found.values(), key=attrgetter("cosine"), reverse=True)
 
 
-async def _both(connection: MilvusConnection, question: Question) -> tuple[_Scored, list[Row]]:
+async def _both(connection: MilvusConnection, question: HybridQuery) -> tuple[_Scored, list[Row]]:
     try:
         async with asyncio.TaskGroup() as tasks:
             nearest = tasks.create_task(_nearest(connection, question))
@@ -65,12 +65,12 @@ async def _both(connection: MilvusConnection, question: Question) -> tuple[_Scor
     return nearest.result(), best.result()
 
 
-async def _nearest(connection: MilvusConnection, question: Question) -> _Scored:
+async def _nearest(connection: MilvusConnection, question: HybridQuery) -> _Scored:
     expression = schema.filter_expression(question.selection)
     return await connection.search(question.vector, expression, limit=question.limit, fresh=question.fresh)
 
 
-async def _best(connection: MilvusConnection, question: Question) -> list[Row]:
+async def _best(connection: MilvusConnection, question: HybridQuery) -> list[Row]:
     return await connection.search_words(
         question.terms,
         schema.filter_expression(question.selection),

@@ -10,23 +10,23 @@ from semrouter_memory.store.schema import NEVER, memory_id_of, read_id, stored_i
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class ListingPosition:
     """A row's place in a listing: greater ones come first."""
 
     created_at: int
     memory_id: str
 
 
-def place_of(row: Mapping[str, Any]) -> Place:
-    return Place(row["created_at"], memory_id_of(row))
+def place_of(row: Mapping[str, Any]) -> ListingPosition:
+    return ListingPosition(row["created_at"], memory_id_of(row))
 
 
-def encode_cursor(place: Place) -> str:
+def encode_cursor(place: ListingPosition) -> str:
     """Opaque to who gets it: names the last memory of a page."""
     return base64.urlsafe_b64encode(f"{place.created_at}:{stored_id(place.memory_id)}".encode()).decode()
 
 
-def decode_cursor(cursor: str) -> Place:
+def decode_cursor(cursor: str) -> ListingPosition:
     """The last place of the page before.
 
     Raises:
@@ -36,7 +36,7 @@ def decode_cursor(cursor: str) -> Place:
         created_at, _, memory_id = (
             base64.b64decode(cursor, altchars=b"-_", validate=True).decode("ascii").partition(":")
         )
-        place = Place(int(created_at), read_id(memory_id))
+        place = ListingPosition(int(created_at), read_id(memory_id))
     except ValueError:
         place = None
     if place is None or abs(place.created_at) > NEVER or encode_cursor(place) != cursor:

@@ -21,9 +21,9 @@ from semrouter_memory.ports import Observer
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.store import hybrid, listing, schema
 from semrouter_memory.store.collection_admin import SCAN_BATCH, CollectionAdmin, pages_by_key
-from semrouter_memory.store.connection import WINDOW, ConnectionLostError, MilvusConnection, Target, connect
+from semrouter_memory.store.connection import WINDOW, ConnectionLostError, MilvusConnection, StoreTarget, connect
 from semrouter_memory.store.gate import Gate
-from semrouter_memory.store.listing import Place
+from semrouter_memory.store.listing import ListingPosition
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.location import LiteFile, locate
 from semrouter_memory.store.room import require_room
@@ -72,7 +72,7 @@ class MilvusStore:
     ) -> None:
         self._observer = observer
         self._timeout_seconds = config.timeout_ms / 1000
-        self._target = Target(
+        self._target = StoreTarget(
             location=locate(config, data_dir),
             token=secret(config.token, config.token_file) or "",
             collection=config.collection,
@@ -140,7 +140,7 @@ class MilvusStore:
         selection = Selection(scope=scope, reach=reach, active_at=now, types=types)
         # Searching words reads Lite's file, which is locked then.
         with self._writes.among_others_at_once() as may_read_file:
-            question = hybrid.Question(
+            question = hybrid.HybridQuery(
                 vector=vector,
                 terms=schema.asked_terms(text) if may_read_file else "",
                 selection=selection,
@@ -221,7 +221,7 @@ class MilvusStore:
                 return None
         return found
 
-    async def _at(self, scope: Scope, places: Sequence[Place]) -> tuple[Memory, ...]:
+    async def _at(self, scope: Scope, places: Sequence[ListingPosition]) -> tuple[Memory, ...]:
         """The memories at these places, in this order; one that was deleted meanwhile is left out."""
         found: dict[str, Memory] = {}
         for batch in _batches(places, _KEYS_BATCH):

@@ -15,7 +15,7 @@ from semrouter_memory.events import StoreFailed
 from semrouter_memory.model import Reach, Scope
 from semrouter_memory.ports import Observer, Tombstones
 from semrouter_memory.store import schema
-from semrouter_memory.store.connection import ConnectionLostError, MilvusConnection, Target
+from semrouter_memory.store.connection import ConnectionLostError, MilvusConnection, StoreTarget
 from semrouter_memory.store.gate import Gate
 from semrouter_memory.store.journal import OpenWrite, WriteJournal
 from semrouter_memory.store.location import LiteFile
@@ -25,7 +25,7 @@ from semrouter_memory.store.threads import finished_in_thread
 TombstonesOf = Callable[[Scope], Awaitable[Tombstones]]
 
 
-def journal_of(target: Target, data_dir: Path) -> WriteJournal:
+def journal_of(target: StoreTarget, data_dir: Path) -> WriteJournal:
     """Beside Milvus Lite's file, which moves with it; for a server in the data directory."""
     location = target.location
     if isinstance(location, LiteFile):

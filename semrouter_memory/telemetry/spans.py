@@ -89,7 +89,7 @@ class ExchangeSpans:
 
     @contextmanager
     def recall(self, request: RecallRequest) -> Iterator[Callable[[RecallResult], None]]:
-        clock = Clock()
+        clock = PerfCounterClock()
         attributes = present({names.REQUEST_MODEL: request.model})
         span = _started(self._tracer, "memory recall", self._context, attributes)
         with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
@@ -125,7 +125,7 @@ def _context_in(metadata: Mapping[str, str]) -> Context:
         return Context()
 
 
-class Clock:
+class PerfCounterClock:
     """Tells times of `time.perf_counter` as times of day."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class Clock:
 
 
 @never_raising
-def _recalled(tracer: Tracer, span: Span, result: RecallResult, clock: Clock) -> None:
+def _recalled(tracer: Tracer, span: Span, result: RecallResult, clock: PerfCounterClock) -> None:
     if not span.is_recording():
         return
     span.set_attributes(_found(result))

@@ -19,7 +19,7 @@ from semrouter_memory.model import Appended, AppendOutcome, Turn, TurnState
 from semrouter_memory.turn_log.bounds import BoundedTurn
 from semrouter_memory.turn_log.columns import dump_items, load_items, micros, storable_texts, storable_tools
 from semrouter_memory.turn_log.digests import Digests, new_session_id
-from semrouter_memory.turn_log.lookup import LookupKeys, Place
+from semrouter_memory.turn_log.lookup import LookupKeys, TurnPlacement
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import Changes
 from semrouter_memory.turn_log.view import View
@@ -66,7 +66,7 @@ class Surroundings:
     digests: Digests
     sequence: int = 0
     deleted: bool = False
-    place: Place = field(default_factory=lambda: Place("", named=False))
+    place: TurnPlacement = field(default_factory=lambda: TurnPlacement("", named=False))
     previous: TurnRow | None = None
     session: SessionRow | None = None
     partial: Partial | None = None
@@ -100,22 +100,22 @@ async def look_around(view: View, bound: BoundedTurn) -> Surroundings:
     )
 
 
-async def _place(view: View, turn: Turn, previous: TurnRow | None) -> tuple[Place, SessionRow | None]:
+async def _place(view: View, turn: Turn, previous: TurnRow | None) -> tuple[TurnPlacement, SessionRow | None]:
     """The first hint that is set decides."""
     scope, hints, digests = turn.scope, turn.hints, view.rows.digests
     if hints.explicit:
-        place = Place(digests.session_id(scope, "header", hints.explicit), named=True)
+        place = TurnPlacement(digests.session_id(scope, "header", hints.explicit), named=True)
     elif hints.conversation_id:
-        place = Place(digests.session_id(scope, "conversation", hints.conversation_id), named=True)
+        place = TurnPlacement(digests.session_id(scope, "conversation", hints.conversation_id), named=True)
     elif hints.previous_response_id:
         continued = await view.session(scope, previous.session_id) if previous else None
         if continued is not None and continued.scope == scope:
-            return Place(continued.id, named=True), continued
+            return TurnPlacement(continued.id, named=True), continued
         # Derived from the response, so that several turns that continue it meet.
-        place = Place(digests.session_id(scope, "response", hints.previous_response_id), named=True)
+        place = TurnPlacement(digests.session_id(scope, "response", hints.previous_response_id), named=True)
     else:
         found = await _transcript_session(view, turn)
-        return Place(found.id if found else "", named=False), found
+        return TurnPlacement(found.id if found else "", named=False), found
     return place, await view.session(scope, place.session_id)
 
 

@@ -16,7 +16,7 @@ from semrouter_memory.turn_log.digests import Digests
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TurnPlacement:
     """Where a turn goes.
 
     Attributes:
@@ -46,7 +46,7 @@ class LookupKeys:
         names = (("request", turn.request_id), ("retry", turn.retry_of))
         return [self._digests.of(kind, turn.scope.user_id, name, *fingerprint).hex() for kind, name in names if name]
 
-    def of_position(self, turn: Turn, place: Place, fingerprint: Sequence[str], after: int) -> list[str]:
+    def of_position(self, turn: Turn, place: TurnPlacement, fingerprint: Sequence[str], after: int) -> list[str]:
         """Of the turn at its position; empty where a position cannot be repeated.
 
         Args:

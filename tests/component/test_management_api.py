@@ -24,7 +24,7 @@ from starlette.types import Scope as AsgiScope
 from semrouter_memory.config import IdentityConfig, ManagementConfig, TelemetryConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import NotFoundError, StateStoreError, StoreUnavailableError
-from semrouter_memory.manage.client import MemoryClient, OperatorClient, Target
+from semrouter_memory.manage.client import ApiEndpoint, MemoryClient, OperatorClient
 from semrouter_memory.manage.http import create_user_api
 from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
 from semrouter_memory.manage.server import serve_http
@@ -680,14 +680,14 @@ async def test_a_client_says_what_may_be_missing_where_there_is_no_route(house: 
     )
 
     def ask() -> None:
-        with OperatorClient(Target(url=operators.url)) as client:
+        with OperatorClient(ApiEndpoint(url=operators.url)) as client:
             client.totals()
 
     with pytest.raises(NotFoundError, match=r"^/v1/turns/totals: there is no such route.*management\.operator_token"):
         await asyncio.to_thread(ask)
 
     def get() -> None:
-        with MemoryClient(Target(url=house.url, headers={"x-authz-user-id": "alice"})) as client:
+        with MemoryClient(ApiEndpoint(url=house.url, headers={"x-authz-user-id": "alice"})) as client:
             client.get("unknown")
 
     with pytest.raises(NotFoundError, match="no such memory"):

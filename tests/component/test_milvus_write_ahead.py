@@ -19,7 +19,7 @@ from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import StoreUnavailableError, TurnLogError
 from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope, Tombstone
 from semrouter_memory.store import room, schema, supervisor
-from semrouter_memory.store.connection import Target
+from semrouter_memory.store.connection import StoreTarget
 from semrouter_memory.store.location import LiteFile, Server
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.write_ahead import TombstonesOf, journal_of
@@ -73,7 +73,7 @@ def number_of(one: Memory | None) -> int:
 
 def interrupted(directory: Path, rows: Sequence[EmbeddedMemory]) -> None:
     """Leave what a process leaves that was killed before the store acknowledged these rows."""
-    target = Target(
+    target = StoreTarget(
         location=LiteFile(directory / "milvus.db"),
         token="",
         collection=MilvusConfig().collection,
@@ -297,8 +297,8 @@ async def test_a_copy_takes_along_what_is_open(tmp_path: Path) -> None:
 
 
 def test_writes_for_one_server_are_not_made_on_another(tmp_path: Path) -> None:
-    def at(uri: str) -> Target:
-        return Target(location=Server(uri), token="", collection="c", dimension=DIMENSION, fingerprint="test")
+    def at(uri: str) -> StoreTarget:
+        return StoreTarget(location=Server(uri), token="", collection="c", dimension=DIMENSION, fingerprint="test")
 
     row = schema.row_from(ALICE, version(ALICE, "mem_1", 1), dimension=DIMENSION)
     journal_of(at("http://one:19530"), tmp_path).add([row]).close()

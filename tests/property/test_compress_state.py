@@ -11,7 +11,7 @@ from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN, strip_block
 from semrouter_memory.compress.asking import rewritten
 from semrouter_memory.compress.block import render
 from semrouter_memory.compress.record import Covered, dump, load, load_session
-from semrouter_memory.compress.state import State, fitting, folded
+from semrouter_memory.compress.state import ConversationState, fitting, folded
 from semrouter_memory.model import LoggedTurn, Scope
 
 NOW = datetime(2026, 3, 15, 12, tzinfo=UTC)
@@ -38,7 +38,7 @@ _turn = st.tuples(_text, _text, st.lists(st.one_of(_text, _text.map("User's {} i
 
 @given(turns=st.lists(_turn, max_size=4))
 def test_a_state_cannot_end_its_block_or_begin_another(turns: list[tuple[str, str, list[str]]]) -> None:
-    state = State()
+    state = ConversationState()
     for user, answer, facts in turns:
         state = folded(state, user, answer, facts, NOW)
     text = render(state, turns=9)
@@ -55,7 +55,7 @@ def test_a_state_cannot_end_its_block_or_begin_another(turns: list[tuple[str, st
 
 @given(turns=st.lists(_turn, max_size=3), bound=st.integers(0, 200))
 def test_a_bounded_state_fits(turns: list[tuple[str, str, list[str]]], bound: int) -> None:
-    state = State()
+    state = ConversationState()
     for user, answer, facts in turns:
         state = folded(state, user, answer, facts, NOW)
     smaller = fitting(state, lambda some: len(render(some, turns=1)) <= bound)
@@ -66,7 +66,7 @@ def test_a_bounded_state_fits(turns: list[tuple[str, str, list[str]]], bound: in
 
 @given(turns=st.lists(_turn, max_size=3))
 def test_what_is_written_is_read_again(turns: list[tuple[str, str, list[str]]]) -> None:
-    state = State()
+    state = ConversationState()
     for user, answer, facts in turns:
         state = folded(state, user, answer, facts, NOW)
     covered = Covered(state, "t1", 7, hashes=("ab",), turns=3, trail="cd", asked=1, chars=5, tokens=2)
@@ -94,7 +94,7 @@ def test_whatever_a_model_answers_no_number_is_invented(answer: str) -> None:
     turn = LoggedTurn(
         id="t1", sequence=1, scope=Scope("a"), session_id="s", user_text="It is 5.", assistant_text="", observed_at=NOW
     )
-    state = rewritten(answer, State(), [turn], NOW)
+    state = rewritten(answer, ConversationState(), [turn], NOW)
 
     for entry in state.entries if state else ():
         assert {char for char in entry.text if char.isdigit() and char.isascii()} <= {"5"}

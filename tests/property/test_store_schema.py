@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import MemoryType, Reach, Scope
 from semrouter_memory.store import listing, schema
-from semrouter_memory.store.listing import Place
+from semrouter_memory.store.listing import ListingPosition
 from semrouter_memory.store.schema import Selection
 from tests.memories import DIMENSION, embedded, memory
 
@@ -88,8 +88,8 @@ def test_metadata_comes_back_as_json_does(metadata: dict[str, object]) -> None:
     assert schema.memory_from(scope, row).metadata == metadata
 
 
-@given(st.builds(Place, times.map(schema.microseconds), ids))
-def test_a_cursor_names_its_place(place: Place) -> None:
+@given(st.builds(ListingPosition, times.map(schema.microseconds), ids))
+def test_a_cursor_names_its_place(place: ListingPosition) -> None:
     cursor = listing.encode_cursor(place)
     assert listing.decode_cursor(cursor) == place
     assert re.fullmatch(r"[A-Za-z0-9_=-]+", cursor)

@@ -14,7 +14,7 @@ _MAX_REPLACED = 50
 """Bound on the turn ids of replaced memories; the newest stay."""
 
 
-class Rows:
+class RowFactory:
     """Makes rows.
 
     Args:

@@ -39,7 +39,7 @@ from semrouter_memory.ports import (
 from semrouter_memory.retain import statements
 from semrouter_memory.retain.passages import fitted, reads_all
 from semrouter_memory.retain.reconciling.reconcile import arrives_late, grey, not_after, reconcile
-from semrouter_memory.retain.reconciling.rows import Rows, contradicted
+from semrouter_memory.retain.reconciling.rows import RowFactory, contradicted
 from semrouter_memory.retain.reconciling.verdict import Judge
 from semrouter_memory.retain.redact import is_redacted
 from semrouter_memory.retain.superseding import completed, marked, source_of
@@ -123,7 +123,7 @@ class ReconcilingWriter:
         self._fits = reads_all(embedder)
         self._locks = locks
         self._clock = clock
-        self._rows = Rows(new_id=new_id, ttl_days=ttl_days or {})
+        self._rows = RowFactory(new_id=new_id, ttl_days=ttl_days or {})
         self._judge = judge
         self._written = written
 

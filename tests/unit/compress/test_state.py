@@ -7,19 +7,19 @@ import orjson
 import pytest
 
 from semrouter_memory.compress.block import render, state_text
-from semrouter_memory.compress.state import State, fitting, folded, learned, shown, without
+from semrouter_memory.compress.state import ConversationState, fitting, folded, learned, shown, without
 
 NOW = datetime(2026, 3, 15, 12, tzinfo=UTC)
 
 
-def _after(*turns: tuple[str, str, Sequence[str]]) -> State:
-    state = State()
+def _after(*turns: tuple[str, str, Sequence[str]]) -> ConversationState:
+    state = ConversationState()
     for number, (user, answer, facts) in enumerate(turns):
         state = folded(state, user, answer, facts, NOW + timedelta(minutes=number))
     return state
 
 
-def _knowing(*facts: str) -> State:
+def _knowing(*facts: str) -> ConversationState:
     return _after(*(("", "", (fact,)) for fact in facts))
 
 
@@ -63,7 +63,7 @@ def test_facts_are_known_once_and_the_newest_value_counts(
 
 
 def test_what_was_said_earlier_does_not_replace_what_was_said_later() -> None:
-    state = learned(State(), ["User lives in Munich"], NOW)
+    state = learned(ConversationState(), ["User lives in Munich"], NOW)
 
     assert "lives in Munich" in shown(learned(state, ["User lives in Berlin"], NOW - timedelta(days=1)))["user"]
 

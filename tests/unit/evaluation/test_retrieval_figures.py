@@ -7,7 +7,7 @@ from math import log2
 import pytest
 from rich.console import Console
 
-from semrouter_memory.evaluation.retrieval import Query
+from semrouter_memory.evaluation.retrieval import LabelledQuery
 from semrouter_memory.evaluation.retrieval_figures import (
     Asked,
     Scored,
@@ -32,7 +32,7 @@ def asked(
 ) -> Asked:
     """What recall gave; each letter is a memory's id."""
     return Asked(
-        query=Query(id="q", kind=kind, text="?", gold=frozenset(gold), acceptable=frozenset(acceptable)),
+        query=LabelledQuery(id="q", kind=kind, text="?", gold=frozenset(gold), acceptable=frozenset(acceptable)),
         ranking=tuple(Scored(name, 0.9 - at / 100) for at, name in enumerate(ranking)),
         injected=tuple(injected),
         steps_ms=steps_ms,

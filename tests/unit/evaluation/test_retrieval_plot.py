@@ -7,7 +7,7 @@ import pytest
 
 from semrouter_memory.config import Config
 from semrouter_memory.errors import CaseFileError, ConfigurationError
-from semrouter_memory.evaluation.retrieval import Query
+from semrouter_memory.evaluation.retrieval import LabelledQuery
 from semrouter_memory.evaluation.retrieval_command import evaluate
 from semrouter_memory.evaluation.retrieval_figures import Asked, Scored
 from semrouter_memory.evaluation.retrieval_plot import draw, scores_of
@@ -15,12 +15,12 @@ from semrouter_memory.evaluation.retrieval_sweep import Swept, points_of
 
 PNG = b"\x89PNG\r\n\x1a\n"
 FOUND = Asked(
-    query=Query(id="q", kind="direct", text="?", gold=frozenset("a"), acceptable=frozenset("b")),
+    query=LabelledQuery(id="q", kind="direct", text="?", gold=frozenset("a"), acceptable=frozenset("b")),
     ranking=(Scored("a", 0.9), Scored("b", 0.8), Scored("c", 0.7), Scored("d", -0.1)),
     injected=("a", "c"),
     steps_ms={},
 )
-NEGATIVE = Asked(query=Query(id="n", kind="negative", text="?", gold=frozenset()), ranking=(), steps_ms={})
+NEGATIVE = Asked(query=LabelledQuery(id="n", kind="negative", text="?", gold=frozenset()), ranking=(), steps_ms={})
 
 
 def swept(*asked: Asked, file: str = "set.jsonl") -> Swept:

@@ -13,7 +13,7 @@ from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import EmbeddingError
 from semrouter_memory.evaluation.playing import PlayClock, played_adapters
-from semrouter_memory.evaluation.retrieval import Query, RetrievalCase, user_of
+from semrouter_memory.evaluation.retrieval import LabelledQuery, RetrievalCase, user_of
 from semrouter_memory.evaluation.retrieval_figures import Asked, Scored
 from semrouter_memory.evaluation.retrieval_run import Owner, RetrievalRun, asked_of, request_of, throwaway_adapters
 from semrouter_memory.evaluation.retrieval_sweep import THRESHOLDS, CachingEmbedder, Point
@@ -86,7 +86,7 @@ async def test_a_user_without_any_date_has_one_all_the_same() -> None:
 
 def test_recall_is_asked_what_a_chat_request_with_that_history_asks() -> None:
     history = (Message(Role.USER, "I like tea"), Message(Role.ASSISTANT, "Noted"))
-    query = Query(id="q", kind="vague", text="which one?", history=history, gold=frozenset())
+    query = LabelledQuery(id="q", kind="vague", text="which one?", history=history, gold=frozenset())
     config = Config().memory
     request = request_of(Scope("u"), query.text, query.history, config)
     assert (request.query, request.history) == ("which one?", history)
@@ -147,7 +147,7 @@ async def test_a_memory_that_two_searches_found_ranks_once_where_it_was_first() 
     result = RecallResult(
         reason=Reason.INJECTED, ranking=(Hit(tea, 0.9, 0.8), Hit(age, 0.5, 0.5), Hit(tea, 0.4, 0.4)), hits=()
     )
-    query = Query(id="q", kind="direct", text="tea?", gold=frozenset())
+    query = LabelledQuery(id="q", kind="direct", text="tea?", gold=frozenset())
     assert asked_of(query, result, owner, total_ms=1.0).ranking == (Scored("m1", 0.8), Scored("m2", 0.5))
 
 
