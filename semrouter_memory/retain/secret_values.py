@@ -22,15 +22,20 @@ _FUNCTION_WORDS = word_set(
 _DESCRIPTIONS = word_set(
     "accepted accessible active alphanumeric annoying available awful awkward bad based basic best better blank boring broken case causing"
     " certain changed clear common completely complex compromised confidential confirmed correct crap created critical cryptic current decent"
-    " default deleted different difficult disabled dumb easier easy embarrassing empty encrypted entered essential exact exactly expired expiring false fine"
+    " default deleted different difficult disabled dumb easier easy embarrassing empty encrypted entered essential exact"
+    " exactly expired expiring false fine"
     " first forgotten free fresh funny generated generic gone good great hacked hard hashed hidden horrible identical important impossible incorrect"
     " initially insane insecure intact invalid kept key known lame lazy leaked locked lost mandatory manual masked master memorable minimum"
-    " nice cute clever cool creative odd bizarre hilarious rubbish garbage awesome brilliant missing mixed necessary needed new numeric obsolete obvious old older optional outdated outstanding perfect permanent personal plain plaintext"
+    " nice cute clever cool creative odd bizarre hilarious rubbish garbage awesome brilliant missing mixed necessary needed"
+    " new numeric obsolete obvious old older optional outdated outstanding perfect permanent personal plain plaintext"
     " pointless poor postponed predictable present pretty printed private problem problematic protected public random rarely ready recent redacted"
-    " refused rejected remote required reset restricted reused ridiculous right rotated sacred safe salted saved secret secure secured sensitive set shared short"
-    " shorter shown silly similar simple sloppy slow solid special standard stale static sticky stolen stored strange stricter strict strong stronger stuck"
+    " refused rejected remote required reset restricted reused ridiculous right rotated sacred safe salted saved secret"
+    " secure secured sensitive set shared short"
+    " shorter shown silly similar simple sloppy slow solid special standard stale static sticky stolen stored strange"
+    " stricter strict strong stronger stuck"
     " stupid sufficient super supposed synced taken temporary terrible tied tough tricky trivial true ugly unavailable unbreakable unchanged unclear"
-    " undefined unique unknown unusable unusual unsafe updated useful useless valid vital vulnerable weak weaker weird working worthless written wrong"
+    " undefined unique unknown unusable unusual unsafe updated useful useless valid vital vulnerable weak weaker weird"
+    " working worthless written wrong"
     " denied null string str text value input password passwords passwort passphrase passcode pin code token"
     " changeme placeholder example xxx xxxx dummy redacted hidden masked"
 )
@@ -43,8 +48,10 @@ _THINGS = word_set(
 )
 """They end as a description does and are none."""
 _MEASURE = re.compile(
-    r"\d{1,6}(?:[.,]\d+)?(?:%|[-\s]?(?:st|nd|rd|th|x|k|m|h|d|s|ms|mm|cm|km|g|kg|lb|lbs|gb|mb|kb|[kmg]?hz|[kmg]?bits?|[kmg]bps|byte|bytes|am|pm|min|mins|minutes?|hours?|hrs?|days?|weeks?|months?|years?"
-    r"|char|chars|characters?|letters?|digits?|symbols?|words?|numbers?|factor|step|party|times|percent|pages?|steps?|people|items?)(?:-\w+)*)|[vV]\d+(?:\.\d+)*|\d{1,2}/7",
+    r"\d{1,6}(?:[.,]\d+)?(?:%|[-\s]?(?:st|nd|rd|th|x|k|m|h|d|s|ms|mm|cm|km|g|kg|lb|lbs|gb|mb|kb|[kmg]?hz|[kmg]?bits?"
+    r"|[kmg]bps|byte|bytes|am|pm|min|mins|minutes?|hours?|hrs?|days?|weeks?|months?|years?"
+    r"|char|chars|characters?|letters?|digits?|symbols?|words?|numbers?|factor|step|party|times|percent|pages?|steps?|people"
+    r"|items?)(?:-\w+)*)|[vV]\d+(?:\.\d+)*|\d{1,2}/7",
     re.IGNORECASE,
 )
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d\d")

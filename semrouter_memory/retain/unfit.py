@@ -14,30 +14,37 @@ ORDER = "order"
 SUPPOSED = "supposed"
 
 _SECRET = re.compile(
-    r"\b(?:passwords?|passcodes?|passphrases?|pin codes?|otps?|seed phrase|recovery phrase)\b(?:\s(?:for|of|to|on|at)\s[^.,;\n]{1,60}?)?(?:\s(?:is|are|was|contains)\b|\s?[=:])"
+    r"\b(?:passwords?|passcodes?|passphrases?|pin codes?|otps?|seed phrase|recovery phrase)\b(?:\s(?:for|of|to|on"
+    r"|at)\s[^.,;\n]{1,60}?)?(?:\s(?:is|are|was|contains)\b|\s?[=:])"
     r"|\bsecurity (?:questions?|answers?)\b|\b(?:mother|mum|mom)['’]?s maiden name\b"
     r"|(?:密码|口令|验证码)(?:是|为|：|:)",
     re.IGNORECASE,
 )
 """A password in plain words looks like any other words, so no memory says what one is, or what resets one."""
 _NUMBERED_PAPER = re.compile(
-    r"\b(?:passport|identity card|id card|id|driving licen[cs]e|insurance|policy|tax|member(?:ship)?|account|patient|customer|licen[cs]e|serial|card|visa|permit)"
+    r"\b(?:passport|identity card|id card|id|driving licen[cs]e|insurance|policy|tax|member(?:ship)?|account|patient"
+    r"|customer|licen[cs]e|serial|card|visa|permit)"
     r"\s(?:numbers?|no\b\.?|nr\b\.?|id\b|#)\W{0,3}(?:(?:is|was|ends in|starts with)\W{1,3})?(?=[\w/-]*\d)[\w/-]{4,}|卡号(?:是|为|：|:)?\s?[A-Za-z0-9]{5,}",
     re.IGNORECASE,
 )
 """Numbers that identify a person to an office. Those that prove an identity are secrets, and redacted."""
 _MARKS = re.compile(
-    r"[<\uff1c][|\uff5c]?[/\w][^<>\n]{0,80}[>\uff1e]|<!--|-->|\[/?(?:INST|SYS)\]|(?-i:\[[/|]?[A-Z]{3,}[A-Z_]*[|]?\])|```|\bsemrouter-memory\b|^\s*(?:system|assistant|user|human|tool|developer)\s?:|\"(?:type|content|role)\"\s?:",
+    r"[<\uff1c][|\uff5c]?[/\w][^<>\n]{0,80}[>\uff1e]|<!--|-->|\[/?(?:INST|SYS)\]|(?-i:\[[/|]?[A-Z]{3,}[A-Z_]*[|]?\])|```"
+    r"|\bsemrouter-memory\b|^\s*(?:system|assistant|user|human|tool|developer)\s?:|\"(?:type|content|role)\"\s?:",
     re.IGNORECASE,
 )
 _ORDER = re.compile(
-    r"\b(?:ignor|disregard|overrid|bypass)\w*\s(?:(?:all|any|the|your|its|previous|prior|earlier|above|system)\s)+(?:instructions?|prompts?|rules|messages?|guidelines)\b"
-    r"|\bsystem prompt\b|\b(?:is|as) an? (?:admin(?:istrator)?|superuser|root user|developer mode)\b|\bauthori[sz]e[sd]? (?:all|any|every)\b|\bwithout (?:asking|confirmation|review|approval)\b.*\b(?:always|pay|transfer|send|delete|execute|run)\b"
+    r"\b(?:ignor|disregard|overrid|bypass)\w*\s(?:(?:all|any|the|your|its|previous|prior|earlier|above"
+    r"|system)\s)+(?:instructions?|prompts?|rules|messages?|guidelines)\b"
+    r"|\bsystem prompt\b|\b(?:is|as) an? (?:admin(?:istrator)?|superuser|root user|developer mode)\b"
+    r"|\bauthori[sz]e[sd]? (?:all|any|every)\b|\bwithout (?:asking|confirmation|review|approval)\b.*\b(?:always|pay|transfer"
+    r"|send|delete|execute|run)\b"
     r"|忽略.{0,6}(?:指令|提示|规则)",
     re.IGNORECASE,
 )
 _SUPPOSED = re.compile(
-    r"\b(?:hypothetical(?:ly)?|suppos(?:e|es|ing) that|imagin(?:es|ing) (?:that|being|a)|pretend(?:s|ing)?|role-?play\w*|fictional(?:ly)?|in (?:the|a|their) (?:story|novel|game|poem|dream)|if the user (?:were|was|had|won)"
+    r"\b(?:hypothetical(?:ly)?|suppos(?:e|es|ing) that|imagin(?:es|ing) (?:that|being|a)|pretend(?:s|ing)?|role-?play\w*"
+    r"|fictional(?:ly)?|in (?:the|a|their) (?:story|novel|game|poem|dream)|if the user (?:were|was|had|won)"
     r"|would be .{1,40} if)\b|假设|如果用户|角色扮演",
     re.IGNORECASE,
 )
