@@ -72,7 +72,7 @@ class ModelAwayError(ChatModelError):
 
 
 class CircuitOpenError(ModelAwayError):
-    """The external model is known to be away: it was not asked, or only to see whether it is back; nobody's attempt."""
+    """The external model is known to be unavailable: it was not called, or only as a probe. Counts as no attempt."""
 
 
 class StateStoreError(UnavailableError):

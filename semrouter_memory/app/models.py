@@ -17,7 +17,7 @@ class ExternalModels:
     """Makes a client for each configured role, closed with the exit stack.
 
     Args:
-        traced: makes each call of a model a span; None: nobody traces.
+        traced: makes each call of a model a span; None: tracing is off.
     """
 
     def __init__(

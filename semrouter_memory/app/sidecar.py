@@ -1,6 +1,6 @@
 """The running sidecar: the order in which its parts start and stop.
 
-Start: what may refuse the configuration first (model, turn log, store), the ports last, so that whoever connects is
+Start: what may refuse the configuration first (model, turn log, store), the ports last, so that a client that connects is
 served. Stop: no new streams, let running ones end; no new work, let running work end; close what holds data.
 """
 
@@ -109,7 +109,7 @@ class App:
             searcher=searcher,
             on_exit=self._exit,
         )
-        # Before the ports close, so that whoever looks on is told the end; after the last exchange has ended.
+        # Before the ports close, so that clients that follow a recording are told the end; after the last exchange has ended.
         self._exit.push_async_callback(recordings.stop)
         recaller = pipelines.request_phase(memory, adapters, models, maintenance.usage, searcher)
         await asyncio.gather(self._prepare(recaller), models.warm())
@@ -178,7 +178,7 @@ class App:
         )
 
     def _arrived(self, scope: Scope, session_id: str) -> None:
-        """A turn reached the shared log; whoever is first looks after it."""
+        """A turn reached the shared log; the first replica claims it."""
         if self._pool is not None:
             self._pool.submit(SessionKey(scope, session_id))
 

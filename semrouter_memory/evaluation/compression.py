@@ -41,7 +41,7 @@ _PATIENCE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class FactFound:
-    """Whether the model is given a fact: with any next request, and with one that asks for it (None: nobody asks)."""
+    """Whether the model is given a fact: with any next request, and with one that asks for it (None: no request asks)."""
 
     about: str
     in_context: bool
@@ -53,7 +53,7 @@ class Measured:
     """One conversation. Sizes are in the embedding model's tokens, of all texts without a system prompt.
 
     Attributes:
-        tokens_asked: the largest of the requests that ask for a fact; 0 when nobody asks.
+        tokens_asked: the largest of the requests that ask for a fact; 0 when none asks.
         state_tokens: of the state's block, part of `tokens_after`; the same of the memories' block.
     """
 

@@ -50,7 +50,7 @@ class LifecycleRun:
         turn_ids, session_id = self._append(scope, scenario)
         claim = await adapters.turn_log.claim(scope, session_id, lease=_LEASE, context=0)
         if claim is None:
-            raise AssertionError("a session that nobody else knows of is taken")
+            raise AssertionError("the session is claimed by another worker")
         for candidate, turn_id in zip(scenario.candidates, turn_ids, strict=True):
             clock.time = max(clock.time, candidate.observed_at)
             await writer.write(claim, [replace(candidate, session_id=session_id, turn_ids=(turn_id,))])

@@ -1,7 +1,7 @@
 """A long conversation with facts planted at known turns, the same in every run.
 
 Strategy: somebody plans a journey with an assistant. Between the facts they talk as people do: questions, remarks,
-half-sentences, answers with figures in them that nobody needs later. About fifty tokens a turn.
+half-sentences, answers with figures in them that are not needed later. About fifty tokens a turn.
 """
 
 import random

@@ -8,7 +8,7 @@ The formula, with time in days:
     score     = worth * freshness, halved for a memory that is flagged
 
 `age` runs since the memory was last said, changed or put into a request. So each factor is in 0..1: what is used and said
-again is worth more and fades more slowly; what nobody needs fades to nothing, the unimportant first. With the defaults
+again is worth more and fades more slowly; unused memories fade to nothing, the unimportant first. With the defaults
 (importance 0.5, half-life 90 days) a memory that was said once and never used is below 0.1 after 209 days.
 """
 
@@ -66,5 +66,5 @@ def confirmations(memory: Memory) -> int:
 
 
 def is_flagged(memory: Memory) -> bool:
-    """Whether it contradicts another memory and nobody could decide."""
+    """Whether it contradicts another memory and could not be reconciled."""
     return bool(memory.metadata.get("flagged"))

@@ -90,7 +90,7 @@ def only(*names: str) -> Any:
 
 
 def exactly(*names: str) -> Any:
-    """Same, for a route that acts for nobody: what says whose memories are meant is unknown there, too."""
+    """Same, for a route without an owner: what says whose memories are meant is unknown there, too."""
 
     def check(request: Request) -> None:
         _check_parameters(request, frozenset(names))

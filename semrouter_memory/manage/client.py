@@ -43,7 +43,7 @@ class ApiEndpoint:
 class ApiClient:
     """Asks one API; answers are its JSON.
 
-    Every method raises `UnavailableError` (nobody answers, or not now), `NotFoundError`, `InvalidRequestError`, or
+    Every method raises `UnavailableError` (no answer, or not now), `NotFoundError`, `InvalidRequestError`, or
     `MemoryServiceError` for any other refusal; the messages can be shown.
 
     Args:
@@ -250,9 +250,7 @@ _NO_ROUTE = "there is no such route; is it the operator's port, and is managemen
 
 
 def _nobody(url: str) -> UnavailableError:
-    return UnavailableError(
-        f"nobody answers at {url}: is the sidecar running, and is this its address? {PREPARED_SHELL}"
-    )
+    return UnavailableError(f"no answer from {url}: is the sidecar running, and is this its address? {PREPARED_SHELL}")
 
 
 def _names_what_is_missing(error: Json) -> bool:

@@ -2,7 +2,7 @@
 
 Strategy. What is there stays as it is: a line whose memory is known is skipped, so that importing a file again changes
 nothing. An import is a deliberate act, so a memory that was deleted comes back: under an id that follows from its old
-one, because the old one stays buried, and links between memories follow. A batch is checked against tombstones and store
+one, because the old one stays deleted, and links between memories follow. A batch is checked against tombstones and store
 and written under the owner's lock, as every change is; what cannot be written is reported with its line and field.
 """
 
@@ -205,7 +205,7 @@ class Importer:
 
 
 def _placed(memory: Memory, deleted: Tombstones) -> Memory:
-    """The memory under an id that is not buried, with its link to where its successor is placed."""
+    """The memory under an id that is not deleted, with its link to where its successor is placed."""
     placed = replace(memory, id=_free(memory, deleted))
     if not memory.superseded_by:
         return placed

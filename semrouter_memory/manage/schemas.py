@@ -162,7 +162,7 @@ class MemoryJson(BaseModel):
     )
     expires_at: datetime | None = Field(description="From then on it is not recalled, and a sweep deletes it.")
     importance: float
-    flagged: bool = Field(description="It contradicts other memories, and nobody could decide; all are kept.")
+    flagged: bool = Field(description="It contradicts other memories and could not be reconciled; all are kept.")
     contradicts: list[str] = Field(description="The ids of those.")
     access_count: int | None = Field(
         description="How often it was put into a request, as written every `memory.ageing.usage_seconds`; null while that"

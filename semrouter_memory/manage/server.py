@@ -53,7 +53,7 @@ async def serve_http(app: ASGIApp, listen: str, *, drain_seconds: int = 5) -> Ht
         The server, accepting connections.
 
     Raises:
-        ConfigurationError: nobody can listen there; the message says why.
+        ConfigurationError: the address cannot be listened on; the message says why.
     """
     path = Path(listen.removeprefix(_UNIX)) if listen.startswith(_UNIX) else None
     listening = _bind_unix(path) if path else _bind_tcp(listen)

@@ -2,8 +2,8 @@
 
 Strategy: a body is changed as a whole, because a secret or a word may be cut by chunks, and then cut again where it was
 cut before. Of JSON only the texts change; of a stream of events only the texts of their JSON, those that arrive in
-pieces (deltas) joined, changed and cut again. What cannot be read at all is blanked out, since nobody can say what is in
-it.
+pieces (deltas) joined, changed and cut again. Unreadable parts are blanked out, because
+their content is unknown.
 """
 
 import re

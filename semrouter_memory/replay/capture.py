@@ -19,7 +19,7 @@ from semrouter_memory.errors import RecordingError
 from semrouter_memory.replay import protocol
 
 _MAX_STREAMS = 4
-"""Of one exchange. An exchange has two at most; whoever repeats a request id forever must not make it one without end."""
+"""Of one exchange. An exchange has two at most; a client that repeats a request id must not make it unbounded."""
 _OVERHEAD_BYTES = 200
 """What a message takes in memory besides its bytes."""
 

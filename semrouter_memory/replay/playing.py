@@ -80,7 +80,7 @@ class Player:
         self._channel: Any = grpc.aio.insecure_channel(options.target, options=limits)
 
     async def __aenter__(self) -> Self:
-        """Raises: UnavailableError, when nobody answers there."""
+        """Raises: UnavailableError, when the target does not answer."""
         try:
             async with asyncio.timeout(self._options.timeout_seconds):
                 await self._channel.channel_ready()
@@ -88,7 +88,7 @@ class Player:
             await self._channel.close(None)
             target = self._options.target
             raise UnavailableError(
-                f"nobody answers at {target}: is the sidecar running, and is this its address?"
+                f"no answer from {target}: is the sidecar running, and is this its address?"
             ) from None
         return self
 

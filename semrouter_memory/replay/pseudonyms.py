@@ -2,7 +2,7 @@
 
 Strategy: a keyed digest of the word (case folded) says which letters stand for its letters; upper case, digits and
 Chinese characters stay of their kind. So texts keep their shape, a word that is cut in two by a stream's pieces needs
-no care once the pieces are joined, and nobody without the key can look words up. Ids get a short name of their own.
+no care once the pieces are joined, and words cannot be looked up without the key. Ids get a short name of their own.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ class Pseudonyms:
     """Gives the pseudonyms of one key.
 
     Args:
-        key: whoever has it can check whether a word was a certain one.
+        key: its holder can check whether a word was a certain one.
     """
 
     def __init__(self, key: bytes) -> None:

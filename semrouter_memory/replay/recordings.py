@@ -89,7 +89,7 @@ class Recordings:
         self._begin(Recording(self.capture, sink, sample=self._config.sample, rendering=rendering))
 
     async def stop(self) -> None:
-        """Write what was captured and end; whoever looks on live is told the end."""
+        """Write what was captured and end; clients that follow it are told the end."""
         self._stopping.set()
         for recording in list(self._running):
             await self._end(recording)

@@ -126,7 +126,7 @@ class Renderer:
 
 
 def _settle_in() -> None:
-    """Signals are for the parent, which then ends this process; when it dies, nobody else would."""
+    """Signals are for the parent, which then ends this process; when it dies, no other process would."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     with suppress(OSError):

@@ -91,7 +91,7 @@ class Replayer:
         """Play everything. A file that is damaged is played up to there, told and counted; the others are played.
 
         Raises:
-            UnavailableError: nobody answers at the target.
+            UnavailableError: the target does not answer.
         """
         async with Player(self._options.play) as player:
             if self._options.play.speed is None:

@@ -29,7 +29,7 @@ class Idling:
     """Remembers the sessions that were looked at last.
 
     Args:
-        monotonic: seconds on a clock that nobody sets.
+        monotonic: seconds on a monotonic clock.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:

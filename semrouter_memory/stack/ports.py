@@ -15,7 +15,7 @@ _DRAWN = itertools.cycle(random.SystemRandom().sample(range(15_000, 20_000), k=5
 
 
 def free_port() -> int:
-    """A port that nobody listens on right now."""
+    """A port without a listener right now."""
     return next(port for port in _DRAWN if _is_free(port))
 
 

@@ -47,7 +47,7 @@ _FIRST_SOUND_UPSERT = (2, 4)
 
 
 class ConnectionLostError(StoreUnavailableError):
-    """There is nobody at the other end."""
+    """The other end does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -372,7 +372,7 @@ def _speaking(operation: str) -> Iterator[None]:
 def _ours(operation: str, code: Any) -> StoreUnavailableError:
     # pymilvus puts gRPC's own code into its exception when it gives up.
     if code in {grpc.StatusCode.UNAVAILABLE, Status.CONNECT_FAILED}:
-        return ConnectionLostError(f"{operation}: nobody answers")
+        return ConnectionLostError(f"{operation}: no answer")
     if isinstance(code, grpc.StatusCode):
         return StoreUnavailableError(f"{operation}: gRPC {code.name}")
     return StoreUnavailableError(f"{operation}: Milvus error {int(code)}")

@@ -78,7 +78,7 @@ class LiteServer:
                 self._lock = None
 
     def compact(self) -> None:
-        """Take what was deleted out of the file; nobody may write through the process meanwhile, see `lite_file`.
+        """Take what was deleted out of the file; nothing may write through the process meanwhile, see `lite_file`.
 
         Raises:
             StoreUnavailableError: the file is not ours at the moment, or cannot be rewritten.
@@ -108,7 +108,7 @@ class LiteServer:
             if self._lock is None:
                 self._lock = _lock(self._path.with_name(f".{self._path.name}.owner"))
                 _refuse_foreign_user(self._path)
-            # Memories are nobody else's business; SQLite gives its side files the same mode.
+            # Memories are private; SQLite gives its side files the same mode.
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         except BlockingIOError:
             raise ConfigurationError(

@@ -2,7 +2,7 @@
 
 Strategy: SQLite's own locking keeps the file sound whatever happens here, a killed process included. It does not keep
 Milvus Lite's *writes*: one that meets a locked file (a reader's lock suffices) is confirmed or half carried out, and lost
-at the next start (tried with 2.5.1). So nobody may write through Milvus Lite while one of these functions runs. Its
+at the next start (tried with 2.5.1). So nothing may write through Milvus Lite while one of these functions runs. Its
 reads come from its own memory and go on; but to search words it looks into the file, and fails while that is locked.
 """
 
@@ -61,7 +61,7 @@ def copy(path: Path, directory: Path) -> None:
     target = directory / path.name
     with _speaking("backup"), closing(_open(path)) as connection:
         _forget_unused_terms(connection)
-        # SQLite fills an empty file; made here, nobody else can read it at any moment.
+        # SQLite fills an empty file; made here, no other user can read it at any moment.
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         connection.execute("VACUUM INTO ?", (str(target),)).close()
         for written in (target, directory):

@@ -290,7 +290,7 @@ class MilvusStore:
             await self._write("delete", partial(MilvusConnection.delete, keys=batch))
         if rows and self._lite is None:
             # A read that need not be fresh sees a server's deletion some tenths of a second later, but not after a fresh
-            # one: recall may have nobody to ask what was deleted (Redis is away there), and must not find it any more.
+            # one: recall may be unable to ask what was deleted (Redis is away there), and must not find it any more.
             gone = schema.keys_expression([rows[0]["id"]])
             await self._ask("query", lambda store: store.query(gone, [schema.ID.name]))
         return len(rows)
@@ -325,7 +325,7 @@ class MilvusStore:
         return ""
 
     async def _alone(self, *work: Callable[[], None]) -> None:
-        """Run work of a thread while nobody writes or connects, to its end even when nobody waits for it any more."""
+        """Run work of a thread while nothing writes or connects, to its end even when its caller is cancelled."""
         async with self._writes.alone():
             for each in work:
                 await finished_in_thread(each)

@@ -320,9 +320,9 @@ def embedded_from(scope: Scope, row: Mapping[str, Any]) -> EmbeddedMemory:
 
 
 def anyones_memories_from(rows: Iterable[Mapping[str, Any]]) -> list[Memory]:
-    """The memories in rows of `SCAN_COLUMNS`, whoever's they are.
+    """The memories in rows of `SCAN_COLUMNS`, of every owner.
 
-    Left out are those of a user whose id is stored as a digest: nobody can say whose they are.
+    Left out are those of a user whose id is stored as a digest: their owner is unknown.
     """
     return [memory_from(Scope(read_id(row["user_id"])), row) for row in rows if not is_unnamed(row)]
 

@@ -41,7 +41,7 @@ def mark_failed(span: Span, error: str) -> None:
 
 def never_raising(function: Callable[Concatenate[_S, _P], None]) -> Callable[Concatenate[_S, _P], None]:
     def traced(first: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
-        # A span that fails must cost nobody their request.
+        # A span that fails must not cost a request.
         with suppress(Exception):
             function(first, *args, **kwargs)
 

@@ -49,10 +49,10 @@ class Tracer:
 
         def end() -> None:
             self.provider.shutdown()
-            with suppress(RuntimeError):  # nobody waits any longer, and the loop is closed
+            with suppress(RuntimeError):  # no caller waits any longer, and the loop is closed
                 loop.call_soon_threadsafe(ended.set)
 
-        # A daemon: nobody waits for an export that hangs, not even the interpreter.
+        # A daemon thread: the interpreter does not wait for an export that hangs.
         threading.Thread(target=end, name="traces-end", daemon=True).start()
         try:
             await asyncio.wait_for(ended.wait(), min(within_seconds, _LAST_EXPORT_SECONDS))
@@ -82,7 +82,7 @@ class SaidOnce(SpanExporter):
         self._hushed = False
 
     def hush(self) -> None:
-        """Say nothing more: an export that nobody waits for may fail a minute later, when all else has ended."""
+        """Say nothing more: an abandoned export may fail a minute later, when all else has ended."""
         self._hushed = True
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:

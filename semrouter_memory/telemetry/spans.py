@@ -114,7 +114,7 @@ class ExchangeSpans:
 def _started(tracer: Tracer, name: str, context: Context, attributes: Attributes) -> Span:
     try:
         return tracer.start_span(name, context, SpanKind.SERVER, attributes)
-    except Exception:  # noqa: BLE001 - a sampler or processor that fails must cost nobody their request or turn
+    except Exception:  # noqa: BLE001 - a sampler or processor that fails must not cost a request or a turn
         return trace.INVALID_SPAN
 
 

@@ -15,7 +15,7 @@ USUAL_LEASE = timedelta(minutes=10)
 """How long leases are taken to be before the first claim says it."""
 
 LONGEST_BACK_OFF = timedelta(days=1)
-"""How long back-offs are taken to be at most where nobody says it."""
+"""Upper bound on back-offs where none is configured."""
 
 _SKEW = 2
 """Replicas' clocks differ: what ends within so many leases, or back-offs, may be true."""

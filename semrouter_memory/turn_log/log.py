@@ -99,7 +99,7 @@ class StoredTurnLog:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            # It may be taken already; then nobody knows the token, and the session would wait for its lease.
+            # It may be taken already; then no worker knows the token, and the session would wait for its lease.
             with suppress(MemoryServiceError):
                 if claim := await task:
                     await self.release(claim)

@@ -73,7 +73,7 @@ class SessionRow:
         summarised: the last episode covers turns up to this sequence number.
         unsummarised: accepted turns after that.
         end_at: the newest turn's sequence number when the end was announced last; 0 for never.
-        token: fences claims; "" while nobody holds the session.
+        token: fences claims; "" while the session is not claimed.
     """
 
     id: str

@@ -189,8 +189,8 @@ async def test_the_operators_port_is_asked_with_the_token(run: Run, sidecar: Pat
         (["update", "mem_unknown"], InvalidRequestError, "nothing to change"),
         (["list", "--user", "x" * 300], MemoryServiceError, "not authenticated"),
         (["list", "--user", ""], InvalidRequestError, "say whose"),
-        (["list", "--url", "unix:/nowhere.sock"], UnavailableError, "nobody answers at unix:/nowhere.sock"),
-        (["list", "--url", "http://127.0.0.1:1"], UnavailableError, "nobody answers"),
+        (["list", "--url", "unix:/nowhere.sock"], UnavailableError, "no answer from unix:/nowhere.sock"),
+        (["list", "--url", "http://127.0.0.1:1"], UnavailableError, "no answer"),
         (["list", "--url", "127.0.0.1:1"], MemoryServiceError, "cannot ask"),
     ],
 )

@@ -1,6 +1,6 @@
 """Stretches of the calendar around a moment: the week before last, a month, a season. Pure.
 
-The calendar is UTC's, since nobody tells the user's zone. Weeks begin on Monday; seasons are the northern ones, three
+The calendar is UTC's, because the user's zone is unknown. Weeks begin on Monday; seasons are the northern ones, three
 whole months each, and a winter is counted to the year in which it begins.
 """
 

@@ -151,10 +151,7 @@ class RedisConnection:
             raise RedisFailedError("Redis is slow") from None
 
     def doubt(self) -> None:
-        """It took too long for a request that can do without: look whether it still answers.
-
-        Unlike what is late `within`, that disturbs nobody else's work, unless it does not.
-        """
+        """An optional call was late: probe whether Redis still answers. Other work goes on unless the probe fails."""
         if self.responsive:
             self._circuit.suspect()
             self._judged.clear()

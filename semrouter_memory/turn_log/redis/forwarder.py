@@ -8,7 +8,7 @@ Redis answers before what it was told is safe on its disk (`appendfsync everysec
 between and came back without it is sent it again.
 
 A turn that cannot be taken in for another reason is postponed behind the others and tried again with growing pauses, so
-that one bad turn holds up nobody.
+that one bad turn holds up no other.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class Forwarder:
     Args:
         take: takes a turn in, once (see `RedisTurnLog`).
         shipped: told of each turn that has arrived and waits: whose it is, and its session.
-        on_error: told of what is nobody's outage.
+        on_error: told of errors that are bugs, not outages.
     """
 
     def __init__(

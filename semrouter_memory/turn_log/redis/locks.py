@@ -2,10 +2,10 @@
 
 Strategy. The tasks of a process queue for an asyncio lock, and the first of them for a key in Redis that holds a random
 token and ends by itself. While it is held it is renewed; `confirm` renews it right before a write, so that the whole of
-its time lies ahead of the write. It is given back by whoever has the token, and by nobody else.
+its time lies ahead of the write. Only the holder of the token gives it back.
 
-A replica that finds the key taken leaves a note that it wants it, and looks again soon. While the note stands nobody
-else takes the key, so that a busy replica cannot keep it from the others.
+A replica that finds the key taken leaves a note that it wants it, and looks again soon. While the note
+stands no other replica takes the key, so that a busy replica cannot starve the others.
 
 A process that stands still right after `confirm` for longer than the lock's time may still write beside the next
 holder: the vector store knows no fencing tokens.

@@ -115,7 +115,7 @@ class RedisTurnLog(StoredTurnLog):
         prefix: begins every key.
         keep: how long finished turns stay in Redis when no sweep takes them before.
         shipped: told of each turn that has arrived in Redis and waits: whose it is, and its session.
-        on_error: told of errors in the background that are nobody's outage.
+        on_error: told of background errors that are bugs, not outages.
         new_id: draws what new session ids and claim tokens are made of: ASCII, never the same twice.
         max_turn_chars: bound on a turn's user texts together (the last ones are kept), and on its answer.
         longest_back_off: how far after now `fail` is told to retry at most; what lies much further ahead counts as past.

@@ -154,7 +154,7 @@ class Database:
             with self.failures.of("checkpoint"):
                 if self._checkpoint() >= long_log_pages:
                     # It begins anew only when all of it is synced, which under steady traffic is never the case. What
-                    # came since is little, so nobody waits long.
+                    # came since is little, so no caller waits long.
                     with self._lock:
                         self._checkpoint()
 
