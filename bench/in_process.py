@@ -37,7 +37,7 @@ from semrouter_memory.model import (
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 from semrouter_memory.transport.request_phase import RequestPhase
-from semrouter_memory.turn_log.in_process import InProcessGenerations
+from semrouter_memory.turn_log.in_process import InProcessOwnerVersions
 
 SIZES = (200, 1_000, 10_000)
 QUESTIONS = 300
@@ -165,11 +165,11 @@ class InProcess:
     def _elsewhere(self) -> Adapters:
         """The adapters of another process on the same store."""
         adapters = self._adapters
-        generations = InProcessGenerations()
+        versions = InProcessOwnerVersions()
         indexes = owner_indexes_of(
             self._config,
             adapters.store,
-            generations,
+            versions,
             clock=adapters.clock,
             on_error=lambda error: adapters.observer.observe(WorkFailed(error)),
         )

@@ -79,7 +79,7 @@ class StateStoreError(UnavailableError):
     """Session state or usage could not be read or written."""
 
 
-class GenerationsError(UnavailableError):
+class OwnerVersionsError(UnavailableError):
     """Whether an owner's memories changed cannot be learned or told: the shared counter is away."""
 
 

@@ -29,7 +29,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.redact import Redaction
-from semrouter_memory.turn_log.in_process import InProcessGenerations
+from semrouter_memory.turn_log.in_process import InProcessOwnerVersions
 from tests.memory_service import memory_service
 
 ALICE = Scope("alice")
@@ -155,9 +155,9 @@ async def recalling(
     async with AsyncExitStack() as exits:
         played = exits.enter_context(played_adapters(embedder))
         models = await exits.enter_async_context(models_of(Config()))
-        generations = InProcessGenerations()
+        versions = InProcessOwnerVersions()
         behind = store or played.store
-        indexes = owner_indexes_of(config, behind, generations, clock=played.clock, on_error=errors.append)
+        indexes = owner_indexes_of(config, behind, versions, clock=played.clock, on_error=errors.append)
         exits.push_async_callback(indexes.close)
         writer = announcing_writer(behind, indexes)
         adapters = replace(played, store=behind, writer=writer, owner_indexes=indexes if at_hand else None)

@@ -37,11 +37,11 @@ from semrouter_memory.store.collection_admin import CollectionAdmin
 from semrouter_memory.store.index_cache import IndexCache
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_versions import OwnerVersions
-from semrouter_memory.turn_log.in_process import InProcessGenerations, InProcessOwnerLocks
+from semrouter_memory.turn_log.in_process import InProcessOwnerLocks, InProcessOwnerVersions
 from semrouter_memory.turn_log.redis.connection import RedisConnection
-from semrouter_memory.turn_log.redis.generations import RedisGenerations
 from semrouter_memory.turn_log.redis.locks import RedisOwnerLocks
 from semrouter_memory.turn_log.redis.log import RedisTurnLog
+from semrouter_memory.turn_log.redis.owner_versions import RedisOwnerVersions
 from semrouter_memory.turn_log.redis.state import RedisStateStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
@@ -185,7 +185,7 @@ def _in_files(memory: MemoryConfig, clock: Clock, on_exit: AsyncExitStack) -> Se
     on_exit.callback(turn_log.close)
     state = SqliteStateStore(directory / "state.db", clock=clock)
     on_exit.callback(state.close)
-    return Sessions(turn_log, state, InProcessOwnerLocks(), InProcessGenerations())
+    return Sessions(turn_log, state, InProcessOwnerLocks(), InProcessOwnerVersions())
 
 
 async def _in_redis(
@@ -217,7 +217,7 @@ async def _in_redis(
         turn_log,
         RedisStateStore(connection, prefix=config.prefix, clock=clock),
         RedisOwnerLocks(connection, prefix=config.prefix, lock_seconds=config.lock_seconds),
-        RedisGenerations(
+        RedisOwnerVersions(
             connection, prefix=config.prefix, patience_seconds=memory.recall.deadline_ms / 1000 * OWNER_VERSION
         ),
     )

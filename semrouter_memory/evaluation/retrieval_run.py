@@ -35,7 +35,7 @@ from semrouter_memory.model import EmbeddedMemory, Memory, Message, Reason, Reca
 from semrouter_memory.ports import Embedder
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.transport.request_phase import RequestPhase
-from semrouter_memory.turn_log.in_process import InProcessGenerations
+from semrouter_memory.turn_log.in_process import InProcessOwnerVersions
 
 _UNDATED = datetime(2026, 1, 1, tzinfo=UTC)
 _LATER = timedelta(days=1)
@@ -196,9 +196,9 @@ async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncI
         if has_milvus_lite():
             here = config.milvus.model_copy(update=_NOWHERE)
             store = await _lite(here, directory, played, exits)
-        generations = InProcessGenerations()
+        versions = InProcessOwnerVersions()
         indexes = owner_indexes_of(
-            config, store, generations, clock=clock, on_error=lambda error: played.observer.observe(WorkFailed(error))
+            config, store, versions, clock=clock, on_error=lambda error: played.observer.observe(WorkFailed(error))
         )
         exits.push_async_callback(indexes.close)
         cached = indexes if config.owner_index.enabled else None

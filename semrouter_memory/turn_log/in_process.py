@@ -1,4 +1,4 @@
-"""What one process shares with itself: owners' locks and generations (the ports `OwnerLocks` and `Generations`)."""
+"""What one process shares with itself: owners' locks and versions (the ports `OwnerLocks` and `OwnerVersions`)."""
 
 import asyncio
 from array import array
@@ -46,7 +46,7 @@ class InProcessOwnerLocks:
                 del self._entries[scope.owner]
 
 
-class InProcessGenerations:
+class InProcessOwnerVersions:
     """A number per owner, which begins at 0.
 
     A digest selects one of so many counters. Two owners may share one; then a write of one makes the other's memories be read
@@ -67,5 +67,5 @@ class InProcessGenerations:
 
 
 def _index(scope: Scope) -> int:
-    digest = blake2b(pack(scope.user_id), digest_size=8, person=b"generation").digest()
+    digest = blake2b(pack(scope.user_id), digest_size=8, person=b"version").digest()
     return int.from_bytes(digest, "big") % _COUNTERS

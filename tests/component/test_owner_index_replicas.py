@@ -14,9 +14,9 @@ from semrouter_memory.model import EmbeddedMemory, Reach, Scope
 from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.recall import deadline
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.turn_log.in_process import InProcessGenerations
+from semrouter_memory.turn_log.in_process import InProcessOwnerVersions
 from semrouter_memory.turn_log.redis.connection import RedisConnection
-from semrouter_memory.turn_log.redis.generations import RedisGenerations, version_key
+from semrouter_memory.turn_log.redis.owner_versions import RedisOwnerVersions, version_key
 from tests.indexed_store import IndexedStore
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.redis_server import RedisServer
@@ -54,8 +54,8 @@ def raising(error: BaseException) -> None:
 
 
 @contextlib.asynccontextmanager
-async def in_process(store: MilvusStore, generations: InProcessGenerations) -> AsyncIterator[IndexedStore]:
-    replica = IndexedStore(store, generations, clock=Clock(), on_error=raising)
+async def in_process(store: MilvusStore, versions: InProcessOwnerVersions) -> AsyncIterator[IndexedStore]:
+    replica = IndexedStore(store, versions, clock=Clock(), on_error=raising)
     yield replica
     await replica.close()
 
@@ -66,7 +66,7 @@ async def by_redis(store: MilvusStore, server: RedisServer, prefix: str) -> Asyn
     replica = IndexedStore(
         store,
         # A busy machine is no slow Redis.
-        RedisGenerations(connection, prefix=prefix, patience_seconds=10),
+        RedisOwnerVersions(connection, prefix=prefix, patience_seconds=10),
         clock=Clock(),
         on_error=raising,
     )
@@ -81,8 +81,8 @@ async def replicas(
 ) -> AsyncIterator[tuple[IndexedStore, IndexedStore]]:
     async with contextlib.AsyncExitStack() as stack:
         if request.param == "in_process":
-            generations = InProcessGenerations()
-            opened = [await stack.enter_async_context(in_process(store, generations)) for _ in range(2)]
+            versions = InProcessOwnerVersions()
+            opened = [await stack.enter_async_context(in_process(store, versions)) for _ in range(2)]
         else:
             server: RedisServer = request.getfixturevalue("redis_server")
             prefix = uuid.uuid4().hex
@@ -136,8 +136,8 @@ async def test_a_redis_that_hangs_is_found_out_within_recalls_patience_and_asked
     """Meanwhile the store is asked: an index is worth a wait, once. The times are those that a busy machine keeps."""
     loop = asyncio.get_running_loop()
     connection = RedisConnection(RedisConfig(url=own_redis_server.url, timeout_ms=2_000, retry_seconds=0.05))
-    generations = RedisGenerations(connection, prefix="p", patience_seconds=0.5)
-    replica = IndexedStore(store, generations, clock=Clock(), on_error=raising)
+    versions = RedisOwnerVersions(connection, prefix="p", patience_seconds=0.5)
+    replica = IndexedStore(store, versions, clock=Clock(), on_error=raising)
     await index(replica)
     own_redis_server.pause()
     # It waits for longer than for its number, as recall does.

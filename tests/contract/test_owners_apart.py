@@ -19,7 +19,7 @@ from semrouter_memory.ports import StateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_versions import OwnerVersions
-from semrouter_memory.turn_log.in_process import InProcessGenerations, InProcessOwnerLocks
+from semrouter_memory.turn_log.in_process import InProcessOwnerLocks, InProcessOwnerVersions
 from tests.contract.look_alikes import PAIRS
 from tests.contract.turn_logs import LEASE, START, WholeTurnLog, a_turn, append, claimed
 from tests.indexed_store import IndexedStore
@@ -74,7 +74,7 @@ async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     if request.param == "in_memory":
         yield InMemoryStore(dimension=DIMENSION)
     elif request.param == "indexed":
-        working = Indexed(InProcessGenerations())
+        working = Indexed(InProcessOwnerVersions())
         yield working
         await working.replica.close()
     else:
@@ -201,7 +201,7 @@ async def _turns(log: WholeTurnLog, scope: Scope) -> list[LoggedTurn]:
     return turns
 
 
-# -- the state store, generations, locks -------------------------------------------------------------------------------
+# -- the state store, versions, locks -------------------------------------------------------------------------------
 
 
 @each_pair
@@ -234,8 +234,8 @@ async def test_a_lock_of_one_owner_does_not_hold_up_a_look_alike(intruder: Scope
 
 async def test_generations_of_look_alikes_are_numbers_of_their_own() -> None:
     """A write of the intruder's must not make the resident's owner index look right again."""
-    generations = InProcessGenerations()
+    versions = InProcessOwnerVersions()
     for intruder, resident in PAIRS.values():
-        before = await generations.current(resident)
-        await generations.advance(intruder)
-        assert await generations.current(resident) == before
+        before = await versions.current(resident)
+        await versions.advance(intruder)
+        assert await versions.current(resident) == before

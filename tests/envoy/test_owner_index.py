@@ -243,7 +243,7 @@ async def test_a_redis_that_lost_the_owners_numbers_brings_nothing_back(on: Pair
     memory_id, amount = await stored(on, 0, user)
     await both_recall(on, user, amount)
     with Redis.from_url(redis.url) as client:
-        for key in client.keys("*:generation:*"):
+        for key in client.keys("*:version:*"):
             client.delete(key)
     await done(on, 1, user, "DELETE", f"/{memory_id}")
     await both_recall(on, user)

@@ -1,17 +1,16 @@
-"""Owners' generations in Redis, shared by replicas (implements the `Generations` port).
+"""Owners' versions in Redis, shared by replicas (implements the `OwnerVersions` port).
 
-    generation:<owner>    string   a number that every write changes
+    version:<owner>    string   a number that every write changes
 
-Strategy. Every number is drawn at random: a server that lost some (it came back empty, or another took its place that had
-not heard of the last second) gives none out again that meant something else. Recall asks once per request: one short GET,
-for which it does not wait long; once it has waited in vain, it does not ask before Redis answers again.
+Strategy. Versions are random, so a Redis that lost data cannot reissue an old one. Recall asks once per request: one short
+GET, with a short timeout; after a timeout it does not ask until Redis answers again.
 """
 
 import asyncio
 import secrets
 from hashlib import blake2b
 
-from semrouter_memory.errors import GenerationsError
+from semrouter_memory.errors import OwnerVersionsError
 from semrouter_memory.model import Scope
 from semrouter_memory.turn_log.columns import pack
 from semrouter_memory.turn_log.redis.connection import RedisConnection, RedisFailedError
@@ -20,13 +19,13 @@ _KEPT_SECONDS = 7 * 86_400
 """How long a number is known after the owner's last write."""
 _BITS = 63
 
-# KEYS: generation. ARGV: number, seconds.
+# KEYS: version. ARGV: number, seconds.
 _BEGIN = """
 redis.call('SET', KEYS[1], ARGV[1], 'NX', 'EX', ARGV[2])
 return redis.call('GET', KEYS[1])
 """
 
-# KEYS: generation. ARGV: number, seconds.
+# KEYS: version. ARGV: number, seconds.
 _ADVANCE = """
 local before = redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
@@ -34,7 +33,7 @@ return before
 """
 
 
-class RedisGenerations:
+class RedisOwnerVersions:
     """Numbers that replicas with the same prefix share.
 
     Args:
@@ -52,7 +51,7 @@ class RedisGenerations:
     async def current(self, scope: Scope) -> int:
         key = version_key(self._prefix, scope)
         if not self._connection.responsive:
-            raise GenerationsError("Redis is away or slow")
+            raise OwnerVersionsError("Redis is away or slow")
         try:
             # Not `within`: a late number has recall ask the store, and is no reason to break off a deletion under way.
             async with asyncio.timeout(self._patience_seconds):
@@ -61,9 +60,9 @@ class RedisGenerations:
                     number = await self._connection.run(self._begin, [key], [_drawn(), _KEPT_SECONDS])
         except TimeoutError:
             self._connection.doubt()
-            raise GenerationsError("Redis is slow") from None
+            raise OwnerVersionsError("Redis is slow") from None
         except RedisFailedError as error:
-            raise GenerationsError(f"the owner's generation cannot be had: {error}") from None
+            raise OwnerVersionsError(f"the owner's version cannot be had: {error}") from None
         return int(number)
 
     async def advance(self, scope: Scope) -> tuple[int | None, int]:
@@ -73,14 +72,14 @@ class RedisGenerations:
                 self._advance, [version_key(self._prefix, scope)], [after, _KEPT_SECONDS]
             )
         except RedisFailedError as error:
-            raise GenerationsError(f"the owner's generation cannot be advanced: {error}") from None
+            raise OwnerVersionsError(f"the owner's version cannot be advanced: {error}") from None
         return None if before is None else int(before), after
 
 
 def version_key(prefix: str, scope: Scope) -> str:
     """The key of the owner's version."""
-    owner = blake2b(pack(scope.user_id), digest_size=16, person=b"generation").hexdigest()
-    return f"{prefix}:generation:{owner}"
+    owner = blake2b(pack(scope.user_id), digest_size=16, person=b"version").hexdigest()
+    return f"{prefix}:version:{owner}"
 
 
 def _drawn() -> int:

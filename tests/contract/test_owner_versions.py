@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from semrouter_memory.config import RedisConfig
-from semrouter_memory.errors import GenerationsError
+from semrouter_memory.errors import OwnerVersionsError
 from semrouter_memory.model import Scope
 from semrouter_memory.store.owner_versions import OwnerVersions
-from semrouter_memory.turn_log.in_process import InProcessGenerations
+from semrouter_memory.turn_log.in_process import InProcessOwnerVersions
 from semrouter_memory.turn_log.redis.connection import RedisConnection
-from semrouter_memory.turn_log.redis.generations import RedisGenerations, version_key
+from semrouter_memory.turn_log.redis.owner_versions import RedisOwnerVersions, version_key
 from tests.redis_server import RedisServer
 
 ALICE = Scope("alice")
@@ -25,21 +25,21 @@ PATIENCE_SECONDS = 10
 Replicas = tuple[OwnerVersions, OwnerVersions]
 
 
-def generations_on(connection: RedisConnection, prefix: str) -> RedisGenerations:
-    return RedisGenerations(connection, prefix=prefix, patience_seconds=PATIENCE_SECONDS)
+def versions_on(connection: RedisConnection, prefix: str) -> RedisOwnerVersions:
+    return RedisOwnerVersions(connection, prefix=prefix, patience_seconds=PATIENCE_SECONDS)
 
 
 @pytest.fixture(params=["in_process", "redis"])
 async def replicas(request: pytest.FixtureRequest) -> AsyncIterator[Replicas]:
     """The same numbers, as two replicas see them; in one process, as two of its parts."""
     if request.param == "in_process":
-        generations = InProcessGenerations()
-        yield generations, generations
+        versions = InProcessOwnerVersions()
+        yield versions, versions
         return
     server: RedisServer = request.getfixturevalue("redis_server")
     prefix = uuid.uuid4().hex
     connections = [RedisConnection(server.config()) for _ in range(2)]
-    here, there = (generations_on(connection, prefix) for connection in connections)
+    here, there = (versions_on(connection, prefix) for connection in connections)
     yield here, there
     for connection in connections:
         await connection.aclose()
@@ -101,11 +101,11 @@ def prefix() -> str:
 async def test_a_number_that_was_lost_does_not_come_back_as_an_old_one(
     connection: RedisConnection, prefix: str
 ) -> None:
-    generations = generations_on(connection, prefix)
-    seen = {await generations.current(ALICE), (await generations.advance(ALICE))[1]}
+    versions = versions_on(connection, prefix)
+    seen = {await versions.current(ALICE), (await versions.advance(ALICE))[1]}
     for _ in range(5):
         await connection.execute("DEL", version_key(prefix, ALICE))
-        seen |= {await generations.current(ALICE), (await generations.advance(ALICE))[1]}
+        seen |= {await versions.current(ALICE), (await versions.advance(ALICE))[1]}
     assert len(seen) == 12
 
 
@@ -113,12 +113,12 @@ async def test_after_an_old_number_has_come_back_none_is_given_out_again(
     connection: RedisConnection, prefix: str
 ) -> None:
     """Another server took over, which had not heard of the last writes."""
-    generations = generations_on(connection, prefix)
+    versions = versions_on(connection, prefix)
     key = version_key(prefix, ALICE)
-    _, old = await generations.advance(ALICE)
+    _, old = await versions.advance(ALICE)
     seen = {old}
     for _ in range(5):
-        before, after = await generations.advance(ALICE)
+        before, after = await versions.advance(ALICE)
         assert before == old
         assert after not in seen
         seen.add(after)
@@ -126,17 +126,17 @@ async def test_after_an_old_number_has_come_back_none_is_given_out_again(
 
 
 async def test_a_number_ends_when_nobody_writes(connection: RedisConnection, prefix: str) -> None:
-    generations = generations_on(connection, prefix)
+    versions = versions_on(connection, prefix)
     key = version_key(prefix, ALICE)
-    await generations.current(ALICE)
+    await versions.current(ALICE)
     assert await connection.execute("TTL", key) > 0
-    await generations.advance(ALICE)
+    await versions.advance(ALICE)
     assert await connection.execute("TTL", key) > 0
 
 
 async def test_keys_tell_nothing_of_the_user(connection: RedisConnection, prefix: str) -> None:
-    generations = generations_on(connection, prefix)
-    await generations.current(ALICE)
+    versions = versions_on(connection, prefix)
+    await versions.current(ALICE)
     names = await connection.execute("KEYS", f"{prefix}:*")
     assert len(names) == 1
     assert not any(b"alice" in name for name in names)
@@ -144,14 +144,14 @@ async def test_keys_tell_nothing_of_the_user(connection: RedisConnection, prefix
 
 async def test_without_redis_nothing_is_known(own_redis_server: RedisServer) -> None:
     connection = RedisConnection(own_redis_server.config())
-    generations = generations_on(connection, "p")
-    await generations.advance(ALICE)
+    versions = versions_on(connection, "p")
+    await versions.advance(ALICE)
     own_redis_server.kill()
     for _ in range(2):
-        with pytest.raises(GenerationsError):
-            await generations.current(ALICE)
-        with pytest.raises(GenerationsError):
-            await generations.advance(ALICE)
+        with pytest.raises(OwnerVersionsError):
+            await versions.current(ALICE)
+        with pytest.raises(OwnerVersionsError):
+            await versions.advance(ALICE)
     await connection.aclose()
 
 
@@ -159,12 +159,12 @@ async def test_a_redis_that_is_slow_for_a_moment_has_recall_ask_the_store_and_br
     own_redis_server: RedisServer,
 ) -> None:
     connection = RedisConnection(RedisConfig(url=own_redis_server.url, timeout_ms=10_000))
-    generations = RedisGenerations(connection, prefix="p", patience_seconds=0.2)
-    _, number = await generations.advance(ALICE)
+    versions = RedisOwnerVersions(connection, prefix="p", patience_seconds=0.2)
+    _, number = await versions.advance(ALICE)
     own_redis_server.pause()
-    with pytest.raises(GenerationsError):
-        await generations.current(ALICE)
+    with pytest.raises(OwnerVersionsError):
+        await versions.current(ALICE)
     own_redis_server.resume()
     assert connection.disturbances == 0
-    assert (await generations.advance(ALICE))[0] == number
+    assert (await versions.advance(ALICE))[0] == number
     await connection.aclose()
