@@ -10,15 +10,7 @@ class MemoryServiceError(Exception):
 
 # The operator must act: the process does not start, and the message names the setting and the fix.
 class ConfigurationError(MemoryServiceError):
-    """A setting is missing, malformed or contradicts another."""
-
-
-class ModelFileError(ConfigurationError):
-    """The embedding model's files are missing, damaged or not the configured ones."""
-
-
-class SchemaMismatchError(ConfigurationError):
-    """The collection was made for another dimension or embedding profile."""
+    """A setting is missing, malformed or contradicts another, or what it names (model files, a collection) does not fit."""
 
 
 # The traffic is not ours: it passes untouched, and the reason is counted.
@@ -92,25 +84,20 @@ class ExtractionParseError(MemoryServiceError):
 
 
 class TurnLogError(MemoryServiceError):
-    """The turn log could not be read or written (file damaged or gone)."""
+    """The turn log could not be read or written.
+
+    Attributes:
+        reason: `log_failed`, `log_full` (the disk has no room) or `log_damaged` (it takes no turns until a sound file is in its place).
+    """
+
+    def __init__(self, message: str, *, reason: str = "log_failed") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
-class TurnLogFullError(TurnLogError):
-    """The turn log's disk has no room."""
-
-
-class TurnLogDamagedError(TurnLogError):
-    """The turn log's file is damaged: it takes no turns until somebody puts a sound one in its place."""
-
-
-# Whoever measures must act: a file of cases is not what the command reads.
-class CaseFileError(MemoryServiceError):
-    """A file of evaluation cases cannot be read, or a line of it does not fit; the message names file and line."""
-
-
-# Whoever plays a recording must act.
-class RecordingError(MemoryServiceError):
-    """A recording, or Envoy's tap output, cannot be read or written; the message names the file and the line or offset."""
+# Who runs a command must act.
+class InputFileError(MemoryServiceError):
+    """A file of cases, a recording or Envoy's tap output cannot be read or written; the message names file and line or offset."""
 
 
 # The caller of the management API must act; the message is shown to them.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.embedding.build import build_model
-from semrouter_memory.errors import ModelFileError
+from semrouter_memory.errors import ConfigurationError
 
 _DIRECTORY = Path(os.environ.get("SEMROUTER_MEMORY_TEST_MODEL", Path(__file__).parents[1] / ".cache" / "model"))
 
@@ -23,7 +23,7 @@ def model_directory() -> Path:
     with _one_at_a_time(_DIRECTORY):
         try:
             return build_model(_DIRECTORY, progress=print).directory
-        except ModelFileError as error:
+        except ConfigurationError as error:
             if os.environ.get("CI"):
                 raise
             pytest.skip(f"no embedding model: {error}")

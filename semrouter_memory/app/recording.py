@@ -2,7 +2,7 @@
 
 from semrouter_memory import __version__
 from semrouter_memory.config import Config, secret
-from semrouter_memory.errors import ConfigurationError, RecordingError
+from semrouter_memory.errors import ConfigurationError, InputFileError
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.redact import without_secrets
 
@@ -25,6 +25,6 @@ async def start_recordings(config: Config) -> Recordings:
     )
     try:
         await recordings.start()
-    except RecordingError as error:
+    except InputFileError as error:
         raise ConfigurationError(f"recording.directory: {error}") from None
     return recordings

@@ -14,7 +14,7 @@ from rich.console import Console
 from semrouter_memory import __version__
 from semrouter_memory.cli.operator import OPERATOR_API, OperatorTokenFile, OperatorUrl, operator_target
 from semrouter_memory.cli.output import shown
-from semrouter_memory.errors import InvalidRequestError, RecordingError
+from semrouter_memory.errors import InputFileError, InvalidRequestError
 from semrouter_memory.manage.client import OperatorClient
 from semrouter_memory.replay.cleaning import Cleaner, CleaningSettings
 from semrouter_memory.replay.folder import Files, Folder, FolderSettings
@@ -130,7 +130,7 @@ def import_tap(
                 records = records_from(tapped, chain=chain, user=user, user_header=user_header.lower(), number=number)
                 numbered = [replace(each, stream=2 * number + each.stream) for each in cleaner.cleaned(records)]
                 writer.take(RecordedExchange(tapped.place, tuple(numbered)))
-        except RecordingError as error:
+        except InputFileError as error:
             damaged += 1
             _tell(str(error))
     writer.summarise()

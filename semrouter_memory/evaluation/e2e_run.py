@@ -118,7 +118,7 @@ async def evaluate(
         misses: also print every question that was missed.
 
     Raises:
-        CaseFileError: a file does not fit, or the result cannot be written.
+        InputFileError: a file does not fit, or the result cannot be written.
         ConfigurationError: the embedding model or a chat model's key is missing.
     """
     console = Console(highlight=False)

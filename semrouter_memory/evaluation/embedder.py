@@ -21,7 +21,7 @@ def load_embedder(config: Config, *, model: Path | None, progress: Progress) -> 
         progress: told in words when it is built, which takes half a minute and a download.
 
     Raises:
-        ModelFileError: there is none and it cannot be built, or it is not what the settings say.
+        ConfigurationError: there is none and it cannot be built, or it is not what the settings say.
     """
     section = config.memory.embedding
     directory = model or _directory(config)

@@ -20,7 +20,7 @@ def evaluate(files: Sequence[Path], *, show: bool, json_out: Path | None) -> Non
     """Print one row a file, and with `show` each changed text.
 
     Raises:
-        CaseFileError: a file cannot be read, or is not JSON lines.
+        InputFileError: a file cannot be read, or is not JSON lines.
     """
     console = Console()
     results = [_measured(console, path, show=show) for path in files]

@@ -31,7 +31,7 @@ async def evaluate(
         sweep: ask again with other thresholds; a picture needs it.
 
     Raises:
-        CaseFileError: a file does not fit, or the result cannot be written.
+        InputFileError: a file does not fit, or the result cannot be written.
         ConfigurationError: the embedding model, a chat model's key or the library that draws is missing.
     """
     console = Console(highlight=False)

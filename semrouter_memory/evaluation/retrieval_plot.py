@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from semrouter_memory.errors import CaseFileError
+from semrouter_memory.errors import InputFileError
 from semrouter_memory.evaluation.retrieval_figures import Asked
 from semrouter_memory.evaluation.retrieval_sweep import Swept
 
@@ -31,7 +31,7 @@ def draw(path: Path, rows: Sequence[Swept]) -> None:
     """Write the picture as a PNG.
 
     Raises:
-        CaseFileError: the file cannot be written.
+        InputFileError: the file cannot be written.
     """
     figure = Figure(figsize=(_WIDTH, _HEIGHT_OF_ROW * len(rows)), layout="constrained")
     for (curves, scores), row in zip(figure.subplots(len(rows), 2, squeeze=False), rows, strict=True):
@@ -42,7 +42,7 @@ def draw(path: Path, rows: Sequence[Swept]) -> None:
         with path.open("wb") as file:
             figure.savefig(file, format="png")
     except OSError as error:
-        raise CaseFileError(f"cannot write {path}: {error.strerror}") from None
+        raise InputFileError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _draw_curves(axes: Axes, row: Swept) -> None:

@@ -61,7 +61,7 @@ async def play_files(
         json_out: where the JSON goes; None writes none.
 
     Raises:
-        CaseFileError: a file does not fit, or the result cannot be written.
+        InputFileError: a file does not fit, or the result cannot be written.
         ConfigurationError: the embedding model or a chat model's key is missing.
     """
     console = Console(highlight=False)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 from zlib import crc32
 
-from semrouter_memory.errors import RecordingError
+from semrouter_memory.errors import InputFileError
 from semrouter_memory.replay import protocol
 
 _MAX_STREAMS = 4
@@ -126,7 +126,7 @@ class Capture:
         """The exchange of a stream that begins with this message; None: it is not taken down."""
         try:
             request_id = protocol.request_id(first)
-        except RecordingError:
+        except InputFileError:
             request_id = ""
         key = request_id or f"\0{stream}"
         exchange = self._open.get(key)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from semrouter_memory.errors import RecordingError
+from semrouter_memory.errors import InputFileError
 from semrouter_memory.replay.reading import SUFFIXES
 from semrouter_memory.replay.rendering import SUFFIX, Format, header, written
 
@@ -47,7 +47,7 @@ class Folder:
     """Appends exchanges. Used by one thread.
 
     Raises:
-        RecordingError: the directory cannot be made or read.
+        InputFileError: the directory cannot be made or read.
     """
 
     def __init__(self, settings: FolderSettings, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
@@ -61,7 +61,7 @@ class Folder:
             settings.directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
             self._sizes = {path: path.stat().st_size for path in sorted(self._recordings())}
         except OSError as error:
-            raise RecordingError(f"{settings.directory}: cannot take recordings: {error.strerror}") from None
+            raise InputFileError(f"{settings.directory}: cannot take recordings: {error.strerror}") from None
 
     def append(self, exchange: bytes, *, started_at: str) -> Path | None:
         """Write an exchange.
@@ -74,7 +74,7 @@ class Folder:
             The file; None when the exchange is larger than a file may be.
 
         Raises:
-            RecordingError: it cannot be written.
+            InputFileError: it cannot be written.
         """
         settings = self._settings
         alone = settings.files == "exchange"
@@ -89,7 +89,7 @@ class Folder:
             self._make_room(len(exchange))
             self._write(self._current, exchange)
         except OSError as error:
-            raise RecordingError(f"{settings.directory}: cannot write a recording: {error.strerror}") from None
+            raise InputFileError(f"{settings.directory}: cannot write a recording: {error.strerror}") from None
         return self._current
 
     def _header(self, started_at: str) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 import orjson
 
-from semrouter_memory.errors import RecordingError
+from semrouter_memory.errors import InputFileError
 from semrouter_memory.model import Json
 from semrouter_memory.replay.protocol import ACTIONS, MODES
 from semrouter_memory.replay.records import (
@@ -67,14 +67,14 @@ def read_line(line: bytes, *, before_us: int) -> tuple[Record, set[str]]:
         before_us: the time of the line before it.
 
     Raises:
-        RecordingError: it is none; the message says why, not where.
+        InputFileError: it is none; the message says why, not where.
     """
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError:
-        raise RecordingError(NOT_JSON) from None
+        raise InputFileError(NOT_JSON) from None
     if not isinstance(value, dict):
-        raise RecordingError("a record is a JSON object")
+        raise InputFileError("a record is a JSON object")
     reader = _LineReader(value)
     return reader.record(before_us), reader.unknown
 
@@ -150,11 +150,11 @@ class _LineReader:
             return self._done(Record(0, 0, self._header()))
         stream = self._take("stream", int, 0)
         if not 0 <= stream <= _MAX_STREAM:
-            raise RecordingError("stream: must not be negative, nor so large")
+            raise InputFileError("stream: must not be negative, nor so large")
         time_us = self._time(before_us)
         kinds = [name for name in ("begin", "envoy", "memory", "end") if name in self._left]
         if len(kinds) != 1:
-            raise RecordingError("a record has one of `recording`, `begin`, `envoy`, `memory` and `end`")
+            raise InputFileError("a record has one of `recording`, `begin`, `envoy`, `memory` and `end`")
         event: Begin | ProcessingRequest | ProcessingResponse | End
         match kinds[0]:
             case "begin":
@@ -175,7 +175,7 @@ class _LineReader:
         value = self._left.pop(name, default)
         # Exactly that type: true is not the number 1.
         if type(value) is not kind:
-            raise RecordingError(f"{name}: must be {_WORDS[kind]}")
+            raise InputFileError(f"{name}: must be {_WORDS[kind]}")
         return value
 
     def _flag(self, name: str, *, default: bool = False) -> bool:
@@ -186,7 +186,7 @@ class _LineReader:
         if value is None:
             return before_us
         if type(value) not in (int, float) or not 0 <= value <= _MAX_MS:
-            raise RecordingError("t_ms: must be milliseconds since the recording began")
+            raise InputFileError("t_ms: must be milliseconds since the recording began")
         return round(cast("float", value) * 1000)
 
     def _header(self) -> Header:
@@ -200,13 +200,13 @@ class _LineReader:
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         pairs = self._take("metadata", list, [])
         if not all(_is_pair(pair) and isinstance(pair[1], str) for pair in pairs):
-            raise RecordingError("metadata: must be a list of [name, value]")
+            raise InputFileError("metadata: must be a list of [name, value]")
         return tuple((name, value) for name, value in pairs)
 
     def _shown(self) -> ProcessingRequest:
         modes = [self._left.pop(name, None) for name in ("request_body_mode", "response_body_mode")]
         if any(mode is not None and mode not in MODES for mode in modes):
-            raise RecordingError(f"a body mode is one of {', '.join(MODES)}")
+            raise InputFileError(f"a body mode is one of {', '.join(MODES)}")
         return ProcessingRequest(
             kind=self._kind("envoy", ("", *KINDS)),
             headers=self._fields(),
@@ -222,13 +222,13 @@ class _LineReader:
     def _answer(self) -> ProcessingResponse:
         removed = self._take("remove_headers", list, [])
         if not all(isinstance(name, str) for name in removed):
-            raise RecordingError("remove_headers: must be a list of names")
+            raise InputFileError("remove_headers: must be a list of names")
         set_headers = self._take("set_headers", list, [])
         named = {name for each in set_headers if isinstance(each, dict) for name in each}
         self.unknown |= {f"set_headers.{name}" for name in named - _SET_HEADER}
         status = self._take("http_status", int, 0)
         if not 0 <= status < 1000:  # noqa: PLR2004 - HTTP's numbers have three digits
-            raise RecordingError("http_status: must be a number of HTTP")
+            raise InputFileError("http_status: must be a number of HTTP")
         return ProcessingResponse(
             kind=self._kind("memory", ("", *KINDS, IMMEDIATE)),
             set_headers=tuple(_set_header_of(each) for each in set_headers),
@@ -245,20 +245,20 @@ class _LineReader:
     def _kind(self, name: str, known: tuple[str, ...]) -> str:
         kind = self._take(name, str, "")
         if kind not in known:
-            raise RecordingError(f"{name}: no such kind of message; there are {', '.join(known[1:])}")
+            raise InputFileError(f"{name}: no such kind of message; there are {', '.join(known[1:])}")
         return kind
 
     def _ended_by(self) -> EndedBy:
         by = self._take("end", str, "")
         if by not in {each.value for each in EndedBy}:
-            raise RecordingError(f"end: one of {', '.join(each.value for each in EndedBy)}")
+            raise InputFileError(f"end: one of {', '.join(each.value for each in EndedBy)}")
         return EndedBy(by)
 
     def _fields(self) -> Fields:
         fields = []
         for pair in self._take("headers", list, []):
             if not _is_pair(pair):
-                raise RecordingError("headers: must be a list of [name, value]")
+                raise InputFileError("headers: must be a list of [name, value]")
             fields.append((pair[0], _data(pair[1], f"header {pair[0]!r}")))
         return tuple(fields)
 
@@ -277,11 +277,11 @@ _WORDS: Mapping[type, str] = {int: "a number", str: "text", bool: "true or false
 
 def _set_header_of(value: Any) -> SetHeader:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str) or "value" not in value:
-        raise RecordingError('set_headers: each must be {"name": ..., "value": ...}')
+        raise InputFileError('set_headers: each must be {"name": ..., "value": ...}')
     # Unlike elsewhere, null says something here: that the flag was not given.
     how = {"append": value.get("append", False), "action": value.get("action") or _OVERWRITE["action"]}
     if how["action"] not in ACTIONS or how["append"] not in (True, False, None):
-        raise RecordingError(f"set_headers: `append` is true or false, `action` one of {', '.join(ACTIONS)}")
+        raise InputFileError(f"set_headers: `append` is true or false, `action` one of {', '.join(ACTIONS)}")
     return SetHeader(value["name"], _data(value["value"], "set_headers"), how["append"], str(how["action"]))
 
 
@@ -290,11 +290,11 @@ def _data(value: Any, name: str) -> bytes:
         return value.encode()
     if isinstance(value, dict) and set(value) == {"base64"}:
         return _from_base64(value["base64"], name)
-    raise RecordingError(f'{name}: must be text, or {{"base64": ...}}')
+    raise InputFileError(f'{name}: must be text, or {{"base64": ...}}')
 
 
 def _from_base64(value: Any, name: str) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError, TypeError):
-        raise RecordingError(f"{name}: is not base64") from None
+        raise InputFileError(f"{name}: is not base64") from None

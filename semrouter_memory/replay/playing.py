@@ -14,7 +14,7 @@ from typing import Any, Self
 import grpc
 import grpc.aio
 
-from semrouter_memory.errors import RecordingError, UnavailableError
+from semrouter_memory.errors import InputFileError, UnavailableError
 from semrouter_memory.replay import protocol
 from semrouter_memory.replay.records import (
     MAX_RECORD_BYTES,
@@ -112,8 +112,8 @@ class Player:
                 await self._step(record, streams)
             for stream in streams.values():
                 await stream.settle()
-        except RecordingError as error:
-            raise RecordingError(f"{exchange.place}: {error}") from None
+        except InputFileError as error:
+            raise InputFileError(f"{exchange.place}: {error}") from None
         finally:
             for stream in streams.values():
                 await stream.close()
@@ -226,7 +226,7 @@ class _Stream:
             played.status = (await self._call.code()).name
         except grpc.aio.AioRpcError as error:
             played.status = error.code().name
-        except RecordingError:
+        except InputFileError:
             played.status = "an answer that is no ProcessingResponse"
         played.ended = True
         await self._notify()

@@ -10,7 +10,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.struct_pb2 import Struct
 
-from semrouter_memory.errors import RecordingError
+from semrouter_memory.errors import InputFileError
 from semrouter_memory.model import Json
 from semrouter_memory.replay.pb import recording_pb2
 from semrouter_memory.replay.pb import tap_pb2 as tap
@@ -65,22 +65,22 @@ def decoded(data: bytes) -> Record:
     """The record of a message.
 
     Raises:
-        RecordingError: it is none; the message says why, not where.
+        InputFileError: it is none; the message says why, not where.
     """
     try:
         message = recording_pb2.Record.FromString(data)
     except DecodeError:
-        raise RecordingError("this is not a record") from None
+        raise InputFileError("this is not a record") from None
     return Record(message.stream, message.time_us, _event(message))
 
 
 def shown_from(data: bytes) -> ProcessingRequest:
-    """What a serialised `ProcessingRequest` shows. Raises: RecordingError."""
+    """What a serialised `ProcessingRequest` shows. Raises: InputFileError."""
     return _shown(_parsed(pb.ProcessingRequest, data))
 
 
 def answer_from(data: bytes) -> ProcessingResponse:
-    """What a serialised `ProcessingResponse` answers. Raises: RecordingError."""
+    """What a serialised `ProcessingResponse` answers. Raises: InputFileError."""
     return _answer(_parsed(pb.ProcessingResponse, data))
 
 
@@ -98,24 +98,24 @@ def request_id(data: bytes) -> str:
 
 
 def tap_trace(data: bytes) -> TapTrace:
-    """A trace of Envoy's binary tap output. Raises: RecordingError."""
+    """A trace of Envoy's binary tap output. Raises: InputFileError."""
     trace: TapTrace = _parsed(tap.TraceWrapper, data)
     return trace
 
 
 def tap_trace_of(value: Mapping[str, Json]) -> TapTrace:
-    """A trace of Envoy's JSON tap output. Raises: RecordingError."""
+    """A trace of Envoy's JSON tap output. Raises: InputFileError."""
     try:
         return ParseDict(dict(value), tap.TraceWrapper(), ignore_unknown_fields=True)
     except (ParseError, EncodeError, ValueError, TypeError, RecursionError):
-        raise RecordingError("this is not a trace of Envoy's tap filter") from None
+        raise InputFileError("this is not a trace of Envoy's tap filter") from None
 
 
 def _parsed(kind: Any, data: bytes) -> Any:
     try:
         return kind.FromString(data)
     except DecodeError:
-        raise RecordingError("this is not a message of that kind") from None
+        raise InputFileError("this is not a message of that kind") from None
 
 
 def _event(message: recording_pb2.Record) -> Header | Begin | ProcessingRequest | ProcessingResponse | End:
@@ -132,7 +132,7 @@ def _event(message: recording_pb2.Record) -> Header | Begin | ProcessingRequest 
             return _answer(message.response)
         case "end":
             return End(_ENDED_BY.get(message.end.by, EndedBy.UNKNOWN), message.end.note)
-    raise RecordingError("this record is of no kind that is known")
+    raise InputFileError("this record is of no kind that is known")
 
 
 _ENDED_BY = {recording_pb2.End.By.Value(by.name): by for by in EndedBy}
@@ -315,7 +315,7 @@ def _struct(value: Any) -> Struct:
     try:
         struct.update(value if isinstance(value, Mapping) else {})
     except (ValueError, RecursionError, TypeError):
-        raise RecordingError("metadata that cannot be sent") from None
+        raise InputFileError("metadata that cannot be sent") from None
     return struct
 
 

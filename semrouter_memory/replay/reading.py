@@ -1,6 +1,6 @@
 """Recordings from files, in either format, an exchange at a time and in bounded memory.
 
-Strategy: files come from anywhere. Whatever stands in them ends in records, or in a `RecordingError` that names the file
+Strategy: files come from anywhere. Whatever stands in them ends in records, or in a `InputFileError` that names the file
 and the line (JSON lines) or the offset (protobuf). A file that ends in the middle of a record was cut off while it was
 written: what stands before is good, and the cut is told, not raised.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
 
-from semrouter_memory.errors import RecordingError
+from semrouter_memory.errors import InputFileError
 from semrouter_memory.replay import lines, protocol
 from semrouter_memory.replay.records import (
     MAX_RECORD_BYTES,
@@ -60,15 +60,15 @@ def recording_files(paths: list[Path]) -> list[Path]:
     """The files, and for directories the recordings in them, by name.
 
     Raises:
-        RecordingError: there is no such file, or nothing in a directory.
+        InputFileError: there is no such file, or nothing in a directory.
     """
     found: list[Path] = []
     for path in paths:
         inside = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES) if path.is_dir() else [path]
         if not inside:
-            raise RecordingError(f"{path}: there are no recordings in this directory ({', '.join(SUFFIXES)})")
+            raise InputFileError(f"{path}: there are no recordings in this directory ({', '.join(SUFFIXES)})")
         if not inside[0].is_file():
-            raise RecordingError(f"{path}: there is no such file")
+            raise InputFileError(f"{path}: there is no such file")
         found += inside
     return found
 
@@ -81,23 +81,23 @@ def exchanges_in_file(path: Path, tell: Tell, *, remark: Tell | None = None) -> 
         remark: given a sentence about what is ignored and does no harm; `tell` unless given.
 
     Raises:
-        RecordingError: the file cannot be read, or something in it is not what a recording holds. What stood before that
+        InputFileError: the file cannot be read, or something in it is not what a recording holds. What stood before that
             was yielded.
     """
     try:
         with path.open("rb") as file:
             yield from exchanges_of(records_in(file, str(path), tell, remark=remark))
     except OSError as error:
-        raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputFileError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def records_in(file: BufferedReader, name: str, tell: Tell, *, remark: Tell | None = None) -> Iterator[LocatedRecord]:
     """All records of one file, of whichever format."""
     head = file.peek(_PEEK_BYTES)
     if not head:
-        raise RecordingError(f"{name}: this is no recording: it is empty")
+        raise InputFileError(f"{name}: this is no recording: it is empty")
     if _TAP.search(head[:_PEEK_BYTES]):
-        raise RecordingError(f"{name}: {_IS_TAP}")
+        raise InputFileError(f"{name}: {_IS_TAP}")
     if begins_as_text(file):
         return _in_lines(file, name, tell, remark or tell)
     return _delimited(file, name, tell)
@@ -126,17 +126,17 @@ def _in_lines(file: BufferedReader, name: str, tell: Tell, remark: Tell) -> Iter
         number += 1
         place = SourceLocation(name, f"line {number}")
         if len(line) > MAX_RECORD_BYTES:
-            raise RecordingError(f"{place}: longer than {MAX_RECORD_BYTES} bytes")
+            raise InputFileError(f"{place}: longer than {MAX_RECORD_BYTES} bytes")
         if not line.strip():
             continue
         try:
             record, unknown = lines.read_line(line, before_us=before_us)
-        except RecordingError as error:
+        except InputFileError as error:
             if not line.endswith(b"\n") and number > 1 and str(error) == lines.NOT_JSON:
                 tell(f"{place}: {_CUT}")
                 return
             hint = _ON_ONE_LINE if str(error) == lines.NOT_JSON and number == 1 else ""
-            raise RecordingError(f"{place}: {error}{hint}") from None
+            raise InputFileError(f"{place}: {error}{hint}") from None
         for key in sorted(unknown - ignored):
             remark(f"{place}: unknown key {key!r} is ignored, here and further on")
         ignored |= unknown
@@ -148,8 +148,8 @@ def _delimited(file: BufferedReader, name: str, tell: Tell) -> Iterator[LocatedR
     for place, data in framed_messages(file, name, tell):
         try:
             record = protocol.decoded(data)
-        except RecordingError as error:
-            raise RecordingError(f"{place}: {_NO_RECORDING if place.at == START else error}") from None
+        except InputFileError as error:
+            raise InputFileError(f"{place}: {_NO_RECORDING if place.at == START else error}") from None
         yield LocatedRecord(record, place, len(data))
 
 
@@ -162,7 +162,7 @@ def framed_messages(
         otherwise: what to say of a file that does not even begin like that.
 
     Raises:
-        RecordingError: there is something else.
+        InputFileError: there is something else.
     """
     offset = 0
     while True:
@@ -175,11 +175,11 @@ def framed_messages(
             data = _exactly(file, size)
         except EOFError:
             if not offset:
-                raise RecordingError(f"{place}: {otherwise}") from None
+                raise InputFileError(f"{place}: {otherwise}") from None
             tell(f"{place}: {_CUT}")
             return
-        except RecordingError as error:
-            raise RecordingError(f"{place}: {error if offset else otherwise}") from None
+        except InputFileError as error:
+            raise InputFileError(f"{place}: {error if offset else otherwise}") from None
         offset += size + nbytes
         yield place, data
 
@@ -189,7 +189,7 @@ def _length(file: BufferedReader) -> tuple[int, int] | None:
 
     Raises:
         EOFError: the file ends within it.
-        RecordingError: it is none.
+        InputFileError: it is none.
     """
     size = 0
     for index in range(_MAX_VARINT_BYTES):
@@ -201,12 +201,12 @@ def _length(file: BufferedReader) -> tuple[int, int] | None:
         size |= (byte[0] & 0x7F) << (7 * index)
         if byte[0] < 0x80:  # noqa: PLR2004 - the top bit says that there is more
             return size, index + 1
-    raise RecordingError("this is not the length of a record")
+    raise InputFileError("this is not the length of a record")
 
 
 def _exactly(file: BufferedReader, size: int) -> bytes:
     if size > MAX_RECORD_BYTES:
-        raise RecordingError(f"a record of {size} bytes, more than any has")
+        raise InputFileError(f"a record of {size} bytes, more than any has")
     pieces: list[bytes] = []
     # In pieces: a length that is not true must not cost its memory.
     while size and (piece := file.read(min(size, _PIECE_BYTES))):
@@ -247,21 +247,21 @@ class Assembler:
         if isinstance(record.event, Header):
             return self._begin_recording(record.event, place)
         if self._header is None:
-            raise RecordingError(f"{place}: {_NO_RECORDING}")
+            raise InputFileError(f"{place}: {_NO_RECORDING}")
         if record.stream == 0:
             if isinstance(record.event, End):
                 return []
-            raise RecordingError(f"{place}: stream is missing")
+            raise InputFileError(f"{place}: stream is missing")
         if isinstance(record.event, Begin):
             self._begin_stream(record, record.event, place)
         exchange = self._by_stream.get(record.stream)
         if exchange is None:
-            raise RecordingError(f"{place}: stream {record.stream} has not begun, or has ended")
+            raise InputFileError(f"{place}: stream {record.stream} has not begun, or has ended")
         exchange.records.append(record)
         exchange.nbytes += located.nbytes
         self._held += located.nbytes
         if self._held > _MAX_OPEN_BYTES:
-            raise RecordingError(f"{place}: more than {_MAX_OPEN_BYTES} bytes of exchanges that have not ended")
+            raise InputFileError(f"{place}: more than {_MAX_OPEN_BYTES} bytes of exchanges that have not ended")
         if isinstance(record.event, End):
             del self._by_stream[record.stream]
             exchange.running.discard(record.stream)
@@ -276,7 +276,7 @@ class Assembler:
 
     def _begin_recording(self, header: Header, place: SourceLocation) -> list[RecordedExchange]:
         if header.version != VERSION:
-            raise RecordingError(f"{place}: a recording of version {header.version}; this program reads {VERSION}")
+            raise InputFileError(f"{place}: a recording of version {header.version}; this program reads {VERSION}")
         ended = self.rest()
         self._header = header
         self._started_at = header.started_at
@@ -284,7 +284,7 @@ class Assembler:
 
     def _begin_stream(self, record: Record, begin: Begin, place: SourceLocation) -> None:
         if record.stream in self._by_stream:
-            raise RecordingError(f"{place}: stream {record.stream} has begun already")
+            raise InputFileError(f"{place}: stream {record.stream} has begun already")
         name = begin.exchange or f"\0{record.stream}"
         exchange = self._by_name.setdefault(name, _PartialExchange(name, place))
         exchange.running.add(record.stream)
@@ -302,7 +302,7 @@ def exchanges_of(records: Iterator[LocatedRecord]) -> Iterator[RecordedExchange]
     try:
         for located in records:
             yield from assembler.take(located)
-    except RecordingError:
+    except InputFileError:
         yield from assembler.rest()
         raise
     yield from assembler.rest()

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import structlog
 
-from semrouter_memory.errors import RecordingError
+from semrouter_memory.errors import InputFileError
 from semrouter_memory.replay.capture import Capture, RawExchange
 from semrouter_memory.replay.rendering import Renderer, Rendering
 
@@ -20,7 +20,7 @@ class Output(Protocol):
     """Takes rendered exchanges, called by the recording's thread."""
 
     def __call__(self, exchange: bytes, started_at: datetime, /) -> bool:
-        """Whether it was taken. Raises: RecordingError, when nothing more can be."""
+        """Whether it was taken. Raises: InputFileError, when nothing more can be."""
         ...
 
 
@@ -95,7 +95,7 @@ class Recording:
         data = self._renderer.render(exchange)
         try:
             taken = self._output(data, exchange.started_at)
-        except RecordingError as error:
+        except InputFileError as error:
             self.counts.left_out += 1
             # It names a file or directory, never content.
             self.counts.failed = str(error)

@@ -72,7 +72,7 @@ class Recordings:
         )
 
     async def start(self) -> None:
-        """Start what the configuration asks for. Raises: RecordingError."""
+        """Start what the configuration asks for. Raises: InputFileError."""
         if not self._config.enabled:
             return
         folder = await asyncio.to_thread(Folder, self._folder())

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
 from typing import Literal
 
-from semrouter_memory.errors import RecordingError
+from semrouter_memory.errors import InputFileError
 from semrouter_memory.replay import lines, protocol
 from semrouter_memory.replay.capture import RawEvent, RawExchange
 from semrouter_memory.replay.cleaning import Cleaner, CleaningSettings
@@ -106,13 +106,13 @@ class Renderer:
         self._pool: ProcessPoolExecutor | None = None
 
     def render(self, raw: RawExchange) -> bytes:
-        """Raises: RecordingError, when it cannot be rendered."""
+        """Raises: InputFileError, when it cannot be rendered."""
         try:
             return self._running().submit(rendered, raw, self._how).result()
         except BrokenProcessPool:
             # Killed, for whatever reason: the next exchange gets a new one.
             self.close()
-            raise RecordingError("the process that renders recordings was killed") from None
+            raise InputFileError("the process that renders recordings was killed") from None
 
     def close(self) -> None:
         if self._pool is not None:

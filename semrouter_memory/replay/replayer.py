@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from semrouter_memory.errors import MemoryServiceError, RecordingError
+from semrouter_memory.errors import InputFileError, MemoryServiceError
 from semrouter_memory.replay.comparing import Difference, Level, differences
 from semrouter_memory.replay.playing import Player, PlayOptions
 from semrouter_memory.replay.reading import exchanges_in_file
@@ -129,7 +129,7 @@ class Replayer:
             exchange = rechunked(exchange, self._chance)
         try:
             played = await player.play(exchange, starts_at=starts_at)
-        except RecordingError as error:
+        except InputFileError as error:
             self._damage(exchange.place.file, error)
             return
         found = differences(exchange, played, level=self._options.level, folded=folded)
@@ -149,7 +149,7 @@ class Replayer:
         tally.unfinished += not exchange.whole
         tally.not_compared += any(isinstance(event, Begin) and not event.answers_known for event in events)
 
-    def _damage(self, file: str, error: RecordingError) -> None:
+    def _damage(self, file: str, error: InputFileError) -> None:
         self.tally.damaged.add(file)
         self._told(str(error))
 
@@ -190,7 +190,7 @@ class Replayer:
     def _exchanges(self, path: Path) -> Iterator[RecordedExchange]:
         try:
             yield from exchanges_in_file(path, self._tell, remark=self._told)
-        except RecordingError as error:
+        except InputFileError as error:
             self._damage(str(path), error)
 
 

@@ -19,7 +19,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, Literal
 
-from semrouter_memory.errors import RecordingError
+from semrouter_memory.errors import InputFileError
 from semrouter_memory.replay import protocol
 from semrouter_memory.replay.protocol import TapTrace, fields_of
 from semrouter_memory.replay.reading import START, Tell, begins_as_text, framed_messages
@@ -75,15 +75,15 @@ def tap_files(paths: list[Path]) -> list[Path]:
     """The files, and for directories those in them, in the order in which they were written: their names tell none.
 
     Raises:
-        RecordingError: there is no such file, or nothing in a directory.
+        InputFileError: there is no such file, or nothing in a directory.
     """
     found: list[Path] = []
     for path in paths:
         if not path.exists():
-            raise RecordingError(f"{path}: there is no such file")
+            raise InputFileError(f"{path}: there is no such file")
         inside = [each for each in path.iterdir() if each.is_file()] if path.is_dir() else [path]
         if not inside:
-            raise RecordingError(f"{path}: there are no files in this directory")
+            raise InputFileError(f"{path}: there are no files in this directory")
         found += sorted(inside, key=lambda each: (each.stat().st_mtime_ns, each.name))
     return found
 
@@ -92,7 +92,7 @@ def tapped_exchanges(path: Path, tell: Tell) -> Iterator[TappedExchange]:
     """The exchanges of a tap file, in the order in which they began; of whichever format.
 
     Raises:
-        RecordingError: the file cannot be read, or is none; the message names the place. What stood before was yielded.
+        InputFileError: the file cannot be read, or is none; the message names the place. What stood before was yielded.
     """
     gathered = _Gathered(path)
     try:
@@ -100,8 +100,8 @@ def tapped_exchanges(path: Path, tell: Tell) -> Iterator[TappedExchange]:
             for place, trace in _traces_in(file, str(path), tell):
                 gathered.take(place, trace)
     except OSError as error:
-        raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
-    except RecordingError:
+        raise InputFileError(f"{path}: cannot be read: {error.strerror}") from None
+    except InputFileError:
         yield from gathered.usable(tell)
         raise
     yield from gathered.usable(tell)
@@ -132,9 +132,9 @@ class _Gathered:
             yield from _usable(tapped, tell)
 
     def check(self, tell: Tell) -> None:
-        """Say what else was there. Raises: RecordingError, when that was all."""
+        """Say what else was there. Raises: InputFileError, when that was all."""
         if not self._begun:
-            raise RecordingError(f"{self._others[0] if self._others else self._path}: {_NONE_OF_HTTP}")
+            raise InputFileError(f"{self._others[0] if self._others else self._path}: {_NONE_OF_HTTP}")
         if self._others:
             tell(f"{self._others[0]}: left out, as {len(self._others)} in all: {_NONE_OF_HTTP}")
 
@@ -260,10 +260,10 @@ def _traces_in(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[So
     """The traces of a file, each with its place.
 
     Raises:
-        RecordingError: there is something else; what stood before it was yielded.
+        InputFileError: there is something else; what stood before it was yielded.
     """
     if not file.peek(1):
-        raise RecordingError(f"{name}: the file is empty")
+        raise InputFileError(f"{name}: the file is empty")
     if begins_as_text(file, _JSON):
         return _in_json(_text_of(file, name), name, tell)
     return _in_framed(file, name, tell)
@@ -273,8 +273,8 @@ def _in_framed(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[So
     for place, data in framed_messages(file, name, tell, otherwise=_NO_TAP):
         try:
             trace = protocol.tap_trace(data)
-        except RecordingError as error:
-            raise RecordingError(f"{place}: {error if place.at != START else _NO_TAP}") from None
+        except InputFileError as error:
+            raise InputFileError(f"{place}: {error if place.at != START else _NO_TAP}") from None
         yield place, trace
 
 
@@ -290,25 +290,25 @@ def _in_json(text: str, name: str, tell: Tell) -> Iterator[tuple[SourceLocation,
             value, at = decoder.raw_decode(text, at)
         except (json.JSONDecodeError, RecursionError) as error:
             if not isinstance(error, json.JSONDecodeError) or not _is_cut(text, error):
-                raise RecordingError(f"{place}: this is not JSON") from None
+                raise InputFileError(f"{place}: this is not JSON") from None
             if not found:
-                raise RecordingError(f"{place}: this is not JSON, or {_CUT}, the only one") from None
+                raise InputFileError(f"{place}: this is not JSON, or {_CUT}, the only one") from None
             tell(f"{place}: {_WHOLE_BEFORE}")
             return
         if not isinstance(value, dict):
-            raise RecordingError(f"{place}: a trace is a JSON object")
+            raise InputFileError(f"{place}: a trace is a JSON object")
         found += 1
         try:
             yield place, protocol.tap_trace_of(value)
-        except RecordingError as error:
-            raise RecordingError(f"{place}: {error}") from None
+        except InputFileError as error:
+            raise InputFileError(f"{place}: {error}") from None
 
 
 def _text_of(file: BufferedReader, name: str) -> str:
     """The rest of the file as text, without a character at the end that is not whole."""
     data = file.read(_MAX_FILE_BYTES + 1)
     if len(data) > _MAX_FILE_BYTES:
-        raise RecordingError(
+        raise InputFileError(
             f"{name}: larger than {_MAX_FILE_BYTES} bytes; let the tap write PROTO_BINARY_LENGTH_DELIMITED"
         )
     try:
@@ -316,7 +316,7 @@ def _text_of(file: BufferedReader, name: str) -> str:
     except UnicodeDecodeError as error:
         if error.end == len(data) and error.reason == "unexpected end of data":
             return data[: error.start].decode()
-        raise RecordingError(
+        raise InputFileError(
             f"{name}: offset {error.start}: this is not UTF-8; let the tap write JSON_BODY_AS_BYTES"
         ) from None
 

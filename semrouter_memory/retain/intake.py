@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from semrouter_memory.codec.base import strip_block
-from semrouter_memory.errors import TurnLogDamagedError, TurnLogError, TurnLogFullError
+from semrouter_memory.errors import TurnLogError
 from semrouter_memory.events import SecretsRedacted, TurnAppended, TurnDropped
 from semrouter_memory.model import Appended, AppendOutcome, Json, SessionKey, Turn
 from semrouter_memory.ports import Observer, TurnInbox
@@ -110,19 +110,8 @@ class TurnIntake:
         return appended
 
     def _dropped(self, error: Exception) -> None:
-        self._observer.observe(TurnDropped(_reason(error)))
-
-
-def _reason(error: Exception) -> str:
-    match error:
-        case TurnLogFullError():
-            return "log_full"
-        case TurnLogDamagedError():
-            return "log_damaged"
-        case TurnLogError():
-            return "log_failed"
-        case _:
-            return "internal_error"
+        reason = error.reason if isinstance(error, TurnLogError) else "internal_error"
+        self._observer.observe(TurnDropped(reason))
 
 
 def cleaned(turn: Turn, *, max_chars: int) -> CleanTurn:

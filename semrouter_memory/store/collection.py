@@ -10,7 +10,7 @@ from typing import Any
 from pymilvus import CollectionSchema, DataType, FieldSchema, Function, FunctionType, MilvusException
 from pymilvus.milvus_client.index import IndexParams
 
-from semrouter_memory.errors import SchemaMismatchError
+from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.language.bm25 import K1, B
 from semrouter_memory.store import schema
 
@@ -29,7 +29,7 @@ async def prepare(client: Any, name: str, *, dimension: int, fingerprint: str, l
         Whether this collection can be searched by words.
 
     Raises:
-        SchemaMismatchError: the collection was made for another schema, dimension or embedding.
+        ConfigurationError: the collection was made for another schema, dimension or embedding.
     """
     if not await client.has_collection(name):
         await _create(client, name, dimension=dimension, fingerprint=fingerprint, lite=lite, bm25=bm25)
@@ -123,16 +123,16 @@ def _word_index() -> IndexParams:
 def _check(description: dict[str, Any], name: str, *, dimension: int, fingerprint: str) -> None:
     made_for = _made_for(description)
     if made_for is None:
-        raise SchemaMismatchError(
+        raise ConfigurationError(
             f"the Milvus collection {name!r} was not made by this service; set memory.milvus.collection to another name"
         )
     found = _dimension(description)
     if found != dimension:
-        raise SchemaMismatchError(_advice(name, f"vectors of {found} dimensions, the embedding gives {dimension}"))
+        raise ConfigurationError(_advice(name, f"vectors of {found} dimensions, the embedding gives {dimension}"))
     if made_for.get("schema") not in {schema.VERSION, schema.WITHOUT_WORDS}:
-        raise SchemaMismatchError(_advice(name, f"schema {made_for.get('schema')}, this version has {schema.VERSION}"))
+        raise ConfigurationError(_advice(name, f"schema {made_for.get('schema')}, this version has {schema.VERSION}"))
     if made_for.get("embedding") != fingerprint:
-        raise SchemaMismatchError(
+        raise ConfigurationError(
             _advice(name, f"vectors of the embedding {made_for.get('embedding')}, configured is {fingerprint}")
         )
 

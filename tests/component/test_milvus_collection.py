@@ -13,7 +13,7 @@ import pytest
 from pymilvus import AsyncMilvusClient, DataType, MilvusClient
 
 from semrouter_memory.config import MilvusConfig
-from semrouter_memory.errors import ConfigurationError, SchemaMismatchError, StoreUnavailableError
+from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
 from semrouter_memory.model import Memory, Reach, Scope
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.milvus import MilvusStore
@@ -53,12 +53,10 @@ async def test_another_embedding_is_refused_even_at_the_same_dimension(uri: str,
     """And the message says what to do; afterwards the right embedding still finds everything."""
     async with opened(tmp_path, uri=uri) as store:
         await store.upsert(ALICE, [embedded(memory(ALICE))])
-    with pytest.raises(
-        SchemaMismatchError, match="'collection' holds vectors of the embedding mini, configured is bge"
-    ):
+    with pytest.raises(ConfigurationError, match="'collection' holds vectors of the embedding mini, configured is bge"):
         async with opened(tmp_path, uri=uri, fingerprint="bge"):
             pass
-    with pytest.raises(SchemaMismatchError, match=r"16 dimensions, the embedding gives 32.*memory\.milvus\.collection"):
+    with pytest.raises(ConfigurationError, match=r"16 dimensions, the embedding gives 32.*memory\.milvus\.collection"):
         async with opened(tmp_path, uri=uri, dimension=32):
             pass
     async with opened(tmp_path, uri=uri) as store:
@@ -73,7 +71,7 @@ async def test_a_collection_that_somebody_else_made_is_left_alone(milvus_server:
     schema.add_field("embedding", DataType.FLOAT_VECTOR, dim=DIMENSION)
     await client.create_collection("collection", schema=schema)
     await client.close()
-    with pytest.raises(SchemaMismatchError, match="not made by this service"):
+    with pytest.raises(ConfigurationError, match="not made by this service"):
         async with opened(tmp_path, uri=milvus_server.uri):
             pass
 

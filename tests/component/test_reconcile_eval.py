@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from semrouter_memory.cli import app
-from semrouter_memory.errors import CaseFileError
+from semrouter_memory.errors import InputFileError
 
 UPDATE = {
     "id": "lc-1",
@@ -57,7 +57,7 @@ def test_a_file_that_does_not_fit_stops_before_anything_is_played(tmp_path: Path
     cases = tmp_path / "set.jsonl"
     cases.write_text(json.dumps(UPDATE | {"max_active": "one"}))
     done = CliRunner().invoke(app, ["eval", "lifecycle", str(cases)])
-    assert isinstance(done.exception, CaseFileError)
+    assert isinstance(done.exception, InputFileError)
     assert "line 1: max_active" in str(done.exception)
 
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import IdentityConfig, ManagementConfig, MilvusConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
-from semrouter_memory.errors import InvalidRequestError, SchemaMismatchError
+from semrouter_memory.errors import ConfigurationError, InvalidRequestError
 from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
 from semrouter_memory.manage.server import serve_http
@@ -215,6 +215,6 @@ async def test_a_source_that_does_not_exist_is_refused_with_those_that_do(place:
             result = await place.reembed("--from-collection", name)
             assert isinstance(result.exception, InvalidRequestError)
             assert f"{place.old_name} (" in str(result.exception)
-    with pytest.raises(SchemaMismatchError, match="semrouter-memory memory reembed"):
+    with pytest.raises(ConfigurationError, match="semrouter-memory memory reembed"):
         async with place.opened(place.old_name, NEW):
             pass

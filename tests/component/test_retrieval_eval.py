@@ -7,7 +7,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from semrouter_memory.cli import app
-from semrouter_memory.errors import CaseFileError
+from semrouter_memory.errors import InputFileError
 
 MARCH = "2026-03-15T10:00:00Z"
 
@@ -80,7 +80,7 @@ def test_a_file_that_does_not_fit_stops_before_anything_is_asked(tmp_path: Path)
     case["queries"][0]["gold"] = ["m3"]
     bad.write_text(json.dumps(case))
     done = run(good, bad)
-    assert isinstance(done.exception, CaseFileError)
+    assert isinstance(done.exception, InputFileError)
     assert f"{bad}, line 1: queries[0].gold: there is no memory 'm3'" in str(done.exception)
 
 

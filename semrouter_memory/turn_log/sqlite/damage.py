@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from semrouter_memory.errors import ConfigurationError, TurnLogDamagedError, TurnLogError, TurnLogFullError
+from semrouter_memory.errors import ConfigurationError, TurnLogError
 from semrouter_memory.turn_log.sqlite.connections import primary_code
 
 _CHECK_SECONDS = 10.0
@@ -41,8 +41,9 @@ class Failures:
             reason = f"{self._what}: {operation} failed: {error}"
             if code in _DAMAGED:
                 self.damage = self.damage or f"{self._path.name}: {operation}: {error}"
-                raise TurnLogDamagedError(f"{reason}; {self._path} is damaged") from error
-            raise (TurnLogFullError if code == sqlite3.SQLITE_FULL else TurnLogError)(reason) from error
+                raise TurnLogError(f"{reason}; {self._path} is damaged", reason="log_damaged") from error
+            full = code == sqlite3.SQLITE_FULL
+            raise TurnLogError(reason, reason="log_full" if full else "log_failed") from error
 
 
 def require_sound(connection: sqlite3.Connection) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.profile import Manifest, fingerprint, remedy
-from semrouter_memory.errors import ModelFileError
+from semrouter_memory.errors import ConfigurationError
 
 CONFIG = EmbeddingConfig()
 MANIFEST = Manifest(
@@ -56,7 +56,7 @@ def test_manifest_survives_its_file() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"7", b"{}", b'{"model": "x", "unknown": 1}', b"\xff"])
 def test_damaged_manifest_is_refused_with_the_fix(data: bytes) -> None:
-    with pytest.raises(ModelFileError, match="semrouter-memory model build"):
+    with pytest.raises(ConfigurationError, match="semrouter-memory model build"):
         Manifest.from_json(data)
 
 
@@ -73,7 +73,7 @@ def test_manifest_accepts_its_own_profile() -> None:
     ],
 )
 def test_manifest_names_the_setting_that_differs(change: dict[str, Any], setting: str) -> None:
-    with pytest.raises(ModelFileError, match=setting):
+    with pytest.raises(ConfigurationError, match=setting):
         MANIFEST.check(CONFIG.model_copy(update=change))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.errors import CaseFileError
+from semrouter_memory.errors import InputFileError
 from semrouter_memory.evaluation.cases import parse_cases, text_of, write_json
 
 
@@ -27,7 +27,7 @@ def test_each_line_is_a_case_and_empty_lines_are_none(tmp_path: Path) -> None:
 def test_a_complaint_names_file_and_line(content: bytes, complaint: str, tmp_path: Path) -> None:
     path = tmp_path / "cases.jsonl"
     path.write_bytes(content)
-    with pytest.raises(CaseFileError, match=complaint) as raised:
+    with pytest.raises(InputFileError, match=complaint) as raised:
         parse_cases(path, dict)
     assert str(path) in str(raised.value)
 
@@ -36,12 +36,12 @@ def test_a_missing_or_wrong_field_is_named_with_its_line(tmp_path: Path) -> None
     path = tmp_path / "cases.jsonl"
     for line, complaint in (("{}", "line 1: id is missing"), ('{"id": 1}', "line 1: id must be a text")):
         path.write_text(line)
-        with pytest.raises(CaseFileError, match=complaint):
+        with pytest.raises(InputFileError, match=complaint):
             parse_cases(path, lambda case: text_of(case, "id"))
 
 
 def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
-    with pytest.raises(CaseFileError, match="No such file"):
+    with pytest.raises(InputFileError, match="No such file"):
         parse_cases(tmp_path / "none.jsonl", dict)
 
 

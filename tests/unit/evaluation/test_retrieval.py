@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from semrouter_memory.errors import CaseFileError
+from semrouter_memory.errors import InputFileError
 from semrouter_memory.evaluation.cases import parse_cases
 from semrouter_memory.evaluation.retrieval import user_of
 from semrouter_memory.model import MemoryType, Message, Role
@@ -102,6 +102,6 @@ def test_a_complaint_names_file_line_and_field(spoil: Callable[[Any], object], c
     path, spoilt = tmp_path / "set.jsonl", copy.deepcopy(LINE)
     spoil(spoilt)
     path.write_text(f"{json.dumps(LINE)}\n{json.dumps(spoilt)}\n")
-    with pytest.raises(CaseFileError) as raised:
+    with pytest.raises(InputFileError) as raised:
         parse_cases(path, user_of)
     assert str(raised.value).startswith(f"{path}, line 2: {complaint}")

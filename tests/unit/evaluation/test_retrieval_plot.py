@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.config import Config
-from semrouter_memory.errors import CaseFileError, ConfigurationError
+from semrouter_memory.errors import ConfigurationError, InputFileError
 from semrouter_memory.evaluation.retrieval import LabelledQuery
 from semrouter_memory.evaluation.retrieval_command import evaluate
 from semrouter_memory.evaluation.retrieval_figures import Asked, Scored
@@ -45,7 +45,7 @@ def test_the_picture_is_a_png_whatever_there_is_to_draw(rows: list[Swept], tmp_p
 
 
 def test_a_place_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
-    with pytest.raises(CaseFileError, match="cannot write"):
+    with pytest.raises(InputFileError, match="cannot write"):
         draw(tmp_path, [swept(FOUND)])
 
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from semrouter_memory.cli import app as command_line
-from semrouter_memory.errors import RecordingError
+from semrouter_memory.errors import InputFileError
 from semrouter_memory.replay import protocol
 from semrouter_memory.replay.pb import tap_pb2
 from semrouter_memory.replay.playing import METHOD, sendable
@@ -123,7 +123,7 @@ def test_what_stood_before_the_damage_is_read_even_when_it_had_not_ended(tmp_pat
     path = recording(tmp_path / "a.jsonl", exchange("a"), exchange("b", stream=2)[:-1], more="damage\n")
     reading = exchanges_in_file(path, pytest.fail)
     assert [next(reading).whole, next(reading).whole] == [True, False]
-    with pytest.raises(RecordingError, match="line 9: this is not JSON"):
+    with pytest.raises(InputFileError, match="line 9: this is not JSON"):
         next(reading)
 
 
@@ -131,7 +131,7 @@ def test_what_stood_before_the_damage_is_read_even_when_it_had_not_ended(tmp_pat
     "line", ['{"begin":"a"}', '{"stream":0,"begin":"a"}', '{"stream":null,"envoy":"request_body"}']
 )
 def test_a_record_without_a_stream_is_refused(line: str, tmp_path: Path) -> None:
-    with pytest.raises(RecordingError, match="line 2: stream is missing"):
+    with pytest.raises(InputFileError, match="line 2: stream is missing"):
         read(recording(tmp_path / "a.jsonl", more=line + "\n"))
 
 
@@ -202,7 +202,7 @@ def test_recordings_are_told_from_text_whatever_the_length_of_their_first_messag
             exchanges, told = read(path)
             assert ([len(each.records) for each in exchanges], told) == ([4], []), size
         else:
-            with pytest.raises(RecordingError, match="offset 0"):
+            with pytest.raises(InputFileError, match="offset 0"):
                 read(path)
     assert {9, 10, 13, 32, 91, 123} <= set(sizes)
     assert len(sizes) >= 125
@@ -228,7 +228,7 @@ def test_taps_are_told_from_text_whatever_the_length_of_their_first_message(tmp_
             sizes.append(size)
             assert (len(tapped(path)[0]), tapped(path)[1]) == (2, []), size
         else:
-            with pytest.raises(RecordingError, match="offset"):
+            with pytest.raises(InputFileError, match="offset"):
                 tapped(path)
     assert {9, 10, 13, 32, 91, 123} <= set(sizes)
 
@@ -267,7 +267,7 @@ def test_damage_within_a_tap_is_said_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "tap.json"
     first = tap_json(1)
     path.write_text(first + "{ damage }\n" + tap_json(2), encoding="utf-8")
-    with pytest.raises(RecordingError, match=rf"line {first.count(chr(10)) + 1}: this is not JSON"):
+    with pytest.raises(InputFileError, match=rf"line {first.count(chr(10)) + 1}: this is not JSON"):
         tapped(path)
 
 
@@ -320,7 +320,7 @@ def test_a_recording_over_several_lines_is_told_how_it_must_be(tmp_path: Path) -
     path = tmp_path / "a.jsonl"
     path.write_text('{\n "recording": 1\n}\n')
     with pytest.raises(
-        RecordingError, match="line 1: this is not JSON; each record of a recording is a JSON object on a"
+        InputFileError, match="line 1: this is not JSON; each record of a recording is a JSON object on a"
     ):
         read(path)
 

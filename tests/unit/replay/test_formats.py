@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.errors import RecordingError
+from semrouter_memory.errors import InputFileError
 from semrouter_memory.replay import lines, protocol
 from semrouter_memory.replay.reading import exchanges_in_file
 from semrouter_memory.replay.records import (
@@ -80,10 +80,10 @@ def read(path: Path) -> tuple[int, list[str]]:
     return sum(1 for _ in exchanges_in_file(path, told.append)), told
 
 
-def attempted(path: Path) -> tuple[int, list[str]] | RecordingError:
+def attempted(path: Path) -> tuple[int, list[str]] | InputFileError:
     try:
         return read(path)
-    except RecordingError as error:
+    except InputFileError as error:
         return error
 
 
@@ -95,7 +95,7 @@ def test_a_file_that_was_cut_is_read_up_to_its_last_whole_record(form: Format, t
         path = tmp_path / "cut"
         path.write_bytes(data[:size])
         outcome = attempted(path)
-        if isinstance(outcome, RecordingError):
+        if isinstance(outcome, InputFileError):
             # Not even the header is there.
             assert size < len(recording(form)) // 2, outcome
             assert str(path) in str(outcome)
@@ -142,7 +142,7 @@ HEADER = b'{"recording":1,"made_by":"t","pseudonymised":false}\n'
 def test_what_is_no_recording_is_said_with_its_place(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "file.jsonl"
     path.write_bytes(content)
-    with pytest.raises(RecordingError, match=message) as caught:
+    with pytest.raises(InputFileError, match=message) as caught:
         read(path)
     assert str(path) in str(caught.value)
 
@@ -151,7 +151,7 @@ def test_damage_in_the_middle_is_said_with_its_offset(tmp_path: Path) -> None:
     data = recording("protobuf")
     path = tmp_path / "file.binpb"
     path.write_bytes(data + b"\x03\xff\xff\xff" + data)
-    with pytest.raises(RecordingError, match=rf"offset {len(data)}: this is not a record"):
+    with pytest.raises(InputFileError, match=rf"offset {len(data)}: this is not a record"):
         read(path)
 
 
@@ -164,4 +164,4 @@ def test_garbage_never_raises_anything_else(noise: bytes, at: int) -> None:
         file.write_bytes(data[:at] + noise + data[at:])
         outcome = attempted(file)
         file.unlink()
-        assert not isinstance(outcome, RecordingError) or str(file) in str(outcome)
+        assert not isinstance(outcome, InputFileError) or str(file) in str(outcome)

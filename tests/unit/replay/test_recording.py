@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from semrouter_memory.config import RecordingConfig
-from semrouter_memory.errors import RecordingError
+from semrouter_memory.errors import InputFileError
 from semrouter_memory.replay.capture import Capture, RawExchange
 from semrouter_memory.replay.cleaning import CleaningSettings
 from semrouter_memory.replay.folder import Folder, FolderSettings
@@ -146,7 +146,7 @@ def test_a_sink_that_fails_stops_the_recording_and_nothing_else() -> None:
 
     def sink(_data: bytes, _at: datetime) -> bool:
         called.set()
-        raise RecordingError("disk: no space left")
+        raise InputFileError("disk: no space left")
 
     recording = Recording(capture, sink, sample=1, rendering=Rendering("jsonl", CLEANING))
     recording.start()

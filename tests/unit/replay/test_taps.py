@@ -13,7 +13,7 @@ from google.protobuf.json_format import ParseDict
 from typer.testing import CliRunner
 
 from semrouter_memory.cli import app as command_line
-from semrouter_memory.errors import RecordingError
+from semrouter_memory.errors import InputFileError
 from semrouter_memory.replay.pb import tap_pb2
 from semrouter_memory.replay.reading import exchanges_in_file
 from semrouter_memory.replay.records import Begin, End, EndedBy, ProcessingRequest
@@ -104,10 +104,10 @@ def tapped(path: Path) -> tuple[list[TappedExchange], list[str]]:
     return list(tapped_exchanges(path, told.append)), told
 
 
-def attempted(path: Path) -> tuple[list[TappedExchange], list[str]] | RecordingError:
+def attempted(path: Path) -> tuple[list[TappedExchange], list[str]] | InputFileError:
     try:
         return tapped(path)
-    except RecordingError as error:
+    except InputFileError as error:
         return error
 
 
@@ -159,7 +159,7 @@ def test_every_format_holds_the_same(form: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["/v1", "/v1/chat/completions", "/" * 200])
 @pytest.mark.parametrize("form", OTHER_FORMS)
 def test_another_format_is_refused_with_the_two_that_are_read(form: str, path: str, tmp_path: Path) -> None:
-    with pytest.raises(RecordingError, match=r"offset 0: .* as JSON or PROTO_BINARY_LENGTH_DELIMITED"):
+    with pytest.raises(InputFileError, match=r"offset 0: .* as JSON or PROTO_BINARY_LENGTH_DELIMITED"):
         tapped(file_of(tmp_path, OTHER_FORMS[form](streamed(1, path))))
 
 
@@ -170,7 +170,7 @@ def test_in_every_format_a_cut_costs_only_what_stands_behind_it(form: str, tmp_p
     for size in range(1, len(data), 7):
         path = file_of(tmp_path, data[:size])
         outcome = attempted(path)
-        if isinstance(outcome, RecordingError):
+        if isinstance(outcome, InputFileError):
             # Not even the first trace is there.
             assert str(path) in str(outcome)
             assert size < len(data) // 4, outcome
@@ -201,7 +201,7 @@ def test_what_stood_before_damage_is_kept_although_its_exchange_is_streamed(tmp_
     path = file_of(tmp_path, b"\n".join(json.dumps(each).encode() for each in TRACES) + b"\n{ damage }\n")
     reading = tapped_exchanges(path, pytest.fail)
     assert next(reading).response_chunks == CHUNKS
-    with pytest.raises(RecordingError, match=rf"line {len(TRACES) + 1}: this is not JSON"):
+    with pytest.raises(InputFileError, match=rf"line {len(TRACES) + 1}: this is not JSON"):
         next(reading)
 
 
@@ -211,7 +211,7 @@ def test_traces_of_sockets_are_passed_over_and_said(tmp_path: Path) -> None:
     assert len(exchanges) == 1
     assert len(told) == 1
     assert "2 in all: this is no trace of HTTP" in told[0]
-    with pytest.raises(RecordingError, match="line 1: this is no trace of HTTP"):
+    with pytest.raises(InputFileError, match="line 1: this is no trace of HTTP"):
         tapped(file_of(tmp_path, [other]))
 
 
@@ -294,7 +294,7 @@ def test_a_user_that_the_tap_saw_is_not_given_twice_whatever_the_case_of_the_hea
 @pytest.mark.parametrize("form", [*FORMS, *OTHER_FORMS])
 def test_a_tap_that_is_played_is_answered_with_the_way_to_a_recording(form: str, tmp_path: Path) -> None:
     path = file_of(tmp_path, {**FORMS, **OTHER_FORMS}[form](TRACES))
-    with pytest.raises(RecordingError, match="record import-tap"):
+    with pytest.raises(InputFileError, match="record import-tap"):
         list(exchanges_in_file(path, pytest.fail))
 
 

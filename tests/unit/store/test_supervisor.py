@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from semrouter_memory.errors import SchemaMismatchError, StoreUnavailableError
+from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.store import supervisor as module
 from semrouter_memory.store.supervisor import PATIENCE, ConnectionSupervisor
@@ -102,8 +102,8 @@ async def test_it_goes_on_trying_and_says_so_once(
 
 
 async def test_a_contradiction_at_start_is_raised(supervisor: ConnectionSupervisor[Wire], exchange: Exchange) -> None:
-    exchange.errors = [SchemaMismatchError("another embedding")]
-    with pytest.raises(SchemaMismatchError):
+    exchange.errors = [ConfigurationError("another embedding")]
+    with pytest.raises(ConfigurationError):
         await supervisor.start()
 
 
@@ -112,7 +112,7 @@ async def test_a_contradiction_found_later_is_told_and_may_be_cured(
 ) -> None:
     """It keeps the store away, but nobody has to restart us once the server is right again."""
     await supervisor.start()
-    exchange.errors = [SchemaMismatchError("another embedding")] * 3
+    exchange.errors = [ConfigurationError("another embedding")] * 3
     supervisor.mark_down(exchange.wires[0], "gone")
     await settled(supervisor, up=True)
     assert observer.states[1:] == [(False, "gone"), (False, "another embedding"), (True, "connected")]
