@@ -24,7 +24,7 @@ _LONGEST = (
     "envoy/test_failures",
     "envoy/test_lifecycle",
     "faults/test_disk",
-    "envoy/test_working_set",
+    "envoy/test_owner_index",
     "contract/test_memory_store",
     "component/test_reembed",
 )
