@@ -299,7 +299,9 @@ class ClaimedTurns(Protocol):
         """Ids of the claim's turns that were not deleted since; empty when the claim is no longer current."""
         ...
 
-    async def mark_rules_done(self, claim: Claim, turn_ids: Sequence[str]) -> None: ...
+    async def mark_rules_done(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
+        """Turns were read for quotes (id -> whether one was found)."""
+        ...
 
     async def mark_episode(self, claim: Claim, *, through: int) -> None:
         """The session is summed up to the turn with that sequence number; an announced end is done with."""

@@ -173,12 +173,13 @@ class Bench:
         batch_size: int,
         states: SessionStateBuilder | None = None,
         max_passage_tokens: int = 1_000_000,
+        log: SqliteTurnLog | None = None,
     ) -> None:
         self.clock = SteppingClock()
         self.observer = Collecting()
         self.store = BreakableStore()
         self.model = model
-        self.log = SqliteTurnLog(path / "turns.db", clock=self.clock)
+        self.log = log or SqliteTurnLog(path / "turns.db", clock=self.clock)
         self.woken: list[SessionKey] = []
         ids = count()
         self.locks = InProcessOwnerLocks()
@@ -266,6 +267,7 @@ async def make_bench(tmp_path: Path) -> AsyncIterator[MakeBench]:
         batch_size: int = 10,
         states: SessionStateBuilder | None = None,
         max_passage_tokens: int = 1_000_000,
+        log: SqliteTurnLog | None = None,
         **settings: object,
     ) -> Bench:
         config = RetainConfig.model_validate(settings)
@@ -276,10 +278,11 @@ async def make_bench(tmp_path: Path) -> AsyncIterator[MakeBench]:
             batch_size=batch_size,
             states=states,
             max_passage_tokens=max_passage_tokens,
+            log=log,
         )
         made.append(bench)
         return bench
 
     yield make
-    for bench in made:
-        bench.log.close()
+    for log in {bench.log for bench in made}:
+        log.close()

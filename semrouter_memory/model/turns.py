@@ -75,7 +75,9 @@ class LoggedTurn:
     Attributes:
         id: the log's own id.
         sequence: grows with every accepted turn; the order within a session.
+        remember: the user asks to remember something.
         rules_done: it was read for quotes.
+        rules_found: and it has one.
         attempts: failed extractions so far.
         error: a short word for the last failure; never content.
         transcript_hashes: as in `Turn`, those of repetitions included.
@@ -92,7 +94,9 @@ class LoggedTurn:
     model: str = ""
     tools: tuple[ToolUse, ...] = ()
     state: TurnState = TurnState.WAITING
+    remember: bool = False
     rules_done: bool = False
+    rules_found: bool = False
     attempts: int = 0
     error: str = ""
     transcript_hashes: tuple[str, ...] = ()

@@ -31,10 +31,9 @@ from semrouter_memory.retain.failures import FailurePolicy
 from semrouter_memory.retain.idling import Idling
 from semrouter_memory.retain.intake import TurnIntake
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
-from semrouter_memory.retain.remember import asks_to_remember
 from semrouter_memory.retain.scheduling import ExtractionScheduler
 from semrouter_memory.retain.session_end import SessionEndHandler
-from semrouter_memory.retain.steps import ModelStep, QuoteStep, StepParts, found_in, quoted_part, scene_turns, unread
+from semrouter_memory.retain.steps import ModelStep, QuoteStep, StepParts, quoted_part, scene_turns, unread, with_quotes
 from semrouter_memory.retain.topics import TopicWatch
 from semrouter_memory.retain.triggers import Pace, Trigger
 
@@ -219,8 +218,7 @@ class Retainer:
 
     async def _finish(self, claim: Claim, turns: Sequence[LoggedTurn], known: set[str]) -> None:
         """Finish turns that were read, where no model is configured."""
-        before = [turn for turn in turns if turn.rules_done] if self._config.quotes else []
-        sources = known | await found_in(claim, before)
+        sources = known | with_quotes(turns)
         await self._turn_log.finish(claim, {turn.id: turn.id in sources for turn in turns})
         self._continue(claim, turns)
 
@@ -246,9 +244,8 @@ class Retainer:
 
     async def _trigger(self, claim: Claim) -> Trigger | None:
         """Why the model is asked now, None when it is not."""
-        free = self._scheduler.may_ask(claim, self._clock.now())
-        remember_requested = free and await asyncio.to_thread(_asks_to_remember, unread(claim))
         now = self._clock.now()
+        remember_requested = any(turn.remember for turn in unread(claim))
         if trigger := self._scheduler.trigger(claim, now, remember_requested=remember_requested):
             return trigger
         drifted = self._scheduler.may_ask(claim, now) and await self._topics.changed(claim)
@@ -292,7 +289,3 @@ def _scheduler(pace: Pace, model: ChatModel | None, config: RetainConfig, idling
 
     probe_pause = timedelta(seconds=config.breaker_seconds)
     return ExtractionScheduler(pace, retry_after=retry_after, probe_pause=probe_pause, idling=idling)
-
-
-def _asks_to_remember(turns: Sequence[LoggedTurn]) -> bool:
-    return any(asks_to_remember(turn.user_text) for turn in turns)

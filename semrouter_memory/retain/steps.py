@@ -84,7 +84,8 @@ class QuoteStep:
         if self._states is not None:
             await self._states.turns_read(claim, part, candidates)
         if not self._last:
-            await self._turn_log.mark_rules_done(claim, [turn.id for turn in part if turn.id in written.alive])
+            outcomes = {turn.id: turn.id in written.sources for turn in part if turn.id in written.alive}
+            await self._turn_log.mark_rules_done(claim, outcomes)
         _report(self._observer, quotes.EXTRACTOR, len(part), candidates, written)
         return written.sources
 
@@ -131,13 +132,9 @@ def quoted_part(turns: Sequence[LoggedTurn]) -> Sequence[LoggedTurn]:
     return turns[: max(1, _QUOTED_TURNS >> 3 * max(turn.attempts for turn in turns))]
 
 
-async def found_in(claim: Claim, turns: Sequence[LoggedTurn]) -> set[str]:
-    """The turns, in a row in the claim and read before, that have a quote."""
-    if not turns:
-        return set()
-    before = claim.turns[: claim.turns.index(turns[0])]
-    found = await asyncio.to_thread(quotes.candidates, turns, _scene((*claim.context, *before)))
-    return {candidate.turn_ids[0] for candidate in found}
+def with_quotes(turns: Sequence[LoggedTurn]) -> set[str]:
+    """Ids of the turns that were read before and have a quote."""
+    return {turn.id for turn in turns if turn.rules_found}
 
 
 def _scene(before: Sequence[LoggedTurn]) -> Sequence[LoggedTurn]:
@@ -200,7 +197,7 @@ class ModelStep:
         if self._states is not None:
             await self._states.turns_read(claim, batch, gated.candidates)
         _report(self._observer, EXTRACTOR, len(batch), gated.candidates, written)
-        sources = known | written.sources | await found_in(claim, [turn for turn in batch if turn.rules_done])
+        sources = known | written.sources | with_quotes(batch)
         await self._turn_log.finish(claim, {turn.id: turn.id in sources for turn in batch})
         return True
 

@@ -134,8 +134,8 @@ class StoredTurnLog:
             "renew", claim, lambda _, changes, own: claims.renew(changes, own, until=until), otherwise=False
         )
 
-    async def mark_rules_done(self, claim: Claim, turn_ids: Sequence[str]) -> None:
-        found = dict.fromkeys((turn.sequence for turn in claim.turns if turn.id in turn_ids), False)
+    async def mark_rules_done(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
+        found = {turn.sequence: outcomes[turn.id] for turn in claim.turns if turn.id in outcomes}
         await self._held(
             "mark_rules_done", claim, lambda *own: claims.mark_rules_done(*own, found=found), otherwise=None
         )

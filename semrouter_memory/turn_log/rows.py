@@ -22,7 +22,7 @@ class TurnRow:
         owner: the owner's digest.
         kept_since: the retention runs from then; None for a turn that is not finished.
         remember: the user asks to remember something.
-        rules_found: the rules read it and found something.
+        rules_found: it was read for quotes and has one.
         parent: the previous turn in a chain of stored responses.
         response: digest of the response id that its items end with.
         previous: digest of the one that its items continue; "" when they begin a conversation, None when unknown.
@@ -172,7 +172,9 @@ def logged(row: TurnRow, content: Content, scope: Scope, turn_id: str) -> Logged
         model=content.model,
         tools=content.tools,
         state=row.state,
+        remember=row.remember,
         rules_done=row.rules_done,
+        rules_found=row.rules_found,
         attempts=row.attempts,
         error=row.error,
         transcript_hashes=row.transcript_hashes,

@@ -14,6 +14,7 @@ from semrouter_memory.model import ToolUse, TurnTotals
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.chat_server import StandInServer, section
 from tests.retaining import Bench, MakeBench, ScriptedModel, SteppingClock
 
@@ -25,7 +26,13 @@ class Outage:
     """A retainer whose model is reached over HTTP."""
 
     def __init__(
-        self, make_bench: MakeBench, server: StandInServer, *, port: int | None = None, timeout_seconds: float = 5
+        self,
+        make_bench: MakeBench,
+        server: StandInServer,
+        *,
+        port: int | None = None,
+        timeout_seconds: float = 5,
+        log: SqliteTurnLog | None = None,
     ) -> None:
         self.server = server
         self._time = SteppingClock()
@@ -33,7 +40,7 @@ class Outage:
         circuits = ModelCircuits(BACKOFF, failures=3, observer=observer, monotonic=self._seconds, jitter=lambda: 0.0)
         settings = section(port or server.port, timeout_seconds)
         self.model = OpenAIChatModel(settings, circuit=circuits.circuit(settings.llm_endpoint.url))
-        self.bench: Bench = make_bench(self.model, **FEW_FAILURES)
+        self.bench: Bench = make_bench(self.model, log=log, **FEW_FAILURES)
         self._time = self.bench.clock
         self.claims: Counter[str] = Counter()
         claim = self.bench.log.claim
@@ -178,23 +185,23 @@ async def test_a_lone_turn_that_cannot_be_borne_is_given_up_once_the_model_is_se
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_an_outage_that_many_processes_see_gives_up_no_turn(
+async def test_an_outage_that_many_replicas_see_gives_up_no_turn(
     make_bench: MakeBench, chat_server: StandInServer, status: int
 ) -> None:
-    """Each with a circuit of its own, which counts from nothing: replicas, or one that is started again and again."""
+    """Each has a circuit of its own, which counts from nothing; they share the log."""
     outage = Outage(make_bench, chat_server)
     chat_server.status = status
     outage.bench.say("Please remember that my cat is called Tom")
-    processes = [outage] + [Outage(make_bench, chat_server) for _ in range(5)]
-    for other in processes:
+    replicas = [outage] + [Outage(make_bench, chat_server, log=outage.bench.log) for _ in range(5)]
+    for other in replicas:
         other.bench.clock.time = outage.bench.clock.time
     for _ in range(120):
-        for process in processes:
-            process.bench.clock.step(minutes=1)
-            await process.bench.tick()
+        for replica in replicas:
+            replica.bench.clock.step(minutes=1)
+            await replica.bench.tick()
     assert await outage.bench.totals() == TurnTotals(accepted=1, waiting=1)
-    for process in processes:
-        await process.model.aclose()
+    for replica in replicas:
+        await replica.model.aclose()
 
 
 async def test_a_model_that_takes_too_long_is_asked_about_fewer_turns_at_a_time(make_bench: MakeBench) -> None:

@@ -369,12 +369,26 @@ class TestPending:
         second = await accept(turn_log, a_turn("b", session="two", scope=BOB), remember=True)
         await accept(turn_log, a_turn("c", session="one", at=later))
         claim = await claimed(turn_log, first)
-        await turn_log.mark_rules_done(claim, [claim.turns[0].id])
+        await turn_log.mark_rules_done(claim, {claim.turns[0].id: True})
         await turn_log.release(claim)
         one, two = await turn_log.pending()
         assert (one.scope, one.session_id, one.waiting, one.rules_pending) == (ALICE, first, 2, 1)
         assert (one.remember, one.last_observed_at, one.not_before) == (False, later, None)
         assert (two.scope, two.session_id, two.waiting, two.remember) == (BOB, second, 1, True)
+
+    async def test_a_claim_carries_what_was_found_and_asked_before(self, turn_log: WholeTurnLog) -> None:
+        """Nothing is read or computed twice: a model's step learns from the claim which turns have a quote."""
+        session = await accept(turn_log, a_turn("a", session="one"))
+        for text in ("b", "c"):
+            await accept(turn_log, a_turn(text, session="one"), remember=text == "c")
+        claim = await claimed(turn_log, session)
+        quoted, empty, unread = (turn.id for turn in claim.turns)
+        await turn_log.mark_rules_done(claim, {quoted: True, empty: False})
+        await turn_log.release(claim)
+        turns = (await claimed(turn_log, session)).turns
+        assert [turn.id for turn in turns] == [quoted, empty, unread]
+        assert [(turn.rules_done, turn.rules_found) for turn in turns] == [(True, True), (True, False), (False, False)]
+        assert [turn.remember for turn in turns] == [False, False, True]
 
     async def test_a_session_under_a_live_lease_is_not_offered(
         self, turn_log: WholeTurnLog, clock: SteppedClock
@@ -403,7 +417,7 @@ class TestClaim:
         clock.step(LEASE.total_seconds())
         current = await claimed(turn_log, session)
         turn_id = stale.turns[0].id
-        await turn_log.mark_rules_done(stale, [turn_id])
+        await turn_log.mark_rules_done(stale, {turn_id: True})
         await turn_log.finish(stale, {turn_id: True})
         assert await turn_log.fail(stale, "late", retry_at=clock.now(), max_attempts=1) == 0
         await turn_log.release(stale)
@@ -497,7 +511,7 @@ class TestClaim:
             claim = await claimed(turn_log, session)
             unseen = [turn.id for turn in claim.turns if not turn.rules_done]
             assert len(unseen) == 100
-            await turn_log.mark_rules_done(claim, unseen)
+            await turn_log.mark_rules_done(claim, dict.fromkeys(unseen, False))
             await turn_log.release(claim)
         claim = await claimed(turn_log, session)
         assert [turn.user_text for turn in claim.turns] == [str(number) for number in (*range(100), *range(300, 330))]
