@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from semrouter_memory.manage.operator import Exposition, Readiness, create_opera
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.manage.turn_routes import OperatorContext
-from semrouter_memory.model import Scope, SessionHints, Turn
+from semrouter_memory.model import Memory, Scope, SessionHints, Turn
 from semrouter_memory.retain.redact import redact
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.telemetry.metrics import Metrics
@@ -37,6 +37,28 @@ DESCRIPTION = "/v1/memory/openapi.json"
 class SystemClock:
     def now(self) -> datetime:
         return datetime.now(UTC)
+
+
+class OneCollection:
+    """The memories of a store as the only collection (implements `Collections`)."""
+
+    current = "memories"
+
+    def __init__(self, store: InMemoryStore) -> None:
+        self._store = store
+
+    async def embeddings(self) -> Mapping[str, str]:
+        return {self.current: "hashed"}
+
+    async def count(self, name: str) -> int:
+        return sum([len(memories) async for memories in self.scan(name)])
+
+    def scan(self, name: str) -> AsyncIterator[Sequence[Memory]]:
+        assert name == self.current
+        return self._store.scan()
+
+    async def drop(self, name: str) -> None:
+        raise AssertionError(f"{name} is in use")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +118,7 @@ def open_ports(directory: Path) -> Iterator[Ports]:
             records=log,
             turn_log=log,
             deletion=deletion,
-            collections=cast(Any, None),
+            collections=OneCollection(store),
             backup=Backup(turn_log=log, state=state, store=store, file_lock=deletion.file_lock),
         )
         servers = [await serve_http(app, "127.0.0.1:0", drain_seconds=1) for app in _apps(service, context)]

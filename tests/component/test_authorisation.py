@@ -71,6 +71,11 @@ OPERATOR_ROUTES: dict[str, Row] = {
     "GET /v1/turns/{turn_id}": Row(200),
     "DELETE /v1/turns/{turn_id}": Row(200),
     "POST /v1/turns/{turn_id}/retry": Row(409),
+    "GET /v1/collections": Row(200),
+    "POST /v1/collections/import": Row(200, body={"content": "User likes tea"}, lines=True),
+    "GET /v1/collections/{name}": Row(200),
+    "GET /v1/collections/{name}/export": Row(200),
+    "DELETE /v1/collections/{name}": Row(400),
     "POST /v1/compact": Row(200),
     "POST /v1/backup": Row(400, body={"directory": "not/absolute"}),
 }
@@ -127,7 +132,7 @@ def ask(http: httpx.Client, ports: Ports, port: str, route: str, caller: str, ow
     body = None if row.body is None else json.dumps(row.body)
     kind = "application/x-ndjson" if row.lines else "application/json"
     url = ports.user_url if port == "user" else ports.operator_url
-    path = path.format(memory_id=owned.memory_id, turn_id=owned.turn_id, session_id="s1")
+    path = path.format(memory_id=owned.memory_id, turn_id=owned.turn_id, session_id="s1", name="memories")
     headers = {**CALLERS[caller], "content-type": kind}
     return http.request(method, url + path, content=body, params=query, headers=headers)
 
@@ -165,7 +170,7 @@ def test_the_operators_routes_are_not_on_the_users_port(
     http: httpx.Client, ports: Ports, owned: Owned, route: str
 ) -> None:
     method, path = route.split(" ")
-    path = path.format(turn_id=owned.turn_id)
+    path = path.format(turn_id=owned.turn_id, name="memories")
     for headers in CALLERS.values():
         assert http.request(method, ports.user_url + path, headers=headers).status_code == ABSENT
 
