@@ -173,16 +173,17 @@ class StoredTurnLog:
     # -- removing ------------------------------------------------------------------------------------------------------
 
     async def tombstone(self, deletion: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
-        stored = await self._commit(deletion, turn_ids)
+        stored = await self._commit(deletion)
+        await removal.remove_named(self._storage, stored.scope, turn_ids)
         if not stored.memory_id:
             owner = await self._storage.read("purge", lambda rows: _owner(rows, stored.scope))
             await removal.purge(self._storage, owner)
 
-    async def _commit(self, deletion: Tombstone, turn_ids: Sequence[str]) -> Tombstone:
+    async def _commit(self, deletion: Tombstone) -> Tombstone:
         deletion = replace(deletion, at=max(deletion.at, moment(self._times.latest)))
 
         async def commit(rows: Rows) -> tuple[Changes, Tombstone]:
-            return await removal.tombstone(rows, deletion, turn_ids)
+            return await removal.tombstone(rows, deletion)
 
         stored = await self._storage.change("tombstone", deletion.scope, commit)
         self._times.pass_deletion(micros(stored.at))

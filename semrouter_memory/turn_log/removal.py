@@ -17,9 +17,13 @@ from semrouter_memory.turn_log.rows import SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import BATCH, Changes, Rows, Storage
 from semrouter_memory.turn_log.tombstones import added
 
+_AT_ONCE = 16
+"""Turns that one transaction removes. Each may need reads of its session, and an append by another replica makes the
+transaction start again: a long one would never commit while a user talks."""
 
-async def tombstone(rows: Rows, deletion: Tombstone, turn_ids: Sequence[str]) -> tuple[Changes, Tombstone]:
-    """Commit a deletion, and remove the turns that it names.
+
+async def tombstone(rows: Rows, deletion: Tombstone) -> tuple[Changes, Tombstone]:
+    """Commit a deletion.
 
     Returns:
         The tombstone as it is stored: its time is at least that of what was accepted last.
@@ -27,11 +31,18 @@ async def tombstone(rows: Rows, deletion: Tombstone, turn_ids: Sequence[str]) ->
     at = max(micros(deletion.at), await rows.latest_time())
     stored = replace(deletion, at=moment(at))
     owner = rows.digests.owner(deletion.scope)
-    named = await rows.turns(sequences(rows, turn_ids))
-    changes = await removed(rows, [row for row in named.values() if row.owner == owner])
-    changes.latest = at
-    changes.tombstone = added(owner, stored, await rows.tombstones(owner))
-    return changes, stored
+    return Changes(latest=at, tombstone=added(owner, stored, await rows.tombstones(owner))), stored
+
+
+async def remove_named(storage: Storage, scope: Scope, turn_ids: Sequence[str]) -> None:
+    """Remove these turns of the owner."""
+
+    async def named(rows: Rows) -> list[TurnRow]:
+        found = await rows.turns(sequences(rows, turn_ids))
+        owner = rows.digests.owner(scope)
+        return [row for row in found.values() if row.owner == owner]
+
+    await remove_if(storage, "tombstone", await storage.read("tombstone", named), lambda _: True)
 
 
 async def purge(storage: Storage, owner: str) -> None:
@@ -130,12 +141,13 @@ async def remove_if(
     """Remove those that still meet the condition in the transaction; returns how many."""
     count = 0
     for owner, named in _by_owner(found).items():
+        for start in range(0, len(named), _AT_ONCE):
 
-        async def batch(rows: Rows, named: Sequence[int] = named) -> tuple[Changes, int]:
-            leaving = [row for row in (await rows.turns(named)).values() if condition(row)]
-            return await removed(rows, leaving), len(leaving)
+            async def batch(rows: Rows, named: Sequence[int] = named[start : start + _AT_ONCE]) -> tuple[Changes, int]:
+                leaving = [row for row in (await rows.turns(named)).values() if condition(row)]
+                return await removed(rows, leaving), len(leaving)
 
-        count += await storage.change(operation, owner, batch)
+            count += await storage.change(operation, owner, batch)
     return count
 
 

@@ -237,7 +237,8 @@ class RedisTurnLog(StoredTurnLog):
         return await super().end_session(scope, session)
 
     async def tombstone(self, deletion: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
-        stored = await self._commit(deletion, turn_ids)
+        stored = await self._commit(deletion)
+        await removal.remove_named(self._redis, stored.scope, turn_ids)
         if not stored.memory_id:
             async with self._redis.using("tombstone") as parts:
                 owner = parts.rows.digests.owner(stored.scope)

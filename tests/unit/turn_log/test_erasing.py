@@ -168,7 +168,7 @@ class TestScopeDeletion:
         await self.fill(log)
         claim = await log.claim(ALICE, (await log.pending())[0].session_id, lease=timedelta(minutes=1), context=1)
         assert claim is not None
-        await log._commit(Tombstone(scope=ALICE, at=NOW), [])
+        await log._commit(Tombstone(scope=ALICE, at=NOW))
         assert (await log.totals()).waiting == 3 * BATCH
         assert await log.pending() == []
         assert await log.claim(ALICE, claim.session_id, lease=timedelta(0), context=1) is None
@@ -183,7 +183,7 @@ class TestScopeDeletion:
         log = open_log(path)
         turn = replace(a_turn("a"), request_id="q", response_id="r")
         log.append(turn, remember=False)
-        await log._commit(Tombstone(scope=ALICE, at=NOW), [])
+        await log._commit(Tombstone(scope=ALICE, at=NOW))
         assert await log.history(ALICE, "r", limit=9) == []
         appended = log.append(replace(turn, observed_at=LATER), remember=False)
         assert appended.outcome is AppendOutcome.ACCEPTED
@@ -195,7 +195,7 @@ class TestScopeDeletion:
     async def test_between_its_batches_a_tool_loop_takes_nothing_over(self, path: Path, open_log: OpenLog) -> None:
         log = open_log(path)
         log.append(replace(a_turn("secret"), complete=False, response_id="r1"), remember=False)
-        await log._commit(Tombstone(scope=ALICE, at=NOW), [])
+        await log._commit(Tombstone(scope=ALICE, at=NOW))
         end = replace(a_turn(""), user_texts=(), hints=SessionHints(previous_response_id="r1"), observed_at=LATER)
         log.append(end, remember=False)
         assert [turn.user_text for turn in await log.list_turns(scope=None, states=None, limit=9)] == [""]
@@ -207,7 +207,7 @@ class TestScopeDeletion:
         log = open_log(path)
         await self.fill(log)
         log.append(a_turn(needle(99_999), BOB), remember=False)
-        await log._commit(Tombstone(scope=ALICE, at=NOW), [])
+        await log._commit(Tombstone(scope=ALICE, at=NOW))
         await purge_one_batch(log)
         if how == "start":
             shutil.copytree(path.parent, tmp_path / "left behind")
