@@ -47,6 +47,9 @@ class Keys:
     def owner_version(self, owner: str) -> str:
         return self._of("owner", owner, "version")
 
+    def owner_precedence(self, owner: str) -> str:
+        return self._of("owner", owner, "precedence")
+
     def owner_turns(self, owner: str) -> str:
         return self._of("owner", owner, "turns")
 

@@ -3,13 +3,16 @@
 Strategy. WATCH the owner's version, read what is needed (on any connection: a change after the WATCH breaks the
 transaction), decide in Python, and send all changes in one MULTI together with a new version. When another replica was
 faster, nothing is changed and the decision is made anew. Within the process transactions of an owner take turns, so
-that only replicas can collide.
+that only replicas can collide. A transaction that lost takes precedence: the others wait, so that a long one (a deletion)
+is not starved by many short ones (the turns of a user who goes on talking).
 """
 
 import asyncio
 import random
+import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
 
 from redis.exceptions import WatchError
 
@@ -29,6 +32,15 @@ _BACKOFF = Backoff(first=0.002, longest=0.1, spread=1.0)
 _VERSION_SECONDS = 86_400
 """How long an owner's version is kept: much longer than a transaction takes."""
 _CONCURRENT = 16
+_PRECEDENCE_MS = 1_000
+"""Longer than one attempt. A replica that dies meanwhile holds up the owner's transactions for so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Committed(Generic[T]):
+    """What a transaction came to."""
+
+    result: T
 
 
 class Transactions:
@@ -39,6 +51,7 @@ class Transactions:
         self._keys = keys
         self._turns = InProcessOwnerLocks()
         self._running = asyncio.Semaphore(_CONCURRENT)
+        self._replica = uuid.uuid4().bytes
 
     async def on_owner(self, owner: str, work: Work[T], *, also_watch: Sequence[str] = ()) -> T:
         """Retry `work` until its commands commit without a conflict.
@@ -50,29 +63,38 @@ class Transactions:
         Raises:
             RedisFailedError: nothing was changed, or it is not known whether the changes were made.
         """
-        version = self._keys.owner_version(owner)
+        version, precedence = self._keys.owner_version(owner), self._keys.owner_precedence(owner)
         async with self._turns.hold(Scope(owner)), self._running:
             for attempt in range(_ATTEMPTS):
-                done, result = await self._once(version, work, also_watch)
-                if done:
-                    return result
+                done = await self._once(version, precedence, work, also_watch)
+                if done is not None:
+                    return done.result
+                await self._connection.execute("SET", precedence, self._replica, "NX", "PX", _PRECEDENCE_MS)
                 await asyncio.sleep(_BACKOFF.delay(attempt, random.random()))  # noqa: S311 - no secret
         raise RedisFailedError("too many changes of one owner at a time")
 
-    async def _once(self, version: str, work: Work[T], also_watch: Sequence[str]) -> tuple[bool, T]:
+    async def _once(
+        self, version: str, precedence: str, work: Work[T], also_watch: Sequence[str]
+    ) -> "_Committed[T] | None":
+        """None: another replica was faster, or has precedence."""
         async with self._connection.calling(), self._connection.pipeline() as pipeline:
             await pipeline.watch(version, *also_watch)
+            first = await pipeline.get(precedence)
+            if first is not None and first != self._replica:
+                return None
             commands, result = await work()
             if not commands:
-                return True, result
+                return _Committed(result)
             begin: Callable[[], None] = pipeline.multi
             begin()
             pipeline.execute_command("INCR", version)
             pipeline.execute_command("EXPIRE", version, _VERSION_SECONDS)
             for command in commands:
                 pipeline.execute_command(*command)
+            if first is not None:
+                pipeline.execute_command("DEL", precedence)
             try:
                 await pipeline.execute()
             except WatchError:
-                return False, result
-            return True, result
+                return None
+            return _Committed(result)
