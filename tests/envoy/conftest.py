@@ -16,6 +16,7 @@ from openai import AsyncOpenAI
 from semrouter_memory.demo.stay import local_llm
 from semrouter_memory.stack.http import local_client
 from semrouter_memory.stack.llm import StandInLlm
+from semrouter_memory.stack.ports import LOOPBACK
 from semrouter_memory.stack.stack import Stack, StackOptions
 
 ALICE, BOB = "demo-key-alice", "demo-key-bob"
@@ -87,6 +88,38 @@ class Installation:
             text = (await http.get(f"{self.stack.operator_url}/metrics")).text
         lines = [line.rsplit(" ", 1) for line in text.splitlines() if line.startswith(name)]
         return sum(float(value) for sample, value in lines if sample == name or sample.startswith(name + "{"))
+
+    async def turns(self, outcome: str = "") -> float:
+        """How many turns ended so, once nothing is on its way; all of them when no outcome is given.
+
+        A client has its answer before the observer has its copy: a count that is read at once may lack a turn.
+        """
+        await all_streams_ended(self)
+        return await self.metric("semrouter_memory_turns_total" + (f'{{outcome="{outcome}"}}' if outcome else ""))
+
+
+async def envoy_count(on: Installation, name: str) -> int:
+    """One of Envoy's own numbers."""
+    async with local_client() as http:
+        text = (await http.get(f"http://{LOOPBACK}:{on.stack.admin_port}/stats", params={"filter": f"^{name}$"})).text
+    return int(text.rsplit(":", 1)[1]) if text.strip() else 0
+
+
+async def streams_open(on: Installation) -> int:
+    """Streams between Envoy and the sidecar, and requests of clients, as Envoy counts them."""
+    names = ("cluster.memory_sidecar.upstream_rq_active", "http.llm.downstream_rq_active")
+    return sum([await envoy_count(on, name) for name in names])
+
+
+async def all_streams_ended(on: Installation, *, seconds: float = 15) -> float:
+    """Wait until nothing is open between Envoy, its clients and the sidecar; returns how long that took."""
+    began = time.monotonic()
+
+    async def none() -> bool:
+        return await streams_open(on) == 0
+
+    await eventually(none, "streams stay open", seconds=seconds)
+    return time.monotonic() - began
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]], otherwise: str, *, seconds: float = _WITHIN_SECONDS) -> None:

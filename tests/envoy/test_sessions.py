@@ -105,34 +105,30 @@ async def test_a_vague_question_is_completed_from_the_chain(two_filter: Installa
     assert "$10,000" in third.output_text
 
 
-async def accepted(on: Installation) -> float:
-    return await on.metric('semrouter_memory_turns_total{outcome="accepted"}')
-
-
 async def test_a_retry_with_an_idempotency_key_is_one_turn(two_filter: Installation) -> None:
-    before = await accepted(two_filter)
+    before = await two_filter.turns("accepted")
     for _ in range(3):
         await say(two_filter, user("I live in Bergen"), **{"idempotency-key": "once"})
     await say(two_filter, user("My dog is called Rex"), **{"idempotency-key": "twice"})
     await two_filter.remembers("Bergen")
     await two_filter.remembers("Rex")
-    assert await accepted(two_filter) == before + 2
+    assert await two_filter.turns("accepted") == before + 2
 
 
 async def test_the_sdks_own_retries_are_one_turn(two_filter: Installation) -> None:
-    before = await accepted(two_filter)
+    before = await two_filter.turns("accepted")
     two_filter.llm.failing = 2
     async with two_filter.sdk().with_options(max_retries=2) as client:
         await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "I live in Bergen"}])
     attempts = [request.headers["x-stainless-retry-count"] for request in list(two_filter.llm.requests)[-3:]]
     assert attempts == ["0", "1", "2"]
     await two_filter.remembers("Bergen")
-    assert await accepted(two_filter) == before + 1
+    assert await two_filter.turns("accepted") == before + 1
 
 
 async def test_a_server_that_uses_its_ids_again_loses_nothing(two_filter: Installation) -> None:
     """Twenty conversations at a time, all answered under the same two ids."""
-    before = await accepted(two_filter)
+    before = await two_filter.turns("accepted")
     names = [f"Rex{letter}" for letter in "abcdefghijklmnopqrst"]
     await asyncio.gather(
         *(
@@ -146,6 +142,6 @@ async def test_a_server_that_uses_its_ids_again_loses_nothing(two_filter: Instal
     )
 
     async def all_accepted() -> bool:
-        return await accepted(two_filter) == before + len(names)
+        return await two_filter.turns("accepted") == before + len(names)
 
     await eventually(all_accepted, "turns were lost")

@@ -69,14 +69,14 @@ async def test_a_packed_stream_stays_one(
     chain: Installation, path: str, encoding: str, unpacked: Callable[[bytes], bytes]
 ) -> None:
     """Nothing is unpacked on its way, and what is inside is remembered all the same."""
-    before = await chain.metric("semrouter_memory_turns_total")
+    before = await chain.turns()
     how: dict[str, Any] = {"text": WORDS, "split": 50, "encoding": encoding, "delay_ms": 5}
     packed = b"".join([piece.data for piece in await streamed(chain, path, "Tell me a joke", **how)])
     assert packed == b"".join(await streamed_without_envoy(chain, path, "Tell me a joke", **how))
     assert WORDS.rsplit(maxsplit=1)[-1].encode() in unpacked(packed)
 
     async def one_more() -> bool:
-        return await chain.metric("semrouter_memory_turns_total") == before + 1
+        return await chain.turns() == before + 1
 
     await eventually(one_more, "the packed stream was not a turn")
 

@@ -54,10 +54,6 @@ async def bodies(on: Installation, path: str, steps: Sequence[dict[str, Any]]) -
     return seen
 
 
-async def turns(on: Installation, outcome: str) -> float:
-    return await on.metric(f'semrouter_memory_turns_total{{outcome="{outcome}"}}')
-
-
 async def test_the_block_stays_the_same_through_a_chat_loop(two_filter: Installation) -> None:
     """Byte for byte, with parallel calls, text beside a call, and a result that quotes the memory."""
     await remember(two_filter, KNOWN)
@@ -112,7 +108,7 @@ async def test_the_block_stays_the_same_when_the_client_repeats_the_items(two_fi
 
 
 async def test_a_chat_loop_is_learned_from_once(two_filter: Installation) -> None:
-    accepted = await turns(two_filter, "accepted")
+    accepted = await two_filter.turns("accepted")
     loop: list[Any] = [user(TOLD)]
     async with two_filter.sdk() as client:
         for outcome in ("rain", "more rain"):
@@ -126,26 +122,26 @@ async def test_a_chat_loop_is_learned_from_once(two_filter: Installation) -> Non
     await two_filter.remembers("Bergen")
     assert await two_filter.memories() == ["I live in Bergen."]
     # The stand-in answers a tool's result with text, so the second step is an answer as well: one turn again.
-    assert await turns(two_filter, "accepted") == accepted + 1
+    assert await two_filter.turns("accepted") == accepted + 1
 
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_stored_chain_is_learned_from_once_it_is_answered(two_filter: Installation, *, stream: bool) -> None:
-    accepted, incomplete = await turns(two_filter, "accepted"), await turns(two_filter, "incomplete")
+    accepted, incomplete = await two_filter.turns("accepted"), await two_filter.turns("incomplete")
     async with two_filter.sdk() as client:
         answer: Any = await client.responses.create(model="m", input=TOLD, tools=TOOLS, stream=stream)
         if stream:
             answer = [event async for event in answer][-1].response
 
         async def kept_aside() -> bool:
-            return await turns(two_filter, "incomplete") == incomplete + 1
+            return await two_filter.turns("incomplete") == incomplete + 1
 
         await eventually(kept_aside, "the first step was not kept")
         assert await two_filter.memories() == []
         output: Any = [{"type": "function_call_output", "call_id": answer.output[0].call_id, "output": "rain"}]
         await client.responses.create(model="m", previous_response_id=answer.id, input=output, tools=TOOLS)
     await two_filter.remembers("Bergen")
-    assert await turns(two_filter, "accepted") == accepted + 1
+    assert await two_filter.turns("accepted") == accepted + 1
 
 
 async def test_a_loop_in_a_conversation_of_the_server(two_filter: Installation) -> None:

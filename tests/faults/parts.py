@@ -19,7 +19,6 @@ import structlog
 from semrouter_memory.app import App
 from semrouter_memory.config import load
 from semrouter_memory.demo.stay import local_llm
-from semrouter_memory.stack.http import local_client
 from semrouter_memory.stack.ports import LOOPBACK
 from semrouter_memory.stack.process import Process
 from semrouter_memory.stack.stack import Stack, StackOptions
@@ -178,19 +177,6 @@ def open_files(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - names are enough
 
 
-async def envoy_count(on: Installation, name: str) -> int:
-    """One of Envoy's own numbers."""
-    async with local_client() as http:
-        text = (await http.get(f"http://{LOOPBACK}:{on.stack.admin_port}/stats", params={"filter": f"^{name}$"})).text
-    return int(text.rsplit(":", 1)[1]) if text.strip() else 0
-
-
-async def streams_open(on: Installation) -> int:
-    """Streams between Envoy and the sidecar, and requests of clients, as Envoy counts them."""
-    names = ("cluster.memory_sidecar.upstream_rq_active", "http.llm.downstream_rq_active")
-    return sum([await envoy_count(on, name) for name in names])
-
-
 CLOSED_LATE_SECONDS = 3
 
 
@@ -202,17 +188,6 @@ def closing_late_but_soon(envoy: dict[str, Any]) -> None:
     manager = envoy["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
     (observer,) = (each for each in manager["http_filters"] if each["name"] == "memory.retain")
     observer["typed_config"]["deferred_close_timeout"] = f"{CLOSED_LATE_SECONDS}s"
-
-
-async def all_streams_ended(on: Installation, *, seconds: float = 15) -> float:
-    """Wait until nothing is open between Envoy, its clients and the sidecar; returns how long that took."""
-    began = time.monotonic()
-
-    async def none() -> bool:
-        return await streams_open(on) == 0
-
-    await eventually(none, "streams stay open", seconds=seconds)
-    return time.monotonic() - began
 
 
 def percentile(values: Sequence[float], part: float) -> float:

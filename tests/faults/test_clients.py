@@ -16,15 +16,13 @@ import pytest_asyncio
 
 from semrouter_memory.stack.ports import LOOPBACK
 from tests.envoy.client import APIS, CHAT
-from tests.envoy.conftest import Installation, eventually, installed
+from tests.envoy.conftest import Installation, all_streams_ended, envoy_count, eventually, installed
 
 from .conftest import Figures, sized
 from .parts import (
     CLOSED_LATE_SECONDS,
     InProcess,
-    all_streams_ended,
     closing_late_but_soon,
-    envoy_count,
     installed_with,
     open_files,
     percentile,
@@ -66,7 +64,7 @@ def asked(number: int) -> bytes:
 async def test_many_streams_at_a_time(on: Installation, figures: Figures) -> None:
     """Each gets its own answer, whole; each is accepted; the memory that they took is given back or used again."""
     await tell(on, "Hello?")
-    before, turns = rss_mib(on.stack.sidecar.pid), await on.metric("semrouter_memory_turns_total")
+    turns, before = await on.turns(), rss_mib(on.stack.sidecar.pid)
     most, peak = 0, before
     async with asyncio.TaskGroup() as group:
         reading = [group.create_task(read(on, asked(number))) for number in range(STREAMS)]
@@ -85,7 +83,7 @@ async def test_many_streams_at_a_time(on: Installation, figures: Figures) -> Non
     await all_streams_ended(on)
 
     async def accepted() -> bool:
-        return await on.metric("semrouter_memory_turns_total") - turns == STREAMS
+        return await on.turns() - turns == STREAMS
 
     await eventually(accepted, "not every stream was a turn", seconds=30)
     firsts = [answer.first * 1000 for answer in answers]
@@ -93,7 +91,7 @@ async def test_many_streams_at_a_time(on: Installation, figures: Figures) -> Non
         streams=STREAMS,
         at_once=most,
         whole=sum(whole),
-        turns=await on.metric("semrouter_memory_turns_total") - turns,
+        turns=await on.turns() - turns,
         without_memory_for_lateness=await envoy_count(on, "http.llm.ext_proc.failure_mode_allowed"),
         first_word_ms_p50=statistics.median(firsts),
         first_word_ms_p99=percentile(firsts, 0.99),
@@ -157,8 +155,9 @@ async def slow_client(on: Installation, number: int) -> socket.socket:
 
 
 async def test_clients_that_go_away_leave_nothing_behind(closing: Installation, figures: Figures) -> None:
-    """In the middle of their request, while they wait, and in the middle of the answer."""
+    """In the middle of their request, while they wait, and in the middle of the answer. Nothing is learned of it."""
     on, rss, files, ends = closing, [], [], []
+    await on.forget_everything()
     failed = await on.metric("semrouter_memory_exchanges_failed_total")
     for _ in range(ROUNDS):
         await asyncio.gather(*(goes_away(on, number) for number in range(GONE)))
@@ -171,7 +170,9 @@ async def test_clients_that_go_away_leave_nothing_behind(closing: Installation, 
         rss_mib=" ".join(f"{value:.0f}" for value in rss),
         open_files=" ".join(map(str, files)),
     )
-    await tell(on, "How are you?")
+    await tell(on, "I live in Bergen")
+    await on.remembers("Bergen")
+    assert await on.memories() == ["I live in Bergen"]
     assert max(ends) < CLOSED_LATE_SECONDS + 5
     assert max(files[1:]) <= files[0] + 2
     assert rss[-1] - rss[0] < 16
@@ -181,7 +182,7 @@ async def test_clients_that_go_away_leave_nothing_behind(closing: Installation, 
 async def goes_away(on: Installation, number: int) -> None:
     reader, writer = await asyncio.open_connection(LOOPBACK, on.stack.port)
     mid_request = number % 3 == 0
-    text = f"Going away {number}"
+    text = f"My dog number {number} is called Rex"
     how: dict[str, Any] = {"text": "one word after the other " * 20, "delay_ms": 50 if number % 3 == 1 else 5_000}
     writer.write(request(APIS[number % 2], text, length=1_000_000 if mid_request else 0, **how))
     await writer.drain()

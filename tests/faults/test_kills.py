@@ -13,12 +13,12 @@ import pytest
 import pytest_asyncio
 
 from tests.envoy.client import APIS, ask, streamed_without_envoy
-from tests.envoy.conftest import Installation, eventually, installed
+from tests.envoy.conftest import Installation, envoy_count, eventually, installed
 from tests.envoy.replicas import Pair, pair
 from tests.envoy.talk import Outage, Talks, nothing_lost_nothing_twice, restarted
 
 from .conftest import Figures, sized
-from .parts import PATIENT, envoy_count, read, request, turn_totals, waited
+from .parts import PATIENT, read, request, turn_totals, waited
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(sized(180, 600))]
 
