@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, cast
 
-from semrouter_memory.app import pipelines
+from semrouter_memory.app import new_memory_id, pipelines
 from semrouter_memory.app.adapters import Adapters, Store, announcing_writer, owner_indexes_of
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
-from semrouter_memory.evaluation.playing import Ids, PlayClock, played_adapters
+from semrouter_memory.evaluation.playing import PlayClock, played_adapters
 from semrouter_memory.evaluation.running import models_of
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import (
@@ -47,13 +47,13 @@ class Recalling:
     def __post_init__(self) -> None:
         self.clock = cast("PlayClock", self.adapters.clock)
         self.clock.time = NOW
-        self.ids = cast("Ids", cast("Any", self.adapters.new_id).__self__)
+        self._ids = count()
         self.recaller = pipelines.request_phase(self.config, self.adapters, self.models)
         self._turns = count()
 
     async def remember(self, *contents: str, scope: Scope = ALICE, **more: Any) -> None:
         """Write them as they are, each a minute after the one before."""
-        since = len(self.ids.drawn)
+        since = next(self._ids)
         await self.write(
             scope,
             [
@@ -71,7 +71,7 @@ class Recalling:
         times = dict.fromkeys(("observed_at", "created_at", "updated_at"), created_at)
         kind = MemoryType.PROCEDURAL if content.startswith("To ") else MemoryType.SEMANTIC
         values: dict[str, Any] = {"type": kind, "source": "conversation", **times, **more}
-        return Memory(id=self.ids.draw(), scope=scope, content=content, **values)
+        return Memory(id=f"mem_{next(self._ids):08d}", scope=scope, content=content, **values)
 
     async def say(self, content: str, *, scope: Scope = ALICE) -> None:
         """Have the reconciling writer write it, as it does what was extracted from a turn."""
@@ -110,7 +110,7 @@ class Recalling:
             turn_log=adapters.turn_log,
             locks=adapters.locks,
             clock=adapters.clock,
-            new_id=adapters.new_id,
+            new_id=new_memory_id,
             redact=Redaction,
             config=Config().management,
             state=adapters.state,

@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +180,6 @@ class Bench:
         self.model = model
         self.log = log or SqliteTurnLog(path / "turns.db", clock=self.clock)
         self.woken: list[SessionKey] = []
-        ids = count()
         self.locks = InProcessOwnerLocks()
         embedder = HashedEmbedder(max_passage_tokens=max_passage_tokens)
         self.retainer = Retainer(
@@ -194,7 +192,6 @@ class Bench:
                 embedder=embedder,
                 locks=self.locks,
                 clock=self.clock,
-                new_id=lambda: f"mem_{next(ids):04}",
             ),
             embedder=embedder,
             chat_model=model,

@@ -4,8 +4,6 @@ Each part puts its own end onto the exit stack as soon as it is there, so whatev
 """
 
 import asyncio
-import secrets
-import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -23,7 +21,6 @@ from semrouter_memory.ports import (
     Embedder,
     MemoryReader,
     MemoryWriter,
-    NewId,
     Observer,
     OwnerLocks,
     StateStore,
@@ -54,11 +51,6 @@ class SystemClock:
 
     def now(self) -> datetime:
         return datetime.now(UTC)
-
-
-def new_memory_id() -> str:
-    """`mem_`, 12 hex digits of milliseconds, 16 random ones: sorts by time, cannot be guessed."""
-    return f"mem_{time.time_ns() // 1_000_000:012x}{secrets.token_hex(8)}"
 
 
 class Log(TurnLog, TurnRecords, Protocol):
@@ -101,7 +93,6 @@ class Adapters:
     locks: OwnerLocks
     clock: Clock
     observer: Observer
-    new_id: NewId
     collections: CollectionAdmin | None = None
 
 
@@ -148,7 +139,6 @@ async def connect(
         locks=sessions.locks,
         clock=clock,
         observer=observer,
-        new_id=new_memory_id,
     )
 
 

@@ -1,5 +1,7 @@
 """The HTTP servers: the users' API and the operator's port."""
 
+import secrets
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
@@ -73,6 +75,11 @@ def _operator_context(adapters: Adapters, deletion: DeletionService) -> Operator
     )
 
 
+def new_memory_id() -> str:
+    """`mem_`, 12 hex digits of milliseconds, 16 random ones: sorts by time, cannot be guessed."""
+    return f"mem_{time.time_ns() // 1_000_000:012x}{secrets.token_hex(8)}"
+
+
 def _service(
     config: Config,
     adapters: Adapters,
@@ -87,7 +94,7 @@ def _service(
         turn_log=adapters.turn_log,
         locks=adapters.locks,
         clock=adapters.clock,
-        new_id=adapters.new_id,
+        new_id=new_memory_id,
         redact=redact,
         config=config.management,
         deletion=deletion,

@@ -87,7 +87,6 @@ def _consolidator(config: AgeingConfig, adapters: Adapters, models: ExternalMode
         state=adapters.state,
         locks=adapters.locks,
         clock=adapters.clock,
-        new_id=adapters.new_id,
         chat_model=models.of_role("memory_extraction"),
         config=config,
     )
@@ -108,7 +107,6 @@ def reconciling_writer(
         embedder=adapters.embedder,
         locks=adapters.locks,
         clock=adapters.clock,
-        new_id=adapters.new_id,
         ttl_days=config.ttl_days,
         judge=Judge(judge) if judge else None,
         written=written,

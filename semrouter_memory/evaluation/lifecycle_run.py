@@ -17,7 +17,7 @@ from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig
 from semrouter_memory.evaluation.lifecycle import Scenario, ScenarioOutcome, judge, result_of, scenario_of
-from semrouter_memory.evaluation.playing import Ids, PlayClock
+from semrouter_memory.evaluation.playing import PlayClock
 from semrouter_memory.evaluation.running import play_files
 from semrouter_memory.model import Json, Scope, SessionHints, Turn
 from semrouter_memory.store.in_memory import InMemoryStore
@@ -41,11 +41,11 @@ class LifecycleRun:
     async def play(self, scenario: Scenario) -> ScenarioOutcome:
         """Hand the candidates over one by one and look at what is known then."""
         self._played += 1
-        scope, ids = Scope(f"scenario-{self._played}"), Ids()
+        scope = Scope(f"scenario-{self._played}")
         store = InMemoryStore(dimension=self._adapters.embedder.dimension)
         # It is the time of what was said last, so that nothing expires because a scenario is old.
         clock = PlayClock(min(candidate.observed_at for candidate in scenario.candidates))
-        adapters = replace(self._adapters, store=store, writer=store, clock=clock, new_id=ids.draw)
+        adapters = replace(self._adapters, store=store, writer=store, clock=clock)
         writer = pipelines.reconciling_writer(self._config.ageing, adapters, self._models)
         turn_ids, session_id = self._append(scope, scenario)
         claim = await adapters.turn_log.claim(scope, session_id, lease=_LEASE, context=0)
@@ -54,7 +54,7 @@ class LifecycleRun:
         for candidate, turn_id in zip(scenario.candidates, turn_ids, strict=True):
             clock.time = max(clock.time, candidate.observed_at)
             await writer.write(claim, [replace(candidate, session_id=session_id, turn_ids=(turn_id,))])
-        memories = [memory for memory_id in ids.drawn if (memory := await store.get(scope, memory_id))]
+        memories = (await store.page(scope, limit=len(scenario.candidates), now=None)).memories
         return judge(
             scenario,
             [memory.content for memory in memories if memory.superseded_at is None],

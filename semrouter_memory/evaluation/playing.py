@@ -33,17 +33,6 @@ class PlayClock:
 
 
 @dataclass(slots=True)
-class Ids:
-    """Draws ids and remembers them: what was written can then be read again, history included."""
-
-    drawn: list[str] = field(default_factory=list)
-
-    def draw(self) -> str:
-        self.drawn.append(f"mem_{len(self.drawn):08d}")
-        return self.drawn[-1]
-
-
-@dataclass(slots=True)
 class FailureRecorder:
     """An observer that listens for failures only."""
 
@@ -63,7 +52,7 @@ class FailureRecorder:
 
 @contextmanager
 def played_adapters(embedder: Embedder) -> Iterator[Adapters]:
-    """Adapters with a `PlayClock`, `Ids` and a `FailureRecorder`, thrown away at the end."""
+    """Adapters with a `PlayClock` and a `FailureRecorder`, thrown away at the end."""
     clock = PlayClock()
     with TemporaryDirectory(prefix="semrouter-memory-") as name:
         turn_log = SqliteTurnLog(Path(name) / "turns.db", clock=clock)
@@ -80,7 +69,6 @@ def played_adapters(embedder: Embedder) -> Iterator[Adapters]:
                 locks=InProcessOwnerLocks(),
                 clock=clock,
                 observer=FailureRecorder(),
-                new_id=Ids().draw,
             )
         finally:
             turn_log.close()

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
@@ -23,7 +24,7 @@ from semrouter_memory.app.adapters import Adapters, Store, announcing_writer, ow
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig, MilvusConfig
-from semrouter_memory.evaluation.playing import Ids, PlayClock, played_adapters
+from semrouter_memory.evaluation.playing import PlayClock, played_adapters
 from semrouter_memory.evaluation.retrieval import Known, LabelledQuery, RetrievalCase
 from semrouter_memory.evaluation.retrieval_figures import Asked, Scored
 from semrouter_memory.evaluation.retrieval_sweep import THRESHOLDS, CachingEmbedder, Point, points_of
@@ -77,7 +78,7 @@ class RetrievalRun:
         self._adapters = adapters
         self._clock = clock
         self._models = models
-        self._ids = Ids()
+        self._ids = count()
         self._owners = 0
 
     async def store(self, file: str, users: Sequence[RetrievalCase]) -> list[Owner]:
@@ -131,7 +132,7 @@ class RetrievalRun:
     def _memory(self, scope: Scope, known: Known, *, undated: datetime) -> Memory:
         at = known.created_at or undated
         return Memory(
-            id=self._ids.draw(),
+            id=f"mem_{next(self._ids):08d}",
             scope=scope,
             type=known.type,
             content=known.content,

@@ -20,7 +20,7 @@ from semrouter_memory.maintenance.related import MERGEABLE, Group, groups
 from semrouter_memory.maintenance.run import MaintenanceRun
 from semrouter_memory.maintenance.score import confirmations
 from semrouter_memory.maintenance.summarise import summary
-from semrouter_memory.model import ASSERTED_AT, EmbeddedMemory, Json, Memory, Scope
+from semrouter_memory.model import ASSERTED_AT, EmbeddedMemory, Json, Memory, Scope, derived_id
 from semrouter_memory.ports import (
     ChatModel,
     Clock,
@@ -28,7 +28,6 @@ from semrouter_memory.ports import (
     Embedder,
     MemoryReader,
     MemoryWriter,
-    NewId,
     OwnerLocks,
     UsageCounts,
 )
@@ -60,7 +59,6 @@ class Consolidator:
         state: UsageCounts,
         locks: OwnerLocks,
         clock: Clock,
-        new_id: NewId,
         chat_model: ChatModel | None,
         config: AgeingConfig,
     ) -> None:
@@ -72,7 +70,6 @@ class Consolidator:
         self._state = state
         self._locks = locks
         self._clock = clock
-        self._new_id = new_id
         self._chat_model = chat_model
         self._config = config
 
@@ -137,7 +134,7 @@ class Consolidator:
         metadata = _metadata(group.memories, self._chat_model.name if worded and self._chat_model else "")
         return replace(
             newest,
-            id=self._new_id(),
+            id=derived_id("summary", *sorted(memory.id for memory in group.memories)),
             content=worded or group.content,
             created_at=now,
             updated_at=now,

@@ -4,7 +4,6 @@ Strategy: an export's line is the API's own JSON of a memory, so an import takes
 by hand needs a `content` only; without an id it gets one from what it says, so that importing it again changes nothing.
 """
 
-import hashlib
 import re
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import replace
@@ -17,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.admission import PROVENANCE
 from semrouter_memory.manage.schemas import MemoryJson, UtcTime
-from semrouter_memory.model import ASSERTED_AT, IMPORTED_AT, Memory, MemoryType, Scope
+from semrouter_memory.model import ASSERTED_AT, IMPORTED_AT, Memory, MemoryType, Scope, derived_id
 
 MAX_LINE_BYTES = 512 * 1024
 """A memory of the greatest length, written with six bytes a character, and its metadata."""
@@ -139,7 +138,7 @@ def memory_from(line: ImportLine, scope: Scope, *, now: datetime, exact: bool = 
 
 def next_id(memory_id: str) -> str:
     """The id under which a memory comes back whose own was deleted: always the same one."""
-    return f"mem_{hashlib.sha256(f'again:{memory_id}'.encode()).hexdigest()[:28]}"
+    return derived_id("again", memory_id)
 
 
 async def lines_of(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
@@ -178,5 +177,4 @@ def _check_provenance(line: ImportLine) -> None:
 
 def _id_from(line: ImportLine) -> str:
     said = line.observed_at.isoformat() if line.observed_at else ""
-    parts = orjson.dumps([line.project_id, line.agent_id, line.type.value, line.content, said])
-    return f"mem_{hashlib.sha256(parts).hexdigest()[:28]}"
+    return derived_id(line.project_id, line.agent_id, line.type.value, line.content, said)

@@ -340,7 +340,7 @@ class MemoryService:
             return await self._write(
                 scope, confirmed(again, memory, new, self._merged(again.metadata, new.metadata)), hold
             )
-        rows = RowFactory(new_id=self._new_id, ttl_days={})
+        rows = RowFactory(ttl_days={})
         memory = rows.replacing(memory, decision.targets)
         older = [rows.superseded(old, memory, now=memory.updated_at) for old in decision.targets]
         older += [marked(old, memory) for old in decision.outdated]

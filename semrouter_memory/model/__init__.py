@@ -23,6 +23,7 @@ from semrouter_memory.model.memories import (
     ReconcileAction,
     Reconciled,
     Usage,
+    derived_id,
 )
 from semrouter_memory.model.reports import EvictionCandidate, EvictionReason, UpkeepReport
 from semrouter_memory.model.requests import (
@@ -120,5 +121,6 @@ __all__ = [
     "UpkeepReport",
     "Usage",
     "Vector",
+    "derived_id",
     "joined",
 ]

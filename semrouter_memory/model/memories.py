@@ -1,5 +1,7 @@
 """Memories, and what becomes of new statements."""
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
@@ -34,6 +36,11 @@ OUTDATED_BY = "outdated_by"
 
 ASSERTED_AT = "asserted_at"
 """Metadata: when it was said by the turn log's times, where the system's clock stood before that."""
+
+
+def derived_id(*of: str) -> str:
+    """The id of a memory that is made of exactly that: whoever makes it again writes the same row."""
+    return f"mem_{hashlib.sha256(json.dumps(of).encode()).hexdigest()[:28]}"
 
 
 Form = Literal["quote", "statement"]

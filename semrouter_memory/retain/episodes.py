@@ -5,11 +5,10 @@ them. A run's goal, steps, outcome and lessons stand in no quote. The memory's i
 kept turn, so that making it again rewrites the same memory.
 """
 
-import hashlib
 from collections.abc import Sequence
 
 from semrouter_memory.language.scripts import CJK
-from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType
+from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType, derived_id
 from semrouter_memory.retain.passages import fitted
 from semrouter_memory.retain.runs import Run, run_of
 
@@ -20,8 +19,7 @@ MAX_CHARS = 900
 
 def memory_id(claim: Claim, turns: Sequence[LoggedTurn]) -> str:
     """The id of the session's episode, the same as long as its first turn is kept."""
-    named = f"{claim.scope.owner}\0{claim.session_id}\0{turns[0].id}"
-    return f"mem_{hashlib.sha256(named.encode('utf-8', 'replace')).hexdigest()[:28]}"
+    return derived_id(claim.scope.owner, claim.session_id, turns[0].id)
 
 
 def as_candidate(content: str, turns: Sequence[LoggedTurn], *, extractor: str, model: str = "") -> Candidate:

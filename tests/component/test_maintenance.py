@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +118,6 @@ class House:
 
     def upkeep(self, model: ScriptedModel | None = None, **settings: Any) -> MaintenanceScheduler:
         config = AgeingConfig.model_validate(settings)
-        ids = (f"s{number}" for number in count())
         deletion = deletion_service(
             store=self.store,
             embedder=self.embedder,
@@ -136,7 +134,6 @@ class House:
             state=self.state,
             locks=self.locks,
             clock=self.clock,
-            new_id=lambda: next(ids),
             chat_model=model,
             config=config,
         )

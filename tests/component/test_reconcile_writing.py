@@ -24,6 +24,7 @@ from semrouter_memory.model import (
     Tombstone,
     Turn,
 )
+from semrouter_memory.ports import MemoryReader
 from semrouter_memory.retain.reconciling.verdict import Judge
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
 from semrouter_memory.store.in_memory import InMemoryStore
@@ -101,29 +102,23 @@ class Writing:
         self.log = SqliteTurnLog(path / "turns.db", clock=self.clock)
         self.store = InMemoryStore(dimension=384)
         self.locks = WatchedLocks()
-        self.ids: list[str] = []
         self.told: list[Scope] = []
         self.ttl_days = ttl_days or {}
         self.turns = itertools.count()
         self.writer = self.made(model)
 
-    def made(self, model: ScriptedModel | None) -> ReconcilingWriter:
+    def made(self, model: ScriptedModel | None, *, reader: MemoryReader | None = None) -> ReconcilingWriter:
         return ReconcilingWriter(
             turn_log=self.log,
-            reader=self.store,
+            reader=reader or self.store,
             writer=self.store,
             embedder=HashedEmbedder(dimension=384),
             locks=self.locks,
             clock=self.clock,
-            new_id=self.draw,
             ttl_days=self.ttl_days,
             judge=Judge(model) if model else None,
             written=self.told.append,
         )
-
-    def draw(self) -> str:
-        self.ids.append(f"mem_{len(self.ids)}")
-        return self.ids[-1]
 
     async def turn(self, content: str, day: float) -> tuple[Claim, Candidate]:
         number = next(self.turns)
@@ -158,8 +153,8 @@ class Writing:
         return written
 
     async def memories(self) -> list[Memory]:
-        found = [await self.store.get(ALICE, memory_id) for memory_id in self.ids]
-        return sorted((memory for memory in found if memory), key=lambda memory: memory.observed_at)
+        page = await self.store.page(ALICE, limit=100, now=None)
+        return sorted(page.memories, key=lambda memory: memory.observed_at)
 
     async def active(self) -> dict[str, Memory]:
         page = await self.store.page(ALICE, limit=100, reach=Reach.ALL, now=self.clock.now())
@@ -339,4 +334,13 @@ async def test_what_changed_while_the_model_thought_is_left_to_the_rules(judged:
 async def test_two_sessions_at_once_write_a_statement_once(writing: Writing) -> None:
     turns = [await writing.turn(CITIES[0], 0) for _ in range(5)]
     await asyncio.gather(*(writing.writer.write(claim, [candidate]) for claim, candidate in turns))
+    assert len(await writing.memories()) == 1
+
+
+async def test_a_write_that_is_repeated_before_it_is_seen_is_the_same_row(writing: Writing) -> None:
+    """A replica ends between its write and the mark in the log, and a server shows the write late."""
+    claim, candidate = await writing.turn(CITIES[0], 0)
+    other = writing.made(None, reader=InMemoryStore(dimension=384))
+    for writer in (writing.writer, other):
+        assert await writer.write(claim, [candidate]) is not None
     assert len(await writing.memories()) == 1

@@ -2,10 +2,9 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -71,8 +70,7 @@ def store() -> BreakableStore:
 async def replicas(
     redis_server: RedisServer, tmp_path: Path, clock: SteppingClock, store: BreakableStore
 ) -> AsyncIterator[list[Replica]]:
-    prefix, locks, ids = uuid.uuid4().hex, InProcessOwnerLocks(), count()
-    new_id: Callable[[], str] = lambda: f"mem_{next(ids):04}"  # noqa: E731 - shared by both
+    prefix, locks = uuid.uuid4().hex, InProcessOwnerLocks()
     async with AsyncExitStack() as stack:
         made = []
         for name in ("one", "two"):
@@ -96,7 +94,6 @@ async def replicas(
                 embedder=HashedEmbedder(),
                 locks=locks,
                 clock=clock,
-                new_id=new_id,
             )
             made.append(Replica(log, store, clock, writer))
         yield made

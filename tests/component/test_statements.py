@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.app import pipelines
+from semrouter_memory.app import new_memory_id, pipelines
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, EmbeddingConfig, ManagementConfig
@@ -58,7 +58,7 @@ class Installation:
         self._recaller = pipelines.request_phase(memory, adapters, models)
         self.service = memory_service(
             store=adapters.store, writer=adapters.writer, embedder=adapters.embedder, turn_log=adapters.turn_log,
-            state=adapters.state, locks=adapters.locks, clock=clock, new_id=adapters.new_id, redact=redact, config=ManagementConfig(),
+            state=adapters.state, locks=adapters.locks, clock=clock, new_id=new_memory_id, redact=redact, config=ManagementConfig(),
         )  # fmt: skip
 
     async def say(self, text: str, *, session: str, answer: str = "Noted.") -> None:

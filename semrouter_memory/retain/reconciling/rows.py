@@ -1,11 +1,22 @@
-"""What a decision makes of memories: new, confirmed, superseded, flagged. Pure; time and ids are given."""
+"""What a decision makes of memories: new, confirmed, superseded, flagged. Pure; time is given."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 
-from semrouter_memory.model import ASKED, CONTEXT, FORM, QUOTE, STATEMENTS, Candidate, Json, Memory, MemoryType, Scope
-from semrouter_memory.ports import NewId
+from semrouter_memory.model import (
+    ASKED,
+    CONTEXT,
+    FORM,
+    QUOTE,
+    STATEMENTS,
+    Candidate,
+    Json,
+    Memory,
+    MemoryType,
+    Scope,
+    derived_id,
+)
 
 _MAX_SOURCES = 20
 """Bound on a memory's turn ids; the newest stay."""
@@ -21,15 +32,18 @@ class RowFactory:
         ttl_days: how long memories of a type live; types left out do not expire.
     """
 
-    def __init__(self, *, new_id: NewId, ttl_days: Mapping[MemoryType, float]) -> None:
-        self._new_id = new_id
+    def __init__(self, *, ttl_days: Mapping[MemoryType, float]) -> None:
         self._lifetimes = {kind: timedelta(days=days) for kind, days in ttl_days.items()}
 
     def new(self, scope: Scope, candidate: Candidate, *, now: datetime, memory_id: str = "") -> Memory:
-        """A candidate as a memory, with where it comes from."""
+        """A candidate as a memory, with where it comes from.
+
+        Its id follows from the turn and the words: a replica that repeats another's write, which it may not see yet,
+        writes the same row.
+        """
         lifetime = self._lifetimes.get(candidate.type)
         memory = Memory(
-            id=memory_id or self._new_id(),
+            id=memory_id or _id(scope, candidate),
             scope=scope,
             type=candidate.type,
             content=candidate.content,
@@ -97,6 +111,11 @@ class RowFactory:
         return replace(
             memory, updated_at=now, metadata={**plain, "flagged": True, "contradicts": left} if left else plain
         )
+
+
+def _id(scope: Scope, candidate: Candidate) -> str:
+    said = (candidate.form, candidate.content, candidate.context, candidate.asked)
+    return derived_id(scope.user_id, scope.project_id, *candidate.turn_ids, *said)
 
 
 def _provenance(candidate: Candidate) -> dict[str, Json]:

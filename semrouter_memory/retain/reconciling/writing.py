@@ -30,7 +30,6 @@ from semrouter_memory.ports import (
     Embedder,
     MemoryReader,
     MemoryWriter,
-    NewId,
     OwnerHold,
     OwnerLocks,
     Tombstones,
@@ -111,7 +110,6 @@ class ReconcilingWriter:
         embedder: Embedder,
         locks: OwnerLocks,
         clock: Clock,
-        new_id: NewId,
         ttl_days: Mapping[MemoryType, float] | None = None,
         judge: Judge | None = None,
         written: Callable[[Scope], object] | None = None,
@@ -123,7 +121,7 @@ class ReconcilingWriter:
         self._fits = reads_all(embedder)
         self._locks = locks
         self._clock = clock
-        self._rows = RowFactory(new_id=new_id, ttl_days=ttl_days or {})
+        self._rows = RowFactory(ttl_days=ttl_days or {})
         self._judge = judge
         self._written = written
 

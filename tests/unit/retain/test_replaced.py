@@ -6,7 +6,7 @@ from semrouter_memory.model import Candidate, Memory, MemoryType, Scope
 from semrouter_memory.retain.reconciling.rows import RowFactory
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
-ROWS = RowFactory(new_id=lambda: "mem", ttl_days={})
+ROWS = RowFactory(ttl_days={})
 
 
 def said_in(*turn_ids: str) -> Memory:
