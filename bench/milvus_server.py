@@ -61,7 +61,7 @@ class MilvusServer(ServerProcess):
         """Returns when it serves, after about 10 s; collections it has had before take it longer.
 
         Raises:
-            ProcessError: it ended, or was not ready in time.
+            UnavailableError: it ended, or was not ready in time.
         """
         with (self.directory / "output.log").open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - the program that was unpacked here

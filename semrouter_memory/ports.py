@@ -50,7 +50,7 @@ class Clock(Protocol):
 
 
 class Embedder(Protocol):
-    """Text to vectors. Raises `EmbeddingError`."""
+    """Text to vectors. Raises `UnavailableError`."""
 
     @property
     def dimension(self) -> int: ...
@@ -460,7 +460,7 @@ class OwnerLocks(Protocol):
 
 
 class SessionStates(Protocol):
-    """Small values that expire: the state of sessions. Raises `StateStoreError`."""
+    """Small values that expire: the state of sessions. Raises `UnavailableError`."""
 
     async def get(self, scope: Scope, keys: Sequence[str]) -> Mapping[str, bytes]:
         """The values of the scope's keys (user and project); keys without one, or whose value has ended, are left out."""
@@ -472,7 +472,7 @@ class SessionStates(Protocol):
 
 
 class UsageCounts(Protocol):
-    """How often memories were injected, and when last. Raises `StateStoreError`."""
+    """How often memories were injected, and when last. Raises `UnavailableError`."""
 
     async def count_uses(self, scope: Scope, uses: Mapping[str, int], *, at: datetime) -> None:
         """Add to the access counts of the owner's memories (id -> how often)."""
@@ -486,7 +486,7 @@ class UsageCounts(Protocol):
 
 
 class StateStore(SessionStates, UsageCounts, Protocol):
-    """Both, and what their owner does with their files. Raises `StateStoreError`.
+    """Both, and what their owner does with their files. Raises `UnavailableError`.
 
     Nothing here is the only record of anything: lost values are computed again or done without.
     """

@@ -14,7 +14,7 @@ from typing import Any, Self
 import grpc
 import grpc.aio
 
-from semrouter_memory.errors import InputFileError, UnavailableError
+from semrouter_memory.errors import InputFileError, Service, UnavailableError
 from semrouter_memory.replay import protocol
 from semrouter_memory.replay.records import (
     MAX_RECORD_BYTES,
@@ -88,7 +88,7 @@ class Player:
             await self._channel.close(None)
             target = self._options.target
             raise UnavailableError(
-                f"no answer from {target}: is the sidecar running, and is this its address?"
+                f"no answer from {target}: is the sidecar running, and is this its address?", service=Service.SERVER
             ) from None
         return self
 

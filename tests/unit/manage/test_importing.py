@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service, UnavailableError
 from semrouter_memory.manage.import_report import ImportReport
-from semrouter_memory.manage.importing import ImportUnfinishedError, TooManyLinesError
 from semrouter_memory.manage.portable import MAX_LINE_BYTES, export_line, lines_of
 from semrouter_memory.model import Memory, MemoryType, Reach, Scope
+from tests.raising import raising
 
 ALICE = Scope("alice")
 
@@ -196,7 +196,7 @@ async def test_an_expired_line_is_skipped(house: House) -> None:
 async def test_more_lines_than_a_request_may_bring_are_not_dropped_silently(house: House) -> None:
     report = ImportReport()
     lines = b"".join(json.dumps({"content": f"fact {number}"}).encode() + b"\n" for number in range(121))
-    with pytest.raises(TooManyLinesError, match="120 imported, 0 skipped, 0 refused"):
+    with raising(InvalidRequestError, code=TOO_MANY_LINES, match="120 imported, 0 skipped, 0 refused"):
         await house.service.import_lines(scope_of, pieces(lines), report)
     assert len(house.store.rows) == report.imported == 120
 
@@ -224,7 +224,7 @@ async def test_an_import_that_breaks_off_says_how_far_it_came_and_can_be_repeate
         await upsert(*arguments)
 
     house.store.upsert = failing
-    with pytest.raises(ImportUnfinishedError, match="50 imported, 0 skipped, 0 refused"):
+    with raising(UnavailableError, service=Service.IMPORT, match="50 imported, 0 skipped, 0 refused"):
         await imported(house, *lines)
     house.store.upsert, house.store.refuse = upsert, set()
     report = await imported(house, *lines)
