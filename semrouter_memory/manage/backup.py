@@ -51,8 +51,10 @@ class Backup:
             InvalidRequestError: the directory exists, or cannot be made.
             UnavailableError: a part could not be copied; then there is no copy at all.
         """
-        if not directory.is_absolute():
-            raise InvalidRequestError("must be an absolute path: it is the sidecar's, not yours", field="directory")
+        if not directory.is_absolute() or not directory.name:
+            raise InvalidRequestError(
+                "must be an absolute path to a new directory: it is the sidecar's, not yours", field="directory"
+            )
         async with self._file_lock:
             partial = directory.with_name(f".{directory.name}.partial")
             _make(directory, partial)

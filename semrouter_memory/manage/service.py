@@ -403,7 +403,7 @@ class MemoryService:
     async def _admit(self, line: ImportLine) -> None:
         await self._admissible(line.content)
         self._check_metadata({key: value for key, value in line.metadata.items() if key not in PROVENANCE})
-        admissible_provenance(line.metadata)
+        admissible_provenance(line.metadata, redact=self._redact)
 
     def _check_metadata(self, metadata: Mapping[str, Json]) -> None:
         admissible_metadata(metadata, max_bytes=self._config.max_metadata_bytes, redact=self._redact)
