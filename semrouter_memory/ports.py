@@ -583,24 +583,24 @@ class Tracing(Protocol):
 
 
 class RecordedStream(Protocol):
-    """Takes down one stream. Quick, never raises."""
+    """Records one stream. Quick, never raises."""
 
-    def shown(self, message: bytes) -> None:
-        """Envoy sent this message."""
+    def request(self, message: bytes) -> None:
+        """Envoy sent this `ProcessingRequest`."""
         ...
 
-    def answered(self, reply: bytes) -> None:
-        """This reply is sent."""
+    def response(self, message: bytes) -> None:
+        """This `ProcessingResponse` is sent."""
         ...
 
     def ended(self, *, by_us: bool) -> None: ...
 
 
 class Recorder(Protocol):
-    """Takes down what Envoy and this service say to each other, for replaying it. Quick, never raises, writes later."""
+    """Records the messages between Envoy and this service, to be replayed. Quick, never raises, writes later."""
 
     def begin(self, metadata: Mapping[str, str]) -> RecordedStream | None:
-        """A stream was opened; None: it is not taken down."""
+        """A stream was opened; None: it is not recorded."""
         ...
 
 
