@@ -19,8 +19,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from semrouter_memory.config import ExternalModel, secret
 from semrouter_memory.doctor.address import Address, of_setting
 from semrouter_memory.doctor.context import CheckContext
-from semrouter_memory.doctor.filter_chains import API_PATH, endpoints_of
 from semrouter_memory.doctor.finding import Finding, found, graded
+from semrouter_memory.doctor.gateway import API_PATH, endpoints_of
 from semrouter_memory.doctor.node import Node
 from semrouter_memory.doctor.sidecar_config import store_location
 from semrouter_memory.errors import ConfigurationError
@@ -82,8 +82,7 @@ def _sidecar(context: CheckContext) -> Iterator[Probe]:
             ask=partial(_health, address, where),
             remedy="start it: semrouter-memory serve --config FILE",
         )
-    api_clusters = [context.cluster(name) for name in context.api_clusters()]
-    for where, address in _targets(api_clusters, "management.listen", management.listen):
+    for where, address in _targets(context.api_clusters, "management.listen", management.listen):
         yield Probe(
             server=f"the management API at {address}",
             where=where,
