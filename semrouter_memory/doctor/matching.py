@@ -24,6 +24,16 @@ def _below(path: str, prefix: str) -> bool:
     return path == prefix or path.startswith(f"{prefix}/")
 
 
+_CONDITIONS = (
+    "query_parameters",
+    "grpc",
+    "cookies",
+    "runtime_fraction",
+    "tls_context",
+    "dynamic_metadata",
+    "filter_state",
+)
+"""What a route may ask for besides path and headers."""
 _PATH_TESTS: dict[str, _PathTest] = {"prefix": str.startswith, "path": str.__eq__, "path_separated_prefix": _below}
 _TEXT_TESTS: dict[str, _PathTest] = {
     "exact": str.__eq__,
@@ -54,7 +64,7 @@ def route_matches(match: Node, method: str, path: str) -> Match:
     if not match:
         return Match.PERHAPS
     verdicts = [_path_matches(match, path), *(_header_matches(header, method) for header in match.items("headers"))]
-    if match.get("query_parameters") or match.get("grpc") or match.get("cookies"):
+    if any(match.get(name) for name in _CONDITIONS):
         verdicts.append(Match.PERHAPS)
     return min(verdicts, key=lambda verdict: verdict.value)
 
