@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from semrouter_memory.doctor.node import Node
 
 _UNIX = "unix:"
+_ANY = {"": "127.0.0.1", "*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
+"""Hosts that stand for all of a machine's addresses, each with one that can be connected to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,12 @@ class Address:
 
     @property
     def is_any(self) -> bool:
-        """Whether it stands for all of a machine's addresses."""
-        return self.host in {"", "*", "0.0.0.0", "::"}  # noqa: S104 - compared, not bound
+        return not self.path and self.host in _ANY
+
+    @property
+    def connectable(self) -> "Address":
+        """The address to connect to."""
+        return Address(host=_ANY[self.host], port=self.port) if self.is_any else self
 
     @property
     def is_literal(self) -> bool:

@@ -175,6 +175,6 @@ def _is_configured_by_environment() -> bool:
 async def _servers(context: CheckContext, progress: Progress) -> list[Finding]:
     from semrouter_memory.doctor import servers  # noqa: PLC0415 - takes a second to load
 
-    probes = servers.probes(context)
+    probes = list(servers.probes(context))
     progress("asking " + ", ".join(dict.fromkeys(probe.server for probe in probes)))
     return [finding for answer in await asyncio.gather(*map(servers.ask, probes)) for finding in answer]
