@@ -1,4 +1,4 @@
-"""The command line. It parses, calls, prints; logic lives in the rooms below."""
+"""The command line. It parses, calls, prints; logic is in the packages below."""
 
 from pathlib import Path
 from typing import Annotated

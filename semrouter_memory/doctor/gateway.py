@@ -5,7 +5,7 @@ route is the filter's own with the overrides of route configuration, virtual hos
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from semrouter_memory.doctor.address import Address, of_endpoint, reaches
@@ -194,7 +194,7 @@ class HttpFilterChain:
 
     @property
     def api_routes(self) -> list[GatewayRoute]:
-        """The routes at which requests to the management API end: neither LLM routes nor the catch-all beside them."""
+        """The routes at which requests to the management API end: neither LLM routes nor the catch-all."""
         paths = (API_PATH, f"{API_PATH}/x")
         routes = {route.place.path: route for path in paths for route in self.matching_routes("GET", path)}
         return [route for route in routes.values() if _names_api(route.match)]
@@ -271,8 +271,8 @@ def _managers(bootstrap: Node) -> Iterator[tuple[Node, Node]]:
 def _for_memory(processors: Sequence[Node], clusters: Mapping[str, Node], listen: Address | None) -> Sequence[Node]:
     """The memory filters: by names and addresses; else those whose address may be the sidecar's; else all.
 
-    Another processor may have a port of the same number on another host, so that a name that may be this machine's is
-    no evidence beside a filter that is surely for memory.
+    Another processor may have a port of the same number on another host: where one filter is certain, an address that is
+    only possible does not count.
     """
     sure = {
         each.path: cluster_named(config_of(each).get("grpc_service"))
@@ -306,13 +306,8 @@ def _chain(listener: Node, manager: Node, memory_paths: frozenset[str]) -> HttpF
 
 def _route(node: Node, levels: tuple[Node, ...], memory: Sequence[MemoryFilter]) -> GatewayRoute:
     bare = GatewayRoute(node=node, levels=levels)
-    applied = (
-        MemoryFilter(
-            entry=each.entry, index=each.index, role=each.role, overrides=tuple(bare.overrides_for(each.entry))
-        )
-        for each in memory
-    )
-    return GatewayRoute(node=node, levels=levels, memory=tuple(applied))
+    memory = [replace(each, overrides=tuple(bare.overrides_for(each.entry))) for each in memory]
+    return replace(bare, memory=tuple(memory))
 
 
 def _roles(entries: Sequence[Node]) -> list[FilterRole]:

@@ -90,7 +90,7 @@ def users_are_authenticated_first(context: CheckContext, chain: HttpFilterChain)
 def _unauthenticated(context: CheckContext, chain: HttpFilterChain) -> Finding:
     enabled = [entry for _, entry in chain.others if is_enabled(entry, Node(None))]
     names = [entry.get("name").text for entry in enabled if config_of(entry).kind in AUTHENTICATORS]
-    code = "user-not-passed-on" if names else "nobody-authenticates"
+    code = "user-not-passed-on" if names else "not-authenticated"
     return found(code, chain.manager.get("http_filters"), names=", ".join(names), header=_user_header(context))
 
 

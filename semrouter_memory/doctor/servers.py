@@ -116,8 +116,8 @@ async def _ready(address: Address) -> list[Finding]:
         state = (await _get(address, "/readyz", {})).json()
     except ValueError:
         raise _UnreachableError("another server answers there") from None
-    away = isinstance(state, dict) and state.get("store") == "unavailable"
-    return [found("store-away", "memory.milvus")] if away else []
+    unavailable = isinstance(state, dict) and state.get("store") == "unavailable"
+    return [found("store-unavailable", "memory.milvus")] if unavailable else []
 
 
 async def _get(address: Address, path: str, headers: dict[str, str]) -> httpx.Response:

@@ -362,7 +362,7 @@ MISTAKES = [
     Mistake("the virtual host strips", lambda e: _late(e, e.manager["route_config"]["virtual_hosts"][0]), "error headers-not-stripped", "early_header_mutation_extensions", also="error user-removed-on-api"),
     Mistake("the route configuration strips", lambda e: _late(e, e.manager["route_config"]), "error headers-not-stripped", "early_header_mutation_extensions", also="error user-removed-on-api"),
     Mistake("another header is the identity", lambda _: None, "error headers-not-stripped", "early_header_mutation_extensions", also="error user-not-passed-on", settings={"memory": {"identity": {"user_header": "x-user"}}}),
-    Mistake("nobody authenticates", lambda e: e.manager["http_filters"].pop(0), "error nobody-authenticates", "typed_config.http_filters"),
+    Mistake("nobody authenticates", lambda e: e.manager["http_filters"].pop(0), "error not-authenticated", "typed_config.http_filters"),
     Mistake("authentication comes last", lambda e: move(e, "envoy.filters.http.api_key_auth", 3), "error authenticated-too-late", "http_filters[3]"),
     Mistake("the key's owner is not passed on", lambda e: filter_of(e, "envoy.filters.http.api_key_auth").pop("forwarding"), "error user-not-passed-on", "typed_config.http_filters"),
     Mistake("the claim is not passed on", lambda e: _jwt(e)["providers"]["users"].pop("claim_to_headers"), "error user-not-passed-on", "typed_config.http_filters", chain="jwt"),
@@ -470,7 +470,7 @@ MISTAKES = [
     Mistake("a client's header is a part of the user", lambda e: _early(e, _user("u-%REQ_WITHOUT_QUERY(:path?x-user):9%")), "error user-from-client", "mutations[3].append.header.value"),
     Mistake("a request header is the user", lambda e: _early(e, _user("%REQUEST_HEADER(x-user)%")), "error user-from-client", "mutations[3].append.header.value"),
     Mistake("a query is the user", lambda e: _early(e, _user("%QUERY_PARAM(user)%")), "error user-from-client", "mutations[3].append.header.value"),
-    Mistake("the user is set and removed again", lambda e: _early(e, _user("%DOWNSTREAM_PEER_SUBJECT%"), {"remove": "x-authz-user-id"}), "error nobody-authenticates", "typed_config.http_filters"),
+    Mistake("the user is set and removed again", lambda e: _early(e, _user("%DOWNSTREAM_PEER_SUBJECT%"), {"remove": "x-authz-user-id"}), "error not-authenticated", "typed_config.http_filters"),
     Mistake("a filter removes the user and takes it from the client", _stripped_and_set, "error user-from-client", "request_mutations[1].append.header.value"),
     Mistake("everybody is one user", lambda e: _early(e, _user("alice")), "warning user-constant", "mutations[3].append.header.value"),
     Mistake("a filter takes the user from the client", lambda e: e.manager["http_filters"].__setitem__(0, _mutation(_user("%REQ(x-user)%"))), "error user-from-client", "http_filters[0].typed_config.mutations.request_mutations[0]"),
@@ -520,8 +520,8 @@ MISTAKES = [
     Mistake("a route takes the user from the client", lambda e: _mutates_on_route(e, _user("%REQ(x-user)%")), "error user-from-client", 'typed_per_filter_config["mutation"].mutations.request_mutations[0]'),
     Mistake("a filter removes who was authenticated", lambda e: e.manager["http_filters"].insert(1, _mutation({"remove": "x-authz-user-id"})), "error user-not-passed-on", "typed_config.http_filters"),
     Mistake("neither authentication is enabled on a route", _two_authentications, "error authentication-off", "routes[0]"),
-    Mistake("the authentication is disabled", lambda e: e.filters["envoy.filters.http.api_key_auth"].update(disabled=True), "error nobody-authenticates", "typed_config.http_filters"),
-    Mistake("headers become metadata", lambda e: _replace_auth(e, "extensions.filters.http.header_to_metadata.v3.Config", {}), "error nobody-authenticates", "typed_config.http_filters"),
+    Mistake("the authentication is disabled", lambda e: e.filters["envoy.filters.http.api_key_auth"].update(disabled=True), "error not-authenticated", "typed_config.http_filters"),
+    Mistake("headers become metadata", lambda e: _replace_auth(e, "extensions.filters.http.header_to_metadata.v3.Config", {}), "error not-authenticated", "typed_config.http_filters"),
     Mistake("a token is asked for only to read the API", lambda e: _requires_on(e, "GET"), "error authentication-off", "typed_config.rules", chain="jwt"),
     Mistake("the demo keys of a route are open to others", _open_with_demo_keys_on_a_route, "warning demo-keys", 'typed_per_filter_config["envoy.filters.http.api_key_auth"].credentials'),
     Mistake("most chats end at a second route", _fraction, "error route-timeout", "routes[1].route.timeout"),
@@ -768,7 +768,7 @@ def test_a_second_listener_that_reaches_the_api_without_authentication_is_found(
         route.pop("typed_per_filter_config", None)
     listeners.append(other)
     findings = diagnose(envoy)
-    assert codes(findings) == {("error", "nobody-authenticates"), ("error", "headers-not-stripped")}
+    assert codes(findings) == {("error", "not-authenticated"), ("error", "headers-not-stripped")}
     assert all("listeners[1]" in finding.where for finding in findings)
 
 
