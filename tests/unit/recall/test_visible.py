@@ -72,8 +72,13 @@ def test_the_search_for_occurrences_is_bounded() -> None:
 def test_the_comparisons_are_bounded_however_many_texts_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """A long conversation about the memory, in other words: each comparison holds up all other requests."""
     compared: list[str] = []
-    normalised = visible._normalised  # noqa: SLF001 - what takes the time
-    monkeypatch.setattr(visible, "_normalised", lambda text: compared.append(text) or normalised(text))
+    normalised = visible._normalised
+
+    def counted(text: str) -> str:
+        compared.append(text)
+        return normalised(text)
+
+    monkeypatch.setattr(visible, "_normalised", counted)
     texts = [f"Berlin is where we live, as I said in message {number}" for number in range(1_000)]
 
     assert not VisibleTexts(texts).contain("User lives in Berlin")
