@@ -121,10 +121,16 @@ class Exchange:
         self._request_answered()
         return self._release_body(result.text, result.compression)
 
-    def abandon(self) -> Reply:
-        """After a failure of ours: the body goes on as it came, with what is held of it. Then leave the exchange."""
+    def abandon(self, event: Event | None = None) -> Reply:
+        """After a failure of ours: the body goes on as it came, with what is held of it. Then leave the exchange.
+
+        Args:
+            event: what was received last and not answered.
+        """
         if not self._duplex:
             return self._go_on()
+        if isinstance(event, ResponseBody) and self._duplex_response:
+            return StreamBody(event.data, event.end_of_stream)
         held = self._duplex_request and bool(self._chunks)
         return self._pass_on(b"", ended=self._body_ended) if held else Silence()
 
@@ -348,7 +354,7 @@ class Exchange:
             self._move(StateTrigger.CHUNK)
             if event.end_of_stream:
                 self._end_answer()
-        if self._protocol.response_body is BodyMode.FULL_DUPLEX_STREAMED and not self._protocol.observing:
+        if self._duplex_response:
             return StreamBody(event.data, event.end_of_stream)
         return self._go_on()
 
@@ -367,9 +373,12 @@ class Exchange:
         return self._protocol.request_body is BodyMode.FULL_DUPLEX_STREAMED and not self._protocol.observing
 
     @property
+    def _duplex_response(self) -> bool:
+        return self._protocol.response_body is BodyMode.FULL_DUPLEX_STREAMED and not self._protocol.observing
+
+    @property
     def _duplex(self) -> bool:
-        modes = (self._protocol.request_body, self._protocol.response_body)
-        return BodyMode.FULL_DUPLEX_STREAMED in modes and not self._protocol.observing
+        return self._duplex_request or self._duplex_response
 
     @property
     def _required_codec(self) -> Codec:

@@ -9,7 +9,7 @@ from typing import Protocol
 import grpc.aio
 
 from semrouter_memory.events import ExchangeBypassed, ExchangeFailed, SettingsUnreadable, TurnDropped
-from semrouter_memory.exchange.events import RequestHeaders
+from semrouter_memory.exchange.events import Event, RequestHeaders
 from semrouter_memory.exchange.exchange import Exchange, ExchangeSettings
 from semrouter_memory.exchange.policy import route_settings
 from semrouter_memory.exchange.replies import NeedRecall, Outcome, Reply, outcome_of
@@ -83,10 +83,12 @@ class Processor:
         record: RecordedStream | None = None
         settled = False
         message: wire.Message | None = None
+        event: Event | None = None
         try:
             spans = self._tracing.stream(metadata) if self._tracing else None
             record = self._recorder.begin(metadata) if self._recorder else None
             async for message in _noting(stream, record):
+                event = None
                 await _step_aside(message, exchange)
                 event = wire.event_from(message)
                 if spans is not None and isinstance(event, RequestHeaders):
@@ -107,7 +109,7 @@ class Processor:
         except Exception as error:  # noqa: BLE001 - the one place that fails open: no bug of ours may cost a request
             self._observer.observe(ExchangeFailed(error))
             outcome = None if settled else Reason.INTERNAL
-            replies = wire.replies_to(message, exchange.abandon(), outcome) if message is not None else []
+            replies = wire.replies_to(message, exchange.abandon(event), outcome) if message is not None else []
             for reply in _noted(replies, record):
                 yield reply
         finally:
