@@ -31,8 +31,9 @@ class StoredHistory:
     async def completed(self, request: RecallRequest, deadline: Deadline, timer: StepTimer) -> RecallRequest:
         """The request within the configured bounds, with the chain's messages if they make a difference."""
         request = self._bounded(request)
-        needed = self._always or not request.query or is_vague(request.query)
-        if not (request.previous_response_id and needed):
+        if not request.previous_response_id:
+            return request
+        if request.query and not (self._always or is_vague(request.query)):
             return request
         with timer.measure("history"):
             chain = await self._chain(request.scope, request.previous_response_id, deadline)
