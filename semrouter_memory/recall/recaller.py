@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import EmbeddingError, StoreUnavailableError
 from semrouter_memory.events import ExchangeFailed
-from semrouter_memory.model import Hit, Memory, Reason, RecallRequest, RecallResult, Scope
+from semrouter_memory.model import Hit, Reason, RecallRequest, RecallResult, Scope
 from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, UsageNotes
 from semrouter_memory.recall.deadline import Deadline
 from semrouter_memory.recall.decide import decide
@@ -78,11 +78,7 @@ class Recaller:
             return RecallResult(reason=Reason.NO_PLACE, without_history=not request.history)
         try:
             async with deadline:
-                decision = await self._repeated(request)
-                if decision is None:
-                    decision = await self._decided(request, deadline, timer, visible)
-                    # Here, not at each step: an agent's loop uses a memory once.
-                    self._note(decision)
+                decision = await self._repeated(request) or await self._decided(request, deadline, timer, visible)
                 self._earlier.put(request, decision)
                 with timer.measure("render"):
                     return self._rendered(decision, request)
@@ -115,48 +111,36 @@ class Recaller:
             return RecallDecision(decision.reason)
         result = await self._strategy.search(query, request, deadline, timer)
         # Asked after the store, so that no answer of its is older than a deletion.
-        is_deleted = await self._deletions(request.scope, result.hits)
+        hits = await self._not_deleted(request.scope, result.hits)
         texts = await visible() if visible is not None else request.visible
+        options, limit = request.options, self._strategy.limit
         with timer.measure("rank"):
-            chosen = self._chosen(result, request, texts, is_deleted)
-        reason = Reason.INJECTED if chosen else _why_nothing(result)
-        return RecallDecision(reason, chosen, tuple(result.hits[:_RANKING]))
+            chosen = choose(
+                hits,
+                options if limit is None else replace(options, limit=limit),
+                visible=texts,
+                cost=self._cost,
+                budget=self._budget,
+                pinned=result.pinned,
+            )
+        if chosen and self._usage is not None:
+            self._usage.note([hit.memory for hit in chosen])
+        return RecallDecision(Reason.INJECTED if chosen else _why_nothing(result), chosen, tuple(hits[:_RANKING]))
 
     async def _repeated(self, request: RecallRequest) -> RecallDecision | None:
         """The decision of the turn's earlier step, without what was deleted since: the block stays the same in a loop."""
         decision = self._earlier.get(request)
         if decision is None or not decision.hits:
             return decision
-        is_deleted = await self._deletions(request.scope, decision.hits)
-        hits = tuple(hit for hit in decision.hits if not is_deleted(hit.memory))
+        hits = tuple(await self._not_deleted(request.scope, decision.hits))
         return RecallDecision(Reason.INJECTED if hits else Reason.BELOW_THRESHOLD, hits)
 
-    async def _deletions(self, scope: Scope, hits: Sequence[Hit]) -> Callable[[Memory], bool]:
-        return (await self._turn_log.tombstones(scope)).covers if hits else _nothing
-
-    def _chosen(
-        self,
-        result: SearchResult,
-        request: RecallRequest,
-        visible: Sequence[str],
-        is_deleted: Callable[[Memory], bool],
-    ) -> tuple[Hit, ...]:
-        options, limit = request.options, self._strategy.limit
-        return choose(
-            result.hits,
-            options if limit is None else replace(options, limit=limit),
-            visible=visible,
-            is_deleted=is_deleted,
-            cost=self._cost,
-            budget=Budget(
-                tokens=self._config.token_budget - self._frame_tokens, pinned_tokens=self._config.pinned_tokens
-            ),
-            pinned=result.pinned,
-        )
-
-    def _note(self, decision: RecallDecision) -> None:
-        if self._usage is not None and decision.hits:
-            self._usage.note([hit.memory for hit in decision.hits])
+    async def _not_deleted(self, scope: Scope, hits: Sequence[Hit]) -> Sequence[Hit]:
+        """The hits without deleted memories: the store, and an earlier step, may still show these."""
+        if not hits:
+            return hits
+        tombstones = await self._turn_log.tombstones(scope)
+        return [hit for hit in hits if not tombstones.covers(hit.memory)]
 
     def _rendered(self, decision: RecallDecision, request: RecallRequest) -> RecallResult:
         text = render(decision.hits, self._config.render)
@@ -173,6 +157,11 @@ class Recaller:
         return self._count(line(hit, self._config.render))
 
     @cached_property
+    def _budget(self) -> Budget:
+        config = self._config
+        return Budget(tokens=config.token_budget - self._frame_tokens, pinned_tokens=config.pinned_tokens)
+
+    @cached_property
     def _frame_tokens(self) -> int:
         return self._embedder.count_tokens(frame(self._config.render))
 
@@ -181,7 +170,3 @@ def _why_nothing(result: SearchResult) -> Reason:
     if result.empty:
         return Reason.NO_MEMORIES
     return Reason.REWRITE_TIMEOUT if result.rewrite_late else Reason.BELOW_THRESHOLD
-
-
-def _nothing(_: Memory) -> bool:
-    return False

@@ -42,7 +42,6 @@ def choose(
     options: RecallOptions,
     *,
     visible: Sequence[str],
-    is_deleted: Callable[[Memory], bool],
     cost: Callable[[Hit], int],
     budget: Budget,
     pinned: frozenset[str] = frozenset(),
@@ -50,16 +49,15 @@ def choose(
     """The hits to render.
 
     Args:
-        hits: what was found, the preferred ones first.
+        hits: what was found and is not deleted, the preferred ones first.
         options: limit, threshold (a hit on it is kept) and types.
         visible: every text that the model sees anyway.
-        is_deleted: whether a memory was deleted, though the store may still show it.
         cost: what rendering a hit takes of the budget. One that no longer fits leaves room for a smaller one.
         pinned: ids of memories that need not reach the threshold.
     """
     known = tuple(hits)
     candidates = tuple(as_said(_candidates(known, options, pinned), known))
-    outdated = outdated_episodes(candidates, known, is_deleted)
+    outdated = outdated_episodes(candidates, known)
     texts, said = VisibleTexts(visible), _ChosenTexts()
     left, pinned_left = budget.tokens, budget.pinned_tokens
     chosen: list[Hit] = []
@@ -67,8 +65,7 @@ def choose(
         if len(chosen) >= options.limit:
             break
         content = hit.memory.content
-        hidden = hit.memory.id in outdated or said.has(content)
-        if hidden or is_deleted(hit.memory) or texts.contain(content):
+        if hit.memory.id in outdated or said.has(content) or texts.contain(content):
             continue
         needed = cost(hit)
         is_pinned = hit.relevance < options.threshold
@@ -107,20 +104,17 @@ def as_said(candidates: Iterable[Hit], known: Sequence[Hit]) -> Iterator[Hit]:
                 yield each
 
 
-def outdated_episodes(
-    found: Sequence[Hit], known: Sequence[Hit], is_deleted: Callable[[Memory], bool]
-) -> frozenset[str]:
+def outdated_episodes(found: Sequence[Hit], known: Sequence[Hit]) -> frozenset[str]:
     """The ids of the episodes that a newer fact makes misleading.
 
     Args:
         found: hits that may be given to the model.
         known: all hits: a fact may be a little too far from the question, and still be about the same.
-        is_deleted: whether a memory was deleted, though the store may still show it.
     """
     episodes = [hit.memory for hit in found if hit.memory.type is MemoryType.EPISODIC]
     if not episodes:
         return frozenset()
-    facts = [hit.memory for hit in known if hit.memory.metadata.get("replaces") and not is_deleted(hit.memory)]
+    facts = [hit.memory for hit in known if hit.memory.metadata.get("replaces")]
     return frozenset(episode.id for episode in episodes if any(_changed(episode, fact) for fact in facts))
 
 
