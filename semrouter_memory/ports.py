@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semrouter_memory.events import Event
+from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.model import (
     Appended,
     Candidate,
@@ -182,8 +183,6 @@ class MemoryWriter(Protocol):
 class MemoryIndex(Protocol):
     """Memories of one owner as columns. Immutable. Positions count from 0 in the order (created_at, id)."""
 
-    def __len__(self) -> int: ...
-
     @property
     def created_at(self) -> NDArray[np.int64]:
         """Microseconds since 1970, by position."""
@@ -194,20 +193,17 @@ class MemoryIndex(Protocol):
         """The `MemoryCategory` bits of every memory, by position."""
         ...
 
+    @property
+    def words(self) -> TermIndex:
+        """The terms of every memory, by position."""
+        ...
+
     def positions(self, scope: Scope, *, now: datetime, types: frozenset[MemoryType] | None) -> NDArray[np.intp]:
         """Positions of the memories that may be recalled: of the scope's project or of none, of these types, not expired."""
         ...
 
     def similarities(self, vector: Vector) -> NDArray[np.float32]:
         """The cosine with every memory, by position."""
-        ...
-
-    def lexical(self, terms: Sequence[str]) -> NDArray[np.float32]:
-        """The BM25 score of every memory for these terms, by position; 0 for those that hold none of them."""
-        ...
-
-    def shares(self, terms: Sequence[str]) -> NDArray[np.float32]:
-        """The share of every memory that these terms make up, 0..1, by position."""
         ...
 
     def memory(self, position: int) -> Memory: ...

@@ -124,11 +124,10 @@ async def result_by(work: Awaitable[_T], until: float) -> _T | None:
         until: a time of the loop.
     """
     task = asyncio.ensure_future(work)
-    task.add_done_callback(_retrieve)
     try:
         await asyncio.wait((task,), timeout=max(until - _now(), 0.0))
     finally:
-        task.cancel()
+        discard(task)
     if not task.done():
         # A well-behaved task ends now.
         await asyncio.sleep(0)
@@ -136,8 +135,13 @@ async def result_by(work: Awaitable[_T], until: float) -> _T | None:
     return None if task.cancelled() or task.exception() else task.result()
 
 
+def discard(task: "asyncio.Future[_T]") -> None:
+    """Cancel a task that nothing waits for any more; its exception has no consequence."""
+    task.cancel()
+    task.add_done_callback(_retrieve)
+
+
 def _retrieve(task: "asyncio.Future[_T]") -> None:
-    """Mark the exception as seen; it has no consequence."""
     if not task.cancelled():
         task.exception()
 

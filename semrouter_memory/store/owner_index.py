@@ -53,7 +53,7 @@ class OwnerIndex:
         expires_at: microseconds since 1970; `NEVER` for those that do not.
         projects: of each memory, the position of its project in `project_ids`.
         factors: what an 8-bit vector is multiplied by.
-        index: of the contents.
+        words: of the contents.
         rows: JSON arrays one after another; `row_ends` tells where each ends.
     """
 
@@ -67,7 +67,7 @@ class OwnerIndex:
     projects: NDArray[np.uint32]
     factors: NDArray[np.float32]
     vectors: NDArray[np.int8]
-    index: TermIndex
+    words: TermIndex
     rows: bytes
     row_ends: NDArray[np.uint32]
 
@@ -82,7 +82,7 @@ class OwnerIndex:
             *(self.factors, self.vectors, self.row_ends),
         )
         names = sum(map(len, self.project_ids)) * 4
-        return sum(array.nbytes for array in arrays) + self.index.nbytes + len(self.rows) + names + _OBJECT_BYTES
+        return sum(array.nbytes for array in arrays) + self.words.nbytes + len(self.rows) + names + _OBJECT_BYTES
 
     def positions(self, scope: Scope, *, now: datetime, types: frozenset[MemoryType] | None) -> NDArray[np.intp]:
         shown = self.expires_at > microseconds(now)
@@ -105,12 +105,6 @@ class OwnerIndex:
         found *= self.factors
         found /= max(float(np.linalg.norm(vector)), _TINY)
         return found
-
-    def lexical(self, terms: Sequence[str]) -> NDArray[np.float32]:
-        return self.index.scores(terms)
-
-    def shares(self, terms: Sequence[str]) -> NDArray[np.float32]:
-        return self.index.shares(terms)
 
     def memory(self, position: int) -> Memory:
         return _decoded_memory(self.user_id, self.encoded(position))
@@ -159,7 +153,7 @@ class OwnerIndex:
             user_id=self.user_id,
             project_ids=project_ids,
             projects=projects,
-            index=self.index.changed(moved, [row.memory.searched for row in added], positions),
+            words=self.words.changed(moved, [row.memory.searched for row in added], positions),
             rows=b"".join(rows),
             row_ends=_ends(rows),
             **{name: column(name) for name in _PLAIN_COLUMNS},
@@ -218,7 +212,7 @@ def build_index(user_id: str, rows: Sequence[EmbeddedMemory], *, label: Label = 
         projects=column((codes[memory.scope.project_id] for memory in memories), np.uint32),
         factors=factors,
         vectors=vectors,
-        index=bm25.build([memory.searched for memory in memories]),
+        words=bm25.build([memory.searched for memory in memories]),
         rows=b"".join(encoded),
         row_ends=_ends(encoded),
     )
