@@ -14,12 +14,11 @@ from semrouter_memory.errors import EmbeddingError, StoreUnavailableError
 from semrouter_memory.events import ExchangeFailed
 from semrouter_memory.model import Hit, Reason, RecallRequest, RecallResult, Scope
 from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, UsageNotes
-from semrouter_memory.recall.deadline import Deadline
+from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.decide import decide
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.render import frame, line, render
 from semrouter_memory.recall.selection import Budget, choose
-from semrouter_memory.recall.step_timer import StepTimer
 from semrouter_memory.recall.strategy import SearchResult, Strategy
 from semrouter_memory.recall.tool_loop_cache import ToolLoopCache
 

@@ -8,9 +8,8 @@ from semrouter_memory.codec.base import transcript_hash
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.model import Message, RecallRequest, Role, Scope
 from semrouter_memory.ports import ConversationHistory
-from semrouter_memory.recall.deadline import Deadline
+from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.query import HISTORY_MESSAGES, is_vague
-from semrouter_memory.recall.step_timer import StepTimer
 
 # The chain's last user messages, and the assistant's between them.
 _CHAIN_MESSAGES = 4 * HISTORY_MESSAGES

@@ -21,12 +21,11 @@ from semrouter_memory.model import Hit, MemoryType, Reach, RecallOptions, Recall
 from semrouter_memory.ports import Embedder, MemoryIndex
 from semrouter_memory.recall import relevance
 from semrouter_memory.recall.categories import pinned
-from semrouter_memory.recall.deadline import Deadline, discard
+from semrouter_memory.recall.deadline import Deadline, StepTimer, discard
 from semrouter_memory.recall.features import CandidateFeatures, Floats, QueryFeatures
 from semrouter_memory.recall.memory_source import MemorySource
 from semrouter_memory.recall.prototypes import Intent, LazyPrototypes
 from semrouter_memory.recall.query import Query
-from semrouter_memory.recall.step_timer import StepTimer
 from semrouter_memory.recall.strategy import SearchResult, best_first
 
 # More than asked for, so that memories which are visible, repeated or deleted do not starve the result.

@@ -82,7 +82,7 @@ class Processor:
         spans: StreamSpans | None = None
         record: RecordedStream | None = None
         settled = False
-        message: wire.Message | None = None
+        message = wire.Message()
         event: Event | None = None
         try:
             spans = self._tracing.stream(metadata) if self._tracing else None
@@ -94,7 +94,6 @@ class Processor:
                 if spans is not None and isinstance(event, RequestHeaders):
                     spans.headers(event.headers.get)
                 step = exchange.receive(event)
-                # Told once, with the reply that settles the request; what becomes of its answer is another matter.
                 outcome = None if settled else _refused(exchange)
                 if isinstance(step, NeedRecall):
                     step, outcome = await self._recalled(exchange, step.request, spans)
@@ -109,8 +108,7 @@ class Processor:
         except Exception as error:  # noqa: BLE001 - the one place that fails open: no bug of ours may cost a request
             self._observer.observe(ExchangeFailed(error))
             outcome = None if settled else Reason.INTERNAL
-            replies = wire.replies_to(message, exchange.abandon(event), outcome) if message is not None else []
-            for reply in _noted(replies, record):
+            for reply in _noted(wire.replies_to(message, exchange.abandon(event), outcome), record):
                 yield reply
         finally:
             self._hand_over(exchange, spans)
@@ -163,6 +161,7 @@ class Processor:
 
 
 def _refused(exchange: Exchange) -> Outcome | Reason | None:
+    """What the reply that settles the request tells; what becomes of the answer is another matter."""
     if exchange.refusal is None or not exchange.unreadable:
         return exchange.refusal
     return Outcome(reason=exchange.refusal, unreadable=exchange.unreadable)

@@ -32,8 +32,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import ContextCompressor, MemoryReader, TurnLog
 from semrouter_memory.recall.memory_source import MemorySource
 from semrouter_memory.recall.recaller import Recaller
-from semrouter_memory.recall.rewrite import Mode, QueryRewriter
-from semrouter_memory.recall.rewriting_strategy import RewritingSearch
+from semrouter_memory.recall.rewrite import Mode, QueryRewriter, RewritingSearch
 from semrouter_memory.recall.stored_history import StoredHistory
 from semrouter_memory.recall.strategy import Strategy
 from semrouter_memory.recall.vector_search import SemanticSearch
