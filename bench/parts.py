@@ -13,7 +13,7 @@ from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.model import Scope
 from semrouter_memory.store.connection import MilvusConnection, StoreTarget, connect
 from semrouter_memory.store.lite import LiteServer
-from semrouter_memory.store.location import LiteFile, locate
+from semrouter_memory.store.location import LiteFile, resolve_endpoint
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
@@ -73,7 +73,7 @@ async def open_collection(
     embedder: OnnxEmbedder, milvus: MilvusConfig, directory: Path
 ) -> AsyncIterator[MilvusConnection]:
     """The same store's collection, to write rows of many users at a time."""
-    location = locate(milvus, directory)
+    location = resolve_endpoint(milvus, directory)
     target = StoreTarget(
         location=location,
         token="",

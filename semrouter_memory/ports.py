@@ -288,7 +288,7 @@ class ClaimedTurns(Protocol):
     """The turns of a session while its claim is held. Raises `TurnLogError`."""
 
     async def session_turns(self, claim: Claim, *, limit: int) -> tuple[LoggedTurn, ...]:
-        """The claimed session's last accepted turns that are still kept, oldest first, whatever their state."""
+        """The claimed session's last accepted turns that are still stored, oldest first, whatever their state."""
         ...
 
     async def surviving(self, claim: Claim) -> frozenset[str]:

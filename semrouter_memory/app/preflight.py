@@ -15,7 +15,7 @@ from semrouter_memory.config import Config, secret
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.store.lite import NOT_INSTALLED
-from semrouter_memory.store.location import LiteFile, locate
+from semrouter_memory.store.location import LiteFile, resolve_endpoint
 from semrouter_memory.telemetry.tracing import start_tracing
 from semrouter_memory.transport.server import require_local_or_secret
 from semrouter_memory.turn_log.redis.connection import checked
@@ -65,7 +65,7 @@ def _questions(config: Config) -> Iterator[Question]:
     guarded = server.shared_secret is not None or server.shared_secret_file is not None
     for name, listen in (("server.listen", server.listen), ("management.listen", config.management.listen)):
         yield partial(require_local_or_secret, name, listen, "set" if guarded else None, header=server.secret_header)
-    yield partial(locate, memory.milvus, memory.directory)
+    yield partial(resolve_endpoint, memory.milvus, memory.directory)
     if memory.redis.url is not None:
         yield partial(checked, memory.redis.url)
 
@@ -98,7 +98,7 @@ def _directories(config: Config) -> Iterator[tuple[str, Path]]:
     memory, recording = config.memory, config.recording
     yield "memory.data_dir", memory.directory
     try:
-        place = locate(memory.milvus, memory.directory)
+        place = resolve_endpoint(memory.milvus, memory.directory)
     except ConfigurationError:
         place = None  # another question says so
     if isinstance(place, LiteFile) and memory.milvus.uri is not None:

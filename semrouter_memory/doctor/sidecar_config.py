@@ -6,7 +6,7 @@ from semrouter_memory.config import secret
 from semrouter_memory.doctor.context import CheckContext
 from semrouter_memory.doctor.finding import Finding, found
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.store.location import LiteFile, Server, locate
+from semrouter_memory.store.location import LiteFile, Server, resolve_endpoint
 from semrouter_memory.transport.server import is_local
 
 _MIB = 1024 * 1024
@@ -98,4 +98,4 @@ def uses_lite(context: CheckContext) -> bool:
 
 
 def store_location(context: CheckContext) -> Server | LiteFile:
-    return locate(context.config.memory.milvus, context.config.memory.directory)
+    return resolve_endpoint(context.config.memory.milvus, context.config.memory.directory)

@@ -4,7 +4,7 @@ Strategy: cheap tests first. The order is the strategy's, so the same hits alway
 budget of its own within that of the block.
 
 An episode says what held on its day, and stays as it is when a fact in it is replaced. A fact keeps the turns in which it was said
-otherwise; beside such a fact, an episode of these turns would only mislead, and yields to it. Unless the fact was said in the same
+otherwise; together with such a fact, an episode of these turns would mislead, and is left out. Unless the fact was said in the same
 session: then the episode tells the new value itself.
 """
 
@@ -50,7 +50,7 @@ def choose(
 
     Args:
         hits: what was found and is not deleted, the preferred ones first.
-        options: limit, threshold (a hit on it is kept) and types.
+        options: limit, threshold (a hit on it is chosen) and types.
         visible: every text that the model sees anyway.
         cost: what rendering a hit takes of the budget. One that no longer fits leaves room for a smaller one.
         pinned: ids of memories that need not reach the threshold.

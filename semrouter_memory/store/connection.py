@@ -231,7 +231,7 @@ class MilvusConnection:
                 retry_times=0,
             )
 
-    def beside(self, name: str) -> "MilvusConnection":
+    def for_collection(self, name: str) -> "MilvusConnection":
         """The same connection, for another collection of the same place; it is not to be closed."""
         return MilvusConnection(
             self._client, replace(self._target, collection=name), lite=None, can_upsert=self._can_upsert

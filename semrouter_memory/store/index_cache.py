@@ -8,7 +8,7 @@ index is dropped and loaded again.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -17,8 +17,8 @@ from cachetools import LRUCache, TTLCache
 
 from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.errors import OwnerVersionsError
-from semrouter_memory.model import Scope
-from semrouter_memory.ports import Clock, MemoryReader
+from semrouter_memory.model import EmbeddedMemory, Reach, Scope
+from semrouter_memory.ports import Clock, MemoryReader, MemoryWriter
 from semrouter_memory.store.index_loader import CHARS_PER_MEMORY, CacheEntry, IndexLoader, built
 from semrouter_memory.store.owner_index import Label, OwnerIndex, unlabelled
 from semrouter_memory.store.owner_versions import OwnerVersions, WriteAnnouncer
@@ -31,7 +31,7 @@ _OWNERS_SHARE = 4
 _LARGE = 2_000
 """Memories from which on applying a write costs more than 15 ms of processor time."""
 _MAX_UNREAD_WRITES = 3
-"""Writes that are applied to a large index nobody asks for; then it is loaded on demand."""
+"""Writes that are applied to a large index without a request in between; then it is loaded on demand."""
 _ATTEMPTS = 3
 """Loads that one request waits for, while others write."""
 _LOAD_DELAY_SECONDS = 0.03
@@ -225,6 +225,36 @@ class IndexCache:
             self._on_error(error)
         else:
             self._keep(scope, CacheEntry(index, version, entry.read_at, entry.unread_writes + 1))
+
+
+class AnnouncingWriter:
+    """Implements `MemoryWriter` with a store's: all replicas' indexes learn of the writes. Used without cached indexes, too.
+
+    Args:
+        label: same as the cache's.
+    """
+
+    def __init__(self, store: MemoryWriter, indexes: IndexCache, *, label: Label = unlabelled) -> None:
+        self._store = store
+        self._indexes = indexes
+        self._label = label
+
+    async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
+        update = IndexUpdate(
+            lambda index: index.with_written(rows, label=self._label), sum(len(row.memory.content) for row in rows)
+        )
+        await self._indexes.written(scope, lambda: self._store.upsert(scope, rows), update)
+
+    async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
+        update = IndexUpdate(lambda index: index.without(memory_ids))
+        return await self._indexes.written(scope, lambda: self._store.delete(scope, memory_ids), update)
+
+    async def delete_all(self, scope: Scope, reach: Reach) -> int:
+        update = IndexUpdate(lambda index: index.without_all(scope, reach))
+        return await self._indexes.written(scope, lambda: self._store.delete_all(scope, reach), update)
+
+    async def compact(self) -> None:
+        await self._store.compact()
 
 
 def entries_within(max_bytes: int) -> LRUCache[str, CacheEntry]:

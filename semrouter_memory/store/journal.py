@@ -1,4 +1,4 @@
-"""The write-ahead journal: rows that the store is asked to write, kept in files until it has acknowledged them.
+"""The write-ahead journal: rows that the store is asked to write, stored in files until it has acknowledged them.
 
 Strategy. Milvus Lite, and a server before 2.4, replace a row by deleting the old one and inserting the new one. A process
 that is killed in between has lost the row. So each write is one file here first, synced, and the file is removed when the

@@ -1,4 +1,4 @@
-"""Milvus Lite's file as the SQLite database that it is: rewritten without what was deleted, copied, and revealed.
+"""Milvus Lite's file as the SQLite database that it is: vacuumed, copied, revealed; and whether its disk has space.
 
 Strategy: SQLite's own locking keeps the file sound whatever happens here, a killed process included. It does not keep
 Milvus Lite's *writes*: one that meets a locked file (a reader's lock suffices) is confirmed or half carried out, and lost
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pymilvus.grpc_gen.schema_pb2 import FieldData
 
-from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.errors import StoreFullError, StoreUnavailableError
 
 _BUSY_SECONDS = 10.0
 """How long a write that Milvus Lite is still at, for a caller who has given it up, is waited for."""
@@ -27,6 +27,15 @@ _LOGICAL_BITS = 18
 _LENGTH_DELIMITED = 2
 """Protobuf's wire type of messages and texts."""
 
+_SPARE_BYTES = 1 << 20
+"""For SQLite's journal and its pages, besides the rows."""
+
+_ROW_BYTES = 16 << 10
+"""A row with its vector and the words of its text; more than most take."""
+
+_LEFT_BYTES = 128 << 10
+"""With less than this left after a write, it may not have fitted."""
+
 
 def is_sound(path: Path) -> bool:
     """Whether SQLite can read the file, as far as a quick look tells. For when Milvus Lite does not run."""
@@ -35,6 +44,26 @@ def is_sound(path: Path) -> bool:
             return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
     except sqlite3.Error:
         return False
+
+
+def ensure_free(path: Path, *, rows: int = 0) -> None:
+    """Check the free disk space before so many rows are written, or (0) after that.
+
+    Milvus Lite confirms a write that the disk refused, keeps the rows in its own memory and has lost them at its next start (tried
+    with 2.5.1). So it is only asked to write while there is space; if the space ended during a write, its process has to be
+    restarted, so that it reads what is really in the file.
+
+    Raises:
+        StoreFullError: the rows may not fit, or may not have fitted.
+        StoreUnavailableError: the file is gone.
+    """
+    wanted = _SPARE_BYTES + rows * _ROW_BYTES if rows else _LEFT_BYTES
+    try:
+        disk = os.statvfs(path)
+    except OSError as error:
+        raise StoreUnavailableError(f"upsert: {error.strerror}") from None
+    if disk.f_bavail * disk.f_frsize < wanted:
+        raise StoreFullError("upsert: the disk is full")
 
 
 def vacuum(path: Path) -> None:

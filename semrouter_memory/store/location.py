@@ -28,7 +28,7 @@ class LiteFile:
     path: Path
 
 
-def locate(config: MilvusConfig, data_dir: Path) -> Server | LiteFile:
+def resolve_endpoint(config: MilvusConfig, data_dir: Path) -> Server | LiteFile:
     """`uri`, else `address`, else Milvus Lite in the data directory.
 
     Raises:

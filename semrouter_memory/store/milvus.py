@@ -1,8 +1,8 @@
 """Memories in Milvus: a server or cluster, or Milvus Lite in a file.
 
-Strategy: `schema` says what to ask, `connection` asks (`hybrid`: for vectors and words at once), `link` keeps the
-connection; here is what a question means, how long it may take, and what its failure says about the connection. Nothing
-waits for a store that is known to be away.
+Strategy: `schema` makes rows and filter expressions, `connection` makes the calls (`hybrid` searches vectors and words at once),
+`supervisor` keeps the connection. This module gives each call its time limit and reports its outcome to the supervisor. No caller
+waits for a store that is known to be unavailable.
 """
 
 import asyncio
@@ -22,15 +22,14 @@ from semrouter_memory.resilience import Backoff
 from semrouter_memory.store import hybrid, listing, schema
 from semrouter_memory.store.collection_admin import SCAN_BATCH, CollectionAdmin, pages_by_key
 from semrouter_memory.store.connection import WINDOW, ConnectionLostError, MilvusConnection, StoreTarget, connect
-from semrouter_memory.store.gate import Gate
 from semrouter_memory.store.listing import ListingPosition
 from semrouter_memory.store.lite import LiteServer
-from semrouter_memory.store.location import LiteFile, locate
-from semrouter_memory.store.room import require_room
+from semrouter_memory.store.lite_file import ensure_free
+from semrouter_memory.store.location import LiteFile, resolve_endpoint
+from semrouter_memory.store.rw_lock import RWLock
 from semrouter_memory.store.schema import Row, Selection
 from semrouter_memory.store.supervisor import ConnectionSupervisor
-from semrouter_memory.store.threads import finished_in_thread
-from semrouter_memory.store.write_ahead import TombstonesOf, WriteAhead, journal_of
+from semrouter_memory.store.write_ahead import TombstonesOf, WriteAhead, finished_in_thread, journal_of
 
 ResultT = TypeVar("ResultT")
 
@@ -73,7 +72,7 @@ class MilvusStore:
         self._observer = observer
         self._timeout_seconds = config.timeout_ms / 1000
         self._target = StoreTarget(
-            location=locate(config, data_dir),
+            location=resolve_endpoint(config, data_dir),
             token=secret(config.token, config.token_file) or "",
             collection=config.collection,
             dimension=config.dimension,
@@ -81,13 +80,13 @@ class MilvusStore:
         )
         location = self._target.location
         self._lite = LiteServer(location.path) if isinstance(location, LiteFile) else None
-        self._writes = Gate()
+        self._writes = RWLock()
         self._ahead = WriteAhead(
             journal_of(self._target, data_dir),
-            gate=self._writes,
+            lock=self._writes,
             seconds=self._timeout_seconds,
             tombstones=tombstones,
-            require_room=self._require_room,
+            ensure_free=self._ensure_free,
             observer=observer,
         )
         pause = Backoff(first=config.reconnect_seconds, longest=config.reconnect_seconds)
@@ -139,15 +138,15 @@ class MilvusStore:
             return []
         selection = Selection(scope=scope, reach=reach, active_at=now, types=types)
         # Searching words reads Lite's file, which is locked then.
-        with self._writes.among_others_at_once() as may_read_file:
-            question = hybrid.HybridQuery(
+        with self._writes.try_shared() as may_read_file:
+            query = hybrid.HybridQuery(
                 vector=vector,
                 terms=schema.asked_terms(text) if may_read_file else "",
                 selection=selection,
                 limit=limit,
                 fresh=fresh,
             )
-            found = await self._ask("search", partial(hybrid.search, question=question))
+            found = await self._ask("search", partial(hybrid.search, query=query))
         return [Hit(schema.memory_from(scope, each.row), each.cosine, each.cosine) for each in found]
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
@@ -246,8 +245,8 @@ class MilvusStore:
     async def _upsert(self, rows: Sequence[Row]) -> None:
         connection = self._supervisor.connection()
         try:
-            self._require_room(len(rows))
-            async with self._writes.among_others(), self._ahead.noted(rows):
+            self._ensure_free(len(rows))
+            async with self._writes.shared(), self._ahead.noted(rows):
                 await self._ask("upsert", partial(MilvusConnection.upsert, rows=rows), writes=True)
                 self._require_written(connection)
         except StoreFullError as error:
@@ -258,13 +257,13 @@ class MilvusStore:
             self._supervisor.mark_suspect(connection)
             raise
 
-    def _require_room(self, rows: int) -> None:
+    def _ensure_free(self, rows: int) -> None:
         if self._lite is not None:
-            require_room(self._lite.path, rows=rows)
+            ensure_free(self._lite.path, rows=rows)
 
     def _require_written(self, connection: MilvusConnection) -> None:
         try:
-            self._require_room(0)
+            self._ensure_free(0)
         except StoreFullError as error:
             # Nobody knows whether all of it is in the file: it is read anew.
             self._supervisor.mark_down(connection, str(error))
@@ -326,7 +325,7 @@ class MilvusStore:
 
     async def _alone(self, *work: Callable[[], None]) -> None:
         """Run work of a thread while nothing writes or connects, to its end even when its caller is cancelled."""
-        async with self._writes.alone():
+        async with self._writes.exclusive():
             for each in work:
                 await finished_in_thread(each)
 
@@ -341,7 +340,7 @@ class MilvusStore:
 
     async def _connect(self) -> MilvusConnection:
         # Milvus Lite reads its file then, and writes to it the first time.
-        async with self._writes.among_others():
+        async with self._writes.shared():
             return await connect(self._target, self._lite)
 
     async def _read_all(self, selection: Selection, columns: Sequence[str] = ("id", "created_at")) -> list[Row]:
@@ -364,7 +363,7 @@ class MilvusStore:
         return await self._ask("query", lambda store: store.query(expression, columns, limit=limit))
 
     async def _write(self, operation: str, call: Callable[[MilvusConnection], Awaitable[ResultT]]) -> ResultT:
-        async with self._writes.among_others():
+        async with self._writes.shared():
             return await self._ask(operation, call, writes=True)
 
     async def _ask(

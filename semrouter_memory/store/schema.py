@@ -1,4 +1,4 @@
-"""What a row looks like, and how a question becomes a filter expression. Pure.
+"""The columns of a row, and the filter expression of a query. Pure.
 
 Isolation rests on three things, none of which trusts the database's expression parser:
 
@@ -134,7 +134,7 @@ def read_id(stored: str) -> str:
     return unquote(stored, encoding="utf-8", errors="surrogatepass")
 
 
-# -- questions ---------------------------------------------------------------------------------------------------------
+# -- selections --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import pytest
 
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.store.location import LiteFile, Server, locate
+from semrouter_memory.store.location import LiteFile, Server, resolve_endpoint
 
 DATA = Path("/data")
 
@@ -30,16 +30,16 @@ DATA = Path("/data")
 def test_the_uri_wins_over_the_address_and_a_file_is_the_default(
     settings: dict[str, str], expected: Server | LiteFile
 ) -> None:
-    assert locate(MilvusConfig.model_validate(settings), DATA) == expected
+    assert resolve_endpoint(MilvusConfig.model_validate(settings), DATA) == expected
 
 
 @pytest.mark.parametrize("uri", ["redis://milvus", "file://host/m.db", "", "file:"])
 def test_what_is_no_place_of_milvus_is_refused(uri: str) -> None:
     with pytest.raises(ConfigurationError, match=r"memory\.milvus\.uri must be"):
-        locate(MilvusConfig(uri=uri), DATA)
+        resolve_endpoint(MilvusConfig(uri=uri), DATA)
 
 
 @pytest.mark.parametrize("name", ["my memories.db", "ä.db", "x" * 37])
 def test_a_file_name_that_lite_would_refuse_is_refused_with_its_rule(name: str) -> None:
     with pytest.raises(ConfigurationError, match="at most 36 letters"):
-        locate(MilvusConfig(uri=f"/var/lib/{name}"), DATA)
+        resolve_endpoint(MilvusConfig(uri=f"/var/lib/{name}"), DATA)
