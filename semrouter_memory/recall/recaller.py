@@ -77,10 +77,22 @@ class Recaller:
             return RecallResult(reason=Reason.NO_PLACE, without_history=not request.history)
         try:
             async with deadline:
-                decision = await self._repeated(request) or await self._decided(request, deadline, timer, visible)
+                earlier = self._earlier.get(request)
+                if earlier is not None:
+                    decision = await self._repeated(earlier, request.scope)
+                else:
+                    decision = await self._decided(request, deadline, timer, visible)
                 self._earlier.put(request, decision)
                 with timer.measure("render"):
-                    return self._rendered(decision, request)
+                    text = render(decision.hits, self._config.render)
+                return RecallResult(
+                    reason=decision.reason,
+                    text=text,
+                    hits=decision.hits,
+                    tokens=self._frame_tokens + sum(map(self._cost, decision.hits)) if text else 0,
+                    ranking=decision.ranking,
+                    without_history=not request.history,
+                )
         except TimeoutError:
             return RecallResult(reason=Reason.TIMEOUT)
         except EmbeddingError:
@@ -98,12 +110,8 @@ class Recaller:
             return RecallDecision(Reason.UNREADABLE_SETTING)
         if request.options.limit <= 0:
             return RecallDecision(Reason.DISABLED)
-        query = Query(
-            text=request.query,
-            history=request.history,
-            now=self._clock.now(),
-            max_chars=self._config.max_query_chars,
-        )
+        most = self._config.max_query_chars
+        query = Query(text=request.query[:most], history=request.history, now=self._clock.now(), max_chars=most)
         with timer.measure("decide"):
             decision = decide(query, request.signals, any_message=self._strategy.any_message)
         if not decision.search:
@@ -126,12 +134,11 @@ class Recaller:
             self._usage.note([hit.memory for hit in chosen])
         return RecallDecision(Reason.INJECTED if chosen else _why_nothing(result), chosen, tuple(hits[:_RANKING]))
 
-    async def _repeated(self, request: RecallRequest) -> RecallDecision | None:
+    async def _repeated(self, earlier: RecallDecision, scope: Scope) -> RecallDecision:
         """The decision of the turn's earlier step, without what was deleted since: the block stays the same in a loop."""
-        decision = self._earlier.get(request)
-        if decision is None or not decision.hits:
-            return decision
-        hits = tuple(await self._not_deleted(request.scope, decision.hits))
+        if not earlier.hits:
+            return earlier
+        hits = tuple(await self._not_deleted(scope, earlier.hits))
         return RecallDecision(Reason.INJECTED if hits else Reason.BELOW_THRESHOLD, hits)
 
     async def _not_deleted(self, scope: Scope, hits: Sequence[Hit]) -> Sequence[Hit]:
@@ -140,17 +147,6 @@ class Recaller:
             return hits
         tombstones = await self._turn_log.tombstones(scope)
         return [hit for hit in hits if not tombstones.covers(hit.memory)]
-
-    def _rendered(self, decision: RecallDecision, request: RecallRequest) -> RecallResult:
-        text = render(decision.hits, self._config.render)
-        return RecallResult(
-            reason=decision.reason,
-            text=text,
-            hits=decision.hits,
-            tokens=self._frame_tokens + sum(map(self._cost, decision.hits)) if text else 0,
-            ranking=decision.ranking,
-            without_history=not request.history,
-        )
 
     def _cost(self, hit: Hit) -> int:
         return self._count(line(hit, self._config.render))

@@ -74,7 +74,8 @@ class IndexCache:
         on_error: Callable[[BaseException], object],
         label: Label = unlabelled,
     ) -> None:
-        self._config = config
+        self._max_age = config.max_age_seconds
+        self._max_owner_memories = config.max_owner_memories
         self._on_error = on_error
         self._announcer = WriteAnnouncer(versions)
         self._loader = IndexLoader(
@@ -107,32 +108,28 @@ class IndexCache:
         """See `OwnerIndexes`."""
         try:
             async with asyncio.timeout_at(until):
-                return await self._get(scope, until)
+                for _ in range(_ATTEMPTS):
+                    if scope.owner in self._too_large:
+                        return None
+                    version = await self._announcer.current(scope)
+                    if self._writes[scope.owner]:
+                        return self._before_write(scope.owner, version)
+                    entry = self._entries.get(scope.owner)
+                    if entry is not None and entry.version == version and self._age(entry) < self._max_age:
+                        return self._used(scope, entry)
+                    loading = self._loader.load(scope, delay=_LOAD_DELAY_SECONDS)
+                    if loading is None or (not loading.done() and _now() + _LOAD_DELAY_SECONDS >= until):
+                        return None
+                    # Unlike awaiting the task, this leaves it running when the caller is cancelled.
+                    await asyncio.wait({loading})
         except (OwnerVersionsError, TimeoutError):
             return None
         except Exception as error:  # noqa: BLE001 - the store can still be searched
             self._on_error(error)
-            return None
-
-    async def _get(self, scope: Scope, until: float) -> OwnerIndex | None:
-        for _ in range(_ATTEMPTS):
-            if scope.owner in self._too_large:
-                return None
-            version = await self._announcer.current(scope)
-            if self._writes[scope.owner]:
-                return self._before_write(scope.owner, version)
-            entry = self._entries.get(scope.owner)
-            if entry is not None and entry.version == version and self._age(entry) < self._config.max_age_seconds:
-                return self._used(scope, entry)
-            loading = self._loader.load(scope, delay=_LOAD_DELAY_SECONDS)
-            if loading is None or (not loading.done() and _now() + _LOAD_DELAY_SECONDS >= until):
-                return None
-            # Unlike awaiting the task, this leaves it running when the caller is cancelled.
-            await asyncio.wait({loading})
         return None
 
     def _used(self, scope: Scope, entry: CacheEntry) -> OwnerIndex:
-        if self._age(entry) > self._config.max_age_seconds * _REFRESH_AT:
+        if self._age(entry) > self._max_age * _REFRESH_AT:
             self._loader.load(scope)
         if entry.unread_writes:
             self._put(scope.owner, replace(entry, unread_writes=0))
@@ -142,7 +139,7 @@ class IndexCache:
         """The index from before a write that is under way, if no other writes are: the write's caller has no answer yet."""
         entry = self._entries.get(owner)
         sole = self._writes[owner] == 1 and self._sole_write.get(owner) == version
-        return entry.index if entry is not None and sole and self._age(entry) < self._config.max_age_seconds else None
+        return entry.index if entry is not None and sole and self._age(entry) < self._max_age else None
 
     @staticmethod
     def _age(entry: CacheEntry) -> float:
@@ -158,7 +155,7 @@ class IndexCache:
         self._too_large[scope.owner] = True
 
     def _fits(self, index: OwnerIndex) -> bool:
-        return len(index) <= self._config.max_owner_memories and index.nbytes <= self._max_owner_bytes
+        return len(index) <= self._max_owner_memories and index.nbytes <= self._max_owner_bytes
 
     def _put(self, owner: str, entry: CacheEntry) -> None:
         # First out: the cache would count both, and evict others for it.

@@ -221,24 +221,6 @@ async def test_what_is_not_worth_a_search_is_not_searched(
     assert world.results == [result]
 
 
-async def test_the_limit_is_bounded(world: World, make_hit: MakeHit) -> None:
-    world.hits = {"": [make_hit(f"fact {at}") for at in range(29)]}
-    request = replace(REQUEST, options=RecallOptions(limit=1_000_000, threshold=0.6))
-    result = await world.recaller(max_limit=21).recall(request)
-
-    assert len(result.hits) == 21
-    assert world.searches[0]["limit"] == 2 * 21 * 3
-
-
-async def test_the_block_keeps_within_the_token_budget(world: World, make_hit: MakeHit) -> None:
-    world.hits = {"": [make_hit(f"fact {at} " + "word " * 20) for at in range(9)]}
-    request = replace(REQUEST, options=RecallOptions(limit=9, threshold=0.6))
-    result = await world.recaller(token_budget=100).recall(request)
-
-    assert 0 < result.tokens <= 100
-    assert len(result.hits) == 3
-
-
 async def test_a_long_query_is_cut(world: World) -> None:
     await world.recaller(max_query_chars=16).recall(replace(REQUEST, query="quicksort " * 1_000))
 
