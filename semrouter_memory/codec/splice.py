@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from semrouter_memory.codec.lenient import BOM, parsed_json
+from semrouter_memory.codec.json_text import BOM, parsed_json
 
 _QUOTE, _BACKSLASH, _COMMA, _OPEN_OBJECT, _OPEN_ARRAY = b'"\\,{['
 _CLOSING = frozenset(b"]}")

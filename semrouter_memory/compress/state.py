@@ -12,8 +12,17 @@ from datetime import datetime
 from enum import StrEnum
 
 from semrouter_memory.codec.untrusted import one_line
-from semrouter_memory.compress.reading import is_decision, is_figure, is_own, is_question, leaves_open, sentences
-from semrouter_memory.compress.terms import content_terms, is_telling, words
+from semrouter_memory.compress.reading import (
+    content_terms,
+    is_decision,
+    is_figure,
+    is_own,
+    is_question,
+    is_telling,
+    leaves_open,
+    sentences,
+    words,
+)
 from semrouter_memory.model import Json
 
 _MAX_KEY_CHARS = 60
