@@ -97,8 +97,10 @@ class IndexLoader:
 
     async def _load(self, scope: Scope, delay: float) -> None:
         try:
+            # Before it takes a slot: loads without a delay go first.
+            await asyncio.sleep(delay)
             async with self._slots:
-                entry = await self._read(scope, delay)
+                entry = await self._read(scope)
             if self._is_current(scope.owner):
                 self._loaded(scope, entry)
         except (StoreUnavailableError, OwnerVersionsError):
@@ -114,9 +116,8 @@ class IndexLoader:
         """Whether the running task is the owner's load, and was not dropped."""
         return self._loads.get(owner) is asyncio.current_task()
 
-    async def _read(self, scope: Scope, delay: float) -> CacheEntry | None:
+    async def _read(self, scope: Scope) -> CacheEntry | None:
         version = await self._announcer.current(scope)
-        await asyncio.sleep(delay)
         read_at, now = asyncio.get_running_loop().time(), self._clock.now()
         rows = await self._reader.load_owner(scope, limit=self._max_memories, now=now)
         if rows is None:

@@ -90,7 +90,8 @@ class WriteAnnouncer:
 
     async def _announce_until_done(self) -> None:
         while self._pending:
-            with suppress(OwnerVersionsError):
+            # Whatever the error is: other replicas have stale indexes until this succeeds.
+            with suppress(Exception):
                 await self._announce_pending()
                 continue
             await asyncio.sleep(_RETRY_SECONDS)
