@@ -82,7 +82,7 @@ class MemoryReader(Protocol):
 
     @property
     def available(self) -> bool:
-        """False while the store is known to be away; calls then fail at once."""
+        """False while the store is known to be unavailable; calls then fail at once."""
         ...
 
     async def search(
@@ -168,7 +168,7 @@ class MemoryWriter(Protocol):
         ...
 
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
-        """Delete the owner's memories with these ids; returns how many there were. Foreign ids are left alone."""
+        """Delete the owner's memories with these ids; returns how many there were. Other owners' ids have no effect."""
         ...
 
     async def delete_all(self, scope: Scope, reach: Reach) -> int:
@@ -450,7 +450,7 @@ class OwnerLocks(Protocol):
         """Serialises every change of one owner's memories, across all replicas: reconcile-and-write, and deletion.
 
         Raises:
-            LockLostError: the lock cannot be had because what keeps it is away.
+            LockLostError: the lock cannot be acquired because its store is unavailable.
         """
         ...
 
@@ -553,7 +553,7 @@ class Observer(Protocol):
 
 
 class StreamSpans(Protocol):
-    """What a trace is told of one ext_proc stream. Never raises, never sees content."""
+    """Records one ext_proc stream in a trace. Never raises, never sees content."""
 
     def headers(self, header: Callable[[str], str]) -> None:
         """The request's headers, by name: they may carry a trace where the proxy itself takes part in none."""
@@ -571,7 +571,7 @@ class StreamSpans(Protocol):
 
 
 class Tracing(Protocol):
-    """Takes part in the traces of those who call."""
+    """Continues the callers' traces."""
 
     def stream(self, metadata: Mapping[str, str]) -> StreamSpans:
         """A stream was opened, with this gRPC metadata: the proxy's own span is named in it."""

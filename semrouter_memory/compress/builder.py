@@ -108,8 +108,8 @@ class StateBuilder:
         self, states: list[Covered], turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]
     ) -> list[Covered]:
         for turn in turns:
-            told = [found for found in candidates if turn.id in found.turn_ids]
-            texts = [text for found in told for text in ([each.text for each in found.facts] or [found.content])]
+            of_turn = [each for each in candidates if turn.id in each.turn_ids]
+            texts = [text for found in of_turn for text in ([each.text for each in found.facts] or [found.content])]
             # A quote may be a question; what is open is a part of the state by itself.
             facts = [text for text in texts if not is_question(text)]
             states = self._with_turn(states, turn, facts)

@@ -1,4 +1,4 @@
-"""The request path: whether a state stands for a conversation's beginning, and for how many of its turns.
+"""The request path of compression: whether a state replaces a conversation's beginning, and how many of its turns.
 
 Strategy: two look-ups and a comparison of hashes; nothing is built here. Without a state that covers a beginning of
 this very conversation it goes up whole. A stored chain is rebuilt from the log, and then always: the server never saw

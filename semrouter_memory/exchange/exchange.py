@@ -4,7 +4,7 @@ Strategy: `receive` turns every event into exactly one step, and only `_move` ch
 (another path, no identity, a body we cannot read) ends in BYPASS, where everything is answered with "continue"; nothing
 that a client or an upstream sends makes this class raise.
 
-Three filters use it, told apart by what Envoy says of the stream:
+Three filters use it; Envoy's messages tell which one it is:
 recall: request only, changes the body and is finished;  retain: sees copies of the whole exchange and answers nothing;
 single: both in one stream.
 """

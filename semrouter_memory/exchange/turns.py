@@ -1,4 +1,4 @@
-"""What recall is asked for a request, and the turn that a finished exchange becomes. Pure functions."""
+"""The recall request of a parsed body, and the turn of a finished exchange. Pure functions."""
 
 import hashlib
 from dataclasses import dataclass, replace

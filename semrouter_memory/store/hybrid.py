@@ -1,8 +1,8 @@
 """One query, two searches: the nearest by vector, and the best by words where the collection has them.
 
-Strategy: both are asked at once, and the answer is all that either found, by its cosine. What words alone found comes with
-its vector, so that its cosine is computed here. The store's BM25 only chooses: it counts how rare a word is over everybody's
-memories, and recall makes its own of what was found.
+Strategy: both searches run at the same time, and the result is the union, ordered by cosine. Rows found by words come with their
+vectors, so that their cosines are computed here. The store's BM25 only selects: its document frequencies are those of all
+users' memories, and recall computes its own over the rows found.
 """
 
 import asyncio

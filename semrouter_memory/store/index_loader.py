@@ -1,7 +1,7 @@
 """Loads owner indexes from the store in the background, a few at a time.
 
-Strategy: a load that is under way serves all who ask for it and goes on when they leave. A write in between makes it stale; its
-result is then dropped.
+Strategy: concurrent requests share one load, which continues when they are cancelled. A write during a load makes its result
+stale; it is then dropped.
 """
 
 import asyncio
@@ -104,7 +104,7 @@ class IndexLoader:
             if self._is_current(scope.owner):
                 self._loaded(scope, entry)
         except (StoreUnavailableError, OwnerVersionsError):
-            # Those who asked for the index search the store, which reports the outage.
+            # The callers search the store instead, which reports the outage.
             pass
         except Exception as error:  # noqa: BLE001 - a background task has no caller
             self._on_error(error)

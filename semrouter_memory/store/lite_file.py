@@ -18,7 +18,7 @@ from pymilvus.grpc_gen.schema_pb2 import FieldData
 from semrouter_memory.errors import StoreFullError, StoreUnavailableError
 
 _BUSY_SECONDS = 10.0
-"""How long a write that Milvus Lite is still at, for a caller who has given it up, is waited for."""
+"""Maximum wait for a write that Milvus Lite is still carrying out for a caller that has given up."""
 
 _STAMP = "Timestamp"
 _EARLIEST = 1
@@ -74,7 +74,7 @@ def vacuum(path: Path) -> None:
     Raises:
         StoreUnavailableError: it could not be done (no space, a lock); the file is what it was.
     """
-    with _speaking("compact"), closing(_open(path)) as connection:
+    with _store_errors("compact"), closing(_open(path)) as connection:
         connection.execute("PRAGMA temp_store = MEMORY").close()
         connection.execute("PRAGMA secure_delete = ON").close()
         _forget_unused_terms(connection)
@@ -88,7 +88,7 @@ def copy(path: Path, directory: Path) -> None:
         StoreUnavailableError: it could not be done, for example because there is a file of that name.
     """
     target = directory / path.name
-    with _speaking("backup"), closing(_open(path)) as connection:
+    with _store_errors("backup"), closing(_open(path)) as connection:
         _forget_unused_terms(connection)
         # SQLite fills an empty file; made here, no other user can read it at any moment.
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -107,7 +107,7 @@ def reveal(path: Path) -> int:
     """
     now = time.time_ns() // 1_000_000 << _LOGICAL_BITS
     revealed = 0
-    with _speaking("reveal"), closing(_open(path)) as connection:
+    with _store_errors("reveal"), closing(_open(path)) as connection:
         connection.execute("BEGIN IMMEDIATE").close()
         names = connection.execute("SELECT DISTINCT collection_name FROM collection_meta").fetchall()
         for (name,) in names:
@@ -178,14 +178,14 @@ def _encoded(value: int) -> bytes:
 def _forget_unused_terms(connection: sqlite3.Connection) -> None:
     """Milvus Lite counts the texts that hold a term, by the term's hash, and keeps those that it counts to zero.
 
-    Who guesses a word could see that somebody once used it. A hash that is missing counts as zero for Milvus Lite.
+    Otherwise a guessed word would show that somebody once used it. A hash that is missing counts as zero for Milvus Lite.
     """
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'token_doc_count'").fetchone():
         connection.execute("DELETE FROM token_doc_count WHERE doc_count <= 0").close()
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    # `mode=rw`: a file that is gone must not be made anew.
+    # `mode=rw`: a missing file must not be created.
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
 
 
@@ -198,7 +198,7 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def _speaking(operation: str) -> Iterator[None]:
+def _store_errors(operation: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:

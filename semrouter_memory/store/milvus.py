@@ -95,7 +95,7 @@ class MilvusStore:
         )
 
     async def start(self) -> None:
-        """Connect once and keep connecting. A server that is away is no error, it is waited for in the background.
+        """Connect once and keep connecting. An unavailable server is no error: the supervisor reconnects in the background.
 
         Takes at most 5 s when the server does not answer; making the collection takes a server about 3 s.
 
@@ -179,7 +179,7 @@ class MilvusStore:
             types=types,
             created_until=after.created_at if after else None,
         )
-        places = map(listing.place_of, await self._read_all(selection))
+        places = map(listing.position_of, await self._read_all(selection))
         waiting = (place for place in places if after is None or place < after)
         if oldest_first:
             return Page(await self._at(scope, heapq.nsmallest(limit, waiting)), "")
@@ -265,7 +265,7 @@ class MilvusStore:
         try:
             self._ensure_free(0)
         except StoreFullError as error:
-            # Nobody knows whether all of it is in the file: it is read anew.
+            # It is unknown whether all rows are in the file: reconnecting reads it again.
             self._supervisor.mark_down(connection, str(error))
             raise
 
@@ -289,7 +289,7 @@ class MilvusStore:
             await self._write("delete", partial(MilvusConnection.delete, keys=batch))
         if rows and self._lite is None:
             # A read that need not be fresh sees a server's deletion some tenths of a second later, but not after a fresh
-            # one: recall may be unable to ask what was deleted (Redis is away there), and must not find it any more.
+            # one: recall may be unable to read the tombstones (Redis is unavailable), and must not find the row any more.
             gone = schema.keys_expression([rows[0]["id"]])
             await self._ask("query", lambda store: store.query(gone, [schema.ID.name]))
         return len(rows)
@@ -301,7 +301,7 @@ class MilvusStore:
 
         Milvus Lite: when this returns, it is in none of them. Writes wait meanwhile, reads do not.
 
-        A Milvus server: it is told to merge its segments without their deleted rows, and does so within minutes; it
+        A Milvus server merges its segments without their deleted rows within minutes; it
         removes the old segments from its object storage by its own garbage collection (`dataCoord.gc`: by default
         after some hours), and its own log of messages ends by the server's retention.
         """

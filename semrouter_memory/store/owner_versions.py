@@ -75,7 +75,7 @@ class WriteAnnouncer:
             self._retry(scope)
             return None, None
         except BaseException:
-            # The caller was cancelled; other replicas still have to be told.
+            # The caller was cancelled; the announcement is still due.
             self._retry(scope)
             raise
 

@@ -1,8 +1,8 @@
-"""Writes that are completed whatever happens in between: noted before the store is asked, repeated when it failed.
+"""Writes that are completed in spite of failures: recorded before they are sent to the store, repeated when they fail.
 
 Strategy. A write that fails, is cancelled or ends with its process stays in the journal. `settle` repeats it as soon as the
-store can be asked, before the store counts as available and while nothing else is written. It leaves alone what became
-newer meanwhile (another replica may have written it) and what was deleted. Repeating a complete write changes nothing.
+store answers, before the store counts as available and while nothing else is written. It skips rows that are newer in the
+store (another replica may have written them) and rows that were deleted. Repeating a complete write changes nothing.
 """
 
 import asyncio

@@ -39,7 +39,7 @@ class Processor:
     Args:
         shared_secret: (metadata name, value) that a stream must carry; None: every client is trusted.
         other_metadata: names that may accompany a route's settings and are none of them.
-        arrived: told of each stream, so that background work can give way.
+        arrived: called for each stream, so that background work can yield.
         tracing: None: no traces.
         recorder: None: no recording.
     """
