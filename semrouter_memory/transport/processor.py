@@ -21,7 +21,7 @@ _ASIDE_SECONDS = 0.01
 """About what a request takes."""
 
 
-class Recaller(Protocol):
+class RecallPhase(Protocol):
     async def recall(self, request: RecallRequest) -> RecallResult:
         """Never raises."""
         ...
@@ -48,7 +48,7 @@ class Processor:
         self,
         settings: ExchangeSettings,
         *,
-        recaller: Recaller,
+        recaller: RecallPhase,
         retainer: Retainer,
         observer: Observer,
         clock: Clock,
