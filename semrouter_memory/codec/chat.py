@@ -33,10 +33,6 @@ class ChatCodec:
 
     __slots__ = ()
 
-    @property
-    def name(self) -> str:
-        return "chat"
-
     def parse(self, raw: bytes) -> ParsedRequest:
         body = json_object(raw)
         messages = body.get("messages", [])
@@ -46,7 +42,6 @@ class ChatCodec:
         return ParsedRequest(
             settings=body_settings(body),
             model=string(body.get("model")),
-            stream=body.get("stream") is True,
             body=body,
             entries=entries,
             **converse(entries, joint="\n"),

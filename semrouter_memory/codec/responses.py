@@ -41,17 +41,12 @@ class ResponsesCodec:
 
     __slots__ = ()
 
-    @property
-    def name(self) -> str:
-        return "responses"
-
     def parse(self, raw: bytes) -> ParsedRequest:
         body = json_object(raw)
         entries = _conversation(body)
         return ParsedRequest(
             settings=body_settings(body),
             model=string(body.get("model")),
-            stream=body.get("stream") is True,
             previous_response_id=string(body.get("previous_response_id")),
             conversation_id=_conversation_id(body.get("conversation")),
             stored_by_server=body.get("store") is not False,

@@ -37,6 +37,22 @@ async def pages_by_key(read: Callable[[str], Awaitable[list[Row]]], *, limit: in
         last_key = max(row["id"] for row in rows)
 
 
+async def scanned(
+    ask: Ask, collection: Callable[[MilvusConnection], MilvusConnection] = lambda store: store
+) -> AsyncIterator[Sequence[Memory]]:
+    """Every memory of a collection, in batches. Raises `StoreUnavailableError`."""
+
+    async def read(after_key: str) -> list[Row]:
+        expression = schema.everything_expression(after_key=after_key)
+        rows: list[Row] = await ask(
+            "scan", lambda store: collection(store).query(expression, schema.SCAN_COLUMNS, limit=SCAN_BATCH)
+        )
+        return rows
+
+    async for rows in pages_by_key(read, limit=SCAN_BATCH):
+        yield schema.anyones_memories_from(rows)
+
+
 class CollectionAdmin:
     """Lists, reads and drops collections. Raises `StoreUnavailableError`.
 

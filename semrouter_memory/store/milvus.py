@@ -20,7 +20,7 @@ from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page
 from semrouter_memory.ports import Observer
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.store import hybrid, listing, schema
-from semrouter_memory.store.collection_admin import SCAN_BATCH, CollectionAdmin, pages_by_key
+from semrouter_memory.store.collection_admin import SCAN_BATCH, CollectionAdmin, pages_by_key, scanned
 from semrouter_memory.store.connection import WINDOW, ConnectionLostError, MilvusConnection, StoreTarget, connect
 from semrouter_memory.store.listing import ListingPosition
 from semrouter_memory.store.lite import LiteServer
@@ -194,13 +194,8 @@ class MilvusStore:
             found += await self._read_all(selection, schema.READ_COLUMNS)
         return [schema.memory_from(scope, row) for row in found]
 
-    async def scan(self) -> AsyncIterator[Sequence[Memory]]:
-        async def read(after_key: str) -> list[Row]:
-            expression = schema.everything_expression(after_key=after_key)
-            return await self._ask("scan", lambda store: store.query(expression, schema.SCAN_COLUMNS, limit=SCAN_BATCH))
-
-        async for rows in pages_by_key(read, limit=SCAN_BATCH):
-            yield schema.anyones_memories_from(rows)
+    def scan(self) -> AsyncIterator[Sequence[Memory]]:
+        return scanned(self._ask)
 
     async def count(self, scope: Scope) -> int:
         return await self._count(Selection(scope=scope, reach=Reach.ALL))
