@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from semrouter_memory.compress import record
-from semrouter_memory.compress.block import render
 from semrouter_memory.compress.chain import StoredConversation, is_too_long
 from semrouter_memory.compress.record import Covered
-from semrouter_memory.compress.state import ConversationState, StateEntry, without
+from semrouter_memory.compress.state import ConversationState, StateEntry, render, without
 from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import MemoryServiceError, StateStoreError, TurnLogError
 from semrouter_memory.events import ExchangeFailed
