@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semrouter_memory.events import Event
+from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.model import (
     Appended,
     Candidate,
@@ -81,7 +82,7 @@ class MemoryReader(Protocol):
 
     @property
     def available(self) -> bool:
-        """False while the store is known to be away; calls then fail at once."""
+        """False while the store is known to be unavailable; calls then fail at once."""
         ...
 
     async def search(
@@ -167,7 +168,7 @@ class MemoryWriter(Protocol):
         ...
 
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
-        """Delete the owner's memories with these ids; returns how many there were. Foreign ids are left alone."""
+        """Delete the owner's memories with these ids; returns how many there were. Other owners' ids have no effect."""
         ...
 
     async def delete_all(self, scope: Scope, reach: Reach) -> int:
@@ -182,8 +183,6 @@ class MemoryWriter(Protocol):
 class MemoryIndex(Protocol):
     """Memories of one owner as columns. Immutable. Positions count from 0 in the order (created_at, id)."""
 
-    def __len__(self) -> int: ...
-
     @property
     def created_at(self) -> NDArray[np.int64]:
         """Microseconds since 1970, by position."""
@@ -194,20 +193,17 @@ class MemoryIndex(Protocol):
         """The `MemoryCategory` bits of every memory, by position."""
         ...
 
+    @property
+    def words(self) -> TermIndex:
+        """The terms of every memory, by position."""
+        ...
+
     def positions(self, scope: Scope, *, now: datetime, types: frozenset[MemoryType] | None) -> NDArray[np.intp]:
         """Positions of the memories that may be recalled: of the scope's project or of none, of these types, not expired."""
         ...
 
     def similarities(self, vector: Vector) -> NDArray[np.float32]:
         """The cosine with every memory, by position."""
-        ...
-
-    def lexical(self, terms: Sequence[str]) -> NDArray[np.float32]:
-        """The BM25 score of every memory for these terms, by position; 0 for those that hold none of them."""
-        ...
-
-    def shares(self, terms: Sequence[str]) -> NDArray[np.float32]:
-        """The share of every memory that these terms make up, 0..1, by position."""
         ...
 
     def memory(self, position: int) -> Memory: ...
@@ -292,7 +288,7 @@ class ClaimedTurns(Protocol):
     """The turns of a session while its claim is held. Raises `TurnLogError`."""
 
     async def session_turns(self, claim: Claim, *, limit: int) -> tuple[LoggedTurn, ...]:
-        """The claimed session's last accepted turns that are still kept, oldest first, whatever their state."""
+        """The claimed session's last accepted turns that are still stored, oldest first, whatever their state."""
         ...
 
     async def surviving(self, claim: Claim) -> frozenset[str]:
@@ -454,7 +450,7 @@ class OwnerLocks(Protocol):
         """Serialises every change of one owner's memories, across all replicas: reconcile-and-write, and deletion.
 
         Raises:
-            LockLostError: the lock cannot be had because what keeps it is away.
+            LockLostError: the lock cannot be acquired because its store is unavailable.
         """
         ...
 
@@ -557,7 +553,7 @@ class Observer(Protocol):
 
 
 class StreamSpans(Protocol):
-    """What a trace is told of one ext_proc stream. Never raises, never sees content."""
+    """Records one ext_proc stream in a trace. Never raises, never sees content."""
 
     def headers(self, header: Callable[[str], str]) -> None:
         """The request's headers, by name: they may carry a trace where the proxy itself takes part in none."""
@@ -575,7 +571,7 @@ class StreamSpans(Protocol):
 
 
 class Tracing(Protocol):
-    """Takes part in the traces of those who call."""
+    """Continues the callers' traces."""
 
     def stream(self, metadata: Mapping[str, str]) -> StreamSpans:
         """A stream was opened, with this gRPC metadata: the proxy's own span is named in it."""

@@ -29,9 +29,8 @@ from semrouter_memory.ports import (
 )
 from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.deadline import OWNER_VERSION
-from semrouter_memory.store.announcing_writer import AnnouncingWriter
 from semrouter_memory.store.collection_admin import CollectionAdmin
-from semrouter_memory.store.index_cache import IndexCache
+from semrouter_memory.store.index_cache import AnnouncingWriter, IndexCache
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_versions import OwnerVersions
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks, InProcessOwnerVersions

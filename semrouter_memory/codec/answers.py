@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 from semrouter_memory.codec.base import Answer, AnswerReader
-from semrouter_memory.codec.bounds import holds_too_many_values
-from semrouter_memory.codec.lenient import parsed_json
+from semrouter_memory.codec.json_text import json_object
 from semrouter_memory.codec.sse import Event, EventReader
 from semrouter_memory.errors import BodyError
 
@@ -151,10 +150,7 @@ class Texts:
 
 def parsed_object(data: bytes | bytearray) -> dict[str, Any] | None:
     """The JSON object that the bytes are, else None; also None for one that holds more than anybody should read."""
-    if holds_too_many_values(data):
-        return None
     try:
-        body = parsed_json(data)
+        return json_object(data)
     except BodyError:
         return None
-    return body if isinstance(body, dict) else None

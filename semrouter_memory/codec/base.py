@@ -59,7 +59,6 @@ class ParsedRequest:
 
     settings: BodySettings
     model: str = ""
-    stream: bool = False
     history: tuple[Message, ...] = ()
     turn_texts: tuple[str, ...] = ()
     tools: tuple[ToolUse, ...] = ()
@@ -127,9 +126,6 @@ class AnswerReader(Protocol):
 
 class Codec(Protocol):
     """One API's request and answer bodies. Stateless."""
-
-    @property
-    def name(self) -> str: ...
 
     def parse(self, raw: bytes) -> ParsedRequest:
         """Raises `BodyError` when the bytes are not this API's JSON."""

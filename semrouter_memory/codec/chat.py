@@ -16,7 +16,8 @@ from semrouter_memory.codec.edit import (
     without,
     without_elements,
 )
-from semrouter_memory.codec.request import body_of, body_settings, has_our_fields, json_object, top_level
+from semrouter_memory.codec.json_text import json_object
+from semrouter_memory.codec.request import body_of, body_settings, has_our_fields, top_level
 from semrouter_memory.codec.settings import OUR_FIELDS
 from semrouter_memory.codec.shape import holds_more, mapping, string, text_of
 from semrouter_memory.codec.splice import Edit, Span, apply, element, elements
@@ -32,10 +33,6 @@ class ChatCodec:
 
     __slots__ = ()
 
-    @property
-    def name(self) -> str:
-        return "chat"
-
     def parse(self, raw: bytes) -> ParsedRequest:
         body = json_object(raw)
         messages = body.get("messages", [])
@@ -45,7 +42,6 @@ class ChatCodec:
         return ParsedRequest(
             settings=body_settings(body),
             model=string(body.get("model")),
-            stream=body.get("stream") is True,
             body=body,
             entries=entries,
             **converse(entries, joint="\n"),

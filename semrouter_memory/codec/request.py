@@ -4,28 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from semrouter_memory.codec.base import BodySettings, ParsedRequest
-from semrouter_memory.codec.bounds import holds_too_many_values
-from semrouter_memory.codec.lenient import parsed_json
+from semrouter_memory.codec.json_text import json_object
 from semrouter_memory.codec.settings import OUR_FIELDS, body_values
 from semrouter_memory.codec.splice import Member, document, members
-from semrouter_memory.errors import BodyError
 from semrouter_memory.model import Json
 
 _ENCODINGS = ("utf-8", "utf-16-le", "utf-16-be")
-
-
-def json_object(raw: bytes) -> dict[str, Any]:
-    """The body.
-
-    Raises:
-        BodyError: it is not JSON, or not an object, or holds more values than anybody should have to read.
-    """
-    if holds_too_many_values(raw):
-        raise BodyError("the body holds too many values")
-    body = parsed_json(raw)
-    if not isinstance(body, dict):
-        raise BodyError("the body is not a JSON object")
-    return body
 
 
 def body_of(raw: bytes, parsed: ParsedRequest | None) -> Mapping[str, Json]:

@@ -19,7 +19,8 @@ from semrouter_memory.codec.edit import (
     without_elements,
 )
 from semrouter_memory.codec.items import ATTACHED, CALLS, OUTPUTS, holds_more_than_text
-from semrouter_memory.codec.request import body_of, body_settings, has_our_fields, json_object, top_level
+from semrouter_memory.codec.json_text import json_object
+from semrouter_memory.codec.request import body_of, body_settings, has_our_fields, top_level
 from semrouter_memory.codec.responses_answer import ResponsesStream, call_name, responses_answer
 from semrouter_memory.codec.settings import OUR_FIELDS
 from semrouter_memory.codec.shape import mapping, string, text_of
@@ -40,17 +41,12 @@ class ResponsesCodec:
 
     __slots__ = ()
 
-    @property
-    def name(self) -> str:
-        return "responses"
-
     def parse(self, raw: bytes) -> ParsedRequest:
         body = json_object(raw)
         entries = _conversation(body)
         return ParsedRequest(
             settings=body_settings(body),
             model=string(body.get("model")),
-            stream=body.get("stream") is True,
             previous_response_id=string(body.get("previous_response_id")),
             conversation_id=_conversation_id(body.get("conversation")),
             stored_by_server=body.get("store") is not False,

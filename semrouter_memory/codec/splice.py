@@ -1,4 +1,4 @@
-"""Where things stand in a JSON text, and editing it there as bytes.
+"""Positions of values in a JSON text, and editing the text there as bytes.
 
 Strategy: the text was accepted by a JSON parser before, so nothing here validates; a scanner only has to tell where
 each value begins and ends. What is neither long nor deep is skipped by one compiled pattern, a long string by searching
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from semrouter_memory.codec.lenient import BOM, parsed_json
+from semrouter_memory.codec.json_text import BOM, parsed_json
 
 _QUOTE, _BACKSLASH, _COMMA, _OPEN_OBJECT, _OPEN_ARRAY = b'"\\,{['
 _CLOSING = frozenset(b"]}")

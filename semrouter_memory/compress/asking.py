@@ -11,9 +11,8 @@ from datetime import datetime
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.codec.untrusted import one_line
-from semrouter_memory.compress.block import state_text
-from semrouter_memory.compress.state import ConversationState, EntryKind, StateEntry
-from semrouter_memory.compress.terms import checkable, content_terms
+from semrouter_memory.compress.reading import checkable, content_terms
+from semrouter_memory.compress.state import ConversationState, EntryKind, StateEntry, state_text
 from semrouter_memory.model import ChatMessage, Json, LoggedTurn
 
 _MAX_TURN_CHARS = 2_000

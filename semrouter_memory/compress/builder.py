@@ -12,10 +12,9 @@ from datetime import timedelta
 
 from semrouter_memory.codec.base import strip_block
 from semrouter_memory.compress import asking, record
-from semrouter_memory.compress.block import render
 from semrouter_memory.compress.reading import is_question
 from semrouter_memory.compress.record import Covered
-from semrouter_memory.compress.state import ConversationState, fitting, folded, learned
+from semrouter_memory.compress.state import ConversationState, fitting, folded, learned, render
 from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import ModelUnavailableError, UnavailableError
 from semrouter_memory.events import StoreFailed, WorkFailed
@@ -108,8 +107,8 @@ class StateBuilder:
         self, states: list[Covered], turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]
     ) -> list[Covered]:
         for turn in turns:
-            told = [found for found in candidates if turn.id in found.turn_ids]
-            texts = [text for found in told for text in ([each.text for each in found.facts] or [found.content])]
+            of_turn = [each for each in candidates if turn.id in each.turn_ids]
+            texts = [text for found in of_turn for text in ([each.text for each in found.facts] or [found.content])]
             # A quote may be a question; what is open is a part of the state by itself.
             facts = [text for text in texts if not is_question(text)]
             states = self._with_turn(states, turn, facts)

@@ -1,4 +1,4 @@
-"""The compression of one request, as a task beside recall. Independent of it: each may fail without affecting the other."""
+"""The compression of one request, as a task concurrent with recall. Independent of it: each may fail without affecting the other."""
 
 import asyncio
 from types import TracebackType
@@ -50,8 +50,8 @@ class ConcurrentCompression:
             return self._request.visible
         compression = await self.result()
         dropped = {at for turn in self._request.turns[: compression.dropped_turns] for at in turn.texts}
-        kept = (text for at, text in enumerate(self._request.visible) if at not in dropped)
-        return (*compression.statements, *kept)
+        remaining = (text for at, text in enumerate(self._request.visible) if at not in dropped)
+        return (*compression.statements, *remaining)
 
     async def result(self) -> Compression:
         """The compression; the same each time."""

@@ -1,4 +1,4 @@
-"""The request path: whether a state stands for a conversation's beginning, and for how many of its turns.
+"""The request path of compression: whether a state replaces a conversation's beginning, and how many of its turns.
 
 Strategy: two look-ups and a comparison of hashes; nothing is built here. Without a state that covers a beginning of
 this very conversation it goes up whole. A stored chain is rebuilt from the log, and then always: the server never saw
@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from semrouter_memory.compress import record
-from semrouter_memory.compress.block import render
 from semrouter_memory.compress.chain import StoredConversation, is_too_long
 from semrouter_memory.compress.record import Covered
-from semrouter_memory.compress.state import ConversationState, StateEntry, without
+from semrouter_memory.compress.state import ConversationState, StateEntry, render, without
 from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import MemoryServiceError, TurnLogError, UnavailableError
 from semrouter_memory.events import ExchangeFailed

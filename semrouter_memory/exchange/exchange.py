@@ -4,12 +4,12 @@ Strategy: `receive` turns every event into exactly one step, and only `_move` ch
 (another path, no identity, a body we cannot read) ends in BYPASS, where everything is answered with "continue"; nothing
 that a client or an upstream sends makes this class raise.
 
-Three filters use it, told apart by what Envoy says of the stream:
+Three filters use it; Envoy's messages tell which one it is:
 recall: request only, changes the body and is finished;  retain: sees copies of the whole exchange and answers nothing;
 single: both in one stream.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from semrouter_memory.codec.base import Codec, Outline, ParsedRequest
@@ -43,7 +43,7 @@ from semrouter_memory.exchange.turns import (
     turn_of,
     turn_source,
 )
-from semrouter_memory.model import Compression, Json, Position, Reason, RecallResult, Scope, Turn
+from semrouter_memory.model import Compression, Position, Reason, RecallResult, Scope, Turn
 
 _PIECE_BYTES = 64 * 1024
 """Chunks of a body are joined to pieces of about this size."""
@@ -121,10 +121,16 @@ class Exchange:
         self._request_answered()
         return self._release_body(result.text, result.compression)
 
-    def abandon(self) -> Reply:
-        """After a failure of ours: the body goes on as it came, with what is held of it. Then leave the exchange."""
+    def abandon(self, event: Event | None = None) -> Reply:
+        """After a failure of ours: the body goes on as it came, with what is held of it. Then leave the exchange.
+
+        Args:
+            event: what was received last and not answered.
+        """
         if not self._duplex:
             return self._go_on()
+        if isinstance(event, ResponseBody) and self._duplex_response:
+            return StreamBody(event.data, event.end_of_stream)
         held = self._duplex_request and bool(self._chunks)
         return self._pass_on(b"", ended=self._body_ended) if held else Silence()
 
@@ -234,18 +240,24 @@ class Exchange:
         self._position = policy.options.position
         if policy.refusal is not None:
             return self._go_without(policy.refusal)
+        items = self._required_codec.items(parsed) if memory.compression.enabled else None
         if policy.retain and self._handles_response:
             ending = ends_session(self._headers, parsed.settings, memory.identity, memory.signals)
             facts = request_facts(self._headers, memory.identity, self._received_at, ends_session=ending)
-            self._source = turn_source(scope, facts, parsed, self._items(parsed))
+            self._source = turn_source(scope, facts, parsed, items)
         if self._protocol.observing:
             self._chunks.clear()
             self._parsed = None
             self._request_answered()
             return Silence()
-        request = recall_request(scope, parsed, policy.options, signals(self._headers, memory.signals))
-        request = replace(request, has_place=self._required_codec.has_place(parsed, self._position))
-        if self._has_place_for_state(parsed) and may_be_compressed(parsed, self._items(parsed), memory.compression):
+        request = recall_request(
+            scope,
+            parsed,
+            policy.options,
+            signals(self._headers, memory.signals),
+            has_place=self._required_codec.has_place(parsed, self._position),
+        )
+        if may_be_compressed(parsed, items, memory.compression) and self._has_place_for_state(parsed):
             self._outline = self._required_codec.outline(parsed)
             request = compressible(request, parsed, self._outline)
         return NeedRecall(request)
@@ -253,10 +265,6 @@ class Exchange:
     def _has_place_for_state(self, parsed: ParsedRequest) -> bool:
         position = Position.SYSTEM if parsed.previous_response_id else self._position
         return self._required_codec.has_place(parsed, position)
-
-    def _items(self, parsed: ParsedRequest) -> tuple[Json, ...] | None:
-        on = self._settings.memory.compression.enabled
-        return self._required_codec.items(parsed) if on else None
 
     def _request_answered(self) -> None:
         if self._handles_response and self._source is not None:
@@ -348,7 +356,7 @@ class Exchange:
             self._move(StateTrigger.CHUNK)
             if event.end_of_stream:
                 self._end_answer()
-        if self._protocol.response_body is BodyMode.FULL_DUPLEX_STREAMED and not self._protocol.observing:
+        if self._duplex_response:
             return StreamBody(event.data, event.end_of_stream)
         return self._go_on()
 
@@ -367,9 +375,12 @@ class Exchange:
         return self._protocol.request_body is BodyMode.FULL_DUPLEX_STREAMED and not self._protocol.observing
 
     @property
+    def _duplex_response(self) -> bool:
+        return self._protocol.response_body is BodyMode.FULL_DUPLEX_STREAMED and not self._protocol.observing
+
+    @property
     def _duplex(self) -> bool:
-        modes = (self._protocol.request_body, self._protocol.response_body)
-        return BodyMode.FULL_DUPLEX_STREAMED in modes and not self._protocol.observing
+        return self._duplex_request or self._duplex_response
 
     @property
     def _required_codec(self) -> Codec:

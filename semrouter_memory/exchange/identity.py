@@ -1,4 +1,4 @@
-"""Who the user is. No identity, no memory; two answers to that question, no memory either."""
+"""The user of a request. Without an identity, or with contradicting ones, the request passes without memory."""
 
 from collections.abc import Iterator, Mapping
 

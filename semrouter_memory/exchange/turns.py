@@ -1,4 +1,4 @@
-"""What recall is asked for a request, and the turn that a finished exchange becomes. Pure functions."""
+"""The recall request of a parsed body, and the turn of a finished exchange. Pure functions."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -6,7 +6,15 @@ from datetime import datetime
 
 import orjson
 
-from semrouter_memory.codec.base import Answer, Outline, ParsedRequest, history_hash, transcript_hash, transcript_hashes
+from semrouter_memory.codec.base import (
+    Answer,
+    Outline,
+    ParsedRequest,
+    continued_hash,
+    history_hash,
+    transcript_hash,
+    transcript_hashes,
+)
 from semrouter_memory.config import CompressionConfig, IdentityConfig
 from semrouter_memory.exchange.events import Headers
 from semrouter_memory.model import (
@@ -66,7 +74,9 @@ def request_facts(
     )
 
 
-def recall_request(scope: Scope, parsed: ParsedRequest, options: RecallOptions, signals: Signals) -> RecallRequest:
+def recall_request(
+    scope: Scope, parsed: ParsedRequest, options: RecallOptions, signals: Signals, *, has_place: bool = True
+) -> RecallRequest:
     return RecallRequest(
         scope=scope,
         query=parsed.query,
@@ -78,6 +88,7 @@ def recall_request(scope: Scope, parsed: ParsedRequest, options: RecallOptions, 
         loop_key=_loop_key(parsed),
         continues_loop=parsed.in_tool_loop,
         model=parsed.model,
+        has_place=has_place,
     )
 
 
@@ -139,13 +150,14 @@ def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
         return None
     if not parsed.turn_texts and not chained:
         return None
+    history = history_hash(parsed.history)
     return Turn(
         scope=scope,
         hints=SessionHints(
             explicit=facts.session,
             conversation_id=parsed.conversation_id,
             previous_response_id=parsed.previous_response_id,
-            history_hash=history_hash(parsed.history),
+            history_hash=history,
         ),
         user_texts=parsed.turn_texts,
         assistant_text=answer.text if finished else "",
@@ -155,7 +167,7 @@ def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
         response_id=answer.response_id,
         model=answer.model or parsed.model,
         # A chained request shows only a part of its conversation: the hash of that part would name another one.
-        transcript_hashes=_transcripts(parsed, answer) if finished and not chained else (),
+        transcript_hashes=_transcripts(history, parsed, answer) if finished and not chained else (),
         tools=parsed.tools if finished else (*parsed.tools, *_called(answer)),
         complete=finished,
         ends_session=facts.ends_session,
@@ -175,11 +187,11 @@ def _items(source: TurnSource, answer: Answer) -> tuple[Json, ...] | None:
     return items if len(orjson.dumps(items)) <= MAX_ITEMS_BYTES else None
 
 
-def _transcripts(parsed: ParsedRequest, answer: Answer) -> tuple[str, ...]:
-    """One hash per choice, since the client may go on from any of them."""
-    conversation = (*parsed.history, *_user_messages(parsed))
+def _transcripts(history: str, parsed: ParsedRequest, answer: Answer) -> tuple[str, ...]:
+    """One hash per choice, since the client may go on from any of them; the conversation before it is hashed once."""
+    asked = continued_hash(history or transcript_hash(parsed.history), _user_messages(parsed))
     texts = dict.fromkeys(text for text in answer.texts if text)
-    return tuple(transcript_hash((*conversation, Message(Role.ASSISTANT, text))) for text in texts)
+    return tuple(continued_hash(asked, (Message(Role.ASSISTANT, text),)) for text in texts)
 
 
 def _user_messages(parsed: ParsedRequest) -> tuple[Message, ...]:

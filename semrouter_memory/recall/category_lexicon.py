@@ -1,7 +1,7 @@
 """The words by which `categories` tells what a memory is about and what a request needs (English, Chinese). Pure.
 
 Each pattern is a list of alternatives, as such statements and requests are worded. An English one is a whole word or
-phrase, and may stand directly beside Chinese characters; a Chinese one may stand anywhere. They are for texts in lower
+phrase, and may be directly adjacent to Chinese characters; a Chinese one may stand anywhere. They are for texts in lower
 case: a search that does not look at case is faster.
 """
 

@@ -145,8 +145,8 @@ class CandidateFeatures:
     @classmethod
     def of(cls, index: MemoryIndex, positions: NDArray[np.intp], query: QueryFeatures) -> "CandidateFeatures":
         """The features that words and times tell."""
-        lexical, created_at = index.lexical(query.terms), index.created_at
-        answered = index.shares(query.answered) if query.answered else np.zeros_like(lexical)
+        lexical, created_at = index.words.scores(query.terms), index.created_at
+        answered = index.words.shares(query.answered) if query.answered else np.zeros_like(lexical)
         selected = _selection(index, positions)
         return cls(
             index=index,
@@ -182,7 +182,7 @@ def _known_names(index: MemoryIndex, selected: slice | NDArray[np.intp], names: 
     """How many of the names occur in these memories."""
 
     def occur(terms: Sequence[str]) -> bool:
-        return bool(index.lexical(terms)[selected].any())
+        return bool(index.words.scores(terms)[selected].any())
 
     # Of a pasted text's hundred rare words none does as a rule, and one look-up tells.
     return sum(map(occur, names)) if names and occur([term for name in names for term in name]) else 0
@@ -190,7 +190,7 @@ def _known_names(index: MemoryIndex, selected: slice | NDArray[np.intp], names: 
 
 def _selection(index: MemoryIndex, positions: NDArray[np.intp]) -> slice | NDArray[np.intp]:
     """As a rule these are all positions, and there is nothing to select."""
-    return slice(None) if len(positions) == len(index) else positions
+    return slice(None) if len(positions) == len(index.created_at) else positions
 
 
 def _written_in(period: Period | None, created_at: NDArray[np.int64]) -> NDArray[np.bool_] | None:

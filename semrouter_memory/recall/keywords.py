@@ -1,6 +1,7 @@
-"""Recall by keywords alone: those of the last user message, and the memories that hold all of them.
+"""The strategy `keywords`: the memories in which every keyword of the last message occurs, newest or oldest first.
 
-Strategy: as simple as it says. Keywords are the message's content words, by rules or by a model; a memory matches when
+Strategy: words are a filter and no measure, so there is no relevance: what matches is injected, up to a cap, in the configured
+order. Keywords are the message's content words, by rules or by a model; a memory matches when
 each of them stands somewhere in its text, within a word or not (as SQL's LIKE does), whatever the case. A message
 without a keyword asks for all of them. The model gets the message as quoted data, and its
 answer is used as nothing but words to look for in the owner's own memories; whatever is wrong with it, the rules answer.
@@ -9,21 +10,26 @@ Chinese is not segmented, so a keyword there is a run of characters between func
 stands in a text when it falls into parts of two or more characters that all do.
 """
 
+import asyncio
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Literal
 
 from semrouter_memory.codec.base import strip_reasoning
 from semrouter_memory.codec.untrusted import one_line
+from semrouter_memory.config import RecallConfig
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.words import STOP_WORDS, content_runs, content_words, words
-from semrouter_memory.model import ChatMessage, Memory
+from semrouter_memory.model import ChatMessage, Hit, Memory, RecallRequest
 from semrouter_memory.ports import ChatModel
-from semrouter_memory.recall.deadline import result_by
+from semrouter_memory.recall.deadline import Deadline, StepTimer, result_by
+from semrouter_memory.recall.memory_source import MemorySource
+from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.rewrite import refuses
+from semrouter_memory.recall.strategy import SearchResult
 
 Extraction = Literal["local", "llm"]
 
@@ -45,6 +51,12 @@ _MAX_ANSWER_CHARS = 1_000
 _PAIR, _TRIPLE = 2, 3
 # A whole word of the model's as a rule; what is longer may be a phrase with function words in it.
 _MAX_CHINESE_WORD = 3
+
+_SPARE = 2
+_LEAST = 20
+_AT_A_TIME = 250
+_MATCHES = 1.0
+"""A match is above every threshold."""
 
 _WORD_JOINT = re.compile(r"['.,-]")
 _SEPARATOR = re.compile(r"[\n,;，、；]")
@@ -81,6 +93,49 @@ class KeywordExtractor:
         answer = await result_by(self._model.complete(prompt), until)
         listed = None if answer is None else listed_keywords(answer)
         return local_keywords(query) if listed is None else listed
+
+
+class KeywordSearch:
+    """Keywords first, then the memories that have them all. A model that is asked for them has `rewrite_deadline_ms`."""
+
+    any_message = True
+
+    def __init__(self, source: MemorySource, extractor: KeywordExtractor, config: RecallConfig) -> None:
+        self._source = source
+        self._extractor = extractor
+        self._oldest_first = config.keyword_order == "insertion"
+        self.limit: int | None = config.max_keyword_memories
+
+    async def prepare(self) -> None:
+        """Nothing to prepare."""
+
+    async def search(self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer) -> SearchResult:
+        """The matching memories, in the configured order. Raises `StoreUnavailableError`."""
+        with timer.measure("keywords"):
+            keywords = await self._keywords(query, deadline)
+        with timer.measure("search"):
+            memories = await self._source.in_order(request, deadline, oldest_first=self._oldest_first)
+        with timer.measure("score"):
+            first = next(memories, None)
+            if first is None:
+                return SearchResult(empty=True)
+            matched = await self._matched(chain((first,), memories), keywords)
+        return SearchResult([Hit(memory, _MATCHES, _MATCHES) for memory in matched])
+
+    async def _keywords(self, query: Query, deadline: Deadline) -> Sequence[str]:
+        if not self._extractor.asks_a_model:
+            return await self._extractor.keywords(query.text, until=deadline.keywords(of_model=False))
+        with deadline.external_model():
+            return await self._extractor.keywords(query.text, until=deadline.keywords(of_model=True))
+
+    async def _matched(self, memories: Iterator[Memory], keywords: Sequence[str]) -> list[Memory]:
+        """More than the cap, since some may be visible or deleted; others get their turn between, and the deadline."""
+        wanted = max(_SPARE * (self.limit or 0), _LEAST)
+        matched: list[Memory] = []
+        while len(matched) < wanted and (some := list(islice(memories, _AT_A_TIME))):
+            matched += matching(some, keywords, limit=wanted - len(matched))
+            await asyncio.sleep(0)
+        return matched
 
 
 def local_keywords(query: str) -> tuple[str, ...]:

@@ -1,14 +1,25 @@
-"""Where memories are searched: in the owner's index if there is one, else in the store."""
+"""Where memories are searched: in the owner's index if there is one, else in the store.
 
-from collections.abc import Iterator
+Strategy: an owner without an index has very many memories, or was not active lately. The store gives a few dozen of them, and
+the same formula ranks these; the statistics of words are those of the few, so the store should find by words too.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from semrouter_memory.errors import StoreUnavailableError
-from semrouter_memory.model import Memory, Reach, RecallRequest, Vector
+from semrouter_memory.language.bm25 import TermIndex, build
+from semrouter_memory.model import Hit, Memory, Reach, RecallRequest, Scope, Vector
 from semrouter_memory.ports import Clock, MemoryIndex, MemoryReader, OwnerIndexes
+from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.deadline import Deadline
-from semrouter_memory.recall.hit_index import HitIndex, hit_index
 
 _PAGE = 1_000
+# While a request waits: what a long memory is about, its beginning says.
+_INDEXED_CHARS = 1_000
 
 
 class MemorySource:
@@ -46,7 +57,7 @@ class MemorySource:
         limit: int,
         reach: Reach = Reach.RECALL,
         fresh: bool = False,
-    ) -> HitIndex:
+    ) -> MemoryIndex:
         """The store's best memories. Raises `StoreUnavailableError`.
 
         Args:
@@ -84,3 +95,36 @@ class MemorySource:
             return iter(page.memories)
         positions = index.positions(request.scope, now=self.now(), types=types)
         return (index.memory(int(position)) for position in (positions if oldest_first else positions[::-1]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HitIndex:
+    """Implements `MemoryIndex` for one question: the similarities are those with the vector that was searched for."""
+
+    hits: Sequence[Hit]
+    words: TermIndex
+
+    @property
+    def created_at(self) -> NDArray[np.int64]:
+        return np.array([hit.memory.created_at.timestamp() * 1e6 for hit in self.hits], dtype=np.int64)
+
+    @property
+    def labels(self) -> NDArray[np.uint16]:
+        return np.array([categories_of(hit.memory) for hit in self.hits], dtype=np.uint16)
+
+    def positions(self, *_: Scope, **__: object) -> NDArray[np.intp]:
+        """All: the store has looked at scope, expiry and type."""
+        return np.arange(len(self.hits))
+
+    def similarities(self, _: Vector) -> NDArray[np.float32]:
+        return np.array([hit.similarity for hit in self.hits], dtype=np.float32)
+
+    def memory(self, position: int) -> Memory:
+        return self.hits[position].memory
+
+
+def hit_index(hits: Iterable[Hit]) -> HitIndex:
+    """The index of these hits, each memory once."""
+    once = {hit.memory.id: hit for hit in hits}
+    ordered = sorted(once.values(), key=lambda hit: (hit.memory.created_at, hit.memory.id))
+    return HitIndex(ordered, build([hit.memory.searched[:_INDEXED_CHARS] for hit in ordered]))

@@ -127,7 +127,7 @@ def _context(history: Sequence[Message]) -> Sequence[Message]:
 
 
 def key_terms(history: Sequence[Message]) -> list[str]:
-    """What the last user messages were about: their content words in order, each once, the latest kept when many."""
+    """What the last user messages were about: their content words in order, each once, the latest ones when there are many."""
     asked = [message.text for message in history if message.role is Role.USER][-HISTORY_MESSAGES:]
     terms = [word for text in asked for word in content_words(text[:_MAX_TERM_SOURCE_CHARS])]
     return list(dict.fromkeys(terms))[-_MAX_TERMS:]

@@ -12,14 +12,13 @@ from functools import cached_property, lru_cache
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.events import ExchangeFailed
-from semrouter_memory.model import Hit, Memory, Reason, RecallRequest, RecallResult, Scope
+from semrouter_memory.model import Hit, Reason, RecallRequest, RecallResult, Scope
 from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, UsageNotes
-from semrouter_memory.recall.deadline import Deadline
+from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.decide import decide
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.render import frame, line, render
 from semrouter_memory.recall.selection import Budget, choose
-from semrouter_memory.recall.step_timer import StepTimer
 from semrouter_memory.recall.strategy import SearchResult, Strategy
 from semrouter_memory.recall.tool_loop_cache import ToolLoopCache
 
@@ -79,14 +78,22 @@ class Recaller:
             return RecallResult(reason=Reason.NO_PLACE, without_history=not request.history)
         try:
             async with deadline:
-                decision = await self._repeated(request)
-                if decision is None:
+                earlier = self._earlier.get(request)
+                if earlier is not None:
+                    decision = await self._repeated(earlier, request.scope)
+                else:
                     decision = await self._decided(request, deadline, timer, visible)
-                    # Here, not at each step: an agent's loop uses a memory once.
-                    self._note(decision)
                 self._earlier.put(request, decision)
                 with timer.measure("render"):
-                    return self._rendered(decision, request)
+                    text = render(decision.hits, self._config.render)
+                return RecallResult(
+                    reason=decision.reason,
+                    text=text,
+                    hits=decision.hits,
+                    tokens=self._frame_tokens + sum(map(self._cost, decision.hits)) if text else 0,
+                    ranking=decision.ranking,
+                    without_history=not request.history,
+                )
         except TimeoutError:
             return RecallResult(reason=Reason.TIMEOUT)
         except Exception as error:  # noqa: BLE001 - the one place where recall fails open
@@ -102,74 +109,51 @@ class Recaller:
             return RecallDecision(Reason.UNREADABLE_SETTING)
         if request.options.limit <= 0:
             return RecallDecision(Reason.DISABLED)
-        query = Query(
-            text=request.query,
-            history=request.history,
-            now=self._clock.now(),
-            max_chars=self._config.max_query_chars,
-        )
+        most = self._config.max_query_chars
+        query = Query(text=request.query[:most], history=request.history, now=self._clock.now(), max_chars=most)
         with timer.measure("decide"):
             decision = decide(query, request.signals, any_message=self._strategy.any_message)
         if not decision.search:
             return RecallDecision(decision.reason)
         result = await self._strategy.search(query, request, deadline, timer)
         # Asked after the store, so that no answer of its is older than a deletion.
-        is_deleted = await self._deletions(request.scope, result.hits)
+        hits = await self._not_deleted(request.scope, result.hits)
         texts = await visible() if visible is not None else request.visible
+        options, limit = request.options, self._strategy.limit
         with timer.measure("rank"):
-            chosen = self._chosen(result, request, texts, is_deleted)
-        reason = Reason.INJECTED if chosen else _why_nothing(result)
-        return RecallDecision(reason, chosen, tuple(result.hits[:_RANKING]))
+            chosen = choose(
+                hits,
+                options if limit is None else replace(options, limit=limit),
+                visible=texts,
+                cost=self._cost,
+                budget=self._budget,
+                pinned=result.pinned,
+            )
+        if chosen and self._usage is not None:
+            self._usage.note([hit.memory for hit in chosen])
+        return RecallDecision(Reason.INJECTED if chosen else _why_nothing(result), chosen, tuple(hits[:_RANKING]))
 
-    async def _repeated(self, request: RecallRequest) -> RecallDecision | None:
+    async def _repeated(self, earlier: RecallDecision, scope: Scope) -> RecallDecision:
         """The decision of the turn's earlier step, without what was deleted since: the block stays the same in a loop."""
-        decision = self._earlier.get(request)
-        if decision is None or not decision.hits:
-            return decision
-        is_deleted = await self._deletions(request.scope, decision.hits)
-        hits = tuple(hit for hit in decision.hits if not is_deleted(hit.memory))
+        if not earlier.hits:
+            return earlier
+        hits = tuple(await self._not_deleted(scope, earlier.hits))
         return RecallDecision(Reason.INJECTED if hits else Reason.BELOW_THRESHOLD, hits)
 
-    async def _deletions(self, scope: Scope, hits: Sequence[Hit]) -> Callable[[Memory], bool]:
-        return (await self._turn_log.tombstones(scope)).covers if hits else _nothing
-
-    def _chosen(
-        self,
-        result: SearchResult,
-        request: RecallRequest,
-        visible: Sequence[str],
-        is_deleted: Callable[[Memory], bool],
-    ) -> tuple[Hit, ...]:
-        options, limit = request.options, self._strategy.limit
-        return choose(
-            result.hits,
-            options if limit is None else replace(options, limit=limit),
-            visible=visible,
-            is_deleted=is_deleted,
-            cost=self._cost,
-            budget=Budget(
-                tokens=self._config.token_budget - self._frame_tokens, pinned_tokens=self._config.pinned_tokens
-            ),
-            pinned=result.pinned,
-        )
-
-    def _note(self, decision: RecallDecision) -> None:
-        if self._usage is not None and decision.hits:
-            self._usage.note([hit.memory for hit in decision.hits])
-
-    def _rendered(self, decision: RecallDecision, request: RecallRequest) -> RecallResult:
-        text = render(decision.hits, self._config.render)
-        return RecallResult(
-            reason=decision.reason,
-            text=text,
-            hits=decision.hits,
-            tokens=self._frame_tokens + sum(map(self._cost, decision.hits)) if text else 0,
-            ranking=decision.ranking,
-            without_history=not request.history,
-        )
+    async def _not_deleted(self, scope: Scope, hits: Sequence[Hit]) -> Sequence[Hit]:
+        """The hits without deleted memories: the store, and an earlier step, may still show these."""
+        if not hits:
+            return hits
+        tombstones = await self._turn_log.tombstones(scope)
+        return [hit for hit in hits if not tombstones.covers(hit.memory)]
 
     def _cost(self, hit: Hit) -> int:
         return self._count(line(hit, self._config.render))
+
+    @cached_property
+    def _budget(self) -> Budget:
+        config = self._config
+        return Budget(tokens=config.token_budget - self._frame_tokens, pinned_tokens=config.pinned_tokens)
 
     @cached_property
     def _frame_tokens(self) -> int:
@@ -180,7 +164,3 @@ def _why_nothing(result: SearchResult) -> Reason:
     if result.empty:
         return Reason.NO_MEMORIES
     return Reason.REWRITE_TIMEOUT if result.rewrite_late else Reason.BELOW_THRESHOLD
-
-
-def _nothing(_: Memory) -> bool:
-    return False

@@ -48,7 +48,7 @@ def line(hit: Hit, style: Style) -> str:
     """One memory as one line of the block."""
     memory = hit.memory
     if style == "markdown":
-        return f"- {_said(memory)}{_quoted(memory.content)}" if memory.form == "quote" else _item(memory.content)
+        return f"- {_attribution(memory)}{_quoted(memory.content)}" if memory.form == "quote" else _item(memory.content)
     text = without_markers(escape(one_line(memory.content)))
     said = f" said={_attribute(_day(memory))}" if memory.form == "quote" else ""
     said += ' outdated="partly"' if memory.outdated_by else ""
@@ -56,7 +56,7 @@ def line(hit: Hit, style: Style) -> str:
     return f"<memory id={_attribute(memory.id)} category={_attribute(memory.type)}{said}{about}>{text}</memory>"
 
 
-def _said(memory: Memory) -> str:
+def _attribution(memory: Memory) -> str:
     about = f" (asked or told before: {_quoted(memory.context)})" if memory.context else ""
     earlier = " (earlier; part of it has changed since)" if memory.outdated_by else ""
     return f"{_day(memory)}, the user said{earlier}{about}: "

@@ -6,15 +6,19 @@ else), it is dropped, and the plain result stands. The conversation goes into th
 used as nothing but a text to search with, within the owner's own memories.
 """
 
+import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from semrouter_memory.codec.base import strip_reasoning
 from semrouter_memory.language.terms import terms
-from semrouter_memory.model import ChatMessage, Message
+from semrouter_memory.model import ChatMessage, Message, RecallRequest
 from semrouter_memory.ports import ChatModel
+from semrouter_memory.recall.deadline import AFTER_MODEL, Deadline, StepTimer, result_by
 from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.strategy import SearchResult, Strategy
 
 Mode = Literal["vague", "always", "hyde"]
 
@@ -93,6 +97,66 @@ class QueryRewriter:
         except Exception:  # noqa: BLE001 - whatever fails here, the plain query is searched and enough
             return ""
         return usable(answer, query, history)
+
+
+class RewritingSearch:
+    """Searches the plain query and, with a deadline of its own, what a model makes of it; the plain result stands in any case."""
+
+    def __init__(self, strategy: Strategy, rewriter: QueryRewriter) -> None:
+        self._strategy = strategy
+        self._rewriter = rewriter
+        self.any_message = strategy.any_message
+        self.limit = strategy.limit
+
+    async def prepare(self) -> None:
+        await self._strategy.prepare()
+
+    async def search(self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer) -> SearchResult:
+        if self._rewriter.wants_before(query):
+            return await self._beside(query, request, deadline, timer)
+        plain = await self._strategy.search(query, request, deadline, timer)
+        threshold = request.options.threshold
+        if not self._rewriter.wants_after(query.text, best_relevance=plain.best, threshold=threshold):
+            return plain
+        answering = self._rewriter.rewrite(query.text, query.history)
+        until = deadline.rewrite()
+        return plain.joined(
+            await self._rewritten(answering, query, request, deadline, timer, until=until, is_answer=True)
+        )
+
+    async def _beside(self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer) -> SearchResult:
+        """The model is asked while the plain query is searched."""
+        until = deadline.rewrite()
+        rewriting = asyncio.create_task(self._rewriter.rewrite(query.text, query.history))
+        try:
+            with deadline.external_model():
+                # The call begins now; what that costs is not the plain path's time.
+                await asyncio.sleep(0)
+            plain = await self._strategy.search(query, request, deadline, timer)
+            return plain.joined(await self._rewritten(rewriting, query, request, deadline, timer, until=until))
+        finally:
+            rewriting.cancel()
+
+    async def _rewritten(
+        self,
+        rewriting: Awaitable[str],
+        query: Query,
+        request: RecallRequest,
+        deadline: Deadline,
+        timer: StepTimer,
+        *,
+        until: float,
+        is_answer: bool = False,
+    ) -> SearchResult:
+        """What the rewrite finds; nothing when it is late or fails."""
+        result = None
+        with deadline.external_model(least_left=AFTER_MODEL):
+            with timer.measure("rewrite"):
+                text = await result_by(rewriting, until)
+            if text:
+                better = replace(query, likely_answer=text) if is_answer else replace(query, text=text)
+                result = await result_by(self._strategy.search(better, request, deadline, timer), until)
+        return result or SearchResult(rewrite_late=asyncio.get_running_loop().time() >= until)
 
 
 def refuses(answer: str) -> bool:

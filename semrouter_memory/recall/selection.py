@@ -4,7 +4,7 @@ Strategy: cheap tests first. The order is the strategy's, so the same hits alway
 budget of its own within that of the block.
 
 An episode says what held on its day, and stays as it is when a fact in it is replaced. A fact keeps the turns in which it was said
-otherwise; beside such a fact, an episode of these turns would only mislead, and yields to it. Unless the fact was said in the same
+otherwise; together with such a fact, an episode of these turns would mislead, and is left out. Unless the fact was said in the same
 session: then the episode tells the new value itself.
 """
 
@@ -18,15 +18,15 @@ from semrouter_memory.language.words import words
 from semrouter_memory.model import Hit, Memory, MemoryType, RecallOptions
 from semrouter_memory.recall.visible import VisibleTexts
 
-_SAYS_NOTHING = frozenset({"user", "user's", "the", "a", "an", "that", "is", "are", "was", "has", "have"})
+_IGNORED_WORDS = frozenset({"user", "user's", "the", "a", "an", "that", "is", "are", "was", "has", "have"})
 _ALMOST_THE_SAME = 0.85
 """Share of the terms of two memories that are in both, from which the second says nothing new."""
-_TURN = re.compile(
+_FUNCTION_WORDS = re.compile(
     r"\b(?:not|no|nor|never|none|cannot|without|before|after|until|since|over|under|above|below|from|to|into|out|off|only"
     r"|except)\b|\b\w+n['’]t\b|[不没沒無无非未前后後从從到只除]",
     re.IGNORECASE,
 )
-"""Words that are no terms, or seldom, and turn a statement into another one."""
+"""Words that are seldom terms, and change what a statement says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,6 @@ def choose(
     options: RecallOptions,
     *,
     visible: Sequence[str],
-    is_deleted: Callable[[Memory], bool],
     cost: Callable[[Hit], int],
     budget: Budget,
     pinned: frozenset[str] = frozenset(),
@@ -50,32 +49,30 @@ def choose(
     """The hits to render.
 
     Args:
-        hits: what was found, the preferred ones first.
-        options: limit, threshold (a hit on it is kept) and types.
+        hits: what was found and is not deleted, the preferred ones first.
+        options: limit, threshold (a hit on it is chosen) and types.
         visible: every text that the model sees anyway.
-        is_deleted: whether a memory was deleted, though the store may still show it.
-        cost: what rendering a hit takes of the budget. One that no longer fits leaves room for a smaller one.
+        cost: what rendering a hit takes of the budget. A smaller one may still fit after one that does not.
         pinned: ids of memories that need not reach the threshold.
     """
     known = tuple(hits)
     candidates = tuple(as_said(_candidates(known, options, pinned), known))
-    outdated = outdated_episodes(candidates, known, is_deleted)
-    texts, said = VisibleTexts(visible), _ChosenTexts()
+    outdated = outdated_episodes(candidates, known)
+    texts, already = VisibleTexts(visible), _ChosenTexts()
     left, pinned_left = budget.tokens, budget.pinned_tokens
     chosen: list[Hit] = []
     for hit in candidates:
         if len(chosen) >= options.limit:
             break
         content = hit.memory.content
-        hidden = hit.memory.id in outdated or said.has(content)
-        if hidden or is_deleted(hit.memory) or texts.contain(content):
+        if hit.memory.id in outdated or already.cover(content) or texts.contain(content):
             continue
         needed = cost(hit)
         is_pinned = hit.relevance < options.threshold
         if needed > left or (is_pinned and needed > pinned_left):
             continue
         left, pinned_left = left - needed, pinned_left - needed * is_pinned
-        said.add(content)
+        already.add(content)
         chosen.append(hit)
     return tuple(chosen)
 
@@ -107,20 +104,17 @@ def as_said(candidates: Iterable[Hit], known: Sequence[Hit]) -> Iterator[Hit]:
                 yield each
 
 
-def outdated_episodes(
-    found: Sequence[Hit], known: Sequence[Hit], is_deleted: Callable[[Memory], bool]
-) -> frozenset[str]:
+def outdated_episodes(found: Sequence[Hit], known: Sequence[Hit]) -> frozenset[str]:
     """The ids of the episodes that a newer fact makes misleading.
 
     Args:
         found: hits that may be given to the model.
         known: all hits: a fact may be a little too far from the question, and still be about the same.
-        is_deleted: whether a memory was deleted, though the store may still show it.
     """
     episodes = [hit.memory for hit in found if hit.memory.type is MemoryType.EPISODIC]
     if not episodes:
         return frozenset()
-    facts = [hit.memory for hit in known if hit.memory.metadata.get("replaces") and not is_deleted(hit.memory)]
+    facts = [hit.memory for hit in known if hit.memory.metadata.get("replaces")]
     return frozenset(episode.id for episode in episodes if any(_changed(episode, fact) for fact in facts))
 
 
@@ -130,29 +124,29 @@ def _changed(episode: Memory, fact: Memory) -> bool:
 
 
 class _ChosenTexts:
-    """What was chosen says already: the same statement, or nearly the same terms in the same order."""
+    """Whether the chosen memories cover a content: the same statement, or nearly the same terms in the same order."""
 
     def __init__(self) -> None:
-        self._said: list[_Saying] = []
+        self._chosen: list[_Content] = []
 
-    def has(self, content: str) -> bool:
-        saying = _saying(content)
-        return any(saying.repeats(said) for said in self._said)
+    def cover(self, content: str) -> bool:
+        candidate = _content(content)
+        return any(candidate.repeats(chosen) for chosen in self._chosen)
 
     def add(self, content: str) -> None:
-        self._said.append(_saying(content))
+        self._chosen.append(_content(content))
 
 
-class _Saying:
+class _Content:
     """What one memory says. Each part is made when it is first compared: reading a text costs more than ranking it."""
 
     def __init__(self, content: str) -> None:
         self._content = content
 
-    def repeats(self, other: "_Saying") -> bool:
+    def repeats(self, other: "_Content") -> bool:
         if self.statement == other.statement:
             return True
-        return self.turns == other.turns and _almost_the_same(self.terms, other.terms)
+        return self.function_words == other.function_words and _almost_the_same(self.terms, other.terms)
 
     @cached_property
     def statement(self) -> tuple[str, ...]:
@@ -163,12 +157,12 @@ class _Saying:
         return tuple(dict.fromkeys(terms(self._content)))
 
     @cached_property
-    def turns(self) -> tuple[str, ...]:
-        found = _TURN.findall(self._content)
+    def function_words(self) -> tuple[str, ...]:
+        found = _FUNCTION_WORDS.findall(self._content)
         return tuple("not" if word.endswith(("n't", "n’t")) else word.lower() for word in found)
 
 
-_saying = lru_cache(4_096)(_Saying)
+_content = lru_cache(4_096)(_Content)
 """An active user's memories come again and again."""
 
 
@@ -183,4 +177,4 @@ def _almost_the_same(one: Sequence[str], other: Sequence[str]) -> bool:
 
 def _statement(content: str) -> tuple[str, ...]:
     """What a memory says: two with the same statement differ in articles, case or punctuation at most."""
-    return tuple(word for word in words(content) if word not in _SAYS_NOTHING) or (content,)
+    return tuple(word for word in words(content) if word not in _IGNORED_WORDS) or (content,)

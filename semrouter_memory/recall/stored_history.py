@@ -8,9 +8,8 @@ from semrouter_memory.codec.base import transcript_hash
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.model import Message, RecallRequest, Role, Scope
 from semrouter_memory.ports import ConversationHistory
-from semrouter_memory.recall.deadline import Deadline
+from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.query import HISTORY_MESSAGES, is_vague
-from semrouter_memory.recall.step_timer import StepTimer
 
 # The chain's last user messages, and the assistant's between them.
 _CHAIN_MESSAGES = 4 * HISTORY_MESSAGES
@@ -25,20 +24,20 @@ class StoredHistory:
 
     def __init__(self, turn_log: ConversationHistory, config: RecallConfig, *, always: bool = False) -> None:
         self._turn_log = turn_log
-        self._config = config
+        self._max_query_chars = config.max_query_chars
         self._always = always
 
     async def completed(self, request: RecallRequest, deadline: Deadline, timer: StepTimer) -> RecallRequest:
-        """The request within the configured bounds, with the chain's messages if they make a difference."""
-        request = self._bounded(request)
-        needed = self._always or not request.query or is_vague(request.query)
-        if not (request.previous_response_id and needed):
+        """The request with the chain's messages if they make a difference."""
+        if not request.previous_response_id:
+            return request
+        if request.query and not (self._always or is_vague(request.query[: self._max_query_chars])):
             return request
         with timer.measure("history"):
             chain = await self._chain(request.scope, request.previous_response_id, deadline)
         if request.query:
             return replace(request, history=(*chain, *request.history))
-        return self._bounded(_asked_in(chain, request))
+        return _asked_in(chain, request)
 
     async def _chain(self, scope: Scope, response_id: str, deadline: Deadline) -> Sequence[Message]:
         try:
@@ -46,15 +45,6 @@ class StoredHistory:
                 return await self._turn_log.history(scope, response_id, limit=_CHAIN_MESSAGES)
         except Exception:  # noqa: BLE001 - without it the query stands alone
             return ()
-
-    def _bounded(self, request: RecallRequest) -> RecallRequest:
-        """The same object when it is within bounds, as nearly all are."""
-        config = self._config
-        if request.options.limit > config.max_limit:
-            request = replace(request, options=replace(request.options, limit=config.max_limit))
-        if len(request.query) > config.max_query_chars:
-            request = replace(request, query=request.query[: config.max_query_chars])
-        return request
 
 
 def _asked_in(chain: Sequence[Message], request: RecallRequest) -> RecallRequest:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from semrouter_memory.model import Hit, RecallRequest
-from semrouter_memory.recall.deadline import Deadline
+from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.query import Query
-from semrouter_memory.recall.step_timer import StepTimer
 
 
 @dataclass(frozen=True, slots=True)

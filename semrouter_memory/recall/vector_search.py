@@ -21,13 +21,11 @@ from semrouter_memory.model import Hit, MemoryType, Reach, RecallOptions, Recall
 from semrouter_memory.ports import Embedder, MemoryIndex
 from semrouter_memory.recall import relevance
 from semrouter_memory.recall.categories import pinned
-from semrouter_memory.recall.deadline import Deadline
+from semrouter_memory.recall.deadline import Deadline, StepTimer, discard
 from semrouter_memory.recall.features import CandidateFeatures, Floats, QueryFeatures
-from semrouter_memory.recall.hit_index import HitIndex
 from semrouter_memory.recall.memory_source import MemorySource
 from semrouter_memory.recall.prototypes import Intent, LazyPrototypes
 from semrouter_memory.recall.query import Query
-from semrouter_memory.recall.step_timer import StepTimer
 from semrouter_memory.recall.strategy import SearchResult, best_first
 
 # More than asked for, so that memories which are visible, repeated or deleted do not starve the result.
@@ -75,8 +73,7 @@ class VectorSearch(ABC):
             with timer.measure("embed"):
                 vector, intent = await embedding
         finally:
-            embedding.cancel()
-            embedding.add_done_callback(_retrieve)
+            discard(embedding)
         if candidates is None:
             with timer.measure("search"):
                 hits = await self._nearest(request, vector, query)
@@ -117,7 +114,7 @@ class VectorSearch(ABC):
 
     async def _nearest(
         self, request: RecallRequest, vector: Vector, query: Query, *, reach: Reach = Reach.RECALL, fresh: bool = False
-    ) -> HitIndex:
+    ) -> MemoryIndex:
         words, limit = self._words(query), _fetched(request) * _STORE_FACTOR
         return await self._source.nearest(request, vector, words=words, limit=limit, reach=reach, fresh=fresh)
 
@@ -227,12 +224,6 @@ def _chinese_units(query: str) -> Iterator[str]:
         if len(run) < _PAIR:
             yield run
         yield from (run[at : at + _PAIR] for at in range(len(run) - 1))
-
-
-def _retrieve(embedding: "asyncio.Task[_Embedded]") -> None:
-    """Mark the exception as seen: it was raised to the caller, or has no consequence."""
-    if not embedding.cancelled():
-        embedding.exception()
 
 
 def _highest(scores: Floats, count: int) -> NDArray[np.intp]:

@@ -20,7 +20,7 @@ _READ_CHARS = 500
 """Of a long request, at its beginning and end; what stands in between is quoted or pasted."""
 _BEFORE_TOKENS = 60
 _BEFORE = 0.4
-"""The worth of a word of the message before, beside one of the request."""
+"""The worth of a word of the message before, compared with one of the request."""
 _NEARNESS = 3.0
 """Cosines differ by tenths."""
 _MOST_NAMES = 2

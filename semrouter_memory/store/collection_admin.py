@@ -37,6 +37,22 @@ async def pages_by_key(read: Callable[[str], Awaitable[list[Row]]], *, limit: in
         last_key = max(row["id"] for row in rows)
 
 
+async def scanned(
+    ask: Ask, collection: Callable[[MilvusConnection], MilvusConnection] = lambda store: store
+) -> AsyncIterator[Sequence[Memory]]:
+    """Every memory of a collection, in batches. Raises `StoreUnavailableError`."""
+
+    async def read(after_key: str) -> list[Row]:
+        expression = schema.everything_expression(after_key=after_key)
+        rows: list[Row] = await ask(
+            "scan", lambda store: collection(store).query(expression, schema.SCAN_COLUMNS, limit=SCAN_BATCH)
+        )
+        return rows
+
+    async for rows in pages_by_key(read, limit=SCAN_BATCH):
+        yield schema.anyones_memories_from(rows)
+
+
 class CollectionAdmin:
     """Lists, reads and drops collections. Raises `StoreUnavailableError`.
 
@@ -58,19 +74,20 @@ class CollectionAdmin:
 
     async def count(self, name: str) -> int:
         """How many memories a collection holds; loads it."""
-        await self._ask("load", lambda store: store.beside(name).load(), seconds=PREPARE_SECONDS)
+        await self._ask("load", lambda store: store.for_collection(name).load(), seconds=PREPARE_SECONDS)
         everything = schema.everything_expression()
-        number: int = await self._ask("count", lambda store: store.beside(name).count(everything))
+        number: int = await self._ask("count", lambda store: store.for_collection(name).count(everything))
         return number
 
     async def scan(self, name: str) -> AsyncIterator[Sequence[Memory]]:
         """Same as the store's `scan`, of any collection; loads it."""
-        await self._ask("load", lambda store: store.beside(name).load(), seconds=PREPARE_SECONDS)
+        await self._ask("load", lambda store: store.for_collection(name).load(), seconds=PREPARE_SECONDS)
 
         async def read(after_key: str) -> list[Row]:
             expression = schema.everything_expression(after_key=after_key)
             rows: list[Row] = await self._ask(
-                "scan", lambda store: store.beside(name).query(expression, schema.SCAN_COLUMNS, limit=SCAN_BATCH)
+                "scan",
+                lambda store: store.for_collection(name).query(expression, schema.SCAN_COLUMNS, limit=SCAN_BATCH),
             )
             return rows
 
@@ -79,4 +96,4 @@ class CollectionAdmin:
 
     async def drop(self, name: str) -> None:
         """Delete a collection with everything in it, for good."""
-        await self._write("drop", lambda store: store.beside(name).drop())
+        await self._write("drop", lambda store: store.for_collection(name).drop())

@@ -1,8 +1,8 @@
-"""One open connection to Milvus: every pymilvus call, and the end of every pymilvus exception.
+"""One open connection to Milvus: every pymilvus call is here, and no pymilvus exception leaves this module.
 
 Measured: the asynchronous client costs what the synchronous one in a thread does, and a call that hangs can be cancelled
-without a thread staying behind. pymilvus's own retries are off: recall has no time for them, and the rest is retried by
-who knows whether it still matters.
+without a thread staying behind. pymilvus's own retries are off: recall has no time for them, and
+other callers decide themselves whether to retry.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class MilvusConnection:
         self._lite = lite
         self._can_upsert = can_upsert
         self._has_words = has_words
-        # Milvus Lite fails when it is asked before it was ever given a row: no mean length to divide by.
+        # A word search of Milvus Lite fails before its first row: there is no mean length to divide by.
         self._has_rows = lite is None
         # A server gives its times out itself, and never an earlier one.
         self._clock: LiteClock | None = None
@@ -102,7 +102,7 @@ class MilvusConnection:
 
     async def hides_rows(self) -> bool:
         """Whether Milvus Lite's file holds rows that its process does not see: they were written by a later clock."""
-        with _speaking("query"):
+        with _store_errors("query"):
             stored = await self._client.get_collection_stats(self._target.collection)
             seen = await self._client.query(self._target.collection, filter="", output_fields=["count(*)"])
         return bool(seen[0]["count(*)"] < int(stored["row_count"]))
@@ -117,7 +117,7 @@ class MilvusConnection:
         `fresh` waits for a server's next time tick (about 200 ms) and sees what any process wrote; otherwise the
         answer may be some seconds old and comes at once.
         """
-        with _speaking("search"):
+        with _store_errors("search"):
             results = await self._client.search(
                 self._target.collection,
                 data=[vector],
@@ -136,10 +136,10 @@ class MilvusConnection:
     ) -> list[Row]:
         """Rows that hold one of the terms, best first by BM25 (`language.bm25`'s).
 
-        How rare a term is, and how long a text usually is, is counted over the whole collection. On Lite that is looked
+        Document frequencies and the mean length are those of the whole collection. On Lite that is looked
         up in its file: it fails while the file is locked.
         """
-        with _speaking("search"):
+        with _store_errors("search"):
             results = await self._client.search(
                 self._target.collection,
                 data=[terms],
@@ -155,7 +155,7 @@ class MilvusConnection:
 
     async def count(self, expression: str) -> int:
         """How many rows; sees every write that was acknowledged before."""
-        with _speaking("query"):
+        with _store_errors("query"):
             answer = await self._client.query(
                 self._target.collection,
                 filter=expression,
@@ -167,7 +167,7 @@ class MilvusConnection:
 
     async def query(self, expression: str, columns: Sequence[str], *, limit: int = WINDOW) -> list[Row]:
         """The first rows in the order of their keys, vectors as arrays; sees every write that was acknowledged before."""
-        with _speaking("query"):
+        with _store_errors("query"):
             rows = await self._client.query(
                 self._target.collection,
                 filter=expression,
@@ -182,10 +182,10 @@ class MilvusConnection:
     async def upsert(self, rows: Sequence[Row]) -> None:
         """Write rows, replacing those with the same key.
 
-        A server that cannot upsert is told to delete and insert; should it fail in between, the caller's repetition
+        On a server that cannot upsert, this deletes and inserts; if it fails in between, the caller's repetition
         completes it.
         """
-        with _speaking("upsert"):
+        with _store_errors("upsert"):
             written = [self._with_terms(row) for row in rows]
             if self._can_upsert:
                 await self._client.upsert(self._target.collection, written, retry_times=0)
@@ -198,7 +198,7 @@ class MilvusConnection:
         return row | {schema.TERMS.name: schema.indexed_terms(row["content"])} if self._has_words else row
 
     async def delete(self, keys: Sequence[str]) -> None:
-        with _speaking("delete"):
+        with _store_errors("delete"):
             await self._delete(keys)
 
     async def _delete(self, keys: Sequence[str]) -> None:
@@ -207,7 +207,7 @@ class MilvusConnection:
 
     async def compact(self) -> None:
         """Have a server close its open segments and merge them without their deleted rows."""
-        with _speaking("compact"):
+        with _store_errors("compact"):
             await self._client.flush(self._target.collection, retry_times=0)
             await self._client.compact(self._target.collection, retry_times=0)
 
@@ -216,7 +216,7 @@ class MilvusConnection:
         self._has_rows = bool(await self.query(schema.everything_expression(), [schema.ID.name], limit=1))
 
     async def probe(self) -> None:
-        with _speaking("probe"):
+        with _store_errors("probe"):
             await self._client.search(
                 self._target.collection,
                 data=[[1.0] + [0.0] * (self._target.dimension - 1)],
@@ -228,7 +228,7 @@ class MilvusConnection:
                 retry_times=0,
             )
 
-    def beside(self, name: str) -> "MilvusConnection":
+    def for_collection(self, name: str) -> "MilvusConnection":
         """The same connection, for another collection of the same place; it is not to be closed."""
         return MilvusConnection(
             self._client, replace(self._target, collection=name), lite=None, can_upsert=self._can_upsert
@@ -236,19 +236,19 @@ class MilvusConnection:
 
     async def embeddings(self) -> dict[str, str]:
         """The collections that this service made, by name, with the embedding that each was made for."""
-        with _speaking("describe"):
+        with _store_errors("describe"):
             return await collection.embeddings(self._client)
 
     async def load(self) -> None:
-        with _speaking("load"):
+        with _store_errors("load"):
             await self._client.load_collection(self._target.collection)
 
     async def drop(self) -> None:
-        with _speaking("drop"):
+        with _store_errors("drop"):
             await self._client.drop_collection(self._target.collection)
 
     async def close(self) -> None:
-        with _speaking("close"):
+        with _store_errors("close"):
             await self._client.close()
         if self._lite is not None:
             await asyncio.to_thread(self._lite.stop)
@@ -258,7 +258,7 @@ async def connect(target: StoreTarget, lite: LiteServer | None) -> MilvusConnect
     """Reach the server, make the collection ready and see a search answered.
 
     Raises:
-        StoreUnavailableError: it is away, or too slow.
+        StoreUnavailableError: the store does not answer, or too slowly.
         ConfigurationError: Milvus Lite cannot be used, or the collection is another one's.
     """
     connection = await _connect(target, lite)
@@ -282,7 +282,7 @@ async def _connect(target: StoreTarget, lite: LiteServer | None, *, reveal: bool
     client = await _open_client(address, target.token, patiently=lite is not None)
     try:
         async with _within(PREPARE_SECONDS, "prepare"):
-            with _speaking("prepare"):
+            with _store_errors("prepare"):
                 # Lite has all of it, and no answer to the question for its version.
                 version = "" if lite is not None else await client.get_server_version()
                 has_words = await collection.prepare(
@@ -300,7 +300,7 @@ async def _connect(target: StoreTarget, lite: LiteServer | None, *, reveal: bool
                 await connection.look_for_rows()
             await connection.probe()
     except BaseException:
-        with contextlib.suppress(StoreUnavailableError), _speaking("close"):
+        with contextlib.suppress(StoreUnavailableError), _store_errors("close"):
             await client.close()
         raise
     return connection
@@ -312,12 +312,12 @@ async def _open_client(uri: str, token: str, *, patiently: bool) -> Any:
     grpc_options = {"grpc.keepalive_time_ms": _NEVER_MS} if patiently else {}
     async with _within(CONNECT_SECONDS, "connect"):
         while True:
-            with _speaking("connect"):
+            with _store_errors("connect"):
                 client = AsyncMilvusClient(
                     uri, token=token, dedicated=True, timeout=CONNECT_SECONDS, grpc_options=grpc_options
                 )
             try:
-                with _speaking("connect"):
+                with _store_errors("connect"):
                     # Connecting is lazy: any call does it.
                     await client.list_collections(retry_times=0)
             except StoreUnavailableError:
@@ -356,8 +356,8 @@ async def _within(seconds: float, operation: str) -> AsyncIterator[None]:
 
 
 @contextlib.contextmanager
-def _speaking(operation: str) -> Iterator[None]:
-    """Turns what pymilvus raises into our own, without its text and context: they may quote ids and content."""
+def _store_errors(operation: str) -> Iterator[None]:
+    """Translates pymilvus's exceptions, without their text and context, which may quote ids and content."""
     try:
         yield
     except grpc.RpcError as error:

@@ -1,8 +1,8 @@
-"""One question, two searches: the nearest by vector, and the best by words where the collection has them.
+"""One query, two searches: the nearest by vector, and the best by words where the collection has them.
 
-Strategy: both are asked at once, and the answer is all that either found, by its cosine. What words alone found comes with
-its vector, so that its cosine is computed here. The store's BM25 only chooses: it counts how rare a word is over everybody's
-memories, and recall makes its own of what was found.
+Strategy: both searches run at the same time, and the result is the union, ordered by cosine. Rows found by words come with their
+vectors, so that their cosines are computed here. The store's BM25 only selects: its document frequencies are those of all
+users' memories, and recall computes its own over the rows found.
 """
 
 import asyncio
@@ -37,46 +37,46 @@ class HybridQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScoredRow:
     """A row that one of the searches found."""
 
     row: Row
     cosine: float
 
 
-async def search(connection: MilvusConnection, question: HybridQuery) -> list[Found]:
+async def search(connection: MilvusConnection, query: HybridQuery) -> list[ScoredRow]:
     """What was found, nearest first. Raises `StoreUnavailableError`."""
-    if not question.terms or not connection.searches_words:
-        return [Found(row, cosine) for row, cosine in await _nearest(connection, question)]
-    nearest, best = await _both(connection, question)
-    found = {row["id"]: Found(row, cosine) for row, cosine in nearest}
+    if not query.terms or not connection.searches_words:
+        return [ScoredRow(row, cosine) for row, cosine in await _nearest(connection, query)]
+    nearest, best = await _both(connection, query)
+    found = {row["id"]: ScoredRow(row, cosine) for row, cosine in nearest}
     for row in best:
-        found.setdefault(row["id"], Found(row, _cosine(question.vector, row[schema.EMBEDDING.name])))
+        found.setdefault(row["id"], ScoredRow(row, _cosine(query.vector, row[schema.EMBEDDING.name])))
     return sorted(found.values(), key=attrgetter("cosine"), reverse=True)
 
 
-async def _both(connection: MilvusConnection, question: HybridQuery) -> tuple[_Scored, list[Row]]:
+async def _both(connection: MilvusConnection, query: HybridQuery) -> tuple[_Scored, list[Row]]:
     try:
         async with asyncio.TaskGroup() as tasks:
-            nearest = tasks.create_task(_nearest(connection, question))
-            best = tasks.create_task(_best(connection, question))
+            nearest = tasks.create_task(_nearest(connection, query))
+            best = tasks.create_task(_best(connection, query))
     except* StoreUnavailableError as failures:
         raise failures.exceptions[0] from None
     return nearest.result(), best.result()
 
 
-async def _nearest(connection: MilvusConnection, question: HybridQuery) -> _Scored:
-    expression = schema.filter_expression(question.selection)
-    return await connection.search(question.vector, expression, limit=question.limit, fresh=question.fresh)
+async def _nearest(connection: MilvusConnection, query: HybridQuery) -> _Scored:
+    expression = schema.filter_expression(query.selection)
+    return await connection.search(query.vector, expression, limit=query.limit, fresh=query.fresh)
 
 
-async def _best(connection: MilvusConnection, question: HybridQuery) -> list[Row]:
+async def _best(connection: MilvusConnection, query: HybridQuery) -> list[Row]:
     return await connection.search_words(
-        question.terms,
-        schema.filter_expression(question.selection),
+        query.terms,
+        schema.filter_expression(query.selection),
         columns=schema.EMBEDDED_COLUMNS,
-        limit=question.limit,
-        fresh=question.fresh,
+        limit=query.limit,
+        fresh=query.fresh,
     )
 
 

@@ -1,6 +1,6 @@
 """Memories in this process's memory, for unit tests: the same rows and rules as in Milvus, an exact search.
 
-BM25 counts how rare a term is over the owner's active memories; Milvus does over everybody's.
+BM25's document frequencies are those of the owner's active memories; Milvus's are those of all users' memories.
 """
 
 import heapq
@@ -71,7 +71,7 @@ class InMemoryStore:
         oldest_first: bool = False,
     ) -> Page:
         after = listing.decode_cursor(cursor) if cursor else None
-        rows = {listing.place_of(row): row for row in self._active(scope, reach, types, now)}
+        rows = {listing.position_of(row): row for row in self._active(scope, reach, types, now)}
         if oldest_first:
             oldest = heapq.nsmallest(max(limit, 0), rows)
             return Page(tuple(schema.memory_from(scope, rows[place]) for place in oldest), "")

@@ -8,7 +8,7 @@ index is dropped and loaded again.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -17,8 +17,8 @@ from cachetools import LRUCache, TTLCache
 
 from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.errors import UnavailableError
-from semrouter_memory.model import Scope
-from semrouter_memory.ports import Clock, MemoryReader
+from semrouter_memory.model import EmbeddedMemory, Reach, Scope
+from semrouter_memory.ports import Clock, MemoryReader, MemoryWriter
 from semrouter_memory.store.index_loader import CHARS_PER_MEMORY, CacheEntry, IndexLoader, built
 from semrouter_memory.store.owner_index import Label, OwnerIndex, unlabelled
 from semrouter_memory.store.owner_versions import OwnerVersions, WriteAnnouncer
@@ -31,7 +31,7 @@ _OWNERS_SHARE = 4
 _LARGE = 2_000
 """Memories from which on applying a write costs more than 15 ms of processor time."""
 _MAX_UNREAD_WRITES = 3
-"""Writes that are applied to a large index nobody asks for; then it is loaded on demand."""
+"""Writes that are applied to a large index without a request in between; then it is loaded on demand."""
 _ATTEMPTS = 3
 """Loads that one request waits for, while others write."""
 _LOAD_DELAY_SECONDS = 0.03
@@ -74,7 +74,8 @@ class IndexCache:
         on_error: Callable[[BaseException], object],
         label: Label = unlabelled,
     ) -> None:
-        self._config = config
+        self._max_age = config.max_age_seconds
+        self._max_owner_memories = config.max_owner_memories
         self._on_error = on_error
         self._announcer = WriteAnnouncer(versions)
         self._loader = IndexLoader(
@@ -107,32 +108,28 @@ class IndexCache:
         """See `OwnerIndexes`."""
         try:
             async with asyncio.timeout_at(until):
-                return await self._get(scope, until)
+                for _ in range(_ATTEMPTS):
+                    if scope.owner in self._too_large:
+                        return None
+                    version = await self._announcer.current(scope)
+                    if self._writes[scope.owner]:
+                        return self._before_write(scope.owner, version)
+                    entry = self._entries.get(scope.owner)
+                    if entry is not None and entry.version == version and self._age(entry) < self._max_age:
+                        return self._used(scope, entry)
+                    loading = self._loader.load(scope, delay=_LOAD_DELAY_SECONDS)
+                    if loading is None or (not loading.done() and _now() + _LOAD_DELAY_SECONDS >= until):
+                        return None
+                    # Unlike awaiting the task, this leaves it running when the caller is cancelled.
+                    await asyncio.wait({loading})
         except (UnavailableError, TimeoutError):
             return None
         except Exception as error:  # noqa: BLE001 - the store can still be searched
             self._on_error(error)
-            return None
-
-    async def _get(self, scope: Scope, until: float) -> OwnerIndex | None:
-        for _ in range(_ATTEMPTS):
-            if scope.owner in self._too_large:
-                return None
-            version = await self._announcer.current(scope)
-            if self._writes[scope.owner]:
-                return self._before_write(scope.owner, version)
-            entry = self._entries.get(scope.owner)
-            if entry is not None and entry.version == version and self._age(entry) < self._config.max_age_seconds:
-                return self._used(scope, entry)
-            loading = self._loader.load(scope, delay=_LOAD_DELAY_SECONDS)
-            if loading is None or (not loading.done() and _now() + _LOAD_DELAY_SECONDS >= until):
-                return None
-            # Unlike awaiting the task, this leaves it running when the caller is cancelled.
-            await asyncio.wait({loading})
         return None
 
     def _used(self, scope: Scope, entry: CacheEntry) -> OwnerIndex:
-        if self._age(entry) > self._config.max_age_seconds * _REFRESH_AT:
+        if self._age(entry) > self._max_age * _REFRESH_AT:
             self._loader.load(scope)
         if entry.unread_writes:
             self._put(scope.owner, replace(entry, unread_writes=0))
@@ -142,7 +139,7 @@ class IndexCache:
         """The index from before a write that is under way, if no other writes are: the write's caller has no answer yet."""
         entry = self._entries.get(owner)
         sole = self._writes[owner] == 1 and self._sole_write.get(owner) == version
-        return entry.index if entry is not None and sole and self._age(entry) < self._config.max_age_seconds else None
+        return entry.index if entry is not None and sole and self._age(entry) < self._max_age else None
 
     @staticmethod
     def _age(entry: CacheEntry) -> float:
@@ -158,7 +155,7 @@ class IndexCache:
         self._too_large[scope.owner] = True
 
     def _fits(self, index: OwnerIndex) -> bool:
-        return len(index) <= self._config.max_owner_memories and index.nbytes <= self._max_owner_bytes
+        return len(index) <= self._max_owner_memories and index.nbytes <= self._max_owner_bytes
 
     def _put(self, owner: str, entry: CacheEntry) -> None:
         # First out: the cache would count both, and evict others for it.
@@ -225,6 +222,36 @@ class IndexCache:
             self._on_error(error)
         else:
             self._keep(scope, CacheEntry(index, version, entry.read_at, entry.unread_writes + 1))
+
+
+class AnnouncingWriter:
+    """Implements `MemoryWriter` with a store's: all replicas' indexes learn of the writes. Used without cached indexes, too.
+
+    Args:
+        label: same as the cache's.
+    """
+
+    def __init__(self, store: MemoryWriter, indexes: IndexCache, *, label: Label = unlabelled) -> None:
+        self._store = store
+        self._indexes = indexes
+        self._label = label
+
+    async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
+        update = IndexUpdate(
+            lambda index: index.with_written(rows, label=self._label), sum(len(row.memory.content) for row in rows)
+        )
+        await self._indexes.written(scope, lambda: self._store.upsert(scope, rows), update)
+
+    async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
+        update = IndexUpdate(lambda index: index.without(memory_ids))
+        return await self._indexes.written(scope, lambda: self._store.delete(scope, memory_ids), update)
+
+    async def delete_all(self, scope: Scope, reach: Reach) -> int:
+        update = IndexUpdate(lambda index: index.without_all(scope, reach))
+        return await self._indexes.written(scope, lambda: self._store.delete_all(scope, reach), update)
+
+    async def compact(self) -> None:
+        await self._store.compact()
 
 
 def entries_within(max_bytes: int) -> LRUCache[str, CacheEntry]:

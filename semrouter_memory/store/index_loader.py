@@ -1,7 +1,7 @@
 """Loads owner indexes from the store in the background, a few at a time.
 
-Strategy: a load that is under way serves all who ask for it and goes on when they leave. A write in between makes it stale; its
-result is then dropped.
+Strategy: concurrent requests share one load, which continues when they are cancelled. A write during a load makes its result
+stale; it is then dropped.
 """
 
 import asyncio
@@ -97,12 +97,14 @@ class IndexLoader:
 
     async def _load(self, scope: Scope, delay: float) -> None:
         try:
+            # Before it takes a slot: loads without a delay go first.
+            await asyncio.sleep(delay)
             async with self._slots:
-                entry = await self._read(scope, delay)
+                entry = await self._read(scope)
             if self._is_current(scope.owner):
                 self._loaded(scope, entry)
         except UnavailableError:
-            # Those who asked for the index search the store, which reports the outage.
+            # The callers search the store instead, which reports the outage.
             pass
         except Exception as error:  # noqa: BLE001 - a background task has no caller
             self._on_error(error)
@@ -114,9 +116,8 @@ class IndexLoader:
         """Whether the running task is the owner's load, and was not dropped."""
         return self._loads.get(owner) is asyncio.current_task()
 
-    async def _read(self, scope: Scope, delay: float) -> CacheEntry | None:
+    async def _read(self, scope: Scope) -> CacheEntry | None:
         version = await self._announcer.current(scope)
-        await asyncio.sleep(delay)
         read_at, now = asyncio.get_running_loop().time(), self._clock.now()
         rows = await self._reader.load_owner(scope, limit=self._max_memories, now=now)
         if rows is None:

@@ -1,4 +1,4 @@
-"""The write-ahead journal: rows that the store is asked to write, kept in files until it has acknowledged them.
+"""The write-ahead journal: rows that are sent to the store, held in files until it has acknowledged them.
 
 Strategy. Milvus Lite, and a server before 2.4, replace a row by deleting the old one and inserting the new one. A process
 that is killed in between has lost the row. So each write is one file here first, synced, and the file is removed when the
@@ -81,15 +81,15 @@ class WriteJournal:
         self._target = hashlib.sha256("\0".join(target).encode()).hexdigest()
 
     def is_empty(self) -> bool:
-        with _speaking():
+        with _store_errors():
             return not self._paths()
 
     def add(self, rows: Sequence[Row]) -> OpenWrite:
-        """Note a write before the store is asked for it. It is on disk when this returns.
+        """Record a write before it is sent to the store. It is on disk when this returns.
 
         Earlier open writes lose the rows that this one replaces, or they would undo it later.
         """
-        with _speaking():
+        with _store_errors():
             earlier = self._paths()
             sequence = 1 + max(map(_sequence_of, earlier), default=0)
             write = self._create(sequence, self._target, rows)
@@ -104,14 +104,14 @@ class WriteJournal:
 
     def forget(self, is_gone: Callable[[Row], bool]) -> None:
         """Take deleted rows out of every open write, of whatever collection, so that nothing brings them back."""
-        with _speaking():
+        with _store_errors():
             for path in self._paths():
                 if not self._take_out(path, is_gone, patience_seconds=_LOCK_SECONDS):
                     raise StoreUnavailableError("journal: a row that is to be deleted is being written")
 
     def open_writes(self) -> list[OpenWrite]:
         """The writes for this target that are not under way, oldest first; of each row only the latest version."""
-        with _speaking():
+        with _store_errors():
             found: list[OpenWrite] = []
             for path in self._paths():
                 write = self._opened(path)
@@ -123,7 +123,7 @@ class WriteJournal:
 
     def copy(self, directory: Path) -> None:
         """Copy what is open into a directory, under this one's name."""
-        with _speaking():
+        with _store_errors():
             for path in self._paths():
                 target = directory / self._directory.name / path.name
                 target.parent.mkdir(mode=0o700, exist_ok=True)
@@ -263,7 +263,7 @@ def _locked(descriptor: int, patience_seconds: float) -> bool:
 
 
 @contextmanager
-def _speaking() -> Iterator[None]:
+def _store_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:

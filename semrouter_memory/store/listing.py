@@ -1,4 +1,4 @@
-"""Where a listing stands: newest first, and the cursor that names the place where the next page begins. Pure."""
+"""Positions in a listing, newest first, and the cursor after which the next page begins. Pure."""
 
 import base64
 from collections.abc import Mapping
@@ -11,23 +11,23 @@ from semrouter_memory.store.schema import NEVER, memory_id_of, read_id, stored_i
 
 @dataclass(frozen=True, slots=True, order=True)
 class ListingPosition:
-    """A row's place in a listing: greater ones come first."""
+    """A row's position in a listing: greater ones come first."""
 
     created_at: int
     memory_id: str
 
 
-def place_of(row: Mapping[str, Any]) -> ListingPosition:
+def position_of(row: Mapping[str, Any]) -> ListingPosition:
     return ListingPosition(row["created_at"], memory_id_of(row))
 
 
-def encode_cursor(place: ListingPosition) -> str:
-    """Opaque to who gets it: names the last memory of a page."""
-    return base64.urlsafe_b64encode(f"{place.created_at}:{stored_id(place.memory_id)}".encode()).decode()
+def encode_cursor(position: ListingPosition) -> str:
+    """An opaque cursor: names the last memory of a page."""
+    return base64.urlsafe_b64encode(f"{position.created_at}:{stored_id(position.memory_id)}".encode()).decode()
 
 
 def decode_cursor(cursor: str) -> ListingPosition:
-    """The last place of the page before.
+    """The last position of the previous page.
 
     Raises:
         InvalidRequestError: not a cursor that a listing gave.
@@ -36,9 +36,9 @@ def decode_cursor(cursor: str) -> ListingPosition:
         created_at, _, memory_id = (
             base64.b64decode(cursor, altchars=b"-_", validate=True).decode("ascii").partition(":")
         )
-        place = ListingPosition(int(created_at), read_id(memory_id))
+        position = ListingPosition(int(created_at), read_id(memory_id))
     except ValueError:
-        place = None
-    if place is None or abs(place.created_at) > NEVER or encode_cursor(place) != cursor:
+        position = None
+    if position is None or abs(position.created_at) > NEVER or encode_cursor(position) != cursor:
         raise InvalidRequestError("the cursor is not one that a listing gave", field="cursor")
-    return place
+    return position

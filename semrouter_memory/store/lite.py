@@ -1,8 +1,8 @@
 """Milvus Lite: a small server process for one file, started here and stopped with us.
 
-A file belongs to one process. Milvus Lite holds a lock for it, but who asks in vain *removes* the holder's lock file, so
-that the next one gets in and both write. Hence the question is asked here first, with a lock of our own that nothing
-removes and that counts within a process too.
+A file belongs to one process. Milvus Lite locks it, but a process that does not get the lock *removes* the holder's lock file, so
+that the next process gets in and both write. Hence this module takes a lock of its own first, which nothing removes and
+which excludes a second start within one process, too.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ NOT_INSTALLED = (
     "Milvus Lite is not installed: pip install 'semrouter-memory[lite]', or set memory.milvus.uri to a server"
 )
 _LINGER_SECONDS = 3.0
-"""The process of one who was killed notices that, and ends, within about a second."""
+"""Milvus Lite's process notices within about a second that its parent was killed, and ends."""
 
 _POLL_SECONDS = 0.1
 
@@ -36,7 +36,7 @@ class LiteServer:
         self._path = path.absolute()
         self._lock: int | None = None
         self._running = False
-        # Who waits for a start may be cancelled; its thread goes on, and a stop must come after it.
+        # A caller that waits for a start may be cancelled; the thread continues, and a stop must come after it.
         self._one_at_a_time = threading.Lock()
 
     @property
@@ -44,7 +44,7 @@ class LiteServer:
         return self._path
 
     def start(self, *, reveal: bool = False) -> str:
-        """Start the process, or start it anew; returns its address for pymilvus.
+        """Start or restart the process; returns its address for pymilvus.
 
         Args:
             reveal: the file holds rows of a later clock, which are made visible first.

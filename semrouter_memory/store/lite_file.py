@@ -1,4 +1,4 @@
-"""Milvus Lite's file as the SQLite database that it is: rewritten without what was deleted, copied, and revealed.
+"""Milvus Lite's file as the SQLite database that it is: vacuumed, copied, revealed; and whether its disk has space.
 
 Strategy: SQLite's own locking keeps the file sound whatever happens here, a killed process included. It does not keep
 Milvus Lite's *writes*: one that meets a locked file (a reader's lock suffices) is confirmed or half carried out, and lost
@@ -18,7 +18,7 @@ from pymilvus.grpc_gen.schema_pb2 import FieldData
 from semrouter_memory.errors import StoreUnavailableError
 
 _BUSY_SECONDS = 10.0
-"""How long a write that Milvus Lite is still at, for a caller who has given it up, is waited for."""
+"""Maximum wait for a write that Milvus Lite is still carrying out for a caller that has given up."""
 
 _STAMP = "Timestamp"
 _EARLIEST = 1
@@ -26,6 +26,15 @@ _LOGICAL_BITS = 18
 """Of a stamp; the others are milliseconds since 1970."""
 _LENGTH_DELIMITED = 2
 """Protobuf's wire type of messages and texts."""
+
+_SPARE_BYTES = 1 << 20
+"""For SQLite's journal and its pages, besides the rows."""
+
+_ROW_BYTES = 16 << 10
+"""A row with its vector and the words of its text; more than most take."""
+
+_LEFT_BYTES = 128 << 10
+"""With less than this left after a write, it may not have fitted."""
 
 
 def is_sound(path: Path) -> bool:
@@ -37,6 +46,25 @@ def is_sound(path: Path) -> bool:
         return False
 
 
+def ensure_free(path: Path, *, rows: int = 0) -> None:
+    """Check the free disk space before so many rows are written, or (0) after that.
+
+    Milvus Lite confirms a write that the disk refused, keeps the rows in its own memory and has lost them at its next start (tried
+    with 2.5.1). So it is only asked to write while there is space; if the space ended during a write, its process has to be
+    restarted, so that it reads what is really in the file.
+
+    Raises:
+        StoreUnavailableError: the rows may not fit, or may not have fitted (`disk_full`); or the file is gone.
+    """
+    wanted = _SPARE_BYTES + rows * _ROW_BYTES if rows else _LEFT_BYTES
+    try:
+        disk = os.statvfs(path)
+    except OSError as error:
+        raise StoreUnavailableError(f"upsert: {error.strerror}") from None
+    if disk.f_bavail * disk.f_frsize < wanted:
+        raise StoreUnavailableError("upsert: the disk is full", disk_full=True)
+
+
 def vacuum(path: Path) -> None:
     """Rewrite the file: what was deleted is in none of its pages afterwards, and the space is given back.
 
@@ -45,7 +73,7 @@ def vacuum(path: Path) -> None:
     Raises:
         StoreUnavailableError: it could not be done (no space, a lock); the file is what it was.
     """
-    with _speaking("compact"), closing(_open(path)) as connection:
+    with _store_errors("compact"), closing(_open(path)) as connection:
         connection.execute("PRAGMA temp_store = MEMORY").close()
         connection.execute("PRAGMA secure_delete = ON").close()
         _forget_unused_terms(connection)
@@ -59,7 +87,7 @@ def copy(path: Path, directory: Path) -> None:
         StoreUnavailableError: it could not be done, for example because there is a file of that name.
     """
     target = directory / path.name
-    with _speaking("backup"), closing(_open(path)) as connection:
+    with _store_errors("backup"), closing(_open(path)) as connection:
         _forget_unused_terms(connection)
         # SQLite fills an empty file; made here, no other user can read it at any moment.
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -78,7 +106,7 @@ def reveal(path: Path) -> int:
     """
     now = time.time_ns() // 1_000_000 << _LOGICAL_BITS
     revealed = 0
-    with _speaking("reveal"), closing(_open(path)) as connection:
+    with _store_errors("reveal"), closing(_open(path)) as connection:
         connection.execute("BEGIN IMMEDIATE").close()
         names = connection.execute("SELECT DISTINCT collection_name FROM collection_meta").fetchall()
         for (name,) in names:
@@ -149,14 +177,14 @@ def _encoded(value: int) -> bytes:
 def _forget_unused_terms(connection: sqlite3.Connection) -> None:
     """Milvus Lite counts the texts that hold a term, by the term's hash, and keeps those that it counts to zero.
 
-    Who guesses a word could see that somebody once used it. A hash that is missing counts as zero for Milvus Lite.
+    Otherwise a guessed word would show that somebody once used it. A hash that is missing counts as zero for Milvus Lite.
     """
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'token_doc_count'").fetchone():
         connection.execute("DELETE FROM token_doc_count WHERE doc_count <= 0").close()
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    # `mode=rw`: a file that is gone must not be made anew.
+    # `mode=rw`: a missing file must not be created.
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
 
 
@@ -169,7 +197,7 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def _speaking(operation: str) -> Iterator[None]:
+def _store_errors(operation: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:

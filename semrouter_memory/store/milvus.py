@@ -1,8 +1,8 @@
 """Memories in Milvus: a server or cluster, or Milvus Lite in a file.
 
-Strategy: `schema` says what to ask, `connection` asks (`hybrid`: for vectors and words at once), `link` keeps the
-connection; here is what a question means, how long it may take, and what its failure says about the connection. Nothing
-waits for a store that is known to be away.
+Strategy: `schema` makes rows and filter expressions, `connection` makes the calls (`hybrid` searches vectors and words at once),
+`supervisor` keeps the connection. This module gives each call its time limit and reports its outcome to the supervisor. No caller
+waits for a store that is known to be unavailable.
 """
 
 import asyncio
@@ -20,17 +20,16 @@ from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page
 from semrouter_memory.ports import Observer
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.store import hybrid, listing, schema
-from semrouter_memory.store.collection_admin import SCAN_BATCH, CollectionAdmin, pages_by_key
+from semrouter_memory.store.collection_admin import SCAN_BATCH, CollectionAdmin, pages_by_key, scanned
 from semrouter_memory.store.connection import WINDOW, MilvusConnection, StoreTarget, connect
-from semrouter_memory.store.gate import Gate
 from semrouter_memory.store.listing import ListingPosition
 from semrouter_memory.store.lite import LiteServer
+from semrouter_memory.store.lite_file import ensure_free
 from semrouter_memory.store.location import LiteFile, locate
-from semrouter_memory.store.room import require_room
+from semrouter_memory.store.rw_lock import RWLock
 from semrouter_memory.store.schema import Row, Selection
 from semrouter_memory.store.supervisor import ConnectionSupervisor
-from semrouter_memory.store.threads import finished_in_thread
-from semrouter_memory.store.write_ahead import TombstonesOf, WriteAhead, journal_of
+from semrouter_memory.store.write_ahead import TombstonesOf, WriteAhead, finished_in_thread, journal_of
 
 ResultT = TypeVar("ResultT")
 
@@ -81,13 +80,13 @@ class MilvusStore:
         )
         location = self._target.location
         self._lite = LiteServer(location.path) if isinstance(location, LiteFile) else None
-        self._writes = Gate()
+        self._writes = RWLock()
         self._ahead = WriteAhead(
             journal_of(self._target, data_dir),
-            gate=self._writes,
+            lock=self._writes,
             seconds=self._timeout_seconds,
             tombstones=tombstones,
-            require_room=self._require_room,
+            ensure_free=self._ensure_free,
             observer=observer,
         )
         pause = Backoff(first=config.reconnect_seconds, longest=config.reconnect_seconds)
@@ -96,7 +95,7 @@ class MilvusStore:
         )
 
     async def start(self) -> None:
-        """Connect once and keep connecting. A server that is away is no error, it is waited for in the background.
+        """Connect once and keep connecting. An unavailable server is no error: the supervisor reconnects in the background.
 
         Takes at most 5 s when the server does not answer; making the collection takes a server about 3 s.
 
@@ -139,15 +138,15 @@ class MilvusStore:
             return []
         selection = Selection(scope=scope, reach=reach, active_at=now, types=types)
         # Searching words reads Lite's file, which is locked then.
-        with self._writes.among_others_at_once() as may_read_file:
-            question = hybrid.HybridQuery(
+        with self._writes.try_shared() as may_read_file:
+            query = hybrid.HybridQuery(
                 vector=vector,
                 terms=schema.asked_terms(text) if may_read_file else "",
                 selection=selection,
                 limit=limit,
                 fresh=fresh,
             )
-            found = await self._ask("search", partial(hybrid.search, question=question))
+            found = await self._ask("search", partial(hybrid.search, query=query))
         return [Hit(schema.memory_from(scope, each.row), each.cosine, each.cosine) for each in found]
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
@@ -180,7 +179,7 @@ class MilvusStore:
             types=types,
             created_until=after.created_at if after else None,
         )
-        places = map(listing.place_of, await self._read_all(selection))
+        places = map(listing.position_of, await self._read_all(selection))
         waiting = (place for place in places if after is None or place < after)
         if oldest_first:
             return Page(await self._at(scope, heapq.nsmallest(limit, waiting)), "")
@@ -195,13 +194,8 @@ class MilvusStore:
             found += await self._read_all(selection, schema.READ_COLUMNS)
         return [schema.memory_from(scope, row) for row in found]
 
-    async def scan(self) -> AsyncIterator[Sequence[Memory]]:
-        async def read(after_key: str) -> list[Row]:
-            expression = schema.everything_expression(after_key=after_key)
-            return await self._ask("scan", lambda store: store.query(expression, schema.SCAN_COLUMNS, limit=SCAN_BATCH))
-
-        async for rows in pages_by_key(read, limit=SCAN_BATCH):
-            yield schema.anyones_memories_from(rows)
+    def scan(self) -> AsyncIterator[Sequence[Memory]]:
+        return scanned(self._ask)
 
     async def count(self, scope: Scope) -> int:
         return await self._count(Selection(scope=scope, reach=Reach.ALL))
@@ -246,8 +240,8 @@ class MilvusStore:
     async def _upsert(self, rows: Sequence[Row]) -> None:
         connection = self._supervisor.connection()
         try:
-            self._require_room(len(rows))
-            async with self._writes.among_others(), self._ahead.noted(rows):
+            self._ensure_free(len(rows))
+            async with self._writes.shared(), self._ahead.noted(rows):
                 await self._ask("upsert", partial(MilvusConnection.upsert, rows=rows), writes=True)
                 self._require_written(connection)
         except BaseException as error:
@@ -258,16 +252,16 @@ class MilvusStore:
                 self._supervisor.mark_suspect(connection)
             raise
 
-    def _require_room(self, rows: int) -> None:
+    def _ensure_free(self, rows: int) -> None:
         if self._lite is not None:
-            require_room(self._lite.path, rows=rows)
+            ensure_free(self._lite.path, rows=rows)
 
     def _require_written(self, connection: MilvusConnection) -> None:
         try:
-            self._require_room(0)
+            self._ensure_free(0)
         except StoreUnavailableError as error:
             if error.disk_full:
-                # Whether all of it is in the file is unknown: the file is read again.
+                # It is unknown whether all rows are in the file: reconnecting reads it again.
                 self._supervisor.mark_down(connection, str(error))
             raise
 
@@ -291,7 +285,7 @@ class MilvusStore:
             await self._write("delete", partial(MilvusConnection.delete, keys=batch))
         if rows and self._lite is None:
             # A read that need not be fresh sees a server's deletion some tenths of a second later, but not after a fresh
-            # one: recall may be unable to ask what was deleted (Redis is away there), and must not find it any more.
+            # one: recall may be unable to read the tombstones (Redis is unavailable), and must not find the row any more.
             gone = schema.keys_expression([rows[0]["id"]])
             await self._ask("query", lambda store: store.query(gone, [schema.ID.name]))
         return len(rows)
@@ -303,7 +297,7 @@ class MilvusStore:
 
         Milvus Lite: when this returns, it is in none of them. Writes wait meanwhile, reads do not.
 
-        A Milvus server: it is told to merge its segments without their deleted rows, and does so within minutes; it
+        A Milvus server merges its segments without their deleted rows within minutes; it
         removes the old segments from its object storage by its own garbage collection (`dataCoord.gc`: by default
         after some hours), and its own log of messages ends by the server's retention.
         """
@@ -327,7 +321,7 @@ class MilvusStore:
 
     async def _alone(self, *work: Callable[[], None]) -> None:
         """Run work of a thread while nothing writes or connects, to its end even when its caller is cancelled."""
-        async with self._writes.alone():
+        async with self._writes.exclusive():
             for each in work:
                 await finished_in_thread(each)
 
@@ -342,7 +336,7 @@ class MilvusStore:
 
     async def _connect(self) -> MilvusConnection:
         # Milvus Lite reads its file then, and writes to it the first time.
-        async with self._writes.among_others():
+        async with self._writes.shared():
             return await connect(self._target, self._lite)
 
     async def _read_all(self, selection: Selection, columns: Sequence[str] = ("id", "created_at")) -> list[Row]:
@@ -365,7 +359,7 @@ class MilvusStore:
         return await self._ask("query", lambda store: store.query(expression, columns, limit=limit))
 
     async def _write(self, operation: str, call: Callable[[MilvusConnection], Awaitable[ResultT]]) -> ResultT:
-        async with self._writes.among_others():
+        async with self._writes.shared():
             return await self._ask(operation, call, writes=True)
 
     async def _ask(

@@ -75,7 +75,7 @@ class WriteAnnouncer:
             self._retry(scope)
             return None, None
         except BaseException:
-            # The caller was cancelled; other replicas still have to be told.
+            # The caller was cancelled; the announcement is still due.
             self._retry(scope)
             raise
 
@@ -90,7 +90,8 @@ class WriteAnnouncer:
 
     async def _announce_until_done(self) -> None:
         while self._pending:
-            with suppress(UnavailableError):
+            # Whatever the error is: other replicas have stale indexes until this succeeds.
+            with suppress(Exception):
                 await self._announce_pending()
                 continue
             await asyncio.sleep(_RETRY_SECONDS)

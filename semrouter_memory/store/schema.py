@@ -1,4 +1,4 @@
-"""What a row looks like, and how a question becomes a filter expression. Pure.
+"""The columns of a row, and the filter expression of a query. Pure.
 
 Isolation rests on three things, none of which trusts the database's expression parser:
 
@@ -93,7 +93,7 @@ WORD_COLUMNS = (TERMS, LEXICAL)
 """What words are searched by, where the store can: the content's terms, and what BM25 makes of them. Never read."""
 
 READ_COLUMNS = tuple(column.name for column in COLUMNS if column.name not in {"owner", "user_id", "embedding"})
-"""What makes a `Memory`; the user is known to who asks, and the vector stays where it is."""
+"""The columns of a `Memory`. The caller knows the user, and the vector is not read."""
 
 SCAN_COLUMNS = ("user_id", *READ_COLUMNS)
 """The same, of rows of many users."""
@@ -134,7 +134,7 @@ def read_id(stored: str) -> str:
     return unquote(stored, encoding="utf-8", errors="surrogatepass")
 
 
-# -- questions ---------------------------------------------------------------------------------------------------------
+# -- selections --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -156,6 +156,8 @@ class ConnectionSupervisor(Generic[ConnectionT]):
             self.mark_down(connection, f"probe: no answer within {PROBE_SECONDS} s")
         except StoreUnavailableError as error:
             self.mark_down(connection, str(error))
+        except Exception as error:  # noqa: BLE001 - same as in `_reopen`
+            self.mark_down(connection, _unexpected(error))
         else:
             self.answered()
 
@@ -167,6 +169,9 @@ class ConnectionSupervisor(Generic[ConnectionT]):
         except ConfigurationError as error:
             # The server returned with an unusable collection. The operator may mend it there, so keep trying.
             self._announce(available=False, detail=str(error))
+            return False
+        except Exception as error:  # noqa: BLE001 - without this task the store would stay unavailable for good
+            self._announce(available=False, detail=_unexpected(error))
             return False
         return True
 
@@ -187,7 +192,7 @@ class ConnectionSupervisor(Generic[ConnectionT]):
 
     async def _close_retired(self) -> None:
         while self._retired:
-            with contextlib.suppress(StoreUnavailableError):
+            with contextlib.suppress(Exception):
                 await self._retired.pop().close()
 
     def _announce(self, *, available: bool, detail: str) -> None:
@@ -195,3 +200,8 @@ class ConnectionSupervisor(Generic[ConnectionT]):
         if event != self._announced:
             self._announced = event
             self._observer.observe(event)
+
+
+def _unexpected(error: Exception) -> str:
+    """The type alone: the text of an error that is not ours may quote content."""
+    return f"unexpected {type(error).__name__}"

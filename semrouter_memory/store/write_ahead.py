@@ -1,14 +1,15 @@
-"""Writes that are completed whatever happens in between: noted before the store is asked, repeated when it failed.
+"""Writes that are completed in spite of failures: recorded before they are sent to the store, repeated when they fail.
 
 Strategy. A write that fails, is cancelled or ends with its process stays in the journal. `settle` repeats it as soon as the
-store can be asked, before the store counts as available and while nothing else is written. It leaves alone what became
-newer meanwhile (another replica may have written it) and what was deleted. Repeating a complete write changes nothing.
+store answers, before the store counts as available and while nothing else is written. It skips rows that are newer in the
+store (another replica may have written them) and rows that were deleted. Repeating a complete write changes nothing.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.events import StoreFailed
@@ -16,13 +17,13 @@ from semrouter_memory.model import Reach, Scope
 from semrouter_memory.ports import Observer, Tombstones
 from semrouter_memory.store import schema
 from semrouter_memory.store.connection import MilvusConnection, StoreTarget
-from semrouter_memory.store.gate import Gate
 from semrouter_memory.store.journal import OpenWrite, WriteJournal
 from semrouter_memory.store.location import LiteFile
+from semrouter_memory.store.rw_lock import RWLock
 from semrouter_memory.store.schema import Row
-from semrouter_memory.store.threads import finished_in_thread
 
 TombstonesOf = Callable[[Scope], Awaitable[Tombstones]]
+_T = TypeVar("_T")
 
 
 def journal_of(target: StoreTarget, data_dir: Path) -> WriteJournal:
@@ -39,27 +40,27 @@ class WriteAhead:
     """The journal of one store. Raises `StoreUnavailableError`.
 
     Args:
-        gate: every write is made within it, among others.
+        lock: every write is made while it is shared.
         seconds: bound on each call of the store while writes are repeated.
         tombstones: tell what was deleted; None: nothing is, but through `forget`.
-        require_room: raises `StoreUnavailableError` when so many rows cannot be written now.
+        ensure_free: raises `StoreUnavailableError` when so many rows cannot be written now.
     """
 
     def __init__(
         self,
         journal: WriteJournal,
         *,
-        gate: Gate,
+        lock: RWLock,
         seconds: float,
         tombstones: TombstonesOf | None,
-        require_room: Callable[[int], None],
+        ensure_free: Callable[[int], None],
         observer: Observer,
     ) -> None:
         self._journal = journal
-        self._gate = gate
+        self._lock = lock
         self._seconds = seconds
         self._tombstones = tombstones
-        self._require_room = require_room
+        self._ensure_free = ensure_free
         self._observer = observer
 
     @asynccontextmanager
@@ -102,7 +103,7 @@ class WriteAhead:
         """
         if self._journal.is_empty():
             return True
-        async with self._gate.alone():
+        async with self._lock.exclusive():
             writes = await finished_in_thread(self._journal.open_writes, discard=_close)
             try:
                 return all([await self._completed(connection, write) for write in writes])
@@ -130,7 +131,7 @@ class WriteAhead:
         changed = {row["id"]: row["updated_at"] for row in stored}
         wanted = [row for row in rows if changed.get(row["id"], row["updated_at"]) <= row["updated_at"]]
         if wanted:
-            self._require_room(len(wanted))
+            self._ensure_free(len(wanted))
             await connection.upsert(wanted)
 
     async def _not_deleted(self, rows: Sequence[Row]) -> Sequence[Row]:
@@ -145,3 +146,20 @@ class WriteAhead:
 def _close(writes: Sequence[OpenWrite]) -> None:
     for write in writes:
         write.close()
+
+
+async def finished_in_thread(work: Callable[[], _T], *, discard: Callable[[_T], object] | None = None) -> _T:
+    """Run work in a thread. A caller that is cancelled meanwhile leaves only when the work is finished.
+
+    Args:
+        discard: is given the result that a cancelled caller does not get.
+    """
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        with suppress(OSError, StoreUnavailableError):
+            result = await working
+            if discard is not None:
+                discard(result)
+        raise

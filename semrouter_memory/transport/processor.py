@@ -9,7 +9,7 @@ from typing import Protocol
 import grpc.aio
 
 from semrouter_memory.events import ExchangeBypassed, ExchangeFailed, SettingsUnreadable, TurnDropped
-from semrouter_memory.exchange.events import RequestHeaders
+from semrouter_memory.exchange.events import Event, RequestHeaders
 from semrouter_memory.exchange.exchange import Exchange, ExchangeSettings
 from semrouter_memory.exchange.policy import route_settings
 from semrouter_memory.exchange.replies import NeedRecall, Outcome, Reply, outcome_of
@@ -21,7 +21,7 @@ _ASIDE_SECONDS = 0.01
 """About what a request takes."""
 
 
-class Recaller(Protocol):
+class RecallPhase(Protocol):
     async def recall(self, request: RecallRequest) -> RecallResult:
         """Never raises."""
         ...
@@ -39,7 +39,7 @@ class Processor:
     Args:
         shared_secret: (metadata name, value) that a stream must carry; None: every client is trusted.
         other_metadata: names that may accompany a route's settings and are none of them.
-        arrived: told of each stream, so that background work can give way.
+        arrived: called for each stream, so that background work can yield.
         tracing: None: no traces.
         recorder: None: no recording.
     """
@@ -48,7 +48,7 @@ class Processor:
         self,
         settings: ExchangeSettings,
         *,
-        recaller: Recaller,
+        recaller: RecallPhase,
         retainer: Retainer,
         observer: Observer,
         clock: Clock,
@@ -82,17 +82,18 @@ class Processor:
         spans: StreamSpans | None = None
         record: RecordedStream | None = None
         settled = False
-        message: wire.Message | None = None
+        message = wire.Message()
+        event: Event | None = None
         try:
             spans = self._tracing.stream(metadata) if self._tracing else None
             record = self._recorder.begin(metadata) if self._recorder else None
             async for message in _noting(stream, record):
+                event = None
                 await _step_aside(message, exchange)
                 event = wire.event_from(message)
                 if spans is not None and isinstance(event, RequestHeaders):
                     spans.headers(event.headers.get)
                 step = exchange.receive(event)
-                # Told once, with the reply that settles the request; what becomes of its answer is another matter.
                 outcome = None if settled else _refused(exchange)
                 if isinstance(step, NeedRecall):
                     step, outcome = await self._recalled(exchange, step.request, spans)
@@ -107,8 +108,7 @@ class Processor:
         except Exception as error:  # noqa: BLE001 - the one place that fails open: no bug of ours may cost a request
             self._observer.observe(ExchangeFailed(error))
             outcome = None if settled else Reason.INTERNAL
-            replies = wire.replies_to(message, exchange.abandon(), outcome) if message is not None else []
-            for reply in _noted(replies, record):
+            for reply in _noted(wire.replies_to(message, exchange.abandon(event), outcome), record):
                 yield reply
         finally:
             self._hand_over(exchange, spans)
@@ -161,6 +161,7 @@ class Processor:
 
 
 def _refused(exchange: Exchange) -> Outcome | Reason | None:
+    """What the reply that settles the request tells; what becomes of the answer is another matter."""
     if exchange.refusal is None or not exchange.unreadable:
         return exchange.refusal
     return Outcome(reason=exchange.refusal, unreadable=exchange.unreadable)

@@ -1,4 +1,4 @@
-"""The request phase: recall and, beside it, the compression of the conversation, under one deadline."""
+"""The request phase: recall and the concurrent compression of the conversation, under one deadline."""
 
 from dataclasses import replace
 from functools import partial
@@ -8,9 +8,8 @@ from semrouter_memory.config import RecallConfig
 from semrouter_memory.events import ExchangeFailed, RecallFinished
 from semrouter_memory.model import Compression, Reason, RecallRequest, RecallResult
 from semrouter_memory.ports import ContextCompressor, Observer
-from semrouter_memory.recall.deadline import Deadline
+from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.recaller import Recaller
-from semrouter_memory.recall.step_timer import StepTimer
 from semrouter_memory.recall.stored_history import StoredHistory
 from semrouter_memory.recall.tool_loop_cache import ToolLoopCache
 
@@ -21,7 +20,7 @@ class RequestPhase:
     """What happens to a request before it goes upstream.
 
     Args:
-        compressor: None: conversations go up whole.
+        compressor: None: conversations go upstream whole.
     """
 
     def __init__(
@@ -45,7 +44,12 @@ class RequestPhase:
         """What to put into the request. Never raises (but for cancellation): a failure is a reason, and no text."""
         timer = StepTimer()
         try:
-            result = await self._result(request, timer)
+            deadline = Deadline(self._config)
+            request = await self._history.completed(request, deadline, timer)
+            if self._compressor is not None and request.compressible:
+                result = await self._compressed(self._compressor, request, deadline, timer)
+            else:
+                result = await self._recaller.recall(request, deadline, timer)
         except Exception as error:  # noqa: BLE001 - no bug of ours may cost a request
             self._observer.observe(ExchangeFailed(error))
             result = RecallResult(reason=Reason.INTERNAL)
@@ -53,13 +57,12 @@ class RequestPhase:
         self._observer.observe(RecallFinished(result))
         return result
 
-    async def _result(self, request: RecallRequest, timer: StepTimer) -> RecallResult:
-        deadline = Deadline(self._config)
-        request = await self._history.completed(request, deadline, timer)
-        if self._compressor is None or not request.compressible:
-            return await self._recaller.recall(request, deadline, timer)
+    async def _compressed(
+        self, compressor: ContextCompressor, request: RecallRequest, deadline: Deadline, timer: StepTimer
+    ) -> RecallResult:
+        """Recall, and the compression of the conversation at the same time."""
         with ConcurrentCompression(
-            self._compressor,
+            compressor,
             request,
             self._compressions.get(request),
             until=deadline.compression(stored_chain=bool(request.previous_response_id)),

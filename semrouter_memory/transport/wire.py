@@ -31,7 +31,7 @@ SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
 NAMESPACE = "semrouter.memory"
 """Of the dynamic metadata; Envoy takes it only where the filter names it in `receiving_namespaces`."""
 MAX_IDS = 50
-"""Named in the metadata; how many were used is told all the same."""
+"""Ids named in the metadata; `memories_used` counts all of them."""
 MAX_IDS_CHARS = 2048
 """Of them together: they may end in a header, and an imported memory brings an id of its own length."""
 

@@ -37,6 +37,8 @@ class OwnerTombstones:
         object.__setattr__(self, "last_memory", last)
 
     def covers(self, memory: Memory) -> bool:
+        if not self.fields:
+            return False
         return _memory_field(memory.id) in self.fields or self.covers_scope(memory.scope, micros(memory.asserted_at))
 
     def forbids(self, scope: Scope, content: str, observed_at: datetime) -> bool:

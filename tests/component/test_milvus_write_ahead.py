@@ -18,7 +18,7 @@ from pymilvus import AsyncMilvusClient, MilvusException
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import StoreUnavailableError, TurnLogError
 from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope, Tombstone
-from semrouter_memory.store import room, schema, supervisor
+from semrouter_memory.store import lite_file, schema, supervisor
 from semrouter_memory.store.connection import StoreTarget
 from semrouter_memory.store.location import LiteFile, Server
 from semrouter_memory.store.milvus import MilvusStore
@@ -273,7 +273,7 @@ async def test_while_the_disk_is_full_memories_can_be_read(tmp_path: Path, monke
         await store.upsert(ALICE, [version(ALICE, "mem_1", 1)])
     interrupted(tmp_path, [version(ALICE, "mem_2", 1)])
     with monkeypatch.context() as full:
-        full.setattr(room, "_SPARE_BYTES", 1 << 60)
+        full.setattr(lite_file, "_SPARE_BYTES", 1 << 60)
         async with opened(tmp_path) as store:
             assert number_of(await store.get(ALICE, "mem_1")) == 1
             assert len(open_writes(tmp_path)) == 1

@@ -97,7 +97,7 @@ async def index(replica: IndexedStore) -> MemoryIndex:
 
 
 def contents(found: MemoryIndex) -> list[str]:
-    return [found.memory(position).content for position in range(len(found))]
+    return [found.memory(position).content for position in range(len(found.created_at))]
 
 
 async def test_what_one_replica_writes_and_deletes_the_other_shows(replicas: tuple[IndexedStore, IndexedStore]) -> None:
@@ -106,7 +106,7 @@ async def test_what_one_replica_writes_and_deletes_the_other_shows(replicas: tup
     await here.upsert(ALICE, [embedded(one, 1), embedded(other, 2)])
     for replica in replicas:
         found = await index(replica)
-        assert [found.memory(position) for position in range(len(found))] == [one, other]
+        assert [found.memory(position) for position in range(len(found.created_at))] == [one, other]
         assert found.similarities(vector(2)).argmax() == 1
     await there.delete(ALICE, ["a"])
     assert contents(await index(here)) == contents(await index(there)) == ["User has a cat"]
@@ -127,7 +127,7 @@ async def test_an_updated_index_is_the_one_that_would_be_read(
     fresh = await index(there)
     assert contents(updated) == contents(fresh)
     assert updated.similarities(vector(3)) == pytest.approx(fresh.similarities(vector(3)), abs=1e-6)
-    assert updated.lexical(["dog", "19"]).tolist() == fresh.lexical(["dog", "19"]).tolist()
+    assert updated.words.scores(["dog", "19"]).tolist() == fresh.words.scores(["dog", "19"]).tolist()
 
 
 async def test_a_redis_that_hangs_is_found_out_within_recalls_patience_and_asked_again_when_it_answers(
@@ -173,7 +173,7 @@ async def test_after_redis_has_lost_the_last_writes_no_index_of_them_comes_to_co
         await here.upsert(ALICE, [embedded(memory(ALICE, "a"))])
         old = await connection.execute("GET", key)
         await here.upsert(ALICE, [embedded(memory(ALICE, "b"))])
-        assert len(await index(here)) == 2
+        assert len((await index(here)).created_at) == 2
         await connection.execute("SET", key, old)
         await there.delete_all(ALICE, Reach.ALL)
         assert contents(await index(here)) == []

@@ -42,8 +42,11 @@ class Recall:
 class Retain:
     def __init__(self) -> None:
         self.turns: list[Turn] = []
+        self.error: Exception | None = None
 
     def accept(self, turn: Turn) -> Appended:
+        if self.error is not None:
+            raise self.error
         self.turns.append(turn)
         return Appended(AppendOutcome.ACCEPTED)
 
@@ -108,14 +111,15 @@ def headers(kind: str, **fields: str) -> pb.HttpHeaders:
 
 
 def request_side(
-    *, observing: bool, response_mode: pb.ProtocolConfiguration.BodySendMode
+    *,
+    observing: bool,
+    response_mode: pb.ProtocolConfiguration.BodySendMode,
+    request_mode: pb.ProtocolConfiguration.BodySendMode = pb.ProtocolConfiguration.BUFFERED,
 ) -> Iterator[pb.ProcessingRequest]:
     yield pb.ProcessingRequest(
         request_headers=headers("request"),
         observability_mode=observing,
-        protocol_config=pb.ProtocolConfiguration(
-            request_body_mode=pb.ProtocolConfiguration.BUFFERED, response_body_mode=response_mode
-        ),
+        protocol_config=pb.ProtocolConfiguration(request_body_mode=request_mode, response_body_mode=response_mode),
     )
     yield pb.ProcessingRequest(request_body=pb.HttpBody(body=CHAT, end_of_stream=True))
 
@@ -174,6 +178,22 @@ async def test_a_bug_of_ours_ends_the_stream_cleanly(service: Service) -> None:
     assert not replies[1].request_body.HasField("response")
     told = replies[1].dynamic_metadata.fields["semrouter.memory"].struct_value.fields
     assert told["reason"].string_value == Reason.INTERNAL
+    assert [type(event) for event in service.observer.events] == [ExchangeFailed]
+
+
+async def test_a_bug_of_ours_loses_no_piece_of_an_answer(service: Service) -> None:
+    """In full duplex Envoy forwards only what it is sent back."""
+    duplex = pb.ProtocolConfiguration.FULL_DUPLEX_STREAMED
+    service.retain.error = RuntimeError("boom")
+    async with service.serve() as channel:
+        messages = [*request_side(observing=False, request_mode=duplex, response_mode=duplex), *response_side()]
+        replies = await exchange(channel, messages)
+    pieces = [
+        reply.response_body.response.body_mutation.streamed_response
+        for reply in replies
+        if reply.WhichOneof("response") == "response_body"
+    ]
+    assert [(piece.body, piece.end_of_stream) for piece in pieces] == [(ANSWER, True)]
     assert [type(event) for event in service.observer.events] == [ExchangeFailed]
 
 

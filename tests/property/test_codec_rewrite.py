@@ -75,8 +75,8 @@ def _appended(content: Any, part_type: str | None) -> Any:
 def _edited(codec: Codec, body: dict[str, Any], position: Position) -> dict[str, Any]:
     """The parsed body, edited as a parsed body."""
     body = {key: value for key, value in body.items() if key not in OUR_FIELDS}
-    field, part_type = ("messages", "text") if codec.name == "chat" else ("input", "input_text")
-    if codec.name == "responses" and position is Position.SYSTEM:
+    field, part_type = ("messages", "text") if isinstance(codec, ChatCodec) else ("input", "input_text")
+    if isinstance(codec, ResponsesCodec) and position is Position.SYSTEM:
         return body | {"instructions": _appended(body.get("instructions"), None)}
     if field not in body:
         return body
@@ -89,7 +89,7 @@ def _edited(codec: Codec, body: dict[str, Any], position: Position) -> dict[str,
         for index, item in enumerate(items)
         if isinstance(item, dict)
         and item.get("role") in roles
-        and (codec.name == "chat" or item.get("type", "message") == "message")
+        and (isinstance(codec, ChatCodec) or item.get("type", "message") == "message")
     ]
     if places:
         index = places[-1 if position is Position.USER_TAIL else 0]

@@ -54,7 +54,7 @@ _item = st.one_of(
 @st.composite
 def _bodies(draw: st.DrawFn) -> tuple[Codec, bytes]:
     codec: Codec = ChatCodec() if draw(st.booleans()) else ResponsesCodec()
-    chat = codec.name == "chat"
+    chat = isinstance(codec, ChatCodec)
     elements = draw(st.lists(_chat_message if chat else _item, max_size=16))
     texts = [draw(json_texts.space) + orjson.dumps(element) + draw(json_texts.space) for element in elements]
     array = b"[" + b",".join(texts) + b"]"
@@ -62,7 +62,7 @@ def _bodies(draw: st.DrawFn) -> tuple[Codec, bytes]:
 
 
 def _array(codec: Codec, raw: bytes) -> list[Any]:
-    found: list[Any] = orjson.loads(raw)["messages" if codec.name == "chat" else "input"]
+    found: list[Any] = orjson.loads(raw)["messages" if isinstance(codec, ChatCodec) else "input"]
     return found
 
 

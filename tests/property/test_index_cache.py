@@ -268,7 +268,7 @@ def test_a_few_writes_and_fills_at_once_end_well(
 
 
 def memories(index: MemoryIndex) -> list[Memory]:
-    return [index.memory(position) for position in range(len(index))]
+    return [index.memory(position) for position in range(len(index.created_at))]
 
 
 TestInterleavings = Interleavings.TestCase

@@ -186,7 +186,6 @@ def test_the_choice_is_an_ordered_bounded_subset(
         best_first(found),
         RecallOptions(limit=limit, threshold=threshold),
         visible=visible,
-        is_deleted=lambda _: False,
         cost=lambda one: len(one.memory.content),
         budget=Budget(tokens=budget, pinned_tokens=pinned_budget),
         pinned=pinned,

@@ -5,7 +5,7 @@ expression in the text that lies in the past counts; of several that begin at on
 any of the words that times are made with, which most are, cost a few microseconds. Expressions of the
 future are in the table so that nothing within them is taken ("next May"). What does not say by itself that it is past
 ("in May", "this week", "today") counts unless the question looks ahead ("what should I cook today"), and a weekday
-alone only beside a verb in the past. Words that are also verbs or names ("may", "march", "fall", "June") need what
+alone only next to a verb in the past. Words that are also verbs or names ("may", "march", "fall", "June") need what
 makes them a time.
 
 A month, season or date without a year is the latest one that has begun. Periods are whole days; "last night" is noon to

@@ -191,11 +191,9 @@ def test_every_text_is_visible() -> None:
     assert parsed.visible == ("S", "A", "Looking.", "R", "C")
 
 
-def test_model_and_stream() -> None:
-    parsed = parse(stream=True)
-    assert (parsed.model, parsed.stream) == ("m1", True)
-    parsed = parse(model=["m"], stream="yes")
-    assert (parsed.model, parsed.stream) == ("", False)
+def test_a_model_that_is_no_text_is_none() -> None:
+    assert parse().model == "m1"
+    assert parse(model=["m"]).model == ""
 
 
 def test_a_chat_is_not_stored_by_the_server() -> None:

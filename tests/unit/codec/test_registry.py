@@ -1,26 +1,27 @@
 import pytest
 
 from semrouter_memory.codec import codec_for
+from semrouter_memory.codec.base import Codec
+from semrouter_memory.codec.chat import ChatCodec
+from semrouter_memory.codec.responses import ResponsesCodec
 
 
 @pytest.mark.parametrize(
-    ("path", "name"),
+    ("path", "codec"),
     [
-        ("/v1/chat/completions", "chat"),
-        ("/v1/chat/completions/", "chat"),
-        ("/v1/chat/completions?api-version=1&x=/v1/responses", "chat"),
-        ("/v1/chat/completions/?x", "chat"),
-        ("/openai/v1/chat/completions", "chat"),
-        ("/a/b/v1/responses", "responses"),
-        ("/v1/responses", "responses"),
-        ("/v1/responses/", "responses"),
-        ("/v1/responses?stream=true", "responses"),
+        ("/v1/chat/completions", ChatCodec),
+        ("/v1/chat/completions/", ChatCodec),
+        ("/v1/chat/completions?api-version=1&x=/v1/responses", ChatCodec),
+        ("/v1/chat/completions/?x", ChatCodec),
+        ("/openai/v1/chat/completions", ChatCodec),
+        ("/a/b/v1/responses", ResponsesCodec),
+        ("/v1/responses", ResponsesCodec),
+        ("/v1/responses/", ResponsesCodec),
+        ("/v1/responses?stream=true", ResponsesCodec),
     ],
 )
-def test_paths_that_are_ours(path: str, name: str) -> None:
-    codec = codec_for(path)
-    assert codec is not None
-    assert codec.name == name
+def test_paths_that_are_ours(path: str, codec: type[Codec]) -> None:
+    assert type(codec_for(path)) is codec
 
 
 @pytest.mark.parametrize(

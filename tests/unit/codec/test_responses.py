@@ -149,9 +149,9 @@ def test_chain(body: dict[str, Any], previous: str, conversation: str, stored: b
     assert parsed.stored_by_server is stored
 
 
-def test_settings_model_and_stream() -> None:
-    parsed = parse("Hi", stream=True, memory_config={"enabled": False})
-    assert (parsed.model, parsed.stream, parsed.settings.enabled) == ("m1", True, False)
+def test_settings_and_model() -> None:
+    parsed = parse("Hi", memory_config={"enabled": False})
+    assert (parsed.model, parsed.settings.enabled) == ("m1", False)
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b'{"input":7}', b'{"input":{}}', b'{"input":true}'])

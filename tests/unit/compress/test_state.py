@@ -6,8 +6,16 @@ from datetime import UTC, datetime, timedelta
 import orjson
 import pytest
 
-from semrouter_memory.compress.block import render, state_text
-from semrouter_memory.compress.state import ConversationState, fitting, folded, learned, shown, without
+from semrouter_memory.compress.state import (
+    ConversationState,
+    fitting,
+    folded,
+    learned,
+    render,
+    shown,
+    state_text,
+    without,
+)
 
 NOW = datetime(2026, 3, 15, 12, tzinfo=UTC)
 

@@ -253,6 +253,16 @@ class TestSwitches:
         assert (options.limit, options.threshold) == (2, 0.3)
         assert options.types == frozenset({MemoryType.PROCEDURAL})
 
+    @pytest.mark.parametrize("level", ["file", "route", "body"])
+    def test_the_limit_is_bounded_wherever_it_is_set(self, make_exchange: MakeExchange, level: str) -> None:
+        limit = 1_000_000
+        memory: dict[str, Any] = {"recall": {"max_limit": 21}}
+        memory |= {"default_retrieval_limit": limit} if level == "file" else {}
+        route = RouteSettings(retrieval_limit=limit) if level == "route" else None
+        fields = {"memory_config": {"retrieval_limit": limit}} if level == "body" else {}
+        step = recall_step(make_exchange(memory, route=route), RECALL, chat("deploy?", **fields))
+        assert step.request.options.limit == 21
+
     def test_a_verified_claim_wins_over_the_header(self, make_exchange: MakeExchange) -> None:
         config = {"identity": {"jwt_claim": "sub"}}
         metadata = {"envoy.filters.http.jwt_authn": {"payload": {"sub": "carol"}}}

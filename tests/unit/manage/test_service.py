@@ -54,7 +54,7 @@ async def test_an_episode_of_what_a_memory_said_before_an_update_is_outdated(hou
 
     def is_outdated(fact: Memory) -> bool:
         found = [Hit(episode, 0.9, 0.9), Hit(fact, 0.9, 0.9)]
-        return bool(outdated_episodes(found, found, lambda _memory: False))
+        return bool(outdated_episodes(found, found))
 
     same = MemoryEdit(content="User is allergic to peanuts", importance=0.9)
     assert not is_outdated(await house.service.update(ALICE, "m1", same))

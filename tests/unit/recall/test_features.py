@@ -11,7 +11,7 @@ from semrouter_memory.language.terms import terms
 from semrouter_memory.model import Hit, Message, Role, Scope
 from semrouter_memory.recall.categories import MemoryCategory, Need, categories_of
 from semrouter_memory.recall.features import CandidateFeatures, QueryFeatures
-from semrouter_memory.recall.hit_index import hit_index
+from semrouter_memory.recall.memory_source import hit_index
 from semrouter_memory.recall.prototypes import Intent
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.time_expressions import Period

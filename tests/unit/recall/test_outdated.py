@@ -22,8 +22,8 @@ def fact(make_hit: MakeHit, **metadata: Json) -> Hit:
     return replace(made, memory=replace(made.memory, metadata=metadata))
 
 
-def outdated(episode: Hit, fact: Hit, *, deleted: bool = False) -> bool:
-    return bool(outdated_episodes([episode], [episode, fact], lambda memory: deleted and memory.id == "fact"))
+def outdated(episode: Hit, fact: Hit) -> bool:
+    return bool(outdated_episodes([episode], [episode, fact]))
 
 
 def test_an_episode_yields_to_a_fact_that_replaced_what_it_tells(make_hit: MakeHit, episode: Hit) -> None:
@@ -38,10 +38,6 @@ def test_it_stays_beside_facts_about_something_else(make_hit: MakeHit, episode: 
 
 def test_it_stays_when_it_tells_the_new_value_itself(make_hit: MakeHit, episode: Hit) -> None:
     assert not outdated(episode, fact(make_hit, turn_ids=["turn_2", "turn_9"], replaces=["turn_1"]))
-
-
-def test_a_deleted_fact_hides_nothing(make_hit: MakeHit, episode: Hit) -> None:
-    assert not outdated(episode, fact(make_hit, turn_ids=["turn_9"], replaces=["turn_2"]), deleted=True)
 
 
 @pytest.mark.parametrize("value", [None, "turn_2", 7, {"turn_2": 1}, [None, ["turn_2"]]])

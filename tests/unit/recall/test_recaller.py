@@ -32,8 +32,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import ContextCompressor, MemoryReader, TurnLog
 from semrouter_memory.recall.memory_source import MemorySource
 from semrouter_memory.recall.recaller import Recaller
-from semrouter_memory.recall.rewrite import Mode, QueryRewriter
-from semrouter_memory.recall.rewriting_strategy import RewritingSearch
+from semrouter_memory.recall.rewrite import Mode, QueryRewriter, RewritingSearch
 from semrouter_memory.recall.stored_history import StoredHistory
 from semrouter_memory.recall.strategy import Strategy
 from semrouter_memory.recall.vector_search import SemanticSearch
@@ -222,24 +221,6 @@ async def test_what_is_not_worth_a_search_is_not_searched(
     assert world.results == [result]
 
 
-async def test_the_limit_is_bounded(world: World, make_hit: MakeHit) -> None:
-    world.hits = {"": [make_hit(f"fact {at}") for at in range(29)]}
-    request = replace(REQUEST, options=RecallOptions(limit=1_000_000, threshold=0.6))
-    result = await world.recaller(max_limit=21).recall(request)
-
-    assert len(result.hits) == 21
-    assert world.searches[0]["limit"] == 2 * 21 * 3
-
-
-async def test_the_block_keeps_within_the_token_budget(world: World, make_hit: MakeHit) -> None:
-    world.hits = {"": [make_hit(f"fact {at} " + "word " * 20) for at in range(9)]}
-    request = replace(REQUEST, options=RecallOptions(limit=9, threshold=0.6))
-    result = await world.recaller(token_budget=100).recall(request)
-
-    assert 0 < result.tokens <= 100
-    assert len(result.hits) == 3
-
-
 async def test_a_long_query_is_cut(world: World) -> None:
     await world.recaller(max_query_chars=16).recall(replace(REQUEST, query="quicksort " * 1_000))
 
@@ -250,6 +231,34 @@ async def test_a_deleted_memory_is_not_shown(world: World) -> None:
     world.deleted = {"m1"}
 
     assert (await world.recaller().recall(REQUEST)).reason is Reason.BELOW_THRESHOLD
+
+
+async def test_a_deleted_memory_stands_for_no_other_and_hides_none(world: World, make_hit: MakeHit) -> None:
+    """A statement whose quote is deleted, a quote whose new value is, and an episode of what a deleted fact replaced."""
+    old = make_hit("my budget was 10,000", 0.9, memory_id="old", form="quote", outdated_by=["new"])
+    episode = make_hit("They spoke of Bali", 0.9, memory_id="e", memory_type=MemoryType.EPISODIC, turn_ids=["t1"])
+    world.hits[""] = [
+        *(make_hit("User has two children", 0.9, memory_id="s", quote="q"), old, episode),
+        make_hit("we have two kids", 0.3, memory_id="q", form="quote"),
+        make_hit("now it's 15,000", 0.3, memory_id="new", form="quote"),
+        make_hit("The trip goes to Rome", 0.3, memory_id="fact", turn_ids=["t2"], replaces=["t1"]),
+    ]
+    request = replace(REQUEST, options=RecallOptions(limit=5, threshold=0.6))
+    assert sorted(hit.memory.id for hit in (await world.recaller().recall(request)).hits) == ["new", "old", "q"]
+
+    world.deleted = {"q", "new", "fact"}
+    result = await world.recaller().recall(request)
+    assert sorted(hit.memory.id for hit in result.hits) == ["e", "old", "s"]
+    assert {hit.memory.id for hit in result.ranking} == {"e", "old", "s"}
+
+
+async def test_a_deleted_memory_makes_room_for_the_next(world: World, make_hit: MakeHit) -> None:
+    world.hits[""].append(make_hit("User is vegan", 0.65, memory_id="m2"))
+    request = replace(REQUEST, options=RecallOptions(limit=1, threshold=0.6))
+    assert [hit.memory.id for hit in (await world.recaller().recall(request)).hits] == ["m1"]
+
+    world.deleted = {"m1"}
+    assert [hit.memory.id for hit in (await world.recaller().recall(request)).hits] == ["m2"]
 
 
 async def test_a_memory_that_the_request_shows_is_not_repeated(world: World) -> None:

@@ -23,12 +23,10 @@ from semrouter_memory.model import (
     Vector,
 )
 from semrouter_memory.recall.categories import categories_of
-from semrouter_memory.recall.deadline import Deadline
-from semrouter_memory.recall.keyword_strategy import KeywordSearch
-from semrouter_memory.recall.keywords import KeywordExtractor
+from semrouter_memory.recall.deadline import Deadline, StepTimer
+from semrouter_memory.recall.keywords import KeywordExtractor, KeywordSearch
 from semrouter_memory.recall.memory_source import MemorySource
 from semrouter_memory.recall.query import Query
-from semrouter_memory.recall.step_timer import StepTimer
 from semrouter_memory.recall.strategy import SearchResult, Strategy
 from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch
 from semrouter_memory.store import index_cache

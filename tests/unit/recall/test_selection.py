@@ -16,7 +16,6 @@ OPTIONS = RecallOptions(limit=5, threshold=0.6)
 def chosen(hits: Sequence[Hit], options: RecallOptions = OPTIONS, **changes: Any) -> list[str]:
     arguments: dict[str, Any] = {
         "visible": (),
-        "is_deleted": lambda memory: False,
         "cost": lambda hit: 1,
         "budget": Budget(tokens=100),
         **changes,
@@ -103,13 +102,6 @@ def test_what_the_request_shows_anyway_makes_room_for_the_next(make_hit: MakeHit
     assert chosen(hits, options, visible=("I live in Berlin.",)) == ["User has a cat"]
 
 
-def test_a_deleted_memory_makes_room_for_the_next(make_hit: MakeHit) -> None:
-    hits = [make_hit("gone", 0.9), make_hit("there", 0.8)]
-    options = RecallOptions(limit=1, threshold=0.6)
-
-    assert chosen(hits, options, is_deleted=lambda memory: memory.content == "gone") == ["there"]
-
-
 def test_a_memory_beyond_the_budget_makes_room_for_a_smaller_one(make_hit: MakeHit) -> None:
     hits = [make_hit("aaaa", 0.9), make_hit("bbbbbbbb", 0.8), make_hit("cc", 0.7)]
 
@@ -118,12 +110,12 @@ def test_a_memory_beyond_the_budget_makes_room_for_a_smaller_one(make_hit: MakeH
 
 
 def test_nothing_below_the_cut_is_looked_at(make_hit: MakeHit) -> None:
-    """Tombstones and costs are asked for only where they matter: most requests have no hit above the cut."""
+    """Costs are asked for only where they matter: most requests have no hit above the cut."""
 
     def never(_: object) -> Any:
         raise AssertionError
 
-    assert chosen([make_hit("fact", 0.2)], is_deleted=never, cost=never) == []
+    assert chosen([make_hit("fact", 0.2)], cost=never) == []
 
 
 # -- what is pinned ----------------------------------------------------------------------------------------------------
@@ -199,7 +191,7 @@ def test_hits_that_are_in_order_stay_so(make_hit: MakeHit) -> None:
     """The newest first: the budget must not end with the oldest ones."""
     hits = [make_hit("newest", 1.0, memory_id="c"), make_hit("older", 1.0, memory_id="b"), make_hit("oldest", 1.0)]
 
-    found = choose(hits, OPTIONS, visible=(), is_deleted=lambda _: False, cost=lambda _: 1, budget=Budget(tokens=2))
+    found = choose(hits, OPTIONS, visible=(), cost=lambda _: 1, budget=Budget(tokens=2))
     assert [hit.memory.content for hit in found] == ["newest", "older"]
 
 
@@ -226,4 +218,4 @@ def test_the_new_value_comes_before_a_quote_that_tells_the_old_one_and_with_it(m
 
     assert chosen([old, new]) == ["my budget is 15k now", "budget 10,000, Anna eats no fish"]
     assert chosen([old, new], RecallOptions(limit=1, threshold=0.6)) == ["my budget is 15k now"]
-    assert chosen([old, new], is_deleted=lambda memory: memory.id == "n") == ["budget 10,000, Anna eats no fish"]
+    assert chosen([old]) == ["budget 10,000, Anna eats no fish"]

@@ -67,3 +67,20 @@ def test_only_the_latest_part_of_a_huge_request_is_read(monkeypatch: pytest.Monk
 def test_the_search_for_occurrences_is_bounded() -> None:
     """A text full of the anchor word costs no more than a few comparisons; what lies behind them is not found."""
     assert not VisibleTexts(["budget " * 10_000 + "User's budget is 5"]).contain("User's budget is 5")
+
+
+def test_the_comparisons_are_bounded_however_many_texts_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long conversation about the memory, in other words: each comparison holds up all other requests."""
+    compared: list[str] = []
+    normalised = visible._normalised
+
+    def counted(text: str) -> str:
+        compared.append(text)
+        return normalised(text)
+
+    monkeypatch.setattr(visible, "_normalised", counted)
+    texts = [f"Berlin is where we live, as I said in message {number}" for number in range(1_000)]
+
+    assert not VisibleTexts(texts).contain("User lives in Berlin")
+    assert len(compared) <= 100
+    assert VisibleTexts([*texts, "I live in Berlin"]).contain("User lives in Berlin")

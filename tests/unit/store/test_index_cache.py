@@ -89,7 +89,7 @@ async def at_hand(replica: IndexedStore, scope: Scope = ALICE) -> MemoryIndex | 
 
 
 def ids(found: MemoryIndex | None) -> set[str] | None:
-    return None if found is None else {found.memory(position).id for position in range(len(found))}
+    return None if found is None else {found.memory(position).id for position in range(len(found.created_at))}
 
 
 async def eventually(replica: IndexedStore, wanted: set[str]) -> None:

@@ -21,7 +21,7 @@ class Wire:
     """A connection whose probe answers, fails or hangs, as it is told."""
 
     def __init__(self) -> None:
-        self.error: StoreUnavailableError | None = None
+        self.error: Exception | None = None
         self.hangs = False
         self.probes = 0
         self.closed = 0
@@ -167,6 +167,27 @@ async def test_a_connection_that_does_not_is_replaced(
             await asyncio.sleep(0.001)
     assert exchange.wires[0].closed == 1
     assert supervisor.connection() is exchange.wires[1]
+
+
+async def test_an_error_that_is_not_ours_does_not_end_the_supervision(
+    supervisor: ConnectionSupervisor[Wire], exchange: Exchange, observer: StoreObserver
+) -> None:
+    """No process can be started for a moment, say: the next attempt connects. What the error quotes is not reported."""
+    await supervisor.start()
+    exchange.wires[0].error = ValueError("User's secret")
+    exchange.errors = [OSError("too many open files"), RuntimeError("User's secret")]
+    supervisor.mark_suspect(exchange.wires[0])
+    async with asyncio.timeout(2):
+        while len(exchange.wires) == 1:  # noqa: ASYNC110 - the supervisor has no event to wait for
+            await asyncio.sleep(0.001)
+    await settled(supervisor, up=True)
+    assert supervisor.connection() is exchange.wires[1]
+    assert exchange.wires[0].closed == 1
+    assert [detail for available, detail in observer.states if not available] == [
+        "unexpected ValueError",
+        "unexpected OSError",
+        "unexpected RuntimeError",
+    ]
 
 
 async def test_it_takes_several_unanswered_calls_in_a_row_to_doubt(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from semrouter_memory.codec.bounds import MAX_VALUES, holds_too_many_values
 from semrouter_memory.codec.chat import ChatCodec
+from semrouter_memory.codec.json_text import MAX_VALUES, holds_too_many_values
 from semrouter_memory.codec.responses import ResponsesCodec
 from semrouter_memory.errors import BodyError
 

@@ -1,0 +1,86 @@
+"""Parsing JSON as leniently as LLM servers do, so that what they understand is understood here too; with a bound.
+
+Strategy: a strict and fast parser reads nearly every text. The standard library reads the rest: a byte order mark, numbers
+beyond a double (1e400), NaN and Infinity, halves of surrogate pairs. Only the parsed value differs, never the bytes that
+are sent on; a half of a pair becomes a sign that every later part can encode.
+
+A text is bounded by its number of values, besides its length: each takes time and memory. A string of 60 MB is one value and
+costs nothing; 60 MB of `[],` are 20 million, which take gigabytes and, as all streams share one loop, minutes of everybody's
+time. So the values are counted first, at the speed of a memory scan.
+"""
+
+import json
+import re
+from typing import Any
+
+import orjson
+
+from semrouter_memory.errors import BodyError
+
+BOM = b"\xef\xbb\xbf"
+
+MAX_VALUES = 250_000
+"""Some 80,000 messages; read and edited in less than a second."""
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_STRUCTURE = (b",", b"[", b"{")
+_MAX_INT_DIGITS = 300
+_TOO_DEEP = "depth limit exceeded"
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
+)
+
+
+def json_object(raw: bytes | bytearray) -> dict[str, Any]:
+    """The body.
+
+    Raises:
+        BodyError: it is not JSON, or not an object, or holds more values than anybody should have to read.
+    """
+    if holds_too_many_values(raw):
+        raise BodyError("the body holds too many values")
+    body = parsed_json(raw)
+    if not isinstance(body, dict):
+        raise BodyError("the body is not a JSON object")
+    return body
+
+
+def parsed_json(raw: bytes | bytearray) -> Any:
+    """The value.
+
+    Raises:
+        BodyError: it is not JSON. The message does not quote it.
+    """
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        if error.msg.startswith(_TOO_DEEP):
+            raise BodyError("the body is nested too deeply") from None
+    try:
+        text = raw.removeprefix(BOM).decode("utf-8", "surrogatepass").encode("utf-8", "replace").decode()
+        return json.loads(_ESCAPE.sub(_whole, text) if "\\u" in text else text, parse_int=_number)
+    except (ValueError, RecursionError):
+        raise BodyError("the body is not JSON") from None
+
+
+def _whole(escape: re.Match[str]) -> str:
+    return r"\ufffd" if escape[1] else escape[0]
+
+
+def _number(digits: str) -> int | float:
+    # Python refuses to read an integer of thousands of digits.
+    return int(digits) if len(digits) <= _MAX_INT_DIGITS else float(digits)
+
+
+def holds_too_many_values(raw: bytes | bytearray, *, max_values: int = MAX_VALUES) -> bool:
+    """Whether a JSON text has more values than that, those inside of values counted too."""
+    if len(raw) <= max_values or _structure(raw) <= max_values:
+        return False
+    # What looks like structure may stand inside strings, as in pasted code. Each pass over one takes time as well.
+    bare, strings = _STRING.subn(b"", raw, count=max_values)
+    return strings == max_values or _structure(bare) > max_values
+
+
+def _structure(raw: bytes | bytearray) -> int:
+    """Every value but the first follows one of these."""
+    return sum(map(raw.count, _STRUCTURE))
