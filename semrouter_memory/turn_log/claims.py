@@ -32,6 +32,9 @@ class Taken:
     session: SessionRow
     waiting: tuple[TurnRow, ...]
 
+    def without_turns(self) -> Claim:
+        return Claim(scope=self.session.scope, session_id=self.session.id, token=self.session.token, turns=())
+
 
 async def offered(rows: Rows, *, now: int, lease: timedelta, longest_back_off: timedelta) -> list[PendingSession]:
     """Sessions to work on, longest waiting first."""

@@ -117,7 +117,15 @@ class StoredTurnLog:
             return await claims.whole(rows, taken, context=context, now=micros(now), longest_back_off=longest)
 
         taken = await self._storage.change("claim", scope, take)
-        return None if taken is None else await self._storage.read("claim", whole)
+        if taken is None:
+            return None
+        try:
+            return await self._storage.read("claim", whole)
+        except Exception:
+            # Or the session would wait for the end of a lease that nothing holds.
+            with suppress(MemoryServiceError):
+                await self.release(taken.without_turns())
+            raise
 
     async def surviving(self, claim: Claim) -> frozenset[str]:
         return await self._storage.read("surviving", lambda rows: claims.surviving(rows, claim))

@@ -206,10 +206,9 @@ class Forwarder:
             await self._remove_due()
 
     async def _remove_due(self) -> None:
-        """Delete what was kept for long enough, if Redis has it still."""
-        due: list[_Arrived] = []
-        while self._kept and self._kept[0].kept_until <= asyncio.get_running_loop().time():
-            due.append(self._kept.popleft())
+        """Delete the turns whose time in the spool is over, if Redis has them still."""
+        now = asyncio.get_running_loop().time()
+        due = [each for each in self._kept if each.kept_until <= now]
         if not due:
             return
         try:
@@ -219,6 +218,9 @@ class Forwarder:
             raise
         if all(int(number or 0) >= each.number for each, number in zip(due, known, strict=True)):
             await self._spool.remove(due[-1].key)
+            # Not before: what could not be removed is due again.
+            for _ in due:
+                self._kept.popleft()
         else:
             self._send_again()
             self._spooled.set()
@@ -231,9 +233,14 @@ class Forwarder:
             await self._wait_for_work()
             await self._connection.wait()
             self._spooled.clear()
-            with suppress(MemoryServiceError):
+            try:
                 await self._ship_what_is_due()
                 await self._remove_arrived()
+            except MemoryServiceError:
+                pass
+            except Exception as error:  # noqa: BLE001 - the loop is the only way from the spool to Redis
+                self._on_error(error)
+            else:
                 failures = 0
                 continue
             self._spooled.set()

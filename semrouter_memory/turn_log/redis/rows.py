@@ -31,11 +31,10 @@ from semrouter_memory.turn_log.redis.values import (
 )
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import BATCH, Changes
-from semrouter_memory.turn_log.tombstones import OwnerTombstones
+from semrouter_memory.turn_log.tombstones import OwnerTombstones, TombstoneCache
 
 _MAX_SHARED = 32
 """Of the turns that share a key only so many are looked at, the most recently learned ones."""
-_MAX_CACHED_OWNERS = 1024
 _PATIENCE_SECONDS = 0.025
 """Half of recall's usual deadline. A server in the same zone answers within a millisecond."""
 _LATEST = "time"
@@ -67,8 +66,7 @@ class RedisRows:
         self._keep_ms = int(keep.total_seconds() * 1000)
         self._pending = PendingSessions(connection, keys)
         self._read_tombstones = connection.script(_READ_TOMBSTONES)
-        self._no_tombstones = OwnerTombstones(content_hash=digests.content_hash)
-        self._tombstones: dict[str, tuple[bytes, OwnerTombstones]] = {}
+        self._tombstones = TombstoneCache(digests.content_hash)
         self.digests = digests
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -111,7 +109,7 @@ class RedisRows:
         return {sequence: content_of(values) for sequence, values in found if values}
 
     async def of_owner(self, owner: str, *, after: int) -> list[TurnRow]:
-        return await self._batch("ZRANGEBYSCORE", self._keys.owner_turns(owner), f"({after}", "+inf")
+        return await self._batch("ZRANGEBYSCORE", self._keys.owner_turns(owner), f"({after}", "+inf", BATCH)
 
     async def listed(
         self, owner: str | None, states: frozenset[TurnState] | None, *, before: int, limit: int
@@ -121,7 +119,7 @@ class RedisRows:
             index = self._keys.dead
         found: list[TurnRow] = []
         highest = f"({before}" if before > 0 else "+inf"
-        while len(found) < limit and (batch := await self._batch("ZREVRANGEBYSCORE", index, highest, "-inf")):
+        while len(found) < limit and (batch := await self._batch("ZREVRANGEBYSCORE", index, highest, "-inf", BATCH)):
             found += [row for row in batch if states is None or row.state in states]
             highest = f"({batch[-1].sequence}"
         return found[: max(limit, 0)]
@@ -156,7 +154,7 @@ class RedisRows:
         members = await self._connection.execute(*command)
         return list((await self.turns(int(member) for member in members)).values())
 
-    async def _batch(self, command: str, index: str, start: str, end: str, limit: int = BATCH) -> list[TurnRow]:
+    async def _batch(self, command: str, index: str, start: str, end: str, limit: int) -> list[TurnRow]:
         """Turns of an index; fewer than the limit only at its end, though the rows of some may have expired."""
         found: list[TurnRow] = []
         while len(found) < limit:
@@ -170,31 +168,26 @@ class RedisRows:
     # -- deletions -----------------------------------------------------------------------------------------------------
 
     async def tombstones(self, owner: str) -> OwnerTombstones:
-        version, kept = self._tombstones.pop(owner, (b"", self._no_tombstones))
-        try:
-            key = self._keys.owner_deleted(owner)
-            answer = await self._connection.run(self._read_tombstones, [key], [version])
-            if not answer:
-                version, kept = b"", self._no_tombstones
-            elif answer[0] != version:
-                fields = {name: int(at) for name, at in pairs(answer[1]).items() if name != _VERSION}
-                version, kept = answer[0], OwnerTombstones(content_hash=self.digests.content_hash, fields=fields)
-                self._times.pass_deletion(max(fields.values()))
-        finally:
-            if version:
-                self._tombstones[owner] = version, kept
-            if len(self._tombstones) > _MAX_CACHED_OWNERS:
-                del self._tombstones[next(iter(self._tombstones))]
-        return kept
+        # The cache holds the entry while Redis is asked: recall may need it meanwhile.
+        version, known = self._tombstones.get(owner)
+        key = self._keys.owner_deleted(owner)
+        answer = await self._connection.run(self._read_tombstones, [key], [version or b""])
+        if not answer:
+            return self._tombstones.drop(owner)
+        if answer[0] == version:
+            return known
+        fields = {name: int(at) for name, at in pairs(answer[1]).items() if name != _VERSION}
+        self._times.pass_deletion(max(fields.values()))
+        return self._tombstones.put(owner, answer[0], fields)
 
     async def tombstones_at_once(self, scope: Scope) -> OwnerTombstones:
-        """For recall: quickly, from what is kept where Redis does not answer at once."""
+        """For recall: quickly, from the cache where Redis does not answer at once."""
         owner = self.digests.owner(scope)
         try:
             async with self._connection.within(_PATIENCE_SECONDS):
                 return await self.tombstones(owner)
         except RedisFailedError:
-            return self._tombstones[owner][1] if owner in self._tombstones else self._no_tombstones
+            return self._tombstones.get(owner)[1]
 
     # -- writing -------------------------------------------------------------------------------------------------------
 

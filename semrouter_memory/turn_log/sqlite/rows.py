@@ -13,11 +13,10 @@ from semrouter_memory.turn_log.hybrid_clock import HybridClock
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
 from semrouter_memory.turn_log.sqlite.contents import Contents
 from semrouter_memory.turn_log.storage import BATCH, Changes
-from semrouter_memory.turn_log.tombstones import OwnerTombstones
+from semrouter_memory.turn_log.tombstones import OwnerTombstones, TombstoneCache
 
 _MAX_SHARED = 32
 """Of the turns that share a key only so many are looked at, the most recently learned ones."""
-_MAX_CACHED_OWNERS = 1024
 
 _SESSION_STATE = (
     "newest, waiting, rules_pending, remember, oldest_waiting, last_observed_at, dead, summarised, unsummarised, end_at,"
@@ -58,8 +57,7 @@ class SqliteRows:
         self._connection = connection
         self._contents = Contents(connection)
         self._times = times
-        self._no_tombstones = OwnerTombstones(content_hash=digests.content_hash)
-        self._tombstones: dict[str, tuple[int, OwnerTombstones]] = {}
+        self._tombstones = TombstoneCache(digests.content_hash)
         self.digests = digests
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -131,20 +129,16 @@ class SqliteRows:
         return self.tombstones_now(owner)
 
     def tombstones_now(self, owner: str) -> OwnerTombstones:
-        """They are kept for recent owners, and right as long as the owner's version is the same."""
+        """From the cache as long as the owner's version is the same."""
         row = self._connection.execute("SELECT version FROM deletions WHERE owner = ?", (owner,)).fetchone()
         if row is None:
-            return self._no_tombstones
-        (version,) = row
-        kept = self._tombstones.pop(owner, None)
-        if kept is None or kept[0] != version:
-            fields = dict(self._all("SELECT name, at FROM tombstones WHERE owner = ?", owner))
-            kept = version, OwnerTombstones(content_hash=self.digests.content_hash, fields=fields)
-            self._times.pass_deletion(max(fields.values(), default=0))
-        self._tombstones[owner] = kept
-        if len(self._tombstones) > _MAX_CACHED_OWNERS:
-            del self._tombstones[next(iter(self._tombstones))]
-        return kept[1]
+            return self._tombstones.empty
+        version, known = self._tombstones.get(owner)
+        if version == row[0]:
+            return known
+        fields = dict(self._all("SELECT name, at FROM tombstones WHERE owner = ?", owner))
+        self._times.pass_deletion(max(fields.values(), default=0))
+        return self._tombstones.put(owner, row[0], fields)
 
     def counts(self) -> dict[str, int]:
         names = ("accepted", "extracted", "empty", "dead_lettered", "deleted", "waiting")
