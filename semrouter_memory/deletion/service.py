@@ -34,6 +34,7 @@ from semrouter_memory.errors import (
     NotFoundError,
     StateStoreError,
     StoreUnavailableError,
+    TurnLogError,
     UnavailableError,
 )
 from semrouter_memory.language.third_person import embedded_text
@@ -182,9 +183,7 @@ class DeletionService:
         return memory
 
     async def _traces(self, scope: Scope, memory: Memory) -> _Traces:
-        found = await generations(self._reader, scope, memory)
-        for each in await self._linked(scope, list(chain(*found))):
-            found += await generations(self._reader, scope, each)
+        found = await self._generations(scope, memory)
         memories = list(chain(*found))
         deleted = await self._turn_log.tombstones(scope)
         split = await split_summaries(self._reader, scope, memory, is_deleted=deleted.covers)
@@ -198,18 +197,24 @@ class DeletionService:
             found, split, episodes, list(dict.fromkeys((*turns, *repeated.turn_ids))), projects | repeated.project_ids
         )
 
-    async def _linked(self, scope: Scope, memories: Sequence[Memory]) -> list[Memory]:
-        """The quotes of these statements, the statements of these quotes, and other statements of the same quotes."""
-        known = {memory.id for memory in memories}
-        quotes = {each.id for each in memories if each.form == "quote"} | {each.quote for each in memories} - {""}
-        if not quotes:
-            return []
-        return [
-            each
-            async for page in pages(self._reader, scope)
-            for each in page
-            if each.id not in known and not quotes.isdisjoint({each.id, each.quote})
-        ]
+    async def _generations(self, scope: Scope, memory: Memory) -> list[list[Memory]]:
+        """The memory and its predecessors, then the same of every linked memory.
+
+        Linked are the quotes of statements, the statements of quotes, and other statements of the same quotes; and in turn
+        those of the linked ones, since a quote repeats what is deleted with its statement.
+        """
+        found = await generations(self._reader, scope, memory)
+        stored: list[Memory] | None = None
+        while quotes := {each.id if each.form == "quote" else each.quote for each in chain(*found)} - {""}:
+            if stored is None:
+                stored = [each async for page in pages(self._reader, scope) for each in page]
+            known = {each.id for each in chain(*found)}
+            linked = [each for each in stored if each.id not in known and not quotes.isdisjoint({each.id, each.quote})]
+            if not linked:
+                break
+            for each in linked:
+                found += await generations(self._reader, scope, each)
+        return found
 
     async def _episodes(self, scope: Scope, turn_ids: frozenset[str], known: Collection[str]) -> list[Memory]:
         if not turn_ids:
@@ -348,5 +353,5 @@ class DeletionService:
 def _unfinished() -> Iterator[None]:
     try:
         yield
-    except (StoreUnavailableError, StateStoreError, EmbeddingError, LockLostError) as error:
+    except (StoreUnavailableError, StateStoreError, TurnLogError, EmbeddingError, LockLostError) as error:
         raise DeletionUnfinishedError from error

@@ -23,7 +23,7 @@ def is_expired(memory: Memory, *, now: datetime, config: AgeingConfig) -> bool:
     if memory.expires_at is not None:
         return memory.expires_at <= now
     days = config.ttl_days.get(memory.type)
-    return days is not None and memory.observed_at + timedelta(days=days) <= now
+    return days is not None and _days(memory.observed_at, now) >= days
 
 
 def is_old_history(memory: Memory, *, now: datetime, config: AgeingConfig) -> bool:
@@ -32,16 +32,21 @@ def is_old_history(memory: Memory, *, now: datetime, config: AgeingConfig) -> bo
         return False
     # `superseded_at` is when the newer one was said; it may have been processed long after.
     since = max(memory.superseded_at, memory.updated_at)
-    return since + timedelta(days=config.history_days) <= now
+    return _days(since, now) >= config.history_days
 
 
 def is_unused(memory: Memory, usage: Usage | None, *, now: datetime, config: AgeingConfig) -> bool:
     """An active memory with a low score that for long was neither said nor used."""
     if memory.superseded_at is not None or (memory.type in _DURABLE and memory.importance >= HIGH_IMPORTANCE):
         return False
-    if now - last_needed(memory, usage) < timedelta(days=config.prune_after_days):
+    if _days(last_needed(memory, usage), now) < config.prune_after_days:
         return False
     return score_of(memory, usage, now=now, half_life_days=config.half_life_days) < config.prune_below
+
+
+def _days(since: datetime, now: datetime) -> float:
+    """The age in days. A setting is compared with it, not added to a time, which ends with the year 9999."""
+    return (now - since) / timedelta(days=1)
 
 
 def orphans(history: Iterable[Memory], present: set[str]) -> list[Memory]:

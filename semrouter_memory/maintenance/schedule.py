@@ -117,6 +117,7 @@ class MaintenanceScheduler:
         """Sweep and compact when each is due. An unavailable store is not swept."""
         now = self._clock.now()
         if self._reader.available and not self._sweep_cooldown.active(now) and not await self._swept_elsewhere(now):
+            self._sweep_cooldown = Cooldown.of(min(self._sweep_every, _FIRST), now)
             await self.sweep()
         if self._config.compact_hours and not self._compaction_cooldown.active(now):
             await self._compact()
@@ -133,6 +134,8 @@ class MaintenanceScheduler:
         return await self._finish_sweep(run.report())
 
     async def _compact(self) -> None:
+        # Before the work: one that ends in an unexpected error must not be repeated at once either.
+        self._compaction_cooldown = Cooldown.of(min(self._compact_every, _FIRST_COMPACTION), self._clock.now())
         results = await self._deletion.compact(self._uncompacted)
         failed = [result for result in results if result.error is not None]
         for result in failed:
@@ -140,8 +143,8 @@ class MaintenanceScheduler:
             self._observer.observe(StoreFailed("compact", result.error))
         # Parts that succeeded are not compacted again because another one failed.
         self._uncompacted = [result.part for result in failed] or None
-        pause = min(self._compact_every, _FIRST_COMPACTION) if failed else self._compact_every
-        self._compaction_cooldown = Cooldown.of(pause, self._clock.now())
+        if not failed:
+            self._compaction_cooldown = Cooldown.of(self._compact_every, self._clock.now())
 
     # -- owners that changed -------------------------------------------------------------------------------------------
 

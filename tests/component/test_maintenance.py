@@ -13,7 +13,8 @@ from semrouter_memory.config import AgeingConfig, ManagementConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import ChatModelError, InvalidRequestError, StoreUnavailableError, TurnLogError
 from semrouter_memory.maintenance.consolidate import Consolidator
-from semrouter_memory.maintenance.schedule import MaintenanceScheduler
+from semrouter_memory.maintenance.eviction import is_expired
+from semrouter_memory.maintenance.schedule import TICK_SECONDS, MaintenanceScheduler
 from semrouter_memory.maintenance.sweep import OWN_SCOPE, Sweeper
 from semrouter_memory.maintenance.usage import MAX_NOTED, UsageCounter
 from semrouter_memory.manage.edits import MemoryEdit
@@ -556,6 +557,50 @@ async def test_files_are_compacted_in_their_time_and_only_those_that_failed_agai
     house.clock.step(hours=1)
     await upkeep.run_due()
     assert house.store.compactions == 2
+
+
+async def test_a_bug_in_one_part_holds_up_no_other_and_is_not_repeated_at_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upkeep = house.upkeep(compact_hours=24, sweep_seconds=10**9)
+    house.clock.step(minutes=10)
+    attempts = 0
+
+    async def broken() -> None:
+        nonlocal attempts
+        attempts += 1
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(house.turn_log, "compact", broken)
+    with pytest.raises(ZeroDivisionError):
+        await upkeep.run_due()
+    house.clock.step(seconds=TICK_SECONDS)
+    await upkeep.run_due()
+    assert (attempts, house.store.compactions) == (1, 1)
+
+
+@pytest.mark.parametrize("setting", ["history_days", "prune_after_days", "ttl_days"])
+async def test_a_setting_that_means_never_stops_no_sweep(house: House, setting: str) -> None:
+    await house.keep(aged("m0", superseded_at=NOW, superseded_by="m1"), aged("m1"))
+    never: Any = {"semantic": 1e12} if setting == "ttl_days" else 1e12
+    report = await house.upkeep(**{setting: never}).sweep()
+    assert (report.memories, report.deleted, house.observer.bugs) == (2, {}, [])
+
+
+async def test_one_owners_data_does_not_end_the_sweep_of_the_others(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.keep(aged("m0"), aged("m1", scope=BOB, expires_at=NOW))
+
+    def failing_for_alice(memory: Memory, **rest: Any) -> bool:
+        if memory.scope == ALICE:
+            raise OverflowError
+        return is_expired(memory, **rest)
+
+    monkeypatch.setattr("semrouter_memory.maintenance.sweep.is_expired", failing_for_alice)
+    report = await house.upkeep().sweep()
+    assert report.deleted == {"expired": {"semantic": 1}}
+    assert [type(bug) for bug in house.observer.bugs] == [OverflowError]
 
 
 # -- consolidation -----------------------------------------------------------------------------------------------------

@@ -201,7 +201,7 @@ class RedisConnection:
             try:
                 async with asyncio.timeout(self._timeout):
                     await self._send("PING")
-            except (*_AWAY, RedisError):
+            except Exception:  # noqa: BLE001 - without this task, an unavailable server stays unavailable
                 self.disturbances += self.available
                 self._failed(probe=True)
             else:

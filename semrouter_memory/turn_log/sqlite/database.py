@@ -149,14 +149,19 @@ class Database:
         Args:
             long_log_pages: from how many pages on the write-ahead log is made to begin anew.
         """
-        if self._commits:
-            self._commits = 0
+        if not (commits := self._commits):
+            return
+        self._commits = 0
+        try:
             with self.failures.of("checkpoint"):
                 if self._checkpoint() >= long_log_pages:
                     # It begins anew only when all of it is synced, which under steady traffic is never the case. What
                     # came since is little, so no caller waits long.
                     with self._lock:
                         self._checkpoint()
+        except TurnLogError:
+            self._commits += commits
+            raise
 
     def _checkpoint(self) -> int:
         """Returns how many pages the write-ahead log holds, synced or not."""
