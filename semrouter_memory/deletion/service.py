@@ -164,7 +164,7 @@ class DeletionService:
             await self._turn_log.tombstone(Tombstone(scope=scope, at=self._turn_log.now(), reach=reach))
             with _unfinished():
                 if reach is Reach.EXACT:
-                    # Usage is kept by owner; only the store knows which memories are the project's.
+                    # Usage is stored by owner; only the store knows which memories are the project's.
                     async for page in pages(self._reader, scope, reach=reach):
                         await self._state.drop_usage(scope, [memory.id for memory in page])
                 await self._state.forget(scope, reach)
@@ -244,7 +244,7 @@ class DeletionService:
             await self._writer.delete(scope, [each.id for each in memories])
 
     async def _hide(self, traces: _Traces) -> None:
-        """Commit a tombstone for each memory beside the named one."""
+        """Commit a tombstone for each memory but the named one."""
         restored = {self._turn_log.content_hash(other.content) for other in traces.split.others}
         for memory in traces.memories[1:]:
             tombstone = self._tombstone_of(memory)

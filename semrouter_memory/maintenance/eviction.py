@@ -1,7 +1,7 @@
 """Which memories are evicted, and why. Pure.
 
 Strategy: a reason holds by itself (a time that has passed, a committed deletion) or is computed from all evidence for the
-memory (importance, confirmations, usage). In doubt the memory is kept.
+memory (importance, confirmations, usage). In doubt the memory is not evicted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ def is_expired(memory: Memory, *, now: datetime, config: AgeingConfig) -> bool:
 
 
 def is_old_history(memory: Memory, *, now: datetime, config: AgeingConfig) -> bool:
-    """Superseded for longer than history is kept."""
+    """Superseded for longer than `history_days`."""
     if memory.superseded_at is None or not config.history_days:
         return False
     # `superseded_at` is when the newer one was said; it may have been processed long after.

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from semrouter_memory.errors import LockLostError, StateStoreError, StoreUnavailableError, TurnLogError
-from semrouter_memory.model import EvictionCandidate, UpkeepReport
+from semrouter_memory.model import EvictionCandidate, MaintenanceReport
 
 _MAX_IDS = 1_000
 """Ids listed in a report, of each reason."""
@@ -25,7 +25,7 @@ class MaintenanceRun:
     """The counts of one run.
 
     Attributes:
-        bugs: errors that kept single owners from being maintained while all parts were available.
+        bugs: errors because of which single owners were not maintained while all parts were available.
     """
 
     def __init__(self) -> None:
@@ -58,8 +58,8 @@ class MaintenanceRun:
         name = next((name for family, name in _PARTS if isinstance(error, family)), type(error).__name__)
         self._failures[name] = None
 
-    def report(self) -> UpkeepReport:
-        return UpkeepReport(
+    def report(self) -> MaintenanceReport:
+        return MaintenanceReport(
             memories=self.memories,
             owners=self.owners,
             deleted={reason: dict(types) for reason, types in self._deleted.items()},

@@ -13,13 +13,13 @@ from datetime import datetime, timedelta
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import EmbeddingError, StateStoreError, StoreUnavailableError
-from semrouter_memory.events import StoreFailed, UpkeepFinished, WorkFailed
+from semrouter_memory.events import MaintenanceFinished, StoreFailed, WorkFailed
 from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.eviction import has_quota
 from semrouter_memory.maintenance.run import UNAVAILABLE, MaintenanceRun
 from semrouter_memory.maintenance.sweep import OWN_SCOPE, Sweeper
 from semrouter_memory.maintenance.usage import UsageCounter
-from semrouter_memory.model import Scope, UpkeepReport
+from semrouter_memory.model import MaintenanceReport, Scope
 from semrouter_memory.ports import Clock, MemoryReader, Observer, SessionStates
 from semrouter_memory.resilience import Cooldown
 
@@ -122,7 +122,7 @@ class MaintenanceScheduler:
         if self._config.compact_hours and not self._compaction_cooldown.active(now):
             await self._compact()
 
-    async def sweep(self) -> UpkeepReport:
+    async def sweep(self) -> MaintenanceReport:
         """Sweep and consolidate now, and report it."""
         run = MaintenanceRun()
         await self.flush()
@@ -168,7 +168,7 @@ class MaintenanceScheduler:
         self._report_bugs(run.bugs)
         report = run.report()
         if report.deleted or report.summaries or report.failures:
-            self._observer.observe(UpkeepFinished(report))
+            self._observer.observe(MaintenanceFinished(report))
 
     async def _maintain(self, scope: Scope, run: MaintenanceRun) -> None:
         if self._consolidator is not None and scope.user_id not in self._consolidated:
@@ -219,13 +219,13 @@ class MaintenanceScheduler:
             return False
         return False
 
-    async def _finish_sweep(self, report: UpkeepReport) -> UpkeepReport:
+    async def _finish_sweep(self, report: MaintenanceReport) -> MaintenanceReport:
         pause = min(self._sweep_every, _FIRST) if report.failures else self._sweep_every
         self._sweep_cooldown = Cooldown.of(pause, self._clock.now())
         if "store" in report.failures:
             with suppress(StateStoreError):
                 await self._state.drop(OWN_SCOPE, [_SWEPT])
-        self._observer.observe(UpkeepFinished(report))
+        self._observer.observe(MaintenanceFinished(report))
         return report
 
 

@@ -52,7 +52,7 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the decision depends on beside the turn itself.
+    """What the decision depends on, apart from the turn itself.
 
     Attributes:
         sequence: the next sequence number.

@@ -110,7 +110,7 @@ class TombstoneChange:
 
 
 def added(owner: str, tombstone: Tombstone, known: OwnerTombstones) -> TombstoneChange:
-    """A tombstone beside the known ones. One of everything replaces those that it covers.
+    """Add a tombstone to the known ones. One of everything replaces those that it covers.
 
     Nothing else ends a tombstone: a store that was unavailable when it was written may still hold the row.
     """

@@ -34,7 +34,7 @@ _BACKOFF = Backoff(first=0.05, longest=30.0, spread=0.5)
 
 @dataclass(frozen=True, slots=True)
 class _Arrived:
-    """What was shipped and is still kept: up to that key, the last number of that run."""
+    """What was shipped and is still in the spool: up to that key, the last number of that run."""
 
     key: int
     run: str
@@ -120,7 +120,7 @@ class Forwarder:
         return turn.run == self._spool.run and turn.number in self._postponed
 
     async def settle(self) -> None:
-        """Return when nothing is in the spool any more of what was spooled before now: what has arrived is kept a while.
+        """Return when nothing is in the spool any more of what was spooled before now: what has arrived stays in it a while.
 
         Raises:
             TurnLogError, RedisFailedError: Redis is away.
@@ -187,7 +187,7 @@ class Forwarder:
 
     def _note(self, turn: SpooledTurn) -> None:
         self._shipped_to = turn.key
-        # One entry for the turns of a second, which is kept for that much longer.
+        # One entry for the turns of a second, which stays for that much longer.
         kept_until = asyncio.get_running_loop().time() + self._kept_seconds + 1
         if self._kept and self._kept[-1].run == turn.run and self._kept[-1].kept_until > kept_until - 1:
             kept_until = self._kept.pop().kept_until
@@ -259,7 +259,7 @@ class Forwarder:
             self._retries += 1
 
     async def _wait_for_work(self) -> None:
-        """Until something was spooled, what has arrived was kept for long enough, or a pause is over."""
+        """Until something was spooled, the time in the spool of what has arrived is over, or a pause is over."""
         moments = [self._kept[0].kept_until] if self._kept else []
         if self._postponed:
             moments.append(self._try_again_at)

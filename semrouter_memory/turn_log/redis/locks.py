@@ -7,8 +7,8 @@ its time lies ahead of the write. Only the holder of the token gives it back.
 A replica that finds the key taken leaves a note that it wants it, and looks again soon. While the note
 stands no other replica takes the key, so that a busy replica cannot starve the others.
 
-A process that stands still right after `confirm` for longer than the lock's time may still write beside the next
-holder: the vector store knows no fencing tokens.
+A process that stands still right after `confirm` for longer than the lock's time may still write while another
+one holds it: the vector store knows no fencing tokens.
 """
 
 import asyncio
@@ -84,12 +84,12 @@ class RedisOwnerLocks:
         """See the port.
 
         Raises:
-            LockLostError: Redis is away, or other replicas kept the lock for too long.
+            LockLostError: Redis is away, or other replicas held the lock for too long.
         """
         name = blake2b(pack(scope.user_id), digest_size=16, person=b"owner-lock").hexdigest()
         key, token = f"{self._prefix}:lock:{name}", uuid.uuid4().hex
         async with self._own.hold(scope):
-            # While Redis is slow deletions are taken from what is kept here, which may be older than the lock.
+            # While Redis is slow deletions come from the cache, which may be older than the lock.
             await self._connection.wait_while_slow()
             disturbances = self._connection.disturbances
             renewing: asyncio.Task[None] | None = None

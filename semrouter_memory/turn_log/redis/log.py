@@ -117,7 +117,7 @@ class RedisTurnLog(StoredTurnLog):
         shipped: told of each turn that has arrived in Redis and waits: whose it is, and its session.
         on_error: told of background errors that are bugs, not outages.
         new_id: draws what new session ids and claim tokens are made of: ASCII, never the same twice.
-        max_turn_chars: bound on a turn's user texts together (the last ones are kept), and on its answer.
+        max_turn_chars: bound on a turn's user texts together (the first ones are dropped), and on its answer.
         longest_back_off: how far after now `fail` is told to retry at most; what lies much further ahead counts as past.
 
     Raises:
@@ -268,7 +268,7 @@ class RedisTurnLog(StoredTurnLog):
     async def compact(self) -> None:
         """Take what was deleted out of the spool file, and ask Redis to rewrite its append-only file without it.
 
-        Takes some seconds: what has arrived in Redis is kept here for so long, though it was deleted there since. Redis
+        Takes some seconds: what has arrived in Redis stays in the spool for so long, though it was deleted there since. Redis
         rewrites in the background, and may not let us ask; its snapshots lose what was deleted at the next one.
         """
         try:

@@ -1,11 +1,11 @@
 """Rows in Redis: read for the rules, and written as they decide (implements `Rows`).
 
-Ids of scopes are kept as bytes, one to one. What is not finished is kept until something becomes of it; what is finished
-expires (TTL) when no sweep removes it.
+Ids of scopes are stored as bytes, one to one. A turn that is not finished has no TTL; a finished one expires when no sweep
+removes it.
 
 Recall asks for an owner's tombstones once per request: one short round trip at most, in which the server answers with the
-whole hash only when its version is another than the one that is kept here. While Redis is unavailable or slow, what is
-kept here is taken at once. No deletion can be completed meanwhile.
+whole hash only when its version differs from the cached one. While Redis is unavailable or slow, the cache is used at once.
+No deletion can be completed meanwhile.
 """
 
 import uuid
@@ -125,7 +125,7 @@ class RedisRows:
         return found[: max(limit, 0)]
 
     async def finished_before(self, time: int) -> list[TurnRow]:
-        command = ("ZRANGEBYSCORE", self._keys.kept, "-inf", f"({time}", "LIMIT", 0, BATCH)
+        command = ("ZRANGEBYSCORE", self._keys.finished, "-inf", f"({time}", "LIMIT", 0, BATCH)
         members = await self._connection.execute(*command)
         return list((await self.turns(int(each.split(b":", maxsplit=1)[0]) for each in members)).values())
 
@@ -245,7 +245,7 @@ class RedisRows:
             is_in = row.state is state
             made.append(("ZADD", index, row.sequence, row.sequence) if is_in else ("ZREM", index, row.sequence))
         if row.kept_since is not None:
-            made.append(("ZADD", self._keys.kept, row.kept_since, kept_member(row)))
+            made.append(("ZADD", self._keys.finished, row.kept_since, finished_member(row)))
         made.append(("PERSIST", key) if row.open else ("PEXPIRE", key, self._keep_ms))
         made += [("PEXPIRE", self._keys.lookup(each), self._keep_ms) for each in row.keys]
         return made
@@ -263,7 +263,7 @@ class RedisRows:
             ("DEL", self._keys.turn(row.sequence)),
             self._erase_content(row),
             *(("ZREM", index, row.sequence) for index in indexes),
-            ("ZREM", self._keys.kept, kept_member(row)),
+            ("ZREM", self._keys.finished, finished_member(row)),
         ]
 
     def _erase_content(self, row: TurnRow) -> Command:
@@ -273,12 +273,15 @@ class RedisRows:
         pending: Command = ("HDEL", self._keys.pending, row.id)
         if row.is_pending:
             pending = ("HSET", self._keys.pending, row.id, pending_value(row))
-        kept = row.is_pending or row.dead
+        unfinished = row.is_pending or row.dead
         return [
             ("HSET", self._keys.session(row.id), *(item for pair in session_values(row).items() for item in pair)),
             pending,
             self._note_change(row.id),
-            *(("PERSIST", key) if kept else ("PEXPIRE", key, self._keep_ms) for key in self._keys.of_session(row.id)),
+            *(
+                ("PERSIST", key) if unfinished else ("PEXPIRE", key, self._keep_ms)
+                for key in self._keys.of_session(row.id)
+            ),
         ]
 
     def _remove_session(self, session_id: str) -> list[Command]:
@@ -292,6 +295,6 @@ class RedisRows:
         return "XADD", self._keys.changed, "MAXLEN", "~", _KEPT_CHANGES, "*", "session", session_id
 
 
-def kept_member(row: TurnRow) -> str:
+def finished_member(row: TurnRow) -> str:
     """A finished turn in the order of ends: with what is to be known of it when its row has expired."""
     return f"{row.sequence}:{row.owner}:{row.session_id}"

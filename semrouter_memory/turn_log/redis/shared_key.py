@@ -1,6 +1,6 @@
 """The secret that all replicas' digests are made with.
 
-Made once, kept in Redis, and remembered in the spool, so that it is known while Redis is away. Asked for again after
+Made once, stored in Redis, and remembered in the spool, so that it is known while Redis is away. Asked for again after
 every outage: Redis may have come back with another one, or empty, and then it is given ours.
 """
 

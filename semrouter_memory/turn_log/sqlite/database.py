@@ -4,7 +4,7 @@ Strategy. Three connections: `local` belongs to the event loop's thread (append,
 log's own thread, `reading` to the one that reads what a request waits for. Writes of the first two take turns on a
 lock of ours, because SQLite's own waiting sleeps for milliseconds where a lock wakes at once; reads never wait (WAL).
 
-The file belongs to one process. A lock on a file beside it (`turns.db.lock`) makes a second process fail at its start;
+The file belongs to one process. A lock on a second file (`turns.db.lock`) makes a second process fail at its start;
 the kernel releases it when the process ends, however that happens.
 
 `synchronous=NORMAL`: a commit is handed to the operating system but not synced. An append of 1 KB then takes 0.15 ms,
@@ -34,10 +34,10 @@ LONG_LOG_PAGES = 16_384
 """64 MiB of write-ahead log, which steady traffic reaches because nothing else makes it begin anew."""
 
 BATCH_LOG_PAGES = 2048
-"""The same after batches of an upkeep, at whose end the log is emptied while writers wait."""
+"""The same after batches of a maintenance run, at whose end the log is emptied while writers wait."""
 
 BATCH_COMMITS = 32
-"""A batch of an upkeep counts as so many commits. The write-ahead log stays short, and what follows the batches quick."""
+"""A batch of a maintenance run counts as so many commits. The write-ahead log stays short, and what follows the batches quick."""
 
 _LOCAL_BUSY_SECONDS = 0.1
 """How long the loop's thread waits for a transaction that an operator's tool holds; then the turn is refused."""

@@ -144,7 +144,7 @@ class SqliteTurnLog(StoredTurnLog):
     Args:
         path: the file; it and its directory are made when they are missing.
         new_id: draws what new session ids and claim tokens are made of: ASCII, never the same twice.
-        max_turn_chars: bound on a turn's user texts together (the last ones are kept), and on its answer.
+        max_turn_chars: bound on a turn's user texts together (the first ones are dropped), and on its answer.
         longest_back_off: how far after now `fail` is told to retry at most; what lies much further ahead counts as past.
 
     Raises:
