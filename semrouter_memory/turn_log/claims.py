@@ -124,7 +124,7 @@ async def held(rows: Rows, claim: Claim, work: Work[T], *, otherwise: T) -> tupl
     return changes, otherwise if session is None else await work(view, changes, session)
 
 
-async def renew(changes: Changes, session: SessionRow, *, until: int) -> bool:
+async def renew(_: View, changes: Changes, session: SessionRow, *, until: int) -> bool:
     changes.sessions.append(replace(session, lease_until=until))
     return True
 
@@ -189,7 +189,7 @@ async def fail(
     return dead
 
 
-async def release(changes: Changes, session: SessionRow) -> None:
+async def release(_: View, changes: Changes, session: SessionRow) -> None:
     changes.sessions.append(session.released(not_before=session.not_before))
 
 

@@ -70,32 +70,10 @@ def storable_tools(tools: Sequence[ToolUse]) -> list[ToolUse]:
     ]
 
 
-def dump_texts(texts: Sequence[str]) -> bytes:
-    return orjson.dumps(texts)
-
-
-def load_texts(value: bytes) -> list[str]:
-    texts: list[str] = orjson.loads(value)
-    return texts
-
-
-def dump_tools(tools: Sequence[ToolUse]) -> bytes:
-    return orjson.dumps([(tool.name, tool.outcome) for tool in tools])
-
-
-def load_tools(value: bytes) -> list[ToolUse]:
-    return [ToolUse(name, outcome) for name, outcome in orjson.loads(value)]
-
-
-def load_transcripts(value: bytes | None) -> list[str]:
-    transcripts: list[str] = orjson.loads(value) if value else []
-    return transcripts
-
-
-def dump_transcripts(hashes: Sequence[str]) -> bytes | None:
+def bounded_transcripts(hashes: Sequence[str]) -> tuple[str, ...]:
     """The last ones; what cannot be a hash of ours is left out."""
     found = [each for each in dict.fromkeys(hashes) if each.isascii() and 0 < len(each) <= _MAX_TRANSCRIPT_CHARS]
-    return orjson.dumps(found[-_MAX_TRANSCRIPTS:]) if found else None
+    return tuple(found[-_MAX_TRANSCRIPTS:])
 
 
 def dump_items(items: Sequence[Json] | None, max_text_chars: int) -> bytes | None:

@@ -45,12 +45,13 @@ async def remove_named(storage: Storage, scope: Scope, turn_ids: Sequence[str]) 
     await remove_if(storage, "tombstone", await storage.read("tombstone", named), lambda _: True)
 
 
-async def purge(storage: Storage, owner: str) -> None:
+async def purge(storage: Storage, scope_or_owner: Scope | str) -> None:
     """Remove all turns that the owner's tombstones cover."""
     last: int | None = 0
     known: Mapping[bytes, int] | None = None
 
     async def batch(rows: Rows) -> tuple[Changes, tuple[int | None, Mapping[bytes, int]]]:
+        owner = rows.digests.owner(scope_or_owner) if isinstance(scope_or_owner, Scope) else scope_or_owner
         tombstones = await rows.tombstones(owner)
         # A deletion that was committed meanwhile may cover turns that were passed already.
         begins_anew = known is not None and tombstones.fields != known
@@ -62,7 +63,7 @@ async def purge(storage: Storage, owner: str) -> None:
         return changes, (None, tombstones.fields)
 
     while last is not None:
-        last, known = await storage.change("purge", owner, batch)
+        last, known = await storage.change("purge", scope_or_owner, batch)
 
 
 async def purge_pending(storage: Storage) -> None:

@@ -8,7 +8,7 @@ from semrouter_memory.turn_log.redis.connection import Command, RedisConnection
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.rows import RedisRows
 from semrouter_memory.turn_log.redis.transaction import Transactions
-from semrouter_memory.turn_log.redis.values import pending_row
+from semrouter_memory.turn_log.redis.values import session_row
 from semrouter_memory.turn_log.rows import SessionRow
 from semrouter_memory.turn_log.storage import BATCH, Changes
 
@@ -75,7 +75,7 @@ class Expiry:
     async def _unlist_pending(self, owner: str) -> None:
         """Pending sessions whose own rows have expired."""
         found = await self._scan("HSCAN", self._keys.pending)
-        rows = (pending_row(name.decode(), value) for name, value in found.items())
+        rows = (session_row(value) for value in found.values())
         named = [row.id for row in rows if row is not None and self._rows.digests.owner(row.scope) == owner]
 
         async def work() -> tuple[list[Command], None]:

@@ -8,12 +8,12 @@ turns, dead, finished    zset     all turns by sequence number; dead letters; fi
 pending                  hash     session -> what triggers decide on, of those that are not done with
 purges                   set      owners whose deletion is not complete
 spool:<id>               string   the last number shipped from that spool
-turn:<n>                 hash     a turn's state
+turn:<n>                 string   a turn's state
 key:<digest>             zset     the turns that are found by that lookup key, by when they were learned
 owner:<o>:version        string   changes with everything of an owner; what transactions watch
 owner:<o>:turns          zset     an owner's turns
 owner:<o>:deleted        hash     an owner's tombstones
-session:<s>              hash     a session's state
+session:<s>              string   a session's state
 session:<s>:turns        zset     its turns, :waiting those that wait
 session:<s>:content      stream   what was said: one entry per turn, its id is the sequence number
 """

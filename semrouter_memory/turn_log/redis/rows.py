@@ -1,6 +1,6 @@
 """Rows in Redis: read for the rules, and written as they decide (implements `Rows`).
 
-Ids of scopes are stored as bytes, one to one. A turn that is not finished has no TTL; a finished one expires when no sweep
+A turn that is not finished has no TTL; a finished one expires when no sweep
 removes it.
 
 Recall asks for an owner's tombstones once per request: one short round trip at most, in which the server answers with the
@@ -19,15 +19,12 @@ from semrouter_memory.turn_log.redis.connection import Argument, Command, RedisC
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.pending import PendingSessions
 from semrouter_memory.turn_log.redis.values import (
-    content_of,
-    content_values,
     pairs,
-    pending_value,
     session_row,
-    session_values,
+    session_value,
     stream_fields,
     turn_row,
-    turn_values,
+    turn_value,
 )
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import BATCH, Changes
@@ -73,14 +70,14 @@ class RedisRows:
 
     async def turns(self, sequences: Iterable[int]) -> dict[int, TurnRow]:
         wanted = list(dict.fromkeys(sequences))
-        answers = await self._connection.execute_all(("HGETALL", self._keys.turn(each)) for each in wanted)
-        rows = (turn_row(sequence, pairs(answer)) for sequence, answer in zip(wanted, answers, strict=True))
+        answers = await self._connection.execute_all(("GET", self._keys.turn(each)) for each in wanted)
+        rows = (turn_row(answer) for answer in answers)
         return {row.sequence: row for row in rows if row is not None}
 
     async def sessions(self, session_ids: Iterable[str]) -> dict[str, SessionRow]:
         wanted = list(dict.fromkeys(session_ids))
-        answers = await self._connection.execute_all(("HGETALL", self._keys.session(each)) for each in wanted)
-        rows = (session_row(each, pairs(answer)) for each, answer in zip(wanted, answers, strict=True))
+        answers = await self._connection.execute_all(("GET", self._keys.session(each)) for each in wanted)
+        rows = (session_row(answer) for answer in answers)
         return {row.id: row for row in rows if row is not None}
 
     async def waiting(self, session_id: str) -> list[TurnRow]:
@@ -106,7 +103,7 @@ class RedisRows:
         entries = ((self._keys.session_content(row.session_id), f"{row.sequence}-0") for row in rows)
         answers = await self._connection.execute_all(("XRANGE", key, entry, entry) for key, entry in entries)
         found = ((row.sequence, stream_fields(answer)) for row, answer in zip(rows, answers, strict=True))
-        return {sequence: content_of(values) for sequence, values in found if values}
+        return {sequence: Content.of_columns(values) for sequence, values in found if values}
 
     async def of_owner(self, owner: str, *, after: int) -> list[TurnRow]:
         return await self._batch("ZRANGEBYSCORE", self._keys.owner_turns(owner), f"({after}", "+inf", BATCH)
@@ -230,7 +227,7 @@ class RedisRows:
         return made
 
     def _add_turn(self, row: TurnRow, content: Content) -> list[Command]:
-        entry = (item for pair in content_values(content).items() for item in pair)
+        entry = (item for name, value in content.columns().items() if value is not None for item in (name, value))
         indexes = (self._keys.turns, self._keys.owner_turns(row.owner), self._keys.session_turns(row.session_id))
         return [
             ("XADD", self._keys.session_content(row.session_id), f"{row.sequence}-0", *entry),
@@ -240,13 +237,14 @@ class RedisRows:
 
     def _put_turn(self, row: TurnRow) -> list[Command]:
         key, waiting = self._keys.turn(row.sequence), self._keys.session_waiting(row.session_id)
-        made: list[Command] = [("HSET", key, *(item for pair in turn_values(row).items() for item in pair))]
+        made: list[Command] = [("SET", key, turn_value(row))]
         for state, index in ((TurnState.WAITING, waiting), (TurnState.DEAD, self._keys.dead)):
             is_in = row.state is state
             made.append(("ZADD", index, row.sequence, row.sequence) if is_in else ("ZREM", index, row.sequence))
         if row.kept_since is not None:
             made.append(("ZADD", self._keys.finished, row.kept_since, finished_member(row)))
-        made.append(("PERSIST", key) if row.open else ("PEXPIRE", key, self._keep_ms))
+        if not row.open:
+            made.append(("PEXPIRE", key, self._keep_ms))
         made += [("PEXPIRE", self._keys.lookup(each), self._keep_ms) for each in row.keys]
         return made
 
@@ -270,12 +268,13 @@ class RedisRows:
         return "XDEL", self._keys.session_content(row.session_id), f"{row.sequence}-0"
 
     def _put_session(self, row: SessionRow) -> list[Command]:
+        value = session_value(row)
         pending: Command = ("HDEL", self._keys.pending, row.id)
         if row.is_pending:
-            pending = ("HSET", self._keys.pending, row.id, pending_value(row))
+            pending = ("HSET", self._keys.pending, row.id, value)
         unfinished = row.is_pending or row.dead
         return [
-            ("HSET", self._keys.session(row.id), *(item for pair in session_values(row).items() for item in pair)),
+            ("SET", self._keys.session(row.id), value),
             pending,
             self._note_change(row.id),
             *(

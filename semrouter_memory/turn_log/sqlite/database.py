@@ -19,11 +19,11 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from semrouter_memory.errors import ConfigurationError, TurnLogError
-from semrouter_memory.turn_log.sqlite.connections import FileIdentity, connect, create_private, opening
+from semrouter_memory.turn_log.sqlite.connections import FileIdentity, connect, create_private, opening, transaction
 from semrouter_memory.turn_log.sqlite.damage import Failures, require_sound
 from semrouter_memory.turn_log.sqlite.schema import set_up
 
@@ -127,14 +127,8 @@ class Database:
     @contextmanager
     def _transaction(self, connection: sqlite3.Connection) -> Iterator[None]:
         with self._lock:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+            with transaction(connection):
                 yield
-                connection.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    connection.rollback()
-                raise
             self._commits += 1
 
     # -- the write-ahead log -------------------------------------------------------------------------------------------

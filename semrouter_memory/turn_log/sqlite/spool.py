@@ -8,11 +8,9 @@ of each run, so a turn is forwarded once whatever happens between its arrival th
 comes back older than it was (power cut, restored copy) neither repeats turns nor has new ones taken for old.
 """
 
-import asyncio
 import itertools
 import uuid
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,7 @@ from typing import TypeVar
 from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import Reach, Scope, Tombstone
 from semrouter_memory.turn_log.columns import micros, pack, unpack
-from semrouter_memory.turn_log.sqlite.connections import copy_file
+from semrouter_memory.turn_log.sqlite.connections import FileThread, copy_file
 from semrouter_memory.turn_log.sqlite.database import Database
 
 T = TypeVar("T")
@@ -60,7 +58,7 @@ class Spool:
         self.failures = self._database.failures
         self.run = uuid.uuid4().hex
         self._numbers = itertools.count(1)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="turn-spool")
+        self._thread = FileThread("turn-spool", error=TurnLogError, what="turn log")
 
     # -- where it is called --------------------------------------------------------------------------------------------
 
@@ -74,7 +72,7 @@ class Spool:
                 (self.run, next(self._numbers), complete, observed_at, *ids, payload),
             )
         if self._database.checkpoint_due:
-            self._submit(self._database.checkpoint)
+            self._thread.submit(self._database.checkpoint)
 
     def digest_key(self) -> bytes | None:
         """The shared key, as it was known last."""
@@ -147,7 +145,7 @@ class Spool:
 
     def close(self) -> None:
         """Let the thread end what it was asked for, then close the file."""
-        self._thread.shutdown()
+        self._thread.close()
         self._database.close()
 
     # -- the work ------------------------------------------------------------------------------------------------------
@@ -183,17 +181,11 @@ class Spool:
             with self._database.writing(operation):
                 work()
 
-        await asyncio.wrap_future(self._submit(changing))
+        await self._thread.run(changing)
 
     async def _run(self, operation: str, work: Callable[[], T]) -> T:
         def failing() -> T:
             with self.failures.of(operation):
                 return work()
 
-        return await asyncio.wrap_future(self._submit(failing))
-
-    def _submit(self, work: Callable[[], T]) -> "Future[T]":
-        try:
-            return self._thread.submit(work)
-        except RuntimeError:
-            raise TurnLogError("the turn log is closed") from None
+        return await self._thread.run(failing)
