@@ -10,15 +10,14 @@ from semrouter_memory.model import EvictionCandidate, MaintenanceReport
 _MAX_IDS = 1_000
 """Ids listed in a report, of each reason."""
 
-UNAVAILABLE = (StoreUnavailableError, StateStoreError, TurnLogError, LockLostError)
-"""Errors of parts that maintenance can do without for a while."""
-
 _PARTS = (
     (StoreUnavailableError, "store"),
     (StateStoreError, "state"),
     (TurnLogError, "turn_log"),
     (LockLostError, "lock"),
 )
+UNAVAILABLE = tuple(error for error, _ in _PARTS)
+"""Errors of parts that maintenance can do without for a while."""
 
 
 class MaintenanceRun:

@@ -26,11 +26,10 @@ from semrouter_memory.turn_log import claims, removal
 from semrouter_memory.turn_log.bounds import bounded_name
 from semrouter_memory.turn_log.columns import MAX_SESSION_ID_CHARS, micros, moment, storable
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
-from semrouter_memory.turn_log.leases import LONGEST_BACK_OFF, USUAL_LEASE
 from semrouter_memory.turn_log.rows import TurnRow
 from semrouter_memory.turn_log.storage import Changes, Rows, Storage
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
-from semrouter_memory.turn_log.view import View
+from semrouter_memory.turn_log.view import View, with_contents
 
 T = TypeVar("T")
 
@@ -68,8 +67,8 @@ class StoredTurnLog:
         self._times = times
         self._new_id = settings.get("new_id", lambda: uuid.uuid4().hex)
         self._max_turn_chars = settings.get("max_turn_chars", _MAX_TURN_CHARS)
-        self._longest_back_off = settings.get("longest_back_off", LONGEST_BACK_OFF)
-        self._lease = USUAL_LEASE
+        self._longest_back_off = settings.get("longest_back_off", claims.LONGEST_BACK_OFF)
+        self._lease = claims.USUAL_LEASE
 
     def now(self) -> datetime:
         return self._times.now()
@@ -243,12 +242,12 @@ async def _chain(rows: Rows, scope: Scope, response_id: str, limit: int) -> Stor
     view = await View.of(rows, scope)
     response_id = bounded_name(response_id)
     links = await view.chain(scope, response_id, limit)
-    turns = await view.whole(links)
+    turns = await with_contents(rows, links)
     complete = (
         bool(links)
         and len(turns) == len(links)
         and all(turn.items is not None for turn in turns)
-        and _reaches_its_beginning(links, view.keys.response(scope, response_id))
+        and _reaches_its_beginning(links, rows.digests.response_key(scope, response_id))
     )
     return StoredChain(turns=tuple(turns[::-1]), complete=complete)
 
@@ -286,4 +285,4 @@ async def _whole(rows: Rows, found: Sequence[TurnRow]) -> list[LoggedTurn]:
     for owner in {row.owner for row in found}:
         tombstones[owner] = await rows.tombstones(owner)
     visible = [row for row in found if not tombstones[row.owner].hides(row)]
-    return await View(rows, OwnerTombstones(content_hash=rows.digests.content_hash)).whole(visible)
+    return await with_contents(rows, visible)

@@ -5,14 +5,12 @@ Times are microseconds since 1970. Texts arrive bounded and storable (see `bound
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from datetime import timedelta
 from typing import Any, TypeVar
 
 import orjson
 
 from semrouter_memory.model import LoggedTurn, PendingSession, Scope, ToolUse, TurnState, joined
 from semrouter_memory.turn_log.columns import load_items, moment
-from semrouter_memory.turn_log.leases import is_over
 
 R = TypeVar("R", "TurnRow", "SessionRow")
 
@@ -105,9 +103,6 @@ class SessionRow:
     def ended(self) -> bool:
         """The end was announced and no episode covers it."""
         return self.unsummarised > 0 and self.end_at > self.summarised
-
-    def claimable(self, now: int, lease: timedelta) -> bool:
-        return not self.token or is_over(self.lease_until, now=now, lease=lease)
 
     def released(self, *, not_before: int | None) -> "SessionRow":
         return replace(self, token="", lease_until=0, not_before=not_before)

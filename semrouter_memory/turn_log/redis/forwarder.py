@@ -1,6 +1,6 @@
 """Takes turns from the spool to Redis, in order, in the background.
 
-Strategy. One loop: what is spooled is sent in small batches, each turn in its own transaction. While Redis is away the
+Strategy. One loop: what is spooled is sent in small batches, each turn in its own transaction. While Redis is unavailable the
 loop waits for it (the connection looks again with growing pauses) and holds no turns in memory.
 
 Redis answers before what it was told is safe on its disk (`appendfsync everysec`). So a turn stays in the spool for
@@ -100,7 +100,7 @@ class Forwarder:
             all_of_it: what was postponed too.
 
         Raises:
-            TurnLogError: Redis is away; what had not arrived stays in the spool.
+            TurnLogError: Redis is unavailable; what had not arrived stays in the spool.
         """
         appended: list[Appended] = []
         async with self._one_at_a_time:
@@ -123,7 +123,7 @@ class Forwarder:
         """Return when nothing is in the spool any more of what was spooled before now: what has arrived stays in it a while.
 
         Raises:
-            TurnLogError, RedisFailedError: Redis is away.
+            TurnLogError, RedisFailedError: Redis is unavailable.
         """
         await self.ship()
         through = self._shipped_to

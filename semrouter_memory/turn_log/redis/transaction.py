@@ -11,8 +11,8 @@ import asyncio
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from contextlib import suppress
+from typing import TypeAlias, TypeVar
 
 from redis.exceptions import WatchError
 
@@ -36,11 +36,8 @@ _PRECEDENCE_MS = 1_000
 """Longer than one attempt. A replica that dies meanwhile holds up the owner's transactions for so long."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Committed(Generic[T]):
-    """What a transaction came to."""
-
-    result: T
+class _ConflictError(Exception):
+    """Another replica was faster, or has precedence."""
 
 
 class Transactions:
@@ -66,25 +63,21 @@ class Transactions:
         version, precedence = self._keys.owner_version(owner), self._keys.owner_precedence(owner)
         async with self._turns.hold(Scope(owner)), self._running:
             for attempt in range(_ATTEMPTS):
-                done = await self._once(version, precedence, work, also_watch)
-                if done is not None:
-                    return done.result
+                with suppress(_ConflictError):
+                    return await self._once(version, precedence, work, also_watch)
                 await self._connection.execute("SET", precedence, self._replica, "NX", "PX", _PRECEDENCE_MS)
                 await asyncio.sleep(_BACKOFF.delay(attempt, random.random()))  # noqa: S311 - no secret
         raise RedisFailedError("too many changes of one owner at a time")
 
-    async def _once(
-        self, version: str, precedence: str, work: Work[T], also_watch: Sequence[str]
-    ) -> "_Committed[T] | None":
-        """None: another replica was faster, or has precedence."""
+    async def _once(self, version: str, precedence: str, work: Work[T], also_watch: Sequence[str]) -> T:
         async with self._connection.calling(), self._connection.pipeline() as pipeline:
             await pipeline.watch(version, *also_watch)
             first = await pipeline.get(precedence)
             if first is not None and first != self._replica:
-                return None
+                raise _ConflictError
             commands, result = await work()
             if not commands:
-                return _Committed(result)
+                return result
             begin: Callable[[], None] = pipeline.multi
             begin()
             pipeline.execute_command("INCR", version)
@@ -96,5 +89,5 @@ class Transactions:
             try:
                 await pipeline.execute()
             except WatchError:
-                return None
-            return _Committed(result)
+                raise _ConflictError from None
+            return result

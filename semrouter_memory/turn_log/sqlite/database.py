@@ -14,18 +14,31 @@ run in the background every `CHECKPOINT_COMMITS` commits and whenever the pendin
 synced before they return.
 """
 
+import asyncio
 import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from semrouter_memory.errors import ConfigurationError, TurnLogError
-from semrouter_memory.turn_log.sqlite.connections import FileIdentity, connect, create_private, opening, transaction
+from semrouter_memory.turn_log.sqlite.connections import (
+    FileIdentity,
+    FileThread,
+    connect,
+    copy_file,
+    create_private,
+    opening,
+    transaction,
+)
 from semrouter_memory.turn_log.sqlite.damage import Failures, require_sound
 from semrouter_memory.turn_log.sqlite.schema import set_up
+
+T = TypeVar("T")
 
 CHECKPOINT_COMMITS = 256
 """About a thousand pages: where SQLite itself would checkpoint, but on the thread that happens to commit."""
@@ -51,6 +64,7 @@ class Database:
     Attributes:
         digest_key: the file's secret; digests made with it mean nothing elsewhere.
         failures: what failed because of the file.
+        thread: uses `background`.
 
     Raises:
         ConfigurationError: the file cannot be created, read or written, is damaged, is newer than this program, or is
@@ -64,6 +78,7 @@ class Database:
         self._connections: list[sqlite3.Connection] = []
         self._process_lock = -1
         self.failures = Failures("turn log", path)
+        self.thread = FileThread("turn-log", error=TurnLogError, what="turn log")
         try:
             with opening("turn log", path):
                 self._open(path)
@@ -113,6 +128,22 @@ class Database:
         with self.failures.of(operation), self._transaction(self.local):
             yield
 
+    async def run(self, operation: str, work: Callable[[], T]) -> T:
+        """Work in the thread, without a transaction."""
+        return await self.thread.run(partial(self._run, operation, work))
+
+    async def write(self, operation: str, work: Callable[[], T], *, commits: int = 1) -> T:
+        """Same as `writing`, in the thread."""
+        return await self.thread.run(partial(self._write, operation, work, commits))
+
+    def _run(self, operation: str, work: Callable[[], T]) -> T:
+        with self.failures.of(operation):
+            return work()
+
+    def _write(self, operation: str, work: Callable[[], T], commits: int) -> T:
+        with self.writing(operation, commits=commits):
+            return work()
+
     @contextmanager
     def writing(self, operation: str, *, commits: int = 1) -> Iterator[None]:
         """One transaction; raises `TurnLogError` when it cannot be committed, and then nothing of it is.
@@ -131,11 +162,27 @@ class Database:
                 yield
             self._commits += 1
 
+    async def backup(self, directory: Path) -> None:
+        """Copy the file into that directory.
+
+        Raises:
+            TurnLogError: it cannot be read, or the copy cannot be written.
+        """
+        try:
+            await asyncio.to_thread(self._run, "backup", partial(copy_file, self.path, directory))
+        except OSError as error:
+            raise TurnLogError(f"turn log: backup failed: {error}") from error
+
     # -- the write-ahead log -------------------------------------------------------------------------------------------
 
     @property
     def checkpoint_due(self) -> bool:
         return self._commits >= CHECKPOINT_COMMITS
+
+    def checkpoint_if_due(self) -> None:
+        """In the thread, without waiting for it."""
+        if self.checkpoint_due:
+            self.thread.submit(self.checkpoint)
 
     def checkpoint(self, *, long_log_pages: int = LONG_LOG_PAGES) -> None:
         """Sync what was committed since the last checkpoint. For the background thread; writers go on meanwhile.
@@ -186,6 +233,8 @@ class Database:
             self.background.execute("VACUUM").close()
 
     def close(self) -> None:
+        """Let the thread end its work, then close the file."""
+        self.thread.close()
         for connection in self._connections:
             connection.close()
         if self._process_lock >= 0:

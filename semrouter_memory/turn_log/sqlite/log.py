@@ -19,7 +19,7 @@ from semrouter_memory.turn_log.columns import micros
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
 from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
-from semrouter_memory.turn_log.sqlite.connections import FileThread, copy_file, emptied
+from semrouter_memory.turn_log.sqlite.connections import FileThread, emptied
 from semrouter_memory.turn_log.sqlite.contents import Contents
 from semrouter_memory.turn_log.sqlite.database import BATCH_COMMITS, BATCH_LOG_PAGES, Database
 from semrouter_memory.turn_log.sqlite.rows import SqliteRows
@@ -46,18 +46,17 @@ class SqliteStorage:
         self.background = SqliteRows(self.database.background, self.digests, times)
         self._reading = SqliteRows(self.database.reading, self.digests, times)
         self.contents = Contents(self.database.background)
-        self.thread = FileThread("turn-log", error=TurnLogError, what="turn log")
         self._reading_thread = FileThread("turn-log-reads", error=TurnLogError, what="turn log")
 
     async def change(self, operation: str, _: Scope | str, decide: Decision[T]) -> T:
-        return await self.thread.run(partial(self.change_now, operation, decide))
+        return await self.database.thread.run(partial(self.change_now, operation, decide))
 
     async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
         if operation in _AT_ONCE:
             return self.read_now(operation, look, self.local)
         if operation in _BESIDE:
             return await self._reading_thread.run(partial(self.read_now, operation, look, self._reading))
-        return await self.thread.run(partial(self.read_now, operation, look, self.background))
+        return await self.database.thread.run(partial(self.read_now, operation, look, self.background))
 
     def change_now(self, operation: str, decide: Decision[T]) -> T:
         """In the log's own thread."""
@@ -73,21 +72,12 @@ class SqliteStorage:
         with self.database.failures.of(operation):
             return completed(cast("Coroutine[Any, Any, T]", look(rows)))
 
-    async def write(self, operation: str, work: Callable[[], T]) -> T:
-        def writing() -> T:
-            with self.database.writing(operation, commits=BATCH_COMMITS):
-                return work()
-
-        return await self.thread.run(writing)
-
     def purge_pending(self) -> None:
         """Complete interrupted deletions, in the thread."""
         with suppress(TurnLogError):
             completed(removal.purge_pending(_InThread(self)))
 
     def close(self) -> None:
-        """Let the threads end what they were asked for, then close the file."""
-        self.thread.close()
         self._reading_thread.close()
         self.database.close()
 
@@ -135,7 +125,7 @@ class SqliteTurnLog(StoredTurnLog):
         super().__init__(self._file, clock=clock, times=times, **settings)
         times.pass_deletion(self._file.read_now("latest time", lambda rows: rows.latest_time(), self._file.background))
         # What a killed process left of a deletion.
-        self._file.thread.submit(self._file.purge_pending)
+        self._database.thread.submit(self._file.purge_pending)
 
     @property
     def damage(self) -> str:
@@ -156,8 +146,7 @@ class SqliteTurnLog(StoredTurnLog):
             changes, appended = decide_append(bound, around, new_id=self._new_id, max_turn_chars=self._max_turn_chars)
             rows.apply(changes)
         self._times.observe(micros(turn.observed_at))
-        if self._database.checkpoint_due:
-            self._file.thread.submit(self._database.checkpoint)
+        self._database.checkpoint_if_due()
         return appended
 
     async def tombstones(self, scope: Scope) -> OwnerTombstones:
@@ -169,14 +158,14 @@ class SqliteTurnLog(StoredTurnLog):
     async def pending(self) -> list[PendingSession]:
         self._database.require_file()
         pending = await super().pending()
-        self._file.thread.submit(self._database.checkpoint)
+        self._database.thread.submit(self._database.checkpoint)
         return pending
 
     async def tombstone(self, deletion: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
         try:
             await self._remove_deleted(deletion, turn_ids)
         except asyncio.CancelledError:
-            self._file.thread.submit(self._file.purge_pending)
+            self._database.thread.submit(self._file.purge_pending)
             raise
         await self._erase()
 
@@ -197,11 +186,7 @@ class SqliteTurnLog(StoredTurnLog):
         return dropped
 
     async def totals(self) -> TurnTotals:
-        def look() -> TurnTotals:
-            with self._database.failures.of("totals"):
-                return TurnTotals(**self._file.background.counts())
-
-        return await self._file.thread.run(look)
+        return TurnTotals(**await self._database.run("totals", self._file.background.counts))
 
     async def compact(self) -> None:
         """Take what was deleted before out of the files, batch by batch, while the log is in use (see contents.py).
@@ -211,27 +196,20 @@ class SqliteTurnLog(StoredTurnLog):
         """
         # At first, what an earlier compaction did not get to.
         await self._migrate()
-        await self._file.write("compact", self._file.contents.switch_table)
+        await self._database.write("compact", self._file.contents.switch_table, commits=BATCH_COMMITS)
         await self._migrate()
         if not await emptied(self._erase):
             raise TurnLogError("turn log: compact failed: another process keeps reading")
 
     async def _migrate(self) -> None:
-        while await self._file.write("compact", self._file.contents.migrate_batch):
+        while await self._database.write("compact", self._file.contents.migrate_batch, commits=BATCH_COMMITS):
             pass
 
     async def _erase(self) -> bool:
-        return await self._file.thread.run(self._database.erase)
+        return await self._database.run("erase", self._database.erase)
 
     async def backup(self, directory: Path) -> None:
-        def copy() -> None:
-            with self._database.failures.of("backup"):
-                copy_file(self._database.path, directory)
-
-        try:
-            await asyncio.to_thread(copy)
-        except OSError as error:
-            raise TurnLogError(f"turn log: backup failed: {error}") from error
+        await self._database.backup(directory)
 
     def close(self) -> None:
         """Let the threads end what they were asked for, then close the file."""

@@ -8,8 +8,7 @@ same file: their writes wait for each other in that thread.
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -191,11 +190,7 @@ class SqliteStateStore:
         return not busy
 
     async def backup(self, directory: Path) -> None:
-        def copy() -> None:
-            with _failing_as_state_store_error("backup"):
-                copy_file(self._path, directory)
-
-        await asyncio.to_thread(copy)
+        await asyncio.to_thread(_in_thread, "backup", partial(copy_file, self._path, directory))
 
     def close(self) -> None:
         """Let the thread end what it was asked for, then close the file."""
@@ -222,14 +217,8 @@ class SqliteStateStore:
 
 
 def _in_thread(operation: str, work: Callable[[], _T]) -> _T:
-    with _failing_as_state_store_error(operation):
-        return work()
-
-
-@contextmanager
-def _failing_as_state_store_error(operation: str) -> Iterator[None]:
     try:
-        yield
+        return work()
     except (sqlite3.Error, OSError) as error:
         # SQLite's messages name tables and conditions, never values.
         raise StateStoreError(f"state: {operation} failed: {error}") from error
