@@ -29,10 +29,8 @@ from semrouter_memory.deletion.lineage import (
     split_summaries,
 )
 from semrouter_memory.errors import (
-    EmbeddingError,
-    LockLostError,
     NotFoundError,
-    StateStoreError,
+    Service,
     StoreUnavailableError,
     TurnLogError,
     UnavailableError,
@@ -71,13 +69,6 @@ MAX_LATE_USAGE = 10_000
 _BY_USAGE = frozenset({EvictionReason.PRUNED, EvictionReason.QUOTA})
 
 
-class DeletionUnfinishedError(UnavailableError):
-    """A part is unavailable: the deletion is committed and hides the memory from every read, but traces are left.
-
-    Repeating the call deletes them.
-    """
-
-
 @dataclass(frozen=True, slots=True)
 class _Traces:
     """What is deleted together with a memory.
@@ -110,8 +101,7 @@ class _Traces:
 class DeletionService:
     """Deletes within one owner, and compacts the files of all.
 
-    Every method but `compact` raises `StoreUnavailableError`, `TurnLogError`, `StateStoreError` or `LockLostError` when
-    that part is unavailable.
+    Every method but `compact` raises `UnavailableError` or `TurnLogError` when a part is unavailable.
     """
 
     def __init__(
@@ -145,7 +135,7 @@ class DeletionService:
 
         Raises:
             NotFoundError: the owner has no such memory.
-            DeletionUnfinishedError: a part is unavailable.
+            UnavailableError: of `Service.DELETION`: a part is unavailable.
         """
         async with self._locks.hold(scope) as hold:
             memory = await self._named(scope, memory_id)
@@ -158,7 +148,7 @@ class DeletionService:
         """Delete everything of the owner (`ALL`) or of the scope's project (`EXACT`); returns how many memories.
 
         Raises:
-            DeletionUnfinishedError: a part is unavailable.
+            UnavailableError: of `Service.DELETION`: a part is unavailable.
         """
         async with self._locks.hold(scope) as hold:
             await self._turn_log.tombstone(Tombstone(scope=scope, at=self._turn_log.now(), reach=reach))
@@ -176,7 +166,7 @@ class DeletionService:
             memory = await self._reader.get(scope, memory_id)
         except StoreUnavailableError as error:
             await self._turn_log.tombstone(Tombstone(scope=scope, at=self._turn_log.now(), memory_id=memory_id))
-            raise DeletionUnfinishedError from error
+            raise UnavailableError(service=Service.DELETION) from error
         # A row with a tombstone is found here on purpose: its deletion was not finished.
         if memory is None:
             raise NotFoundError("no such memory")
@@ -296,13 +286,13 @@ class DeletionService:
         """Delete usage that was counted after the memory was purged: a use is written seconds after it happened."""
         late, self._late_usage = self._late_usage, {}
         for user_id, memory_ids in late.items():
-            with suppress(StateStoreError):
+            with suppress(UnavailableError):
                 await self._state.drop_usage(Scope(user_id), memory_ids)
 
     async def _purge_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None:
         if sum(map(len, self._late_usage.values())) < MAX_LATE_USAGE:
             self._late_usage.setdefault(scope.user_id, []).extend(memory_ids)
-        with suppress(StateStoreError):
+        with suppress(UnavailableError):
             await self._state.drop_usage(scope, memory_ids)
 
     async def _unchanged(self, scope: Scope, batch: Sequence[EvictionCandidate]) -> list[EvictionCandidate]:
@@ -353,5 +343,5 @@ class DeletionService:
 def _unfinished() -> Iterator[None]:
     try:
         yield
-    except (StoreUnavailableError, StateStoreError, TurnLogError, EmbeddingError, LockLostError) as error:
-        raise DeletionUnfinishedError from error
+    except (UnavailableError, TurnLogError) as error:
+        raise UnavailableError(service=Service.DELETION) from error

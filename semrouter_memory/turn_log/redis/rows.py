@@ -12,10 +12,11 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
+from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import Scope, TurnState
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
-from semrouter_memory.turn_log.redis.connection import Argument, Command, RedisConnection, RedisFailedError
+from semrouter_memory.turn_log.redis.connection import Argument, Command, RedisConnection
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.pending import PendingSessions
 from semrouter_memory.turn_log.redis.values import (
@@ -183,7 +184,7 @@ class RedisRows:
         try:
             async with self._connection.within(_PATIENCE_SECONDS):
                 return await self.tombstones(owner)
-        except RedisFailedError:
+        except UnavailableError:
             return self._tombstones.get(owner)[1]
 
     # -- writing -------------------------------------------------------------------------------------------------------

@@ -11,15 +11,16 @@ import asyncio
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from typing import TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
 
 from redis.exceptions import WatchError
 
+from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Scope
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
-from semrouter_memory.turn_log.redis.connection import Command, RedisConnection, RedisFailedError
+from semrouter_memory.turn_log.redis.connection import Command, RedisConnection
 from semrouter_memory.turn_log.redis.keys import Keys
 
 T = TypeVar("T")
@@ -36,8 +37,11 @@ _PRECEDENCE_MS = 1_000
 """Longer than one attempt. A replica that dies meanwhile holds up the owner's transactions for so long."""
 
 
-class _ConflictError(Exception):
-    """Another replica was faster, or has precedence."""
+@dataclass(frozen=True, slots=True)
+class _Committed(Generic[T]):
+    """What a transaction came to."""
+
+    result: T
 
 
 class Transactions:
@@ -58,26 +62,30 @@ class Transactions:
             also_watch: further keys that the decision depends on.
 
         Raises:
-            RedisFailedError: nothing was changed, or it is not known whether the changes were made.
+            UnavailableError: nothing was changed, or it is not known whether the changes were made.
         """
         version, precedence = self._keys.owner_version(owner), self._keys.owner_precedence(owner)
         async with self._turns.hold(Scope(owner)), self._running:
             for attempt in range(_ATTEMPTS):
-                with suppress(_ConflictError):
-                    return await self._once(version, precedence, work, also_watch)
+                done = await self._once(version, precedence, work, also_watch)
+                if done is not None:
+                    return done.result
                 await self._connection.execute("SET", precedence, self._replica, "NX", "PX", _PRECEDENCE_MS)
                 await asyncio.sleep(_BACKOFF.delay(attempt, random.random()))  # noqa: S311 - no secret
-        raise RedisFailedError("too many changes of one owner at a time")
+        raise UnavailableError("too many changes of one owner at a time", service=Service.REDIS)
 
-    async def _once(self, version: str, precedence: str, work: Work[T], also_watch: Sequence[str]) -> T:
+    async def _once(
+        self, version: str, precedence: str, work: Work[T], also_watch: Sequence[str]
+    ) -> "_Committed[T] | None":
+        """None: another replica was faster, or has precedence."""
         async with self._connection.calling(), self._connection.pipeline() as pipeline:
             await pipeline.watch(version, *also_watch)
             first = await pipeline.get(precedence)
             if first is not None and first != self._replica:
-                raise _ConflictError
+                return None
             commands, result = await work()
             if not commands:
-                return result
+                return _Committed(result)
             begin: Callable[[], None] = pipeline.multi
             begin()
             pipeline.execute_command("INCR", version)
@@ -89,5 +97,5 @@ class Transactions:
             try:
                 await pipeline.execute()
             except WatchError:
-                raise _ConflictError from None
-            return result
+                return None
+            return _Committed(result)

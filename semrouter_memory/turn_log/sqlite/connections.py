@@ -29,11 +29,11 @@ class FileThread:
     """Works on a file in a thread of its own, in the order in which work is submitted.
 
     Args:
-        error: raised for work that is submitted after `close`.
+        error: makes the error of work that is submitted after `close`.
         what: the file's name in its message.
     """
 
-    def __init__(self, name: str, *, error: type[MemoryServiceError], what: str) -> None:
+    def __init__(self, name: str, *, error: Callable[[str], MemoryServiceError], what: str) -> None:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
         self._error = error
         self._what = what

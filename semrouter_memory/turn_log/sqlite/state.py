@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from semrouter_memory.errors import StateStoreError
+from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.columns import micros, moment, pack
@@ -76,8 +76,8 @@ class SqliteStateStore:
             except BaseException:
                 self._connection.close()
                 raise
-        self._thread = FileThread("state-store", error=StateStoreError, what="state store")
-        self._reading_thread = FileThread("state-lookup", error=StateStoreError, what="state store")
+        self._thread = FileThread("state-store", error=_unavailable, what="state store")
+        self._reading_thread = FileThread("state-lookup", error=_unavailable, what="state store")
 
     def _set_up(self) -> None:
         # VACUUM's copy would otherwise be a file in the machine's directory for temporary ones.
@@ -178,12 +178,12 @@ class SqliteStateStore:
         """Take what was deleted out of the files.
 
         Raises:
-            StateStoreError: another process keeps reading; what is deleted is in the write-ahead log still.
+            UnavailableError: another process keeps reading; what is deleted is in the write-ahead log still.
         """
         # VACUUM, since SQLite does not overwrite what it moved from page to page. Look-ups go on meanwhile.
         await self._run("compact", lambda: self._connection.execute("VACUUM").close())
         if not await emptied(lambda: self._run("compact", self._erase)):
-            raise StateStoreError("state: compact failed: another process keeps reading")
+            raise _unavailable("state: compact failed: another process keeps reading")
 
     def _erase(self) -> bool:
         ((busy, *_),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -216,9 +216,13 @@ class SqliteStateStore:
         return await self._reading_thread.run(partial(_in_thread, operation, work))
 
 
+def _unavailable(message: str) -> UnavailableError:
+    return UnavailableError(message, service=Service.STATE)
+
+
 def _in_thread(operation: str, work: Callable[[], _T]) -> _T:
     try:
         return work()
     except (sqlite3.Error, OSError) as error:
         # SQLite's messages name tables and conditions, never values.
-        raise StateStoreError(f"state: {operation} failed: {error}") from error
+        raise _unavailable(f"state: {operation} failed: {error}") from error
