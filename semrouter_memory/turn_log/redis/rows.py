@@ -1,7 +1,6 @@
 """Rows in Redis: read for the rules, and written as they decide (implements `Rows`).
 
-A turn that is not finished has no TTL; a finished one expires when no sweep
-removes it.
+A turn that is not finished has no TTL; a finished one expires when no sweep removes it.
 
 Recall asks for an owner's tombstones once per request: one short round trip at most, in which the server answers with the
 whole hash only when its version differs from the cached one. While Redis is unavailable or slow, the cache is used at once.
