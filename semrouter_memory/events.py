@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from semrouter_memory.model import Appended, Reason, RecallResult, ReconcileAction, UpkeepReport
+from semrouter_memory.model import Appended, MaintenanceReport, Reason, RecallResult, ReconcileAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +176,10 @@ class OwnerIndexesMeasured:
 
 
 @dataclass(frozen=True, slots=True)
-class UpkeepFinished:
-    """A run of upkeep ended."""
+class MaintenanceFinished:
+    """A maintenance run ended."""
 
-    report: UpkeepReport
+    report: MaintenanceReport
 
 
 RequestEvent: TypeAlias = RecallFinished | ExchangeBypassed | ExchangeFailed | SettingsUnreadable
@@ -194,6 +194,6 @@ ServiceEvent: TypeAlias = (
     | WorkQueued
     | PassagesTruncated
     | OwnerIndexesMeasured
-    | UpkeepFinished
+    | MaintenanceFinished
 )
 Event: TypeAlias = RequestEvent | TurnEvent | ServiceEvent

@@ -155,7 +155,7 @@ class MemoryReader(Protocol):
     def scan(self) -> AsyncIterator[Sequence[Memory]]:
         """Every memory of every owner, superseded and expired ones included, in batches and in no order.
 
-        For upkeep only: it reads the whole collection.
+        For maintenance only: it reads the whole collection.
         """
         ...
 

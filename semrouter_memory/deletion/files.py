@@ -23,8 +23,17 @@ class PartResult:
 
 
 async def run_parts(work: Mapping[str, Callable[[], Awaitable[str | None]]]) -> list[PartResult]:
-    """Run the work of each part, in order; what it returns is the note."""
-    return [await _run(part, call) for part, call in work.items()]
+    """Run the work of each part, in order; what it returns is the note. An unexpected error is raised when all have run."""
+    results: list[PartResult] = []
+    unexpected: Exception | None = None
+    for part, call in work.items():
+        try:
+            results.append(await _run(part, call))
+        except Exception as error:  # noqa: BLE001 - raised below
+            unexpected = unexpected or error
+    if unexpected is not None:
+        raise unexpected
+    return results
 
 
 async def _run(part: str, call: Callable[[], Awaitable[str | None]]) -> PartResult:

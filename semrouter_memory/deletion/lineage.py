@@ -125,8 +125,8 @@ class SummarySplit:
     @property
     def turns(self) -> tuple[str, ...]:
         """Turns that the summaries were learned from and none of the others was."""
-        kept = {turn_id for other in self.others for turn_id in source_turns(other)}
-        return tuple(each for summary in self.summaries for each in source_turns(summary) if each not in kept)
+        remaining = {turn_id for other in self.others for turn_id in source_turns(other)}
+        return tuple(each for summary in self.summaries for each in source_turns(summary) if each not in remaining)
 
     def restored(self, *, now: datetime) -> list[Memory]:
         """The others as they are without the summaries; those that no summary supersedes are left out."""

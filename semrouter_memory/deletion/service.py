@@ -32,6 +32,7 @@ from semrouter_memory.errors import (
     NotFoundError,
     Service,
     StoreUnavailableError,
+    TurnLogError,
     UnavailableError,
 )
 from semrouter_memory.language.third_person import embedded_text
@@ -153,7 +154,7 @@ class DeletionService:
             await self._turn_log.tombstone(Tombstone(scope=scope, at=self._turn_log.now(), reach=reach))
             with _unfinished():
                 if reach is Reach.EXACT:
-                    # Usage is kept by owner; only the store knows which memories are the project's.
+                    # Usage is stored by owner; only the store knows which memories are the project's.
                     async for page in pages(self._reader, scope, reach=reach):
                         await self._state.drop_usage(scope, [memory.id for memory in page])
                 await self._state.forget(scope, reach)
@@ -172,9 +173,7 @@ class DeletionService:
         return memory
 
     async def _traces(self, scope: Scope, memory: Memory) -> _Traces:
-        found = await generations(self._reader, scope, memory)
-        for each in await self._linked(scope, list(chain(*found))):
-            found += await generations(self._reader, scope, each)
+        found = await self._generations(scope, memory)
         memories = list(chain(*found))
         deleted = await self._turn_log.tombstones(scope)
         split = await split_summaries(self._reader, scope, memory, is_deleted=deleted.covers)
@@ -188,18 +187,24 @@ class DeletionService:
             found, split, episodes, list(dict.fromkeys((*turns, *repeated.turn_ids))), projects | repeated.project_ids
         )
 
-    async def _linked(self, scope: Scope, memories: Sequence[Memory]) -> list[Memory]:
-        """The quotes of these statements, the statements of these quotes, and other statements of the same quotes."""
-        known = {memory.id for memory in memories}
-        quotes = {each.id for each in memories if each.form == "quote"} | {each.quote for each in memories} - {""}
-        if not quotes:
-            return []
-        return [
-            each
-            async for page in pages(self._reader, scope)
-            for each in page
-            if each.id not in known and not quotes.isdisjoint({each.id, each.quote})
-        ]
+    async def _generations(self, scope: Scope, memory: Memory) -> list[list[Memory]]:
+        """The memory and its predecessors, then the same of every linked memory.
+
+        Linked are the quotes of statements, the statements of quotes, and other statements of the same quotes; and in turn
+        those of the linked ones, since a quote repeats what is deleted with its statement.
+        """
+        found = await generations(self._reader, scope, memory)
+        stored: list[Memory] | None = None
+        while quotes := {each.id if each.form == "quote" else each.quote for each in chain(*found)} - {""}:
+            if stored is None:
+                stored = [each async for page in pages(self._reader, scope) for each in page]
+            known = {each.id for each in chain(*found)}
+            linked = [each for each in stored if each.id not in known and not quotes.isdisjoint({each.id, each.quote})]
+            if not linked:
+                break
+            for each in linked:
+                found += await generations(self._reader, scope, each)
+        return found
 
     async def _episodes(self, scope: Scope, turn_ids: frozenset[str], known: Collection[str]) -> list[Memory]:
         if not turn_ids:
@@ -229,7 +234,7 @@ class DeletionService:
             await self._writer.delete(scope, [each.id for each in memories])
 
     async def _hide(self, traces: _Traces) -> None:
-        """Commit a tombstone for each memory beside the named one."""
+        """Commit a tombstone for each memory but the named one."""
         restored = {self._turn_log.content_hash(other.content) for other in traces.split.others}
         for memory in traces.memories[1:]:
             tombstone = self._tombstone_of(memory)
@@ -338,5 +343,5 @@ class DeletionService:
 def _unfinished() -> Iterator[None]:
     try:
         yield
-    except UnavailableError as error:
+    except (UnavailableError, TurnLogError) as error:
         raise UnavailableError(service=Service.DELETION) from error

@@ -1,7 +1,7 @@
 """Which memories are evicted, and why. Pure.
 
 Strategy: a reason holds by itself (a time that has passed, a committed deletion) or is computed from all evidence for the
-memory (importance, confirmations, usage). In doubt the memory is kept.
+memory (importance, confirmations, usage). In doubt the memory is not evicted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,25 +23,30 @@ def is_expired(memory: Memory, *, now: datetime, config: AgeingConfig) -> bool:
     if memory.expires_at is not None:
         return memory.expires_at <= now
     days = config.ttl_days.get(memory.type)
-    return days is not None and memory.observed_at + timedelta(days=days) <= now
+    return days is not None and _days(memory.observed_at, now) >= days
 
 
 def is_old_history(memory: Memory, *, now: datetime, config: AgeingConfig) -> bool:
-    """Superseded for longer than history is kept."""
+    """Superseded for longer than `history_days`."""
     if memory.superseded_at is None or not config.history_days:
         return False
     # `superseded_at` is when the newer one was said; it may have been processed long after.
     since = max(memory.superseded_at, memory.updated_at)
-    return since + timedelta(days=config.history_days) <= now
+    return _days(since, now) >= config.history_days
 
 
 def is_unused(memory: Memory, usage: Usage | None, *, now: datetime, config: AgeingConfig) -> bool:
     """An active memory with a low score that for long was neither said nor used."""
     if memory.superseded_at is not None or (memory.type in _DURABLE and memory.importance >= HIGH_IMPORTANCE):
         return False
-    if now - last_needed(memory, usage) < timedelta(days=config.prune_after_days):
+    if _days(last_needed(memory, usage), now) < config.prune_after_days:
         return False
     return score_of(memory, usage, now=now, half_life_days=config.half_life_days) < config.prune_below
+
+
+def _days(since: datetime, now: datetime) -> float:
+    """The age in days. A setting is compared with it, not added to a time, which ends with the year 9999."""
+    return (now - since) / timedelta(days=1)
 
 
 def orphans(history: Iterable[Memory], present: set[str]) -> list[Memory]:

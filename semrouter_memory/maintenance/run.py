@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from semrouter_memory.errors import TurnLogError, UnavailableError
-from semrouter_memory.model import EvictionCandidate, UpkeepReport
+from semrouter_memory.model import EvictionCandidate, MaintenanceReport
 
 _MAX_IDS = 1_000
 """Ids listed in a report, of each reason."""
@@ -18,7 +18,7 @@ class MaintenanceRun:
     """The counts of one run.
 
     Attributes:
-        bugs: errors that kept single owners from being maintained while all parts were available.
+        bugs: errors because of which single owners were not maintained while all parts were available.
     """
 
     def __init__(self) -> None:
@@ -50,8 +50,8 @@ class MaintenanceRun:
         """A part is unavailable."""
         self._failures[error.service.value] = None
 
-    def report(self) -> UpkeepReport:
-        return UpkeepReport(
+    def report(self) -> MaintenanceReport:
+        return MaintenanceReport(
             memories=self.memories,
             owners=self.owners,
             deleted={reason: dict(types) for reason, types in self._deleted.items()},

@@ -13,13 +13,13 @@ from datetime import datetime, timedelta
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import StoreUnavailableError, UnavailableError
-from semrouter_memory.events import StoreFailed, UpkeepFinished, WorkFailed
+from semrouter_memory.events import MaintenanceFinished, StoreFailed, WorkFailed
 from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.eviction import has_quota
 from semrouter_memory.maintenance.run import UNAVAILABLE, MaintenanceRun
 from semrouter_memory.maintenance.sweep import OWN_SCOPE, Sweeper
 from semrouter_memory.maintenance.usage import UsageCounter
-from semrouter_memory.model import Scope, UpkeepReport
+from semrouter_memory.model import MaintenanceReport, Scope
 from semrouter_memory.ports import Clock, MemoryReader, Observer, SessionStates
 from semrouter_memory.resilience import Cooldown
 
@@ -117,11 +117,12 @@ class MaintenanceScheduler:
         """Sweep and compact when each is due. An unavailable store is not swept."""
         now = self._clock.now()
         if self._reader.available and not self._sweep_cooldown.active(now) and not await self._swept_elsewhere(now):
+            self._sweep_cooldown = Cooldown.of(min(self._sweep_every, _FIRST), now)
             await self.sweep()
         if self._config.compact_hours and not self._compaction_cooldown.active(now):
             await self._compact()
 
-    async def sweep(self) -> UpkeepReport:
+    async def sweep(self) -> MaintenanceReport:
         """Sweep and consolidate now, and report it."""
         run = MaintenanceRun()
         await self.flush()
@@ -133,6 +134,8 @@ class MaintenanceScheduler:
         return await self._finish_sweep(run.report())
 
     async def _compact(self) -> None:
+        # Before the work: one that ends in an unexpected error must not be repeated at once either.
+        self._compaction_cooldown = Cooldown.of(min(self._compact_every, _FIRST_COMPACTION), self._clock.now())
         results = await self._deletion.compact(self._uncompacted)
         failed = [result for result in results if result.error is not None]
         for result in failed:
@@ -140,8 +143,8 @@ class MaintenanceScheduler:
             self._observer.observe(StoreFailed("compact", result.error))
         # Parts that succeeded are not compacted again because another one failed.
         self._uncompacted = [result.part for result in failed] or None
-        pause = min(self._compact_every, _FIRST_COMPACTION) if failed else self._compact_every
-        self._compaction_cooldown = Cooldown.of(pause, self._clock.now())
+        if not failed:
+            self._compaction_cooldown = Cooldown.of(self._compact_every, self._clock.now())
 
     # -- owners that changed -------------------------------------------------------------------------------------------
 
@@ -165,7 +168,7 @@ class MaintenanceScheduler:
         self._report_bugs(run.bugs)
         report = run.report()
         if report.deleted or report.summaries or report.failures:
-            self._observer.observe(UpkeepFinished(report))
+            self._observer.observe(MaintenanceFinished(report))
 
     async def _maintain(self, scope: Scope, run: MaintenanceRun) -> None:
         if self._consolidator is not None and scope.user_id not in self._consolidated:
@@ -216,13 +219,13 @@ class MaintenanceScheduler:
             return False
         return False
 
-    async def _finish_sweep(self, report: UpkeepReport) -> UpkeepReport:
+    async def _finish_sweep(self, report: MaintenanceReport) -> MaintenanceReport:
         pause = min(self._sweep_every, _FIRST) if report.failures else self._sweep_every
         self._sweep_cooldown = Cooldown.of(pause, self._clock.now())
         if "store" in report.failures:
             with suppress(UnavailableError):
                 await self._state.drop(OWN_SCOPE, [_SWEPT])
-        self._observer.observe(UpkeepFinished(report))
+        self._observer.observe(MaintenanceFinished(report))
         return report
 
 

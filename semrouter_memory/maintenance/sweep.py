@@ -32,6 +32,8 @@ OWN_SCOPE = Scope("")
 
 _COUNTED_SINCE = "maintenance.usage_counted_since"
 _COUNTED_TTL = timedelta(days=365)
+_MAX_DAYS = 100 * 365
+"""A longer setting means never."""
 _USAGE_BATCH = 1_000
 _YIELD_EVERY = 200
 """Memories between two yields to the event loop: about a millisecond."""
@@ -116,6 +118,7 @@ class Sweeper:
 
     async def _tallies(self, run: MaintenanceRun, now: datetime) -> list[OwnerTally]:
         tallies: dict[str, OwnerTally] = {}
+        broken: dict[str, BaseException] = {}
         try:
             async for batch in self._reader.scan():
                 for number, memory in enumerate(batch):
@@ -125,14 +128,18 @@ class Sweeper:
                     user_id = memory.scope.user_id
                     if (tally := tallies.get(user_id)) is None:
                         tally = tallies[user_id] = OwnerTally(Scope(user_id), await self._tombstones(user_id, run))
-                    self._add(tally, memory, now)
+                    try:
+                        self._add(tally, memory, now)
+                    except Exception as error:  # noqa: BLE001 - one owner's data must not keep maintenance from the others
+                        broken[user_id] = error
                 run.memories += len(batch)
         except StoreUnavailableError as error:
             # Half a collection proves nothing.
             run.failed(error)
             return []
         run.owners = len(tallies)
-        return list(tallies.values())
+        run.bugs += broken.values()
+        return [tally for user_id, tally in tallies.items() if user_id not in broken]
 
     async def _tombstones(self, user_id: str, run: MaintenanceRun) -> Tombstones | None:
         try:
@@ -219,16 +226,16 @@ class Sweeper:
 
         False in a new installation, and after the state store lost its data: every memory would look unused.
         """
-        kept_for = timedelta(days=self._config.prune_after_days)
+        looks_back = timedelta(days=min(self._config.prune_after_days, _MAX_DAYS))
         try:
             found = (await self._state.get(OWN_SCOPE, [_COUNTED_SINCE])).get(_COUNTED_SINCE)
             since = datetime.fromisoformat(found.decode()) if found else now
             value = since.isoformat().encode()
-            await self._state.put(OWN_SCOPE, _COUNTED_SINCE, value, ttl=kept_for + _COUNTED_TTL)
+            await self._state.put(OWN_SCOPE, _COUNTED_SINCE, value, ttl=looks_back + _COUNTED_TTL)
         except UnavailableError as error:
             run.failed(error)
             return False
-        return now - since >= kept_for
+        return now - since >= looks_back
 
     async def _drop_ended(self, run: MaintenanceRun) -> None:
         try:

@@ -25,7 +25,7 @@ from semrouter_memory.model.memories import (
     Usage,
     derived_id,
 )
-from semrouter_memory.model.reports import EvictionCandidate, EvictionReason, UpkeepReport
+from semrouter_memory.model.reports import EvictionCandidate, EvictionReason, MaintenanceReport
 from semrouter_memory.model.requests import (
     Compression,
     CompressionReason,
@@ -92,6 +92,7 @@ __all__ = [
     "Hit",
     "Json",
     "LoggedTurn",
+    "MaintenanceReport",
     "Memory",
     "MemoryType",
     "Message",
@@ -118,7 +119,6 @@ __all__ = [
     "Turn",
     "TurnState",
     "TurnTotals",
-    "UpkeepReport",
     "Usage",
     "Vector",
     "derived_id",

@@ -32,7 +32,7 @@ class EvictionCandidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpkeepReport:
+class MaintenanceReport:
     """What a maintenance run did: what is logged and counted.
 
     Attributes:

@@ -196,7 +196,7 @@ def filter_expression(selection: Selection, *, after_key: str = "") -> str:
 
 
 def everything_expression(*, after_key: str = "") -> str:
-    """Every owner's rows, for upkeep: the one expression that does not begin with an owner."""
+    """Every owner's rows, for maintenance: the one expression that does not begin with an owner."""
     return _after(after_key)
 
 

@@ -9,7 +9,7 @@ import structlog
 
 from semrouter_memory import events
 from semrouter_memory.errors import name_of
-from semrouter_memory.model import Compression, CompressionReason, Reason, RecallResult, UpkeepReport
+from semrouter_memory.model import Compression, CompressionReason, MaintenanceReport, Reason, RecallResult
 
 _log = structlog.get_logger("semrouter_memory")
 
@@ -68,8 +68,8 @@ class EventLog:
                 _log.error("Model unavailable, left alone for a while", endpoint=event.host, detail=event.detail)
             case events.PassagesTruncated():
                 self._log_truncation()
-            case events.UpkeepFinished():
-                _log_upkeep(event.report)
+            case events.MaintenanceFinished():
+                _log_maintenance(event.report)
             case events.WorkQueued() | events.OwnerIndexesMeasured():
                 pass
 
@@ -155,9 +155,9 @@ def _log_extraction(event: events.ExtractionFinished) -> None:
         _log.debug("Nothing to store", actions=dict(event.actions), **read)
 
 
-def _log_upkeep(report: UpkeepReport) -> None:
+def _log_maintenance(report: MaintenanceReport) -> None:
     _log.info(
-        "Memory upkeep",
+        "Memory maintenance",
         memories=report.memories,
         owners=report.owners,
         deleted=dict(report.deleted),
@@ -170,4 +170,4 @@ def _log_upkeep(report: UpkeepReport) -> None:
         seconds=round(report.seconds, 2),
     )
     if report.would_delete_ids:
-        _log.debug("Memory upkeep would delete", ids=dict(report.would_delete_ids))
+        _log.debug("Memory maintenance would delete", ids=dict(report.would_delete_ids))

@@ -77,9 +77,11 @@ class Metrics:
         self.model_available = self._gauge("model_available", "0 while a model's circuit is open.", "endpoint")
         self.work_failures = self._counter("work_failures", "Background work that ended in a bug.", "error")
         self.passages_truncated = self._counter("passages_truncated", "Texts longer than the embedding model reads.")
-        self.upkeep_runs = self._counter("upkeep_runs", "Runs of upkeep, by outcome.", "outcome")
-        self.upkeep_deleted = self._counter("upkeep_deleted", "Memories that upkeep deleted.", "reason", "type")
-        self.upkeep_merged = self._counter("upkeep_merged", "Memories merged into summaries.")
+        self.maintenance_runs = self._counter("maintenance_runs", "Maintenance runs, by outcome.", "outcome")
+        self.maintenance_deleted = self._counter(
+            "maintenance_deleted", "Memories that maintenance deleted.", "reason", "type"
+        )
+        self.maintenance_merged = self._counter("maintenance_merged", "Memories merged into summaries.")
 
     def _define_service(self) -> None:
         self.store_errors = self._counter("store_errors", "Failed calls of the store.", "operation")
@@ -170,16 +172,16 @@ class Metrics:
             case events.OwnerIndexesMeasured():
                 self.owner_index_bytes.set(event.nbytes)
                 self.owner_indexes.set(event.owners)
-            case events.UpkeepFinished():
+            case events.MaintenanceFinished():
                 report = event.report
-                self.upkeep_runs.labels("incomplete" if report.failures else "complete").inc()
+                self.maintenance_runs.labels("incomplete" if report.failures else "complete").inc()
                 self._count_deleted(report.deleted)
-                self.upkeep_merged.inc(report.merged)
+                self.maintenance_merged.inc(report.merged)
 
     def _count_deleted(self, deleted: Mapping[str, Mapping[str, int]]) -> None:
         for reason, types in deleted.items():
             for kind, count in types.items():
-                self.upkeep_deleted.labels(reason, kind).inc(count)
+                self.maintenance_deleted.labels(reason, kind).inc(count)
 
     def exposition(self) -> tuple[bytes, str]:
         """The metrics as text, and its content type."""

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field, replace
 from semrouter_memory.model import Appended, AppendOutcome, Turn, TurnState
 from semrouter_memory.turn_log.bounds import BoundedTurn
 from semrouter_memory.turn_log.columns import dump_items, load_items, micros, storable_texts, storable_tools
-from semrouter_memory.turn_log.digests import Digests, new_session_id
-from semrouter_memory.turn_log.lookup import LookupKeys, TurnPlacement
+from semrouter_memory.turn_log.digests import Digests, TurnPlacement, new_session_id
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import Changes
 from semrouter_memory.turn_log.view import View
@@ -52,7 +51,7 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the decision depends on beside the turn itself.
+    """What the decision depends on, apart from the turn itself.
 
     Attributes:
         sequence: the next sequence number.
@@ -76,18 +75,19 @@ class Surroundings:
 
 async def look_around(view: View, bound: BoundedTurn) -> Surroundings:
     """Read what `decide_append` needs."""
-    turn, keys = bound.turn, view.keys
-    digests = view.rows.digests
+    turn, digests = bound.turn, view.rows.digests
     if view.tombstones.covers_scope(turn.scope, micros(turn.observed_at)):
         return Surroundings(digests=digests, deleted=True)
     previous = await view.answered_by(turn.scope, turn.hints.previous_response_id)
     place, session = await _place(view, turn, previous)
     partial = await _partial(view, turn, previous, session)
-    request_keys = keys.of_request(turn, bound.fingerprint)
+    request_keys = digests.request_keys(turn, bound.fingerprint)
     repeated = None
     if turn.complete and partial is None:
         newest = session.newest if session else 0
-        repeated = await _repeated(view, [*request_keys, *keys.of_position(turn, place, bound.fingerprint, newest)])
+        repeated = await _repeated(
+            view, [*request_keys, *digests.position_keys(turn, place, bound.fingerprint, newest)]
+        )
     return Surroundings(
         digests=digests,
         sequence=await view.rows.next_sequence(),
@@ -123,7 +123,7 @@ async def _transcript_session(view: View, turn: Turn) -> SessionRow | None:
     """Of several that share the transcript, one that is not continued yet, the most recent first."""
     if not turn.hints.history_hash:
         return None
-    known = await view.found_by(view.keys.transcript(turn.scope, turn.hints.history_hash))
+    known = await view.found_by(view.rows.digests.transcript_key(turn.scope, turn.hints.history_hash))
     sessions = await view.rows.sessions(row.session_id for row in known)
     best = max(
         (row for row in known if row.session_id in sessions),
@@ -185,11 +185,11 @@ def decide_append(
         return changes, _repeat(changes, turn, around, around.repeated)
     session = around.session or SessionRow(id=around.place.session_id or new_session_id(new_id()), scope=turn.scope)
     row, content = _new_row(bound, around, session)
-    keys = LookupKeys(around.digests)
-    learned = dict.fromkeys(keys.of_answer(turn), around.sequence)
+    digests = around.digests
+    learned = dict.fromkeys(digests.answer_keys(turn), around.sequence)
     if turn.complete:
         # Where the turn does not say what came before, its repetition comes right after itself.
-        own = keys.of_position(turn, around.place, bound.fingerprint, around.sequence)
+        own = digests.position_keys(turn, around.place, bound.fingerprint, around.sequence)
         learned |= dict.fromkeys([*around.request_keys, *own], around.sequence)
         changes.counts.update(accepted=1, waiting=1)
     if around.partial is not None:
@@ -209,7 +209,7 @@ def decide_append(
 def _repeat(changes: Changes, turn: Turn, around: Surroundings, repeated: Repeated) -> Appended:
     """The client continues from the answer that it got last."""
     row, session, newest = repeated.row, repeated.session, repeated.newest
-    keys = LookupKeys(around.digests).of_answer(turn)
+    keys = around.digests.answer_keys(turn)
     changes.keys += [(key, row.sequence, around.sequence) for key in keys]
     hashes = _joined(row.transcript_hashes, turn.transcript_hashes)
     changed = {row.sequence: replace(row, keys=_joined(row.keys, keys), transcript_hashes=hashes)}
@@ -221,18 +221,18 @@ def _repeat(changes: Changes, turn: Turn, around: Surroundings, repeated: Repeat
 
 
 def _new_row(bound: BoundedTurn, around: Surroundings, session: SessionRow) -> tuple[TurnRow, Content]:
-    turn, keys = bound.turn, LookupKeys(around.digests)
+    turn, digests = bound.turn, around.digests
     row = TurnRow(
         sequence=around.sequence,
-        owner=around.digests.owner(turn.scope),
+        owner=digests.owner(turn.scope),
         project_id=turn.scope.project_id,
         session_id=session.id,
         state=TurnState.WAITING if turn.complete else TurnState.INCOMPLETE,
         observed_at=micros(turn.observed_at),
         remember=bound.remember,
         parent=around.previous.sequence if around.previous else None,
-        response=keys.response(turn.scope, turn.response_id) if turn.response_id else "",
-        previous=_previous_response(turn, keys),
+        response=digests.response_key(turn.scope, turn.response_id) if turn.response_id else "",
+        previous=_previous_response(turn, digests),
         ends=turn.ends_session,
         transcript_hashes=turn.transcript_hashes if turn.complete else (),
     )
@@ -246,10 +246,10 @@ def _new_row(bound: BoundedTurn, around: Surroundings, session: SessionRow) -> t
     return row, content
 
 
-def _previous_response(turn: Turn, keys: LookupKeys) -> str | None:
+def _previous_response(turn: Turn, digests: Digests) -> str | None:
     hints = turn.hints
     if hints.previous_response_id:
-        return keys.response(turn.scope, hints.previous_response_id)
+        return digests.response_key(turn.scope, hints.previous_response_id)
     # What a conversation held before is with the server.
     return None if hints.conversation_id else ""
 

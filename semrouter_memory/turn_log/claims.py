@@ -4,6 +4,9 @@ Strategy. A claim is a lease with a fencing token in the session. Every write of
 transaction, whether its token is still the session's: a claim that was taken over, or whose session was deleted, changes
 nothing. The end of the lease alone takes nothing away; only another claim does.
 
+Clocks are set back at times (a virtual machine that was paused, a server that is corrected). So a lease or a back-off that ends
+further ahead than it can have been set counts as over, or a session would wait for as long as the step was.
+
 An end is announced with a session's newest turn and done with when an episode covers that turn; so a turn that comes
 during an episode takes neither the episode nor its own announcement away.
 """
@@ -15,13 +18,20 @@ from typing import TypeVar
 
 from semrouter_memory.model import Claim, PendingSession, Scope, TurnState
 from semrouter_memory.turn_log.columns import micros, moment, storable
-from semrouter_memory.turn_log.leases import back_off, claimed
 from semrouter_memory.turn_log.rows import SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import Changes, Rows
-from semrouter_memory.turn_log.view import View
+from semrouter_memory.turn_log.view import View, with_contents
 
 T = TypeVar("T")
 
+USUAL_LEASE = timedelta(minutes=10)
+"""How long leases are taken to be before the first claim says it."""
+LONGEST_BACK_OFF = timedelta(days=1)
+"""Upper bound on back-offs where none is configured."""
+CLAIMED_TURNS = 100
+"""So many waiting turns a claim holds at most, and so many that the rules have not read."""
+_SKEW = 2
+"""Replicas' clocks differ: what ends within so many leases, or back-offs, may be true."""
 _MAX_ERROR_CHARS = 200
 
 
@@ -32,16 +42,33 @@ class Taken:
     session: SessionRow
     waiting: tuple[TurnRow, ...]
 
+    def without_turns(self) -> Claim:
+        return Claim(scope=self.session.scope, session_id=self.session.id, token=self.session.token, turns=())
+
 
 async def offered(rows: Rows, *, now: int, lease: timedelta, longest_back_off: timedelta) -> list[PendingSession]:
     """Sessions to work on, longest waiting first."""
     purging = await rows.pending_purges()
-    sessions = [row for row in await rows.pending() if row.claimable(now, lease)]
+    sessions = [row for row in await rows.pending() if _claimable(row, now, lease)]
     if purging:
         sessions = [exact for row in sessions if (exact := await _exact(rows, row, purging)).is_pending]
     sessions.sort(key=lambda row: (not row.waiting, row.oldest_waiting or row.newest))
-    until = [back_off(row.not_before, now=now, longest=longest_back_off) for row in sessions]
+    until = [_back_off(row, now=now, longest=longest_back_off) for row in sessions]
     return [replace(row, not_before=each).as_pending() for row, each in zip(sessions, until, strict=True)]
+
+
+def _claimable(session: SessionRow, now: int, lease: timedelta) -> bool:
+    return not session.token or not now < session.lease_until <= now + _SKEW * _micros(lease)
+
+
+def _back_off(session: SessionRow, *, now: int, longest: timedelta) -> int | None:
+    """Until when the session's failed turns are not tried; None when they may be."""
+    until = session.not_before
+    return None if until is None or until > now + _SKEW * _micros(longest) else until
+
+
+def _micros(length: timedelta) -> int:
+    return length // timedelta(microseconds=1)
 
 
 async def _exact(rows: Rows, session: SessionRow, purging: Collection[str]) -> SessionRow:
@@ -63,11 +90,12 @@ async def take(
         return changes, None
     exact = await _exact(rows, session, await rows.pending_purges())
     # Ours already: the answer to an attempt before this one was lost.
-    if not exact.is_pending or not (session.token == token or session.claimable(micros(now), lease)):
+    if not exact.is_pending or not (session.token == token or _claimable(session, micros(now), lease)):
         return changes, None
     changes.sessions.append(replace(session, token=token, lease_until=micros(now + lease)))
     waiting = await view.waiting(session.id)
-    held = set(claimed((row.sequence, row.rules_done) for row in waiting))
+    unread = [row for row in waiting if not row.rules_done][:CLAIMED_TURNS]
+    held = {row.sequence for row in (*waiting[:CLAIMED_TURNS], *unread)}
     taken = replace(exact, token=token, lease_until=micros(now + lease))
     return changes, Taken(taken, tuple(row for row in waiting if row.sequence in held))
 
@@ -77,13 +105,13 @@ async def whole(rows: Rows, taken: Taken, *, context: int, now: int, longest_bac
     session = taken.session
     view = await View.of(rows, session.scope)
     before = await view.accepted_before(session.id, taken.waiting[0].sequence, context) if taken.waiting else []
-    not_before = back_off(session.not_before, now=now, longest=longest_back_off)
+    not_before = _back_off(session, now=now, longest=longest_back_off)
     return Claim(
         scope=session.scope,
         session_id=session.id,
         token=session.token,
-        turns=tuple(await view.whole(view.visible(taken.waiting))),
-        context=tuple(await view.whole(before)),
+        turns=tuple(await with_contents(rows, view.visible(taken.waiting))),
+        context=tuple(await with_contents(rows, before)),
         ended=session.ended,
         unsummarised=session.unsummarised,
         not_before=None if not_before is None else moment(not_before),
@@ -121,7 +149,7 @@ async def held(rows: Rows, claim: Claim, work: Work[T], *, otherwise: T) -> tupl
     return changes, otherwise if session is None else await work(view, changes, session)
 
 
-async def renew(changes: Changes, session: SessionRow, *, until: int) -> bool:
+async def renew(_: View, changes: Changes, session: SessionRow, *, until: int) -> bool:
     changes.sessions.append(replace(session, lease_until=until))
     return True
 
@@ -186,7 +214,7 @@ async def fail(
     return dead
 
 
-async def release(changes: Changes, session: SessionRow) -> None:
+async def release(_: View, changes: Changes, session: SessionRow) -> None:
     changes.sessions.append(session.released(not_before=session.not_before))
 
 

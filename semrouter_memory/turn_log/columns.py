@@ -52,15 +52,15 @@ def storable(text: str, max_chars: int) -> str:
 
 
 def storable_texts(texts: Sequence[str], max_chars: int) -> list[str]:
-    """One turn's messages, together at most `max_chars`: the last ones are kept, since they are what is asked."""
-    kept: list[str] = []
+    """One turn's messages, together at most `max_chars`: the first ones are dropped, since the last ones are what is asked."""
+    last: list[str] = []
     for text in reversed(texts):
         if not max_chars:
             break
         if text:
-            kept.append(storable(text, max_chars))
-            max_chars -= len(kept[-1])
-    return kept[::-1]
+            last.append(storable(text, max_chars))
+            max_chars -= len(last[-1])
+    return last[::-1]
 
 
 def storable_tools(tools: Sequence[ToolUse]) -> list[ToolUse]:
@@ -70,32 +70,10 @@ def storable_tools(tools: Sequence[ToolUse]) -> list[ToolUse]:
     ]
 
 
-def dump_texts(texts: Sequence[str]) -> bytes:
-    return orjson.dumps(texts)
-
-
-def load_texts(value: bytes) -> list[str]:
-    texts: list[str] = orjson.loads(value)
-    return texts
-
-
-def dump_tools(tools: Sequence[ToolUse]) -> bytes:
-    return orjson.dumps([(tool.name, tool.outcome) for tool in tools])
-
-
-def load_tools(value: bytes) -> list[ToolUse]:
-    return [ToolUse(name, outcome) for name, outcome in orjson.loads(value)]
-
-
-def load_transcripts(value: bytes | None) -> list[str]:
-    transcripts: list[str] = orjson.loads(value) if value else []
-    return transcripts
-
-
-def dump_transcripts(hashes: Sequence[str]) -> bytes | None:
+def bounded_transcripts(hashes: Sequence[str]) -> tuple[str, ...]:
     """The last ones; what cannot be a hash of ours is left out."""
-    kept = [each for each in dict.fromkeys(hashes) if each.isascii() and 0 < len(each) <= _MAX_TRANSCRIPT_CHARS]
-    return orjson.dumps(kept[-_MAX_TRANSCRIPTS:]) if kept else None
+    found = [each for each in dict.fromkeys(hashes) if each.isascii() and 0 < len(each) <= _MAX_TRANSCRIPT_CHARS]
+    return tuple(found[-_MAX_TRANSCRIPTS:])
 
 
 def dump_items(items: Sequence[Json] | None, max_text_chars: int) -> bytes | None:

@@ -2,19 +2,41 @@
 
 Strategy: the log looks up by digest, so hostile, huge or secret values neither meet SQL nor lie in an index, and a file
 without its key tells nothing about them. Parts are length-prefixed: no two lists of parts run into each other.
+
+Lookup keys: a turn is the same again when it has the same user texts and the same request id, the same retry key, or the same
+*position*: its session and what came before it there (the transcript's hash, or the response that it names). Request ids
+alone do not count: where a proxy lets clients choose them, every turn of a client that always sends the same would be a
+repetition. In a session whose turns do not say what came before (a session header or a conversation id is all there is),
+only a repetition of the newest turn counts: people do say things twice. The first turn of a new transcript session has
+no position. Response ids never count, since some servers draw them from a thousand.
 """
 
 import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 
-from semrouter_memory.model import Scope
+from semrouter_memory.model import Scope, Turn
 from semrouter_memory.turn_log.columns import pack
 
 _SIZE = 16
 _CACHED_OWNERS = 1024
 _SESSION_PREFIX = "ses_"
 _MAX_SEQUENCE_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPlacement:
+    """Where a turn goes.
+
+    Attributes:
+        session_id: "" for a new transcript session, which gets its id when it is made.
+        named: the client names its session, or the chain does: the same turn can come to the same place again.
+    """
+
+    session_id: str
+    named: bool
 
 
 class Digests:
@@ -57,6 +79,40 @@ class Digests:
         if len(digits) > _MAX_SEQUENCE_DIGITS or not (digits.isascii() and digits.isdigit()):
             return None
         return int(digits) if turn_id == self.turn_id(int(digits)) else None
+
+    # -- lookup keys ----------------------------------------------------------------------------------------------------
+
+    def response_key(self, scope: Scope, response_id: str) -> str:
+        return self.of("response", scope.user_id, response_id).hex()
+
+    def transcript_key(self, scope: Scope, transcript_hash: str) -> str:
+        parts = (scope.user_id, scope.project_id, scope.agent_id, transcript_hash)
+        return self.of("transcript", *parts).hex()
+
+    def request_keys(self, turn: Turn, fingerprint: Sequence[str]) -> list[str]:
+        """Of the request itself, wherever it belongs."""
+        names = (("request", turn.request_id), ("retry", turn.retry_of))
+        return [self.of(kind, turn.scope.user_id, name, *fingerprint).hex() for kind, name in names if name]
+
+    def position_keys(self, turn: Turn, place: TurnPlacement, fingerprint: Sequence[str], after: int) -> list[str]:
+        """Of the turn at its position; empty where a position cannot be repeated.
+
+        Args:
+            after: stands for what came before, where the turn does not say it: the sequence of the newest turn.
+        """
+        hints = turn.hints
+        if hints.history_hash or hints.previous_response_id:
+            before = ("known", hints.history_hash, hints.previous_response_id)
+        elif place.named:
+            before = ("newest", str(after), "")
+        else:
+            return []
+        return [self.of("place", place.session_id, *before, *fingerprint).hex()]
+
+    def answer_keys(self, turn: Turn) -> list[str]:
+        """By which later turns continue this one."""
+        keys = [self.transcript_key(turn.scope, each) for each in turn.transcript_hashes] if turn.complete else []
+        return [*keys, self.response_key(turn.scope, turn.response_id)] if turn.response_id else keys
 
 
 def new_session_id(unique: str) -> str:

@@ -1,4 +1,4 @@
-"""What one process shares with itself: owners' locks and versions (the ports `OwnerLocks` and `OwnerVersions`)."""
+"""Owners' locks and versions within one process (implement the ports `OwnerLocks` and `OwnerVersions`)."""
 
 import asyncio
 from array import array

@@ -1,11 +1,13 @@
 """The turn log: the ports' methods, over whatever storage (implements `TurnLog` and `TurnRecords` with its subclasses)."""
 
 import asyncio
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TypeVar
+from functools import partial
+from typing import TypedDict, TypeVar, Unpack
 
 from semrouter_memory.errors import MemoryServiceError
 from semrouter_memory.model import (
@@ -24,32 +26,49 @@ from semrouter_memory.turn_log import claims, removal
 from semrouter_memory.turn_log.bounds import bounded_name
 from semrouter_memory.turn_log.columns import MAX_SESSION_ID_CHARS, micros, moment, storable
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
-from semrouter_memory.turn_log.leases import USUAL_LEASE
 from semrouter_memory.turn_log.rows import TurnRow
 from semrouter_memory.turn_log.storage import Changes, Rows, Storage
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
-from semrouter_memory.turn_log.view import View
+from semrouter_memory.turn_log.view import View, with_contents
 
 T = TypeVar("T")
 
 
-class StoredTurnLog:
-    """What every storage has in common.
+_MAX_TURN_CHARS = 64_000
 
-    Args:
+
+class LogSettings(TypedDict, total=False):
+    """Of every storage.
+
+    Attributes:
         new_id: draws what new session ids and claim tokens are made of: ASCII, never the same twice.
+        max_turn_chars: bound on a turn's user texts together (the first ones are dropped), and on its answer.
         longest_back_off: how far after now `fail` is told to retry at most; what lies much further ahead counts as past.
     """
 
+    new_id: NewId
+    max_turn_chars: int
+    longest_back_off: timedelta
+
+
+class StoredTurnLog:
+    """What every storage has in common."""
+
     def __init__(
-        self, storage: Storage, *, clock: Clock, times: HybridClock, new_id: NewId, longest_back_off: timedelta
+        self,
+        storage: Storage,
+        *,
+        clock: Clock,
+        times: HybridClock,
+        **settings: Unpack[LogSettings],
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._times = times
-        self._new_id = new_id
-        self._longest_back_off = longest_back_off
-        self._lease = USUAL_LEASE
+        self._new_id = settings.get("new_id", lambda: uuid.uuid4().hex)
+        self._max_turn_chars = settings.get("max_turn_chars", _MAX_TURN_CHARS)
+        self._longest_back_off = settings.get("longest_back_off", claims.LONGEST_BACK_OFF)
+        self._lease = claims.USUAL_LEASE
 
     def now(self) -> datetime:
         return self._times.now()
@@ -117,7 +136,15 @@ class StoredTurnLog:
             return await claims.whole(rows, taken, context=context, now=micros(now), longest_back_off=longest)
 
         taken = await self._storage.change("claim", scope, take)
-        return None if taken is None else await self._storage.read("claim", whole)
+        if taken is None:
+            return None
+        try:
+            return await self._storage.read("claim", whole)
+        except Exception:
+            # Or the session would wait for the end of a lease that nothing holds.
+            with suppress(MemoryServiceError):
+                await self.release(taken.without_turns())
+            raise
 
     async def surviving(self, claim: Claim) -> frozenset[str]:
         return await self._storage.read("surviving", lambda rows: claims.surviving(rows, claim))
@@ -130,36 +157,28 @@ class StoredTurnLog:
 
     async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
         until = micros(self._clock.now() + lease)
-        return await self._held(
-            "renew", claim, lambda _, changes, own: claims.renew(changes, own, until=until), otherwise=False
-        )
+        return await self._held("renew", claim, partial(claims.renew, until=until), otherwise=False)
 
     async def mark_rules_done(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
         found = {turn.sequence: outcomes[turn.id] for turn in claim.turns if turn.id in outcomes}
-        await self._held(
-            "mark_rules_done", claim, lambda *own: claims.mark_rules_done(*own, found=found), otherwise=None
-        )
+        await self._held("mark_rules_done", claim, partial(claims.mark_rules_done, found=found), otherwise=None)
 
     async def mark_episode(self, claim: Claim, *, through: int) -> None:
-        await self._held("mark_episode", claim, lambda *own: claims.mark_episode(*own, through=through), otherwise=None)
+        await self._held("mark_episode", claim, partial(claims.mark_episode, through=through), otherwise=None)
 
     async def finish(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
         stored = {turn.sequence: outcomes[turn.id] for turn in claim.turns if turn.id in outcomes}
         now = self._clock.now()
-        await self._held("finish", claim, lambda *own: claims.finish(*own, stored=stored, now=now), otherwise=None)
+        await self._held("finish", claim, partial(claims.finish, stored=stored, now=now), otherwise=None)
 
     async def fail(self, claim: Claim, error: str, *, retry_at: datetime, max_attempts: int) -> int:
         failing = {turn.sequence for turn in claim.turns}
         at = micros(retry_at)
-        return await self._held(
-            "fail",
-            claim,
-            lambda *own: claims.fail(*own, failing=failing, error=error, retry_at=at, max_attempts=max_attempts),
-            otherwise=0,
-        )
+        work = partial(claims.fail, failing=failing, error=error, retry_at=at, max_attempts=max_attempts)
+        return await self._held("fail", claim, work, otherwise=0)
 
     async def release(self, claim: Claim) -> None:
-        await self._held("release", claim, lambda _, changes, own: claims.release(changes, own), otherwise=None)
+        await self._held("release", claim, claims.release, otherwise=None)
 
     async def end_session(self, scope: Scope, session: str) -> PendingSession | None:
         name = bounded_name(session)
@@ -172,12 +191,13 @@ class StoredTurnLog:
 
     # -- removing ------------------------------------------------------------------------------------------------------
 
-    async def tombstone(self, deletion: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
+    async def _remove_deleted(self, deletion: Tombstone, turn_ids: Sequence[str]) -> Tombstone:
+        """Commit a deletion and remove what it names or covers; returns the tombstone as it is stored."""
         stored = await self._commit(deletion)
         await removal.remove_named(self._storage, stored.scope, turn_ids)
         if not stored.memory_id:
-            owner = await self._storage.read("purge", lambda rows: _owner(rows, stored.scope))
-            await removal.purge(self._storage, owner)
+            await removal.purge(self._storage, stored.scope)
+        return stored
 
     async def _commit(self, deletion: Tombstone) -> Tombstone:
         deletion = replace(deletion, at=max(deletion.at, moment(self._times.latest)))
@@ -203,10 +223,6 @@ class StoredTurnLog:
         return await removal.drop(self._storage, turn_ids)
 
 
-async def _owner(rows: Rows, scope: Scope) -> str:
-    return rows.digests.owner(scope)
-
-
 async def _history(rows: Rows, scope: Scope, response_id: str, limit: int) -> list[Message]:
     """The last messages of the chain, oldest first; incomplete turns are part of it."""
     # A turn has a message at least (but for one that lost its beginning), so `limit` turns are enough.
@@ -226,12 +242,12 @@ async def _chain(rows: Rows, scope: Scope, response_id: str, limit: int) -> Stor
     view = await View.of(rows, scope)
     response_id = bounded_name(response_id)
     links = await view.chain(scope, response_id, limit)
-    turns = await view.whole(links)
+    turns = await with_contents(rows, links)
     complete = (
         bool(links)
         and len(turns) == len(links)
         and all(turn.items is not None for turn in turns)
-        and _reaches_its_beginning(links, view.keys.response(scope, response_id))
+        and _reaches_its_beginning(links, rows.digests.response_key(scope, response_id))
     )
     return StoredChain(turns=tuple(turns[::-1]), complete=complete)
 
@@ -269,4 +285,4 @@ async def _whole(rows: Rows, found: Sequence[TurnRow]) -> list[LoggedTurn]:
     for owner in {row.owner for row in found}:
         tombstones[owner] = await rows.tombstones(owner)
     visible = [row for row in found if not tombstones[row.owner].hides(row)]
-    return await View(rows, OwnerTombstones(content_hash=rows.digests.content_hash)).whole(visible)
+    return await with_contents(rows, visible)

@@ -8,7 +8,7 @@ tombstone: from then on no `View` shows what it covers. The turns are purged in 
 complete is noted, and it is completed at the next start or sweep.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from semrouter_memory.model import Scope, Tombstone, TurnState
@@ -45,21 +45,25 @@ async def remove_named(storage: Storage, scope: Scope, turn_ids: Sequence[str]) 
     await remove_if(storage, "tombstone", await storage.read("tombstone", named), lambda _: True)
 
 
-async def purge(storage: Storage, owner: str) -> None:
+async def purge(storage: Storage, scope_or_owner: Scope | str) -> None:
     """Remove all turns that the owner's tombstones cover."""
     last: int | None = 0
+    known: Mapping[bytes, int] | None = None
 
-    async def batch(rows: Rows) -> tuple[Changes, int | None]:
-        found = await rows.of_owner(owner, after=last or 0)
+    async def batch(rows: Rows) -> tuple[Changes, tuple[int | None, Mapping[bytes, int]]]:
+        owner = rows.digests.owner(scope_or_owner) if isinstance(scope_or_owner, Scope) else scope_or_owner
         tombstones = await rows.tombstones(owner)
+        # A deletion that was committed meanwhile may cover turns that were passed already.
+        begins_anew = known is not None and tombstones.fields != known
+        found = await rows.of_owner(owner, after=0 if begins_anew else last or 0)
         changes = await removed(rows, [row for row in found if tombstones.hides(row)])
         if len(found) == BATCH:
-            return changes, found[-1].sequence
+            return changes, (found[-1].sequence, tombstones.fields)
         changes.purged = owner
-        return changes, None
+        return changes, (None, tombstones.fields)
 
     while last is not None:
-        last = await storage.change("purge", owner, batch)
+        last, known = await storage.change("purge", scope_or_owner, batch)
 
 
 async def purge_pending(storage: Storage) -> None:

@@ -3,13 +3,16 @@
 Times are microseconds since 1970. Texts arrive bounded and storable (see `bounds.py`).
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+import orjson
 
 from semrouter_memory.model import LoggedTurn, PendingSession, Scope, ToolUse, TurnState, joined
 from semrouter_memory.turn_log.columns import load_items, moment
-from semrouter_memory.turn_log.leases import is_over
+
+R = TypeVar("R", "TurnRow", "SessionRow")
 
 _OPEN = frozenset({TurnState.WAITING, TurnState.DEAD})
 
@@ -101,9 +104,6 @@ class SessionRow:
         """The end was announced and no episode covers it."""
         return self.unsummarised > 0 and self.end_at > self.summarised
 
-    def claimable(self, now: int, lease: timedelta) -> bool:
-        return not self.token or is_over(self.lease_until, now=now, lease=lease)
-
     def released(self, *, not_before: int | None) -> "SessionRow":
         return replace(self, token="", lease_until=0, not_before=not_before)
 
@@ -149,6 +149,21 @@ class SessionRow:
         )
 
 
+_TYPES: Mapping[Any, Callable[[Any], Any]] = {bool: bool, TurnState: TurnState, tuple[str, ...]: tuple}
+"""Types of fields that no storage keeps: it returns numbers, texts and lists."""
+
+_RESTORED = {
+    kind: {each.name: _TYPES[each.type] for each in fields(kind) if each.type in _TYPES}
+    for kind in (TurnRow, SessionRow)
+}
+
+
+def restored(kind: type[R], values: Mapping[str, Any]) -> R:
+    """The row of these values, as a storage returns them."""
+    types = _RESTORED[kind]
+    return kind(**{name: types[name](value) if name in types else value for name, value in values.items()})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
     """What was said in a turn. `items` is JSON."""
@@ -158,6 +173,30 @@ class Content:
     tools: tuple[ToolUse, ...] = ()
     model: str = ""
     items: bytes | None = None
+
+    def columns(self) -> dict[str, str | bytes | None]:
+        return {
+            "user_texts": orjson.dumps(self.user_texts),
+            "assistant_text": self.assistant_text,
+            "tools": orjson.dumps([(tool.name, tool.outcome) for tool in self.tools]),
+            "model": self.model,
+            "items": self.items,
+        }
+
+    @classmethod
+    def of_columns(cls, values: Mapping[str, Any]) -> "Content":
+        """The content of these columns; Redis returns texts as bytes."""
+        return cls(
+            user_texts=tuple(orjson.loads(values["user_texts"])),
+            assistant_text=_text(values["assistant_text"]),
+            tools=tuple(ToolUse(name, outcome) for name, outcome in orjson.loads(values["tools"])),
+            model=_text(values["model"]),
+            items=values.get("items"),
+        )
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode()
 
 
 def logged(row: TurnRow, content: Content, scope: Scope, turn_id: str) -> LoggedTurn:

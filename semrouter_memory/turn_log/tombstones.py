@@ -17,6 +17,7 @@ from semrouter_memory.turn_log.columns import micros, pack
 from semrouter_memory.turn_log.rows import TurnRow
 
 _EVERYTHING, _PROJECT, _MEMORY, _CONTENT = b"e", b"p:", b"m:", b"c:"
+_MAX_CACHED_OWNERS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,35 @@ class OwnerTombstones:
         return max(self.fields.get(_EVERYTHING, -1), self.fields.get(_PROJECT + pack(project_id), -1))
 
 
+class TombstoneCache:
+    """The deletions of the owners that were asked for last, each with the version that they were read at."""
+
+    def __init__(self, content_hash: Callable[[str], str]) -> None:
+        self._content_hash = content_hash
+        self._known: dict[str, tuple[int | bytes, OwnerTombstones]] = {}
+        self.empty = OwnerTombstones(content_hash=content_hash)
+
+    def get(self, owner: str) -> tuple[int | bytes | None, OwnerTombstones]:
+        """The version and the deletions as they were read last; None and no deletions for an unknown owner."""
+        if owner not in self._known:
+            return None, self.empty
+        self._known[owner] = entry = self._known.pop(owner)
+        return entry
+
+    def put(self, owner: str, version: int | bytes, fields: Mapping[bytes, int]) -> OwnerTombstones:
+        deletions = OwnerTombstones(content_hash=self._content_hash, fields=fields)
+        self._known.pop(owner, None)
+        self._known[owner] = version, deletions
+        if len(self._known) > _MAX_CACHED_OWNERS:
+            del self._known[next(iter(self._known))]
+        return deletions
+
+    def drop(self, owner: str) -> OwnerTombstones:
+        """Same as `put`, of an owner without deletions."""
+        self._known.pop(owner, None)
+        return self.empty
+
+
 @dataclass(frozen=True, slots=True)
 class TombstoneChange:
     """An owner's fields to set and to remove.
@@ -82,7 +112,7 @@ class TombstoneChange:
 
 
 def added(owner: str, tombstone: Tombstone, known: OwnerTombstones) -> TombstoneChange:
-    """A tombstone beside the known ones. One of everything replaces those that it covers.
+    """Add a tombstone to the known ones. One of everything replaces those that it covers.
 
     Nothing else ends a tombstone: a store that was unavailable when it was written may still hold the row.
     """

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from semrouter_memory.model import LoggedTurn, Scope
 from semrouter_memory.turn_log.columns import MAX_SESSION_ID_CHARS, storable
-from semrouter_memory.turn_log.lookup import LookupKeys
-from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow, logged
+from semrouter_memory.turn_log.rows import SessionRow, TurnRow, logged
 from semrouter_memory.turn_log.storage import Rows
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
 
@@ -23,7 +22,6 @@ class View:
     def __init__(self, rows: Rows, tombstones: OwnerTombstones) -> None:
         self.rows = rows
         self.tombstones = tombstones
-        self.keys = LookupKeys(rows.digests)
 
     @classmethod
     async def of(cls, rows: Rows, scope: Scope) -> "View":
@@ -51,7 +49,7 @@ class View:
         """The newest of the owner's turns that were answered by that response."""
         if not response_id:
             return None
-        found = await self.found_by(self.keys.response(scope, response_id))
+        found = await self.found_by(self.rows.digests.response_key(scope, response_id))
         return found[0] if found else None
 
     async def waiting(self, session_id: str) -> list[TurnRow]:
@@ -91,13 +89,13 @@ class View:
             row = known.get(row.parent) or (await self.rows.turns([row.parent])).get(row.parent)
         return self.visible(links)
 
-    async def whole(self, rows: Sequence[TurnRow]) -> list[LoggedTurn]:
-        """The turns with their contents; those without are left out."""
-        contents: dict[int, Content] = await self.rows.contents(rows)
-        sessions = await self.rows.sessions(row.session_id for row in rows)
-        turn_id = self.rows.digests.turn_id
-        return [
-            logged(row, contents[row.sequence], sessions[row.session_id].scope, turn_id(row.sequence))
-            for row in rows
-            if row.sequence in contents and row.session_id in sessions
-        ]
+
+async def with_contents(rows: Rows, found: Sequence[TurnRow]) -> list[LoggedTurn]:
+    """Turns with their contents; those without are left out."""
+    contents = await rows.contents(found)
+    sessions = await rows.sessions(row.session_id for row in found)
+    return [
+        logged(row, contents[row.sequence], sessions[row.session_id].scope, rows.digests.turn_id(row.sequence))
+        for row in found
+        if row.sequence in contents and row.session_id in sessions
+    ]

@@ -1,4 +1,4 @@
-"""Upkeep with the real turn log, state store and locks: what leaves, what stays, and what races with it."""
+"""Maintenance with the real turn log, state store and locks: what leaves, what stays, and what races with it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,8 @@ from semrouter_memory.config import AgeingConfig, ManagementConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import ChatModelError, InvalidRequestError, StoreUnavailableError, TurnLogError
 from semrouter_memory.maintenance.consolidate import Consolidator
-from semrouter_memory.maintenance.schedule import MaintenanceScheduler
+from semrouter_memory.maintenance.eviction import is_expired
+from semrouter_memory.maintenance.schedule import TICK_SECONDS, MaintenanceScheduler
 from semrouter_memory.maintenance.sweep import OWN_SCOPE, Sweeper
 from semrouter_memory.maintenance.usage import MAX_NOTED, UsageCounter
 from semrouter_memory.manage.edits import MemoryEdit
@@ -43,8 +44,8 @@ from tests.unit.maintenance.parts import (
     EMBEDDER,
     NOW,
     LostLocks,
+    MaintenanceObserver,
     SteppingClock,
-    UpkeepObserver,
     aged,
     keep,
 )
@@ -110,13 +111,13 @@ class House:
     state: SqliteStateStore
     locks: OwnerLocks
     clock: SteppingClock
-    observer: UpkeepObserver
+    observer: MaintenanceObserver
     embedder: HashedEmbedder = EMBEDDER
 
     def __post_init__(self) -> None:
         self.usage = UsageCounter(state=self.state, turn_log=self.turn_log, clock=self.clock)
 
-    def upkeep(self, model: ScriptedModel | None = None, **settings: Any) -> MaintenanceScheduler:
+    def maintenance(self, model: ScriptedModel | None = None, **settings: Any) -> MaintenanceScheduler:
         config = AgeingConfig.model_validate(settings)
         deletion = deletion_service(
             store=self.store,
@@ -173,7 +174,7 @@ def house(tmp_path: Path) -> Iterator[House]:
     clock = SteppingClock()
     turn_log = SqliteTurnLog(tmp_path / "turns.db", clock=clock)
     state = SqliteStateStore(tmp_path / "state.db", clock=clock)
-    yield House(Store(), turn_log, state, InProcessOwnerLocks(), clock, UpkeepObserver())
+    yield House(Store(), turn_log, state, InProcessOwnerLocks(), clock, MaintenanceObserver())
     state.close()
     turn_log.close()
 
@@ -191,7 +192,7 @@ async def test_by_default_a_sweep_deletes_only_what_has_ended(house: House) -> N
         aged("m4", superseded_at=NOW, superseded_by=""),
     )
     await house.uses_counted_for_long()
-    report = await house.upkeep().sweep()
+    report = await house.maintenance().sweep()
     assert house.store.ids == {"m0", "m1", "m4"}
     assert report.deleted == {"expired": {"semantic": 1}, "orphaned": {"semantic": 1}}
     assert (report.memories, report.owners, report.failures) == (5, 1, ())
@@ -202,20 +203,20 @@ async def test_what_was_deleted_while_the_store_was_away_is_erased(house: House)
     await house.keep(aged("m0"), aged("m1"), aged("m2", scope=BOB))
     await house.turn_log.tombstone(Tombstone(scope=ALICE, at=NOW, memory_id="m1"))
     await house.turn_log.tombstone(Tombstone(scope=BOB, at=NOW))
-    report = await house.upkeep().sweep()
+    report = await house.maintenance().sweep()
     assert house.store.ids == {"m0"}
     assert report.deleted == {"tombstoned": {"semantic": 2}}
 
 
 async def test_history_of_an_expired_memory_leaves_with_it(house: House) -> None:
     await house.keep(aged("m0", expires_at=NOW), aged("m1", superseded_at=NOW, superseded_by="m0"))
-    await house.upkeep().sweep()
+    await house.maintenance().sweep()
     assert house.store.ids == set()
 
 
 async def test_old_history_leaves_and_its_successor_stays(house: House) -> None:
     await house.keep(aged("m0"), aged("m1", days=40, superseded_at=NOW - timedelta(days=35), superseded_by="m0"))
-    report = await house.upkeep(history_days=30).sweep()
+    report = await house.maintenance(history_days=30).sweep()
     assert house.store.ids == {"m0"}
     assert report.deleted == {"history": {"semantic": 1}}
 
@@ -224,7 +225,7 @@ async def test_pruned_memories_leave_without_a_tombstone(house: House) -> None:
     """Saying it again brings it back."""
     await house.keep(aged("m0", days=400), aged("m1", days=400, importance=0.9), aged("m2"))
     await house.uses_counted_for_long()
-    report = await house.upkeep(prune="on").sweep()
+    report = await house.maintenance(prune="on").sweep()
     assert house.store.ids == {"m1", "m2"}
     assert report.deleted == {"pruned": {"semantic": 1}}
     said_again = aged("m0", days=400)
@@ -236,7 +237,7 @@ async def test_pruned_memories_leave_without_a_tombstone(house: House) -> None:
 async def test_pruning_in_dry_run_only_reports(house: House) -> None:
     await house.keep(aged("m0", days=400), aged("m1", expires_at=NOW))
     await house.uses_counted_for_long()
-    report = await house.upkeep(prune="dry-run").sweep()
+    report = await house.maintenance(prune="dry-run").sweep()
     assert house.store.ids == {"m0"}
     assert report.would_delete == {"pruned": {"semantic": 1}}
     assert report.would_delete_ids == {"pruned": ("m0",)}
@@ -246,13 +247,13 @@ async def test_pruning_in_dry_run_only_reports(house: House) -> None:
 async def test_nothing_is_pruned_before_uses_were_counted_for_long_enough(house: House) -> None:
     """Else the first sweep after an upgrade, or after the state was lost, would find everything unused."""
     await house.keep(aged("m0", days=400))
-    upkeep = house.upkeep(prune="on", prune_after_days=180)
-    report = await upkeep.sweep()
+    maintenance = house.maintenance(prune="on", prune_after_days=180)
+    report = await maintenance.sweep()
     assert (house.store.ids, report.held) == ({"m0"}, 1)
     house.clock.step(days=179)
-    assert (await upkeep.sweep()).held == 1
+    assert (await maintenance.sweep()).held == 1
     house.clock.step(days=2)
-    assert (await upkeep.sweep()).deleted == {"pruned": {"semantic": 1}}
+    assert (await maintenance.sweep()).deleted == {"pruned": {"semantic": 1}}
     assert house.store.ids == set()
 
 
@@ -260,7 +261,7 @@ async def test_what_is_used_is_not_pruned(house: House) -> None:
     await house.keep(aged("m0", days=400), aged("m1", days=400))
     await house.uses_counted_for_long()
     house.usage.note([aged("m0", days=400)])
-    await house.upkeep(prune="on").sweep()
+    await house.maintenance(prune="on").sweep()
     assert house.store.ids == {"m0"}
 
 
@@ -273,39 +274,39 @@ async def test_a_quota_takes_history_first_then_flagged_memories(house: House) -
         aged("b0", scope=BOB),
         aged("b1", scope=BOB),
     )
-    report = await house.upkeep(max_memories=4).sweep()
+    report = await house.maintenance(max_memories=4).sweep()
     assert house.store.ids == {"m0", "m1", "m2", "m3", "b0", "b1"}
     assert report.deleted == {}
-    report = await house.upkeep(max_memories=2).sweep()
+    report = await house.maintenance(max_memories=2).sweep()
     assert house.store.ids == {"m0", "m2", "b0", "b1"}
     assert report.deleted == {"quota": {"semantic": 2}}
 
 
 async def test_a_quota_in_bytes_counts_the_text(house: House) -> None:
     await house.keep(*(aged(f"m{day}", days=day, content="x" * 100) for day in range(5)))
-    await house.upkeep(max_bytes=250).sweep()
+    await house.maintenance(max_bytes=250).sweep()
     assert house.store.ids == {"m0", "m1"}
 
 
 async def test_a_changed_owner_is_brought_within_the_quota_without_a_sweep(house: House) -> None:
-    upkeep = house.upkeep(max_memories=2)
+    maintenance = house.maintenance(max_memories=2)
     await house.keep(
         *(aged(f"m{day}", days=day) for day in range(4)), *(aged(f"b{day}", scope=BOB) for day in range(4))
     )
-    upkeep.changed(Scope("alice", "apollo"))
-    await upkeep.maintain_changed()
+    maintenance.changed(Scope("alice", "apollo"))
+    await maintenance.maintain_changed()
     assert house.store.ids == {"m0", "m1", "b0", "b1", "b2", "b3"}
     (report,) = house.observer.reports
     assert report.deleted == {"quota": {"semantic": 2}}
-    await upkeep.maintain_changed()
+    await maintenance.maintain_changed()
     assert len(house.observer.reports) == 1
 
 
 async def test_without_quota_and_consolidation_a_change_costs_nothing(house: House) -> None:
-    upkeep = house.upkeep()
+    maintenance = house.maintenance()
     house.store.away = True
-    upkeep.changed(ALICE)
-    await upkeep.maintain_changed()
+    maintenance.changed(ALICE)
+    await maintenance.maintain_changed()
     assert house.observer.reports == []
 
 
@@ -323,7 +324,7 @@ async def test_what_is_said_again_meanwhile_is_not_deleted(house: House, setting
         await house.keep(replace(old, observed_at=NOW, updated_at=NOW))
 
     house.store.before_get = confirm
-    await house.upkeep(**settings).sweep()
+    await house.maintenance(**settings).sweep()
     assert house.store.ids == {"m0", "m1"}
 
 
@@ -341,7 +342,7 @@ async def test_what_is_used_meanwhile_is_not_deleted(house: House) -> None:
         return await real_usage(scope, memory_ids)
 
     house.state.usage = late  # type: ignore[method-assign]
-    await house.upkeep(prune="on").sweep()
+    await house.maintenance(prune="on").sweep()
     assert house.store.ids == {"m0"}
 
 
@@ -352,14 +353,14 @@ async def test_history_whose_successor_is_written_meanwhile_stays(house: House) 
         await house.keep(aged("m0"))
 
     house.store.before_get = write_successor
-    await house.upkeep().sweep()
+    await house.maintenance().sweep()
     assert house.store.ids == {"m0", "m1"}
 
 
 async def test_erasing_waits_for_the_owners_lock(house: House) -> None:
     await house.keep(aged("m0", expires_at=NOW))
     async with house.locks.hold(ALICE):
-        sweeping = asyncio.create_task(house.upkeep().sweep())
+        sweeping = asyncio.create_task(house.maintenance().sweep())
         done, _ = await asyncio.wait([sweeping], timeout=0.2)
         assert not done
         assert house.store.ids == {"m0"}
@@ -389,13 +390,13 @@ async def test_a_flush_that_races_with_a_deletion_brings_nothing_back(house: Hou
 
 
 async def test_counts_that_come_after_the_deletion_are_dropped_by_the_next_sweep(house: House) -> None:
-    upkeep = house.upkeep()
+    maintenance = house.maintenance()
     await house.keep(aged("m0", expires_at=NOW))
-    await upkeep.sweep()
+    await maintenance.sweep()
     house.usage.note([aged("m0")])
-    await upkeep.flush()
+    await maintenance.flush()
     assert await house.state.usage(ALICE, ["m0"])
-    await upkeep.sweep()
+    await maintenance.sweep()
     assert await house.state.usage(ALICE, ["m0"]) == {}
 
 
@@ -433,10 +434,10 @@ async def test_counts_that_cannot_be_written_wait_and_are_bounded(house: House) 
 
 
 async def test_what_waits_is_written_at_the_end(house: House) -> None:
-    upkeep = house.upkeep()
-    upkeep.start()
+    maintenance = house.maintenance()
+    maintenance.start()
     house.usage.note([aged("m0")])
-    await upkeep.stop()
+    await maintenance.stop()
     assert await house.state.usage(ALICE, ["m0"]) == {"m0": Usage(1, NOW)}
 
 
@@ -445,9 +446,9 @@ async def test_what_waits_is_written_at_the_end(house: House) -> None:
 
 async def test_without_the_state_store_nothing_leaves_for_want_of_use(house: House, tmp_path: Path) -> None:
     await house.keep(aged("m0", days=400), aged("m1", expires_at=NOW), aged("m2"))
-    upkeep = house.upkeep(prune="on", max_memories=1)
+    maintenance = house.maintenance(prune="on", max_memories=1)
     house.state.close()
-    report = await upkeep.sweep()
+    report = await maintenance.sweep()
     assert house.store.ids == {"m0", "m2"}
     assert report.failures == ("state",)
 
@@ -455,7 +456,7 @@ async def test_without_the_state_store_nothing_leaves_for_want_of_use(house: Hou
 async def test_a_store_that_goes_away_in_the_middle_costs_nothing(house: House) -> None:
     await house.keep(aged("m0"), aged("m1", superseded_at=NOW, superseded_by="m0"))
     house.store.away = True
-    report = await house.upkeep().sweep()
+    report = await house.maintenance().sweep()
     assert report.failures == ("store",)
     assert house.store.ids == {"m0", "m1"}
 
@@ -464,24 +465,24 @@ async def test_under_a_lost_lock_nothing_is_deleted_or_merged(house: House) -> N
     await keep_hawaii(house)
     await house.keep(aged("m9", expires_at=NOW))
     house.locks = LostLocks()
-    report = await house.upkeep(consolidate="on", consolidate_at=2).sweep()
+    report = await house.maintenance(consolidate="on", consolidate_at=2).sweep()
     assert report.failures == ("lock",)
     assert house.store.ids == {"m0", "m1", "m2", "m9"}
 
 
 async def test_an_owner_whose_quota_could_not_be_enforced_is_looked_at_again(house: House) -> None:
     await house.keep(aged("m0"), aged("m1", days=1))
-    upkeep = house.upkeep(max_memories=1)
-    upkeep.changed(ALICE)
+    maintenance = house.maintenance(max_memories=1)
+    maintenance.changed(ALICE)
     real_page = house.store.page
 
     async def away(*args: Any, **kwargs: Any) -> Any:
         raise StoreUnavailableError("away")
 
     house.store.page = away  # type: ignore[method-assign]
-    await upkeep.maintain_changed()
+    await maintenance.maintain_changed()
     house.store.page = real_page  # type: ignore[method-assign]
-    await upkeep.maintain_changed()
+    await maintenance.maintain_changed()
     assert [report.failures for report in house.observer.reports] == [("store",), ()]
     assert house.store.ids == {"m0"}
 
@@ -490,35 +491,35 @@ async def test_an_owner_whose_quota_could_not_be_enforced_is_looked_at_again(hou
 
 
 async def test_a_sweep_comes_soon_after_the_start_and_then_in_its_time(house: House) -> None:
-    upkeep = house.upkeep(sweep_seconds=3600, compact_hours=0)
-    await upkeep.run_due()
+    maintenance = house.maintenance(sweep_seconds=3600, compact_hours=0)
+    await maintenance.run_due()
     assert not house.observer.reports
     for _ in range(130):
         house.clock.step(minutes=1)
-        await upkeep.run_due()
+        await maintenance.run_due()
     assert len(house.observer.reports) == 3
 
 
 async def test_two_replicas_and_a_restart_share_one_pace(house: House) -> None:
-    upkeeps = [house.upkeep(sweep_seconds=3600, compact_hours=0) for _ in range(2)]
+    maintenances = [house.maintenance(sweep_seconds=3600, compact_hours=0) for _ in range(2)]
     for minute in range(130):
         house.clock.step(minutes=1)
         if minute == 30:
-            upkeeps.append(house.upkeep(sweep_seconds=3600, compact_hours=0))
-        for upkeep in upkeeps:
-            await upkeep.run_due()
+            maintenances.append(house.maintenance(sweep_seconds=3600, compact_hours=0))
+        for maintenance in maintenances:
+            await maintenance.run_due()
     assert len(house.observer.reports) == 3
 
 
 async def test_a_clock_that_is_set_back_a_day_stops_neither_sweeps_nor_compactions(house: House) -> None:
     """Nor does a replica that swept before believe that it has just done so."""
     house.clock.step(days=1)
-    upkeep = house.upkeep(sweep_seconds=3600, compact_hours=1)
+    maintenance = house.maintenance(sweep_seconds=3600, compact_hours=1)
     house.clock.step(minutes=61)
-    await upkeep.run_due()
+    await maintenance.run_due()
     assert (len(house.observer.reports), house.store.compactions) == (1, 1)
     house.clock.step(days=-1)
-    for each in (upkeep, house.upkeep(sweep_seconds=3600, compact_hours=1)):
+    for each in (maintenance, house.maintenance(sweep_seconds=3600, compact_hours=1)):
         house.clock.step(minutes=61)
         await each.run_due()
     assert (len(house.observer.reports), house.store.compactions) == (3, 3)
@@ -526,36 +527,80 @@ async def test_a_clock_that_is_set_back_a_day_stops_neither_sweeps_nor_compactio
 
 async def test_a_failed_sweep_is_tried_again_within_a_minute(house: House) -> None:
     await house.keep(aged("m0"))
-    upkeep = house.upkeep(sweep_seconds=3600, compact_hours=0)
+    maintenance = house.maintenance(sweep_seconds=3600, compact_hours=0)
     house.clock.step(minutes=1)
 
     def gone() -> AsyncIterator[Sequence[Memory]]:
         raise StoreUnavailableError("away")
 
     real_scan, house.store.scan = house.store.scan, gone  # type: ignore[method-assign]
-    await upkeep.run_due()
+    await maintenance.run_due()
     house.store.scan = real_scan  # type: ignore[method-assign]
     house.clock.step(minutes=1)
-    await upkeep.run_due()
+    await maintenance.run_due()
     assert [report.failures for report in house.observer.reports] == [("store",), ()]
 
 
 async def test_files_are_compacted_in_their_time_and_only_those_that_failed_again(house: House) -> None:
-    upkeep = house.upkeep(compact_hours=24, sweep_seconds=10**9)
+    maintenance = house.maintenance(compact_hours=24, sweep_seconds=10**9)
     house.store.away = True
     for _ in range(3):
         house.clock.step(minutes=10)
-        await upkeep.run_due()
+        await maintenance.run_due()
     assert (house.store.compactions, house.observer.failures) == (0, ["compact"] * 3)
     house.store.away = False
     house.clock.step(minutes=10)
-    await upkeep.run_due()
+    await maintenance.run_due()
     house.clock.step(hours=23)
-    await upkeep.run_due()
+    await maintenance.run_due()
     assert house.store.compactions == 1
     house.clock.step(hours=1)
-    await upkeep.run_due()
+    await maintenance.run_due()
     assert house.store.compactions == 2
+
+
+async def test_a_bug_in_one_part_holds_up_no_other_and_is_not_repeated_at_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maintenance = house.maintenance(compact_hours=24, sweep_seconds=10**9)
+    house.clock.step(minutes=10)
+    attempts = 0
+
+    async def broken() -> None:
+        nonlocal attempts
+        attempts += 1
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(house.turn_log, "compact", broken)
+    with pytest.raises(ZeroDivisionError):
+        await maintenance.run_due()
+    house.clock.step(seconds=TICK_SECONDS)
+    await maintenance.run_due()
+    assert (attempts, house.store.compactions) == (1, 1)
+
+
+@pytest.mark.parametrize("setting", ["history_days", "prune_after_days", "ttl_days"])
+async def test_a_setting_that_means_never_stops_no_sweep(house: House, setting: str) -> None:
+    await house.keep(aged("m0", superseded_at=NOW, superseded_by="m1"), aged("m1"))
+    never: Any = {"semantic": 1e12} if setting == "ttl_days" else 1e12
+    report = await house.maintenance(**{setting: never}).sweep()
+    assert (report.memories, report.deleted, house.observer.bugs) == (2, {}, [])
+
+
+async def test_one_owners_data_does_not_end_the_sweep_of_the_others(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.keep(aged("m0"), aged("m1", scope=BOB, expires_at=NOW))
+
+    def failing_for_alice(memory: Memory, **rest: Any) -> bool:
+        if memory.scope == ALICE:
+            raise OverflowError
+        return is_expired(memory, **rest)
+
+    monkeypatch.setattr("semrouter_memory.maintenance.sweep.is_expired", failing_for_alice)
+    report = await house.maintenance().sweep()
+    assert report.deleted == {"expired": {"semantic": 1}}
+    assert [type(bug) for bug in house.observer.bugs] == [OverflowError]
 
 
 # -- consolidation -----------------------------------------------------------------------------------------------------
@@ -572,10 +617,10 @@ async def keep_hawaii(house: House) -> None:
 
 async def test_consolidation_is_off_by_default(house: House) -> None:
     await keep_hawaii(house)
-    upkeep = house.upkeep(consolidate_at=2)
-    upkeep.changed(ALICE)
-    await upkeep.maintain_changed()
-    await upkeep.sweep()
+    maintenance = house.maintenance(consolidate_at=2)
+    maintenance.changed(ALICE)
+    await maintenance.maintain_changed()
+    await maintenance.sweep()
     assert len(await house.active()) == 3
 
 
@@ -583,13 +628,13 @@ async def test_consolidation_is_off_by_default(house: House) -> None:
 async def test_related_memories_become_one_and_the_originals_history(house: House, by_sweep: bool) -> None:
     await keep_hawaii(house)
     house.usage.note([aged("m0"), aged("m1")])
-    upkeep = house.upkeep(consolidate="on", consolidate_at=3)
+    maintenance = house.maintenance(consolidate="on", consolidate_at=3)
     if by_sweep:
-        await upkeep.sweep()
+        await maintenance.sweep()
     else:
-        await upkeep.flush()
-        upkeep.changed(ALICE)
-        await upkeep.maintain_changed()
+        await maintenance.flush()
+        maintenance.changed(ALICE)
+        await maintenance.maintain_changed()
     (summary,) = await house.active()
     assert summary.content == BY_RULE
     assert summary.observed_at == NOW - timedelta(days=7)
@@ -607,16 +652,16 @@ async def test_a_summary_that_the_embedding_model_does_not_read_to_its_end_is_no
     """Worded by the model it may be shorter."""
     await keep_hawaii(house)
     house.embedder = HashedEmbedder(max_passage_tokens=16)
-    await house.upkeep(consolidate="on", consolidate_at=3).sweep()
+    await house.maintenance(consolidate="on", consolidate_at=3).sweep()
     assert {memory.content for memory in await house.active()} == set(HAWAII)
     model = ScriptedModel("User's Hawaii budget is $12,000 (before $10,000, then $2,000 added)")
-    await house.upkeep(model, consolidate="on", consolidate_at=3).sweep()
+    await house.maintenance(model, consolidate="on", consolidate_at=3).sweep()
     assert [memory.content for memory in await house.active()] == [model.answer]
 
 
 async def test_below_the_threshold_nothing_is_merged(house: House) -> None:
     await keep_hawaii(house)
-    await house.upkeep(consolidate="on", consolidate_at=4).sweep()
+    await house.maintenance(consolidate="on", consolidate_at=4).sweep()
     assert len(await house.active()) == 3
 
 
@@ -640,7 +685,7 @@ async def test_a_model_words_the_summary_when_it_loses_and_adds_nothing(
 ) -> None:
     await keep_hawaii(house)
     model = ScriptedModel(answer)
-    await house.upkeep(model, consolidate="on", consolidate_at=3).sweep()
+    await house.maintenance(model, consolidate="on", consolidate_at=3).sweep()
     (summary,) = await house.active()
     assert summary.content == content
     assert summary.metadata["model"] == ("" if content == BY_RULE else "stand-in")
@@ -654,17 +699,17 @@ async def test_originals_that_change_meanwhile_are_not_merged(house: House) -> N
         await house.keep(aged("m0", content="Budget for Hawaii is $11,000", updated_at=NOW))
 
     house.store.before_get = edit
-    await house.upkeep(consolidate="on", consolidate_at=3).sweep()
+    await house.maintenance(consolidate="on", consolidate_at=3).sweep()
     assert {memory.id for memory in await house.active()} == {"m0", "m1", "m2"}
 
 
 async def test_what_was_deleted_is_not_brought_back_by_a_summary(house: House) -> None:
     """The store was away when it was deleted: its row is still there."""
     await keep_hawaii(house)
-    upkeep = house.upkeep(consolidate="on", consolidate_at=3)
+    maintenance = house.maintenance(consolidate="on", consolidate_at=3)
     await house.turn_log.tombstone(Tombstone(scope=ALICE, at=NOW, memory_id="m1"))
-    upkeep.changed(ALICE)
-    await upkeep.maintain_changed()
+    maintenance.changed(ALICE)
+    await maintenance.maintain_changed()
     assert not house.observer.reports
 
 
@@ -673,7 +718,7 @@ async def test_projects_and_users_are_consolidated_apart(house: House) -> None:
     for scope, name in ((ALICE, "a"), (apollo, "p"), (BOB, "b")):
         for number, content in enumerate(HAWAII):
             await house.keep(aged(f"{name}{number}", days=9 - number, content=content, scope=scope))
-    await house.upkeep(consolidate="on", consolidate_at=2).sweep()
+    await house.maintenance(consolidate="on", consolidate_at=2).sweep()
     assert [memory.content for memory in await house.active()] == [BY_RULE] * 2
     assert {memory.scope for memory in await house.active()} == {ALICE, apollo}
     assert [memory.content for memory in await house.active(BOB)] == [BY_RULE]
@@ -682,14 +727,14 @@ async def test_projects_and_users_are_consolidated_apart(house: House) -> None:
 async def test_memories_of_every_kind_survive_a_sweep_of_what_is_not_theirs(house: House) -> None:
     kinds = [aged(f"m{at}", kind=kind) for at, kind in enumerate(MemoryType)]
     await house.keep(*kinds)
-    await house.upkeep(prune="on", max_memories=4, max_bytes=10_000, history_days=1, consolidate="on").sweep()
+    await house.maintenance(prune="on", max_memories=4, max_bytes=10_000, history_days=1, consolidate="on").sweep()
     assert len(await house.active()) == len(kinds)
     assert (await house.store.delete_all(ALICE, Reach.ALL)) == len(kinds)
 
 
 async def test_the_rows_that_consolidation_writes_are_found_by_their_own_words(house: House) -> None:
     await keep_hawaii(house)
-    await house.upkeep(consolidate="on", consolidate_at=3).sweep()
+    await house.maintenance(consolidate="on", consolidate_at=3).sweep()
     (vector,) = await EMBEDDER.embed_passages([BY_RULE])
     (hit,) = await house.store.search(ALICE, vector, limit=5, now=NOW)
     assert isinstance(EmbeddedMemory(hit.memory, vector), EmbeddedMemory)
@@ -704,7 +749,7 @@ async def test_ids_that_are_none_keep_nothing_from_being_merged(house: House, od
     """They came in by an import before its metadata was checked."""
     await keep_hawaii(house)
     await house.keep(aged("m1", days=8, content=HAWAII[1], metadata=odd))
-    await house.upkeep(consolidate="on", consolidate_at=3).sweep()
+    await house.maintenance(consolidate="on", consolidate_at=3).sweep()
     (summary,) = await house.active()
     assert summary.metadata["turn_ids"] == ["t0", "t2"]
     assert not house.observer.bugs
@@ -719,7 +764,7 @@ async def test_a_summary_whose_metadata_would_be_too_large_is_not_written(
     await house.keep(aged("m1", days=8, content=HAWAII[1], metadata=metadata))
     for number, content in enumerate(HAWAII):
         await house.keep(aged(f"b{number}", days=9 - number, content=content, scope=BOB))
-    await house.upkeep(consolidate="on", consolidate_at=3).sweep()
+    await house.maintenance(consolidate="on", consolidate_at=3).sweep()
     assert len(await house.active()) == 3
     assert len(await house.active(BOB)) == 1
     assert not house.observer.bugs
@@ -742,12 +787,12 @@ async def test_an_owner_who_cannot_be_looked_after_keeps_nobody_else_from_it(
             await house.keep(aged(f"{name}{number}", days=9 - number, content=content, scope=scope))
         await house.keep(aged(f"{name}9", content="User plays the cello", scope=scope))
     monkeypatch.setattr(house.store, "upsert", refusing)
-    upkeep = house.upkeep(consolidate="on", consolidate_at=2, max_memories=3)
-    upkeep.changed(ALICE)
-    upkeep.changed(BOB)
-    await (upkeep.sweep() if by_sweep else upkeep.maintain_changed())
+    maintenance = house.maintenance(consolidate="on", consolidate_at=2, max_memories=3)
+    maintenance.changed(ALICE)
+    maintenance.changed(BOB)
+    await (maintenance.sweep() if by_sweep else maintenance.maintain_changed())
     if by_sweep:
-        await upkeep.sweep()
+        await maintenance.sweep()
     assert len(await house.active()) == 3
     assert len(house.store.ids) <= 6
     assert any(memory.metadata.get("consolidated_from") for memory in await house.active(BOB))
@@ -768,7 +813,7 @@ async def test_an_owner_who_cannot_be_swept_keeps_no_other_from_it(
         return await delete(scope, memory_ids)
 
     monkeypatch.setattr(house.store, "delete", refusing)
-    report = await house.upkeep().sweep()
+    report = await house.maintenance().sweep()
     assert house.store.ids == {"a0"}
     assert report.failures == ()
     assert [str(bug) for bug in house.observer.bugs] == ["a bug"]
@@ -794,7 +839,7 @@ def service(house: House) -> MemoryService:
 async def test_a_forgotten_original_is_not_recalled_in_its_summary(house: House) -> None:
     """The others are what they were before they were merged."""
     await keep_hawaii(house)
-    await house.upkeep(consolidate="on", consolidate_at=3).sweep()
+    await house.maintenance(consolidate="on", consolidate_at=3).sweep()
     (summary,) = await house.active()
     house.clock.step(minutes=1)
     await service(house).forget(ALICE, "m1")

@@ -1,4 +1,4 @@
-"""Upkeep on the real Milvus Lite: what a scan reads is what is read again under the lock."""
+"""Maintenance on the real Milvus Lite: what a scan reads is what is read again under the lock."""
 
 from datetime import timedelta
 from pathlib import Path

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.model import AppendOutcome, Reach, Tombstone, TurnTotals
+from semrouter_memory.model import AppendOutcome, Reach, Scope, Tombstone, TurnTotals
 from semrouter_memory.turn_log import removal
 from semrouter_memory.turn_log.redis.log import RedisTurnLog
 from semrouter_memory.turn_log.storage import Storage
@@ -27,7 +27,7 @@ def shared(redis_server: RedisServer, tmp_path: Path) -> Installation:
 def between_tombstone_and_turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As long as this is in force, a deletion comes as far as its tombstone."""
 
-    async def nothing(storage: Storage, owner: str) -> None:
+    async def nothing(storage: Storage, scope_or_owner: Scope | str) -> None:
         pass
 
     monkeypatch.setattr(removal, "purge", nothing)
@@ -66,8 +66,8 @@ class TestBetweenTheTombstoneAndTheTurns:
 
 def short_lived(log: RedisTurnLog) -> None:
     """From now on what is finished ends after a moment."""
+    log._redis.known = None
     log._redis._keep = SHORT
-    log._redis._key.changed = True
 
 
 async def a_turn_that_ended(log: RedisTurnLog, shared: Installation, *, before_a_dead_letter: bool = False) -> str:

@@ -1,5 +1,6 @@
 """What has arrived in Redis leaves the spool's file, however busy the replica is and wherever it is deleted."""
 
+import asyncio
 import sqlite3
 from contextlib import closing
 from itertools import count
@@ -7,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.model import Reach, Tombstone
+from semrouter_memory.errors import TurnLogError
+from semrouter_memory.model import Reach, Scope, Tombstone
 from tests.contract.turn_logs import ALICE, START, a_turn
 from tests.redis_server import RedisServer
 from tests.replicas import Installation, Replica, until
@@ -49,3 +51,38 @@ async def test_a_compaction_takes_along_what_was_deleted_through_another_replica
         assert b"xylophone" in files_of(two)
         await two.log.compact()
         assert b"xylophone" not in files_of(two)
+
+
+async def test_what_could_not_be_removed_is_removed_later(shared: Installation) -> None:
+    async with shared.replica(started=False) as replica:
+        replica.log._forwarder._kept_seconds = -1
+        with closing(sqlite3.connect(replica.spool, isolation_level=None)) as spool:
+            spool.execute("CREATE TRIGGER broken BEFORE DELETE ON spool BEGIN SELECT RAISE(ABORT, 'broken'); END")
+            replica.log.append(a_turn("a"), remember=False)
+            with pytest.raises(TurnLogError):
+                await replica.log.ship()
+            spool.execute("DROP TRIGGER broken")
+            async with asyncio.timeout(10):
+                await replica.log.compact()
+            assert spool.execute("SELECT count(*) FROM spool").fetchone() == (0,)
+
+
+async def test_a_listener_that_fails_does_not_end_the_forwarding(shared: Installation) -> None:
+    async with shared.replica(started=False) as replica:
+        told: list[str] = []
+
+        def listener(_: Scope, session_id: str) -> None:
+            told.append(session_id)
+            if len(told) == 1:
+                raise ZeroDivisionError
+
+        replica.log._forwarder._shipped = listener
+        await replica.log.start()
+        for number in range(2):
+            replica.log.append(a_turn(str(number)), remember=False)
+
+            async def is_told(number: int = number) -> bool:
+                return len(told) > number
+
+            await until(is_told)
+        assert [type(error) for error in replica.errors] == [ZeroDivisionError]

@@ -1,5 +1,6 @@
 """The shared turn log beside a real Redis that comes and goes, and what is left of what was forgotten."""
 
+import asyncio
 import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -123,6 +124,20 @@ class TestWhileRedisIsAway:
             own_redis_server.resume()
             await until(lambda: has_arrived(replica.log, 1))
             await until(lambda: is_responsive(replica.connection))
+
+    async def test_recall_knows_the_deletions_that_another_task_is_asking_for(
+        self, installation: Installation, own_redis_server: RedisServer
+    ) -> None:
+        async with installation.replica(started=False) as replica:
+            await replica.log.tombstone(Tombstone(scope=ALICE, at=START, memory_id="m"))
+            await replica.log.tombstones(ALICE)
+            own_redis_server.pause()
+            waiting = asyncio.create_task(replica.log.history(ALICE, "r", limit=1))
+            await asyncio.sleep(0.01)
+            assert (await replica.log.tombstones(ALICE)).covers(a_memory("m"))
+            assert not waiting.done()
+            own_redis_server.resume()
+            await waiting
 
     async def test_no_deletion_is_completed(self, installation: Installation, own_redis_server: RedisServer) -> None:
         async with installation.replica() as replica:

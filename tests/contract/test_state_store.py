@@ -135,7 +135,7 @@ class TestForget:
         assert (await state_store.usage(ALICE, ["m"])).keys() == {"m"}
 
 
-async def test_upkeep_leaves_what_is_alive(state_store: StateStore, tmp_path: Path) -> None:
+async def test_maintenance_leaves_what_is_alive(state_store: StateStore, tmp_path: Path) -> None:
     await state_store.put(ALICE, "a", b"1", ttl=HOUR)
     await state_store.sweep()
     await state_store.compact()

@@ -3,11 +3,14 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import (
     AppendOutcome,
+    Claim,
     Memory,
     MemoryType,
     Message,
@@ -19,6 +22,10 @@ from semrouter_memory.model import (
     ToolUse,
     Turn,
 )
+from semrouter_memory.turn_log import claims, removal
+from semrouter_memory.turn_log.log import StoredTurnLog
+from semrouter_memory.turn_log.redis import rows as redis_rows
+from semrouter_memory.turn_log.sqlite import rows as sqlite_rows
 from tests.contract.turn_logs import (
     ALICE,
     BOB,
@@ -435,6 +442,21 @@ class TestClaim:
         await turn_log.finish(claim, {claim.turns[0].id: True})
         assert await turn_log.claim(ALICE, session, lease=LEASE, context=0) is None
 
+    async def test_one_whose_turns_cannot_be_read_is_given_back(
+        self, turn_log: WholeTurnLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session = await accept(turn_log, a_turn("a"))
+
+        async def failing(*_: object, **__: object) -> Claim:
+            raise TurnLogError("the file cannot be read")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(claims, "whole", failing)
+            with pytest.raises(TurnLogError):
+                await claimed(turn_log, session)
+        assert [each.session_id for each in await turn_log.pending()] == [session]
+        assert [turn.user_text for turn in (await claimed(turn_log, session)).turns] == ["a"]
+
     async def test_turns_come_in_order_with_the_finished_ones_before_them(self, turn_log: WholeTurnLog) -> None:
         for number in range(4):
             session = await accept(turn_log, a_turn(f"old {number}", session="s"))
@@ -670,6 +692,31 @@ class TestTombstones:
         await accept(turn_log, a_turn("work", scope=Scope("alice", "work")))
         await turn_log.tombstone(Tombstone(scope=ALICE, at=START, reach=Reach.EXACT))
         assert await texts_waiting(turn_log) == ["work"]
+
+    async def test_a_deletion_during_a_purge_is_not_taken_for_complete(
+        self, turn_log: WholeTurnLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As when a sweep completes an older deletion, and the process ends right after the tombstone of a newer one."""
+        assert isinstance(turn_log, StoredTurnLog)
+        for number, project in enumerate(["apollo", "gemini", "gemini"]):
+            await accept(turn_log, a_turn(str(number), scope=Scope("alice", project), session=str(number)))
+        for module in (removal, sqlite_rows, redis_rows):
+            monkeypatch.setattr(module, "BATCH", 1)
+        storage = turn_log._storage
+        real, purged = storage.change, []
+
+        async def change(operation: str, owner: Any, decide: Any) -> Any:
+            result = await real(operation, owner, decide)
+            if operation == "purge":
+                purged.append(owner)
+                if len(purged) == 2:
+                    await turn_log._commit(Tombstone(scope=Scope("alice", "apollo"), at=START, reach=Reach.EXACT))
+            return result
+
+        monkeypatch.setattr(storage, "change", change)
+        await turn_log.tombstone(Tombstone(scope=Scope("alice", "gemini"), at=START, reach=Reach.EXACT))
+        await turn_log.sweep(finished_before=START)
+        assert (await turn_log.totals()).deleted == 3
 
     async def test_dead_letters_are_deleted_and_finished_turns_stay_counted(
         self, turn_log: WholeTurnLog, clock: SteppedClock

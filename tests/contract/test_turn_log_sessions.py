@@ -526,7 +526,7 @@ class TestForgottenScope:
         assert (await turn_log.chain(ALICE, "r", limit=9)).complete is True
 
 
-class TestUpkeep:
+class TestMaintenance:
     async def test_a_compaction_changes_nothing_that_can_be_seen(
         self, turn_log: WholeTurnLog, clock: SteppedClock
     ) -> None:

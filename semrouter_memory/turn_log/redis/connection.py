@@ -1,9 +1,8 @@
-"""The connection to Redis that all of this room's adapters share, and the circuit in front of it.
+"""The connection to Redis that all adapters of this package share, and the circuit in front of it.
 
-Strategy. Whether the server is away is found out once, by the call that fails, and then watched by one task that pings
-with growing pauses; everybody else fails at once meanwhile, without waiting for a timeout. A call is never repeated
-here: what was sent may have been done. Nothing of redis-py's errors leaves but their class name, since some quote the
-command, and a command carries content.
+Strategy. The first call that fails opens the circuit. One task then pings the server with growing pauses; until it answers,
+all other calls fail at once, without waiting for a timeout. A call is never repeated here, because the server may have
+executed it. Of redis-py's errors only the class name is reported, since some quote the command, which carries content.
 """
 
 import asyncio
@@ -31,8 +30,8 @@ Command: TypeAlias = tuple[Argument, ...]
 
 _SCHEMES = ("redis", "rediss", "unix")
 _LONGEST_PAUSE_SECONDS = 15.0
-_AWAY = (RedisConnectionError, RedisTimeoutError, OSError, TimeoutError)
-"""Errors that say that the server is away, as far as we can see; `TimeoutError` is asyncio's."""
+_UNAVAILABLE = (RedisConnectionError, RedisTimeoutError, OSError, TimeoutError)
+"""Errors of an unavailable server; `TimeoutError` is asyncio's."""
 _BATCH = 500
 """Commands that are sent at a time: the event loop has other things to do between two batches."""
 
@@ -57,7 +56,7 @@ class RedisConnection:
             password=secret(config.password, config.password_file),
             socket_timeout=self._timeout,
             socket_connect_timeout=self._timeout,
-            # What was sent may have been done: whether it is sent again is decided by those who know.
+            # The server may have executed the call: the caller decides whether to repeat it.
             retry=Retry(NoBackoff(), 0),
             protocol=2,
         )
@@ -69,16 +68,16 @@ class RedisConnection:
         self._judged.set()
         self._watch: asyncio.Task[None] | None = None
         self.disturbances = 0
-        """Grows whenever the server is found away or slow."""
+        """Grows whenever the server is found unavailable or slow."""
 
     @property
     def available(self) -> bool:
-        """False while the server is known to be away; calls then fail at once."""
+        """False while the server is known to be unavailable; calls then fail at once."""
         return not self._circuit.is_open
 
     @property
     def responsive(self) -> bool:
-        """False while it is away, or was too slow for a request a moment ago."""
+        """False while it is unavailable, or was too slow for a request a moment ago."""
         return self.available and not self._circuit.is_suspect
 
     async def start(self) -> None:
@@ -87,11 +86,11 @@ class RedisConnection:
             await self.execute("PING")
 
     async def wait(self) -> None:
-        """Return when the server is not known to be away."""
+        """Return when the server is not known to be unavailable."""
         await self._present.wait()
 
     async def wait_while_slow(self) -> None:
-        """Return when a server that was too slow a moment ago is found to answer again, or to be away."""
+        """Return when a server that was too slow a moment ago is found to answer again, or to be unavailable."""
         await self._judged.wait()
 
     async def aclose(self) -> None:
@@ -141,7 +140,7 @@ class RedisConnection:
             UnavailableError: also from what is done inside.
         """
         if not self.responsive:
-            raise UnavailableError("Redis is away or slow", service=Service.REDIS)
+            raise UnavailableError("Redis is unavailable or slow", service=Service.REDIS)
         try:
             async with asyncio.timeout(seconds):
                 yield
@@ -159,12 +158,12 @@ class RedisConnection:
     @asynccontextmanager
     async def calling(self) -> AsyncIterator[None]:
         if not self.available:
-            raise UnavailableError("Redis is away", service=Service.REDIS)
+            raise UnavailableError("Redis is unavailable", service=Service.REDIS)
         try:
             yield
-        except _AWAY as error:
+        except _UNAVAILABLE as error:
             self._lost()
-            raise UnavailableError(f"Redis is away: {type(error).__name__}", service=Service.REDIS) from None
+            raise UnavailableError(f"Redis is unavailable: {type(error).__name__}", service=Service.REDIS) from None
         except ResponseError as error:
             raise UnavailableError(f"Redis refused: {type(error).__name__}", service=Service.REDIS) from None
         except RedisError as error:
@@ -200,7 +199,7 @@ class RedisConnection:
             try:
                 async with asyncio.timeout(self._timeout):
                     await self._send("PING")
-            except (*_AWAY, RedisError):
+            except Exception:  # noqa: BLE001 - without this task, an unavailable server stays unavailable
                 self.disturbances += self.available
                 self._failed(probe=True)
             else:

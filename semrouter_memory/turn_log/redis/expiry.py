@@ -8,7 +8,7 @@ from semrouter_memory.turn_log.redis.connection import Command, RedisConnection
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.rows import RedisRows
 from semrouter_memory.turn_log.redis.transaction import Transactions
-from semrouter_memory.turn_log.redis.values import pending_row
+from semrouter_memory.turn_log.redis.values import session_row
 from semrouter_memory.turn_log.rows import SessionRow
 from semrouter_memory.turn_log.storage import BATCH, Changes
 
@@ -26,31 +26,31 @@ class Expiry:
 
     async def clean(self, owner: str) -> None:
         """All that is left of the owner's."""
-        kept = await self._scan("ZSCAN", self._keys.kept, "MATCH", f"*:{owner}*")
-        await self._unlist(owner, [member.decode() for member in kept])
+        members = await self._scan("ZSCAN", self._keys.finished, "MATCH", f"*:{owner}*")
+        await self._unlist(owner, [member.decode() for member in members])
         await self._unlist_pending(owner)
 
     async def clean_before(self, time: int) -> None:
         """What is left of turns whose retention ran before that time."""
         by_owner: dict[str, list[str]] = {}
-        for member in await self._connection.execute("ZRANGEBYSCORE", self._keys.kept, "-inf", f"({time}"):
+        for member in await self._connection.execute("ZRANGEBYSCORE", self._keys.finished, "-inf", f"({time}"):
             by_owner.setdefault(member.decode().split(":")[1], []).append(member.decode())
-        for owner, kept in by_owner.items():
-            await self._unlist(owner, kept)
+        for owner, members in by_owner.items():
+            await self._unlist(owner, members)
 
-    async def _unlist(self, owner: str, kept: Sequence[str]) -> None:
-        """Args: kept: how turns stand in the order of ends (`kept_member`)."""
-        for start in range(0, len(kept), BATCH):
-            batch = kept[start : start + BATCH]
+    async def _unlist(self, owner: str, members: Sequence[str]) -> None:
+        """Args: members: how turns stand in the order of ends (`finished_member`)."""
+        for start in range(0, len(members), BATCH):
+            batch = members[start : start + BATCH]
 
             async def work(batch: Sequence[str] = batch) -> tuple[list[Command], None]:
                 return await self._unlisting(owner, batch), None
 
             await self._transactions.on_owner(owner, work)
 
-    async def _unlisting(self, owner: str, kept: Sequence[str]) -> list[Command]:
-        there = await self._rows.turns(_sequence(member) for member in kept)
-        expired = [member for member in kept if _sequence(member) not in there]
+    async def _unlisting(self, owner: str, members: Sequence[str]) -> list[Command]:
+        there = await self._rows.turns(_sequence(member) for member in members)
+        expired = [member for member in members if _sequence(member) not in there]
         gone: dict[str, set[int]] = {}
         made: list[Command] = []
         for member in expired:
@@ -60,7 +60,7 @@ class Expiry:
             made.append(("XDEL", self._keys.session_content(session_id), f"{sequence}-0"))
             indexes = (self._keys.turns, self._keys.owner_turns(owner), self._keys.session_turns(session_id))
             made += [("ZREM", index, sequence) for index in indexes]
-            made.append(("ZREM", self._keys.kept, member))
+            made.append(("ZREM", self._keys.finished, member))
         changes = Changes()
         for session in (await self._rows.sessions(filter(None, gone))).values():
             counted = await self._recounted(session, gone[session.id])
@@ -75,7 +75,7 @@ class Expiry:
     async def _unlist_pending(self, owner: str) -> None:
         """Pending sessions whose own rows have expired."""
         found = await self._scan("HSCAN", self._keys.pending)
-        rows = (pending_row(name.decode(), value) for name, value in found.items())
+        rows = (session_row(value) for value in found.values())
         named = [row.id for row in rows if row is not None and self._rows.digests.owner(row.scope) == owner]
 
         async def work() -> tuple[list[Command], None]:

@@ -1,6 +1,6 @@
 """Takes turns from the spool to Redis, in order, in the background.
 
-Strategy. One loop: what is spooled is sent in small batches, each turn in its own transaction. While Redis is away the
+Strategy. One loop: what is spooled is sent in small batches, each turn in its own transaction. While Redis is unavailable the
 loop waits for it (the connection looks again with growing pauses) and holds no turns in memory.
 
 Redis answers before what it was told is safe on its disk (`appendfsync everysec`). So a turn stays in the spool for
@@ -34,7 +34,7 @@ _BACKOFF = Backoff(first=0.05, longest=30.0, spread=0.5)
 
 @dataclass(frozen=True, slots=True)
 class _Arrived:
-    """What was shipped and is still kept: up to that key, the last number of that run."""
+    """What was shipped and is still in the spool: up to that key, the last number of that run."""
 
     key: int
     run: str
@@ -100,7 +100,7 @@ class Forwarder:
             all_of_it: what was postponed too.
 
         Raises:
-            TurnLogError: Redis is away; what had not arrived stays in the spool.
+            TurnLogError: Redis is unavailable; what had not arrived stays in the spool.
         """
         appended: list[Appended] = []
         async with self._one_at_a_time:
@@ -120,10 +120,10 @@ class Forwarder:
         return turn.run == self._spool.run and turn.number in self._postponed
 
     async def settle(self) -> None:
-        """Return when nothing is in the spool any more of what was spooled before now: what has arrived is kept a while.
+        """Return when nothing is in the spool any more of what was spooled before now: what has arrived stays in it a while.
 
         Raises:
-            TurnLogError, UnavailableError: Redis is away.
+            TurnLogError, UnavailableError: Redis is unavailable.
         """
         await self.ship()
         through = self._shipped_to
@@ -187,7 +187,7 @@ class Forwarder:
 
     def _note(self, turn: SpooledTurn) -> None:
         self._shipped_to = turn.key
-        # One entry for the turns of a second, which is kept for that much longer.
+        # One entry for the turns of a second, which stays for that much longer.
         kept_until = asyncio.get_running_loop().time() + self._kept_seconds + 1
         if self._kept and self._kept[-1].run == turn.run and self._kept[-1].kept_until > kept_until - 1:
             kept_until = self._kept.pop().kept_until
@@ -206,10 +206,9 @@ class Forwarder:
             await self._remove_due()
 
     async def _remove_due(self) -> None:
-        """Delete what was kept for long enough, if Redis has it still."""
-        due: list[_Arrived] = []
-        while self._kept and self._kept[0].kept_until <= asyncio.get_running_loop().time():
-            due.append(self._kept.popleft())
+        """Delete the turns whose time in the spool is over, if Redis has them still."""
+        now = asyncio.get_running_loop().time()
+        due = [each for each in self._kept if each.kept_until <= now]
         if not due:
             return
         try:
@@ -219,6 +218,9 @@ class Forwarder:
             raise
         if all(int(number or 0) >= each.number for each, number in zip(due, known, strict=True)):
             await self._spool.remove(due[-1].key)
+            # Not before: what could not be removed is due again.
+            for _ in due:
+                self._kept.popleft()
         else:
             self._send_again()
             self._spooled.set()
@@ -231,9 +233,14 @@ class Forwarder:
             await self._wait_for_work()
             await self._connection.wait()
             self._spooled.clear()
-            with suppress(MemoryServiceError):
+            try:
                 await self._ship_what_is_due()
                 await self._remove_arrived()
+            except MemoryServiceError:
+                pass
+            except Exception as error:  # noqa: BLE001 - the loop is the only way from the spool to Redis
+                self._on_error(error)
+            else:
                 failures = 0
                 continue
             self._spooled.set()
@@ -252,7 +259,7 @@ class Forwarder:
             self._retries += 1
 
     async def _wait_for_work(self) -> None:
-        """Until something was spooled, what has arrived was kept for long enough, or a pause is over."""
+        """Until something was spooled, the time in the spool of what has arrived is over, or a pause is over."""
         moments = [self._kept[0].kept_until] if self._kept else []
         if self._postponed:
             moments.append(self._try_again_at)

@@ -4,16 +4,16 @@ key                      string   the secret of all digests
 sequence                 string   the last sequence number given out
 latest                   zset     one member, whose score is the latest time of a turn or deletion (hybrid_clock.py)
 totals                   hash     durable counts
-turns, dead, kept        zset     all turns by sequence number; dead letters; ended ones by the time they ended
+turns, dead, finished    zset     all turns by sequence number; dead letters; finished ones by the time they finished
 pending                  hash     session -> what triggers decide on, of those that are not done with
 purges                   set      owners whose deletion is not complete
 spool:<id>               string   the last number shipped from that spool
-turn:<n>                 hash     a turn's state
+turn:<n>                 string   a turn's state
 key:<digest>             zset     the turns that are found by that lookup key, by when they were learned
 owner:<o>:version        string   changes with everything of an owner; what transactions watch
 owner:<o>:turns          zset     an owner's turns
 owner:<o>:deleted        hash     an owner's tombstones
-session:<s>              hash     a session's state
+session:<s>              string   a session's state
 session:<s>:turns        zset     its turns, :waiting those that wait
 session:<s>:content      stream   what was said: one entry per turn, its id is the sequence number
 """
@@ -30,7 +30,7 @@ class Keys:
         self.totals = self._of("totals")
         self.turns = self._of("turns")
         self.dead = self._of("dead")
-        self.kept = self._of("kept")
+        self.finished = self._of("finished")
         self.pending = self._of("pending")
         self.changed = self._of("changed")
         self.purges = self._of("purges")

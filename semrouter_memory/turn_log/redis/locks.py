@@ -7,8 +7,8 @@ its time lies ahead of the write. Only the holder of the token gives it back.
 A replica that finds the key taken leaves a note that it wants it, and looks again soon. While the note
 stands no other replica takes the key, so that a busy replica cannot starve the others.
 
-A process that stands still right after `confirm` for longer than the lock's time may still write beside the next
-holder: the vector store knows no fencing tokens.
+A process that stands still right after `confirm` for longer than the lock's time may still write while another
+one holds it: the vector store knows no fencing tokens.
 """
 
 import asyncio
@@ -84,12 +84,12 @@ class RedisOwnerLocks:
         """See the port.
 
         Raises:
-            LockLostError: Redis is away, or other replicas kept the lock for too long.
+            LockLostError: Redis is unavailable, or other replicas held the lock for too long.
         """
         name = blake2b(pack(scope.user_id), digest_size=16, person=b"owner-lock").hexdigest()
         key, token = f"{self._prefix}:lock:{name}", uuid.uuid4().hex
         async with self._own.hold(scope):
-            # While Redis is slow deletions are taken from what is kept here, which may be older than the lock.
+            # While Redis is slow deletions come from the cache, which may be older than the lock.
             await self._connection.wait_while_slow()
             disturbances = self._connection.disturbances
             renewing: asyncio.Task[None] | None = None
@@ -128,7 +128,7 @@ class RedisOwnerLocks:
             raise LockLostError(f"the owner's lock cannot be had: {error}") from None
 
     def disturbed_since(self, disturbances: int) -> bool:
-        """Whether Redis was away or slow since then."""
+        """Whether Redis was unavailable or slow since then."""
         return self._connection.disturbances != disturbances
 
     @property
@@ -140,7 +140,7 @@ class RedisOwnerHold:
     """An owner's lock while it is held (implements the `OwnerHold` port).
 
     Args:
-        disturbances: how often Redis was found away or slow before the lock was asked for.
+        disturbances: how often Redis was found unavailable or slow before the lock was asked for.
     """
 
     def __init__(self, locks: RedisOwnerLocks, key: str, token: str, disturbances: int) -> None:
@@ -153,11 +153,11 @@ class RedisOwnerHold:
         """See the port.
 
         Raises:
-            LockLostError: it is not held any more; or Redis was away or slow meanwhile, and what was read under the lock
+            LockLostError: it is not held any more; or Redis was unavailable or slow meanwhile, and what was read under the lock
                 (the deletions that another replica wrote) may be older than the lock.
         """
         if self._locks.disturbed_since(self._disturbances):
-            raise LockLostError("Redis was away or slow while the owner's lock was held")
+            raise LockLostError("Redis was unavailable or slow while the owner's lock was held")
         if not await self._locks.renew(self._key, self._token):
             raise LockLostError("the owner's lock ran out while it was held")
 

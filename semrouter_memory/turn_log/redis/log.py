@@ -4,31 +4,28 @@ A turn is accepted when the local spool has committed it; it is forwarded to Red
 whether it is a repetition are found out there. Everything runs on the event loop that the connection belongs to.
 """
 
-import uuid
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 from semrouter_memory.errors import TurnLogError, UnavailableError
 from semrouter_memory.model import Appended, AppendOutcome, PendingSession, Scope, Tombstone, Turn, TurnTotals
-from semrouter_memory.ports import Clock, NewId
-from semrouter_memory.turn_log import removal
+from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.appending import decide_append, look_around
 from semrouter_memory.turn_log.bounds import BoundedTurn, bounded, dump, load
 from semrouter_memory.turn_log.columns import micros
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
-from semrouter_memory.turn_log.leases import LONGEST_BACK_OFF
-from semrouter_memory.turn_log.log import StoredTurnLog
+from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
 from semrouter_memory.turn_log.redis.connection import Command, RedisConnection
 from semrouter_memory.turn_log.redis.expiry import Expiry
 from semrouter_memory.turn_log.redis.forwarder import Forwarder
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.rows import RedisRows
-from semrouter_memory.turn_log.redis.shared_key import SharedKey
 from semrouter_memory.turn_log.redis.transaction import Transactions
 from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn
 from semrouter_memory.turn_log.storage import Decision, Rows
@@ -40,12 +37,9 @@ T = TypeVar("T")
 _LAST_SHIP_SECONDS = 2.0
 """At shutdown. What is not shipped by then waits in the spool for the next start."""
 _KEEP = timedelta(days=14)
+_KEY_BYTES = 32
 _RUN_SECONDS = 90 * 86_400
 """How long Redis remembers a run of a spool that ships nothing: a sidecar that was off for longer may repeat a turn."""
-
-
-def random_id() -> str:
-    return uuid.uuid4().hex
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +51,15 @@ class _Parts:
 
 
 class RedisStorage:
-    """Runs decisions as optimistic transactions (implements `Storage`)."""
+    """Runs decisions as optimistic transactions (implements `Storage`).
+
+    All replicas' digests are made with one secret key. It is made once, stored in Redis, and remembered in the spool, so that
+    it is known while Redis is unavailable. After every outage Redis is asked again: it may have another key, or none, and
+    then it is given ours.
+
+    Attributes:
+        known: what works under the key that is known; None before Redis was reached for the first time.
+    """
 
     def __init__(
         self, connection: RedisConnection, keys: Keys, spool: Spool, times: HybridClock, *, keep: timedelta
@@ -65,10 +67,12 @@ class RedisStorage:
         self._connection = connection
         self._keys = keys
         self._times = times
+        self._spool = spool
         self._keep = keep
-        self._key = SharedKey(connection, keys, spool)
+        self._asked_after = -1
         self.transactions = Transactions(connection, keys)
-        self.known: _Parts | None = self._parts_of(self._key.known) if self._key.known else None
+        self._key = spool.digest_key()
+        self.known = self._parts_of(self._key) if self._key else None
 
     async def change(self, operation: str, scope_or_owner: Scope | str, decide: Decision[T]) -> T:
         async with self.using(operation) as parts:
@@ -94,10 +98,21 @@ class RedisStorage:
             raise TurnLogError(f"turn log: {operation} failed: {error}") from None
 
     async def parts(self) -> _Parts:
-        key = await self._key.current()
-        if self.known is None or self._key.changed:
-            self.known = self._parts_of(key)
-            self._key.changed = False
+        """Under the key that Redis has, unless there was no outage since it was asked last.
+
+        Raises:
+            UnavailableError: Redis must be asked, and is unavailable.
+        """
+        disturbances = self._connection.disturbances
+        if self.known is not None and self._asked_after == disturbances:
+            return self.known
+        proposed = self._key or secrets.token_bytes(_KEY_BYTES)
+        await self._connection.execute("SETNX", self._keys.digest_key, proposed)
+        key = bytes(await self._connection.execute("GET", self._keys.digest_key))
+        if self.known is None or key != self._key:
+            await self._spool.remember_digest_key(key)
+            self._key, self.known = key, self._parts_of(key)
+        self._asked_after = disturbances
         return self.known
 
     def _parts_of(self, key: bytes) -> _Parts:
@@ -116,9 +131,7 @@ class RedisTurnLog(StoredTurnLog):
         keep: how long finished turns stay in Redis when no sweep takes them before.
         shipped: told of each turn that has arrived in Redis and waits: whose it is, and its session.
         on_error: told of background errors that are bugs, not outages.
-        new_id: draws what new session ids and claim tokens are made of: ASCII, never the same twice.
-        max_turn_chars: bound on a turn's user texts together (the last ones are kept), and on its answer.
-        longest_back_off: how far after now `fail` is told to retry at most; what lies much further ahead counts as past.
+        settings: see `LogSettings`.
 
     Raises:
         ConfigurationError: the local file cannot be used; the message names it and says why.
@@ -134,17 +147,14 @@ class RedisTurnLog(StoredTurnLog):
         shipped: Callable[[Scope, str], object],
         on_error: Callable[[BaseException], object],
         keep: timedelta = _KEEP,
-        new_id: NewId = random_id,
-        max_turn_chars: int = 64_000,
-        longest_back_off: timedelta = LONGEST_BACK_OFF,
+        **settings: Unpack[LogSettings],
     ) -> None:
         self._connection = connection
-        self._max_turn_chars = max_turn_chars
         self._keys = Keys(prefix)
         self._spool = Spool(path)
         times = HybridClock(clock)
         self._redis = RedisStorage(connection, self._keys, self._spool, times, keep=keep)
-        super().__init__(self._redis, clock=clock, times=times, new_id=new_id, longest_back_off=longest_back_off)
+        super().__init__(self._redis, clock=clock, times=times, **settings)
         self._forwarder = Forwarder(self._spool, connection, self._keys, self._take, shipped=shipped, on_error=on_error)
 
     async def start(self) -> None:
@@ -237,13 +247,10 @@ class RedisTurnLog(StoredTurnLog):
         return await super().end_session(scope, session)
 
     async def tombstone(self, deletion: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
-        stored = await self._commit(deletion)
-        await removal.remove_named(self._redis, stored.scope, turn_ids)
+        stored = await self._remove_deleted(deletion, turn_ids)
         if not stored.memory_id:
             async with self._redis.using("tombstone") as parts:
-                owner = parts.rows.digests.owner(stored.scope)
-                await removal.purge(self._redis, owner)
-                await parts.expiry.clean(owner)
+                await parts.expiry.clean(parts.rows.digests.owner(stored.scope))
             await self._spool.redact_covered(stored)
             self._forwarder.wake()
         await self._spool.erase()
@@ -268,7 +275,7 @@ class RedisTurnLog(StoredTurnLog):
     async def compact(self) -> None:
         """Take what was deleted out of the spool file, and ask Redis to rewrite its append-only file without it.
 
-        Takes some seconds: what has arrived in Redis is kept here for so long, though it was deleted there since. Redis
+        Takes some seconds: what has arrived in Redis stays in the spool for so long, though it was deleted there since. Redis
         rewrites in the background, and may not let us ask; its snapshots lose what was deleted at the next one.
         """
         try:

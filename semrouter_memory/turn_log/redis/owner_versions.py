@@ -51,7 +51,7 @@ class RedisOwnerVersions:
     async def current(self, scope: Scope) -> int:
         key = version_key(self._prefix, scope)
         if not self._connection.responsive:
-            raise UnavailableError("Redis is away or slow", service=Service.OWNER_VERSIONS)
+            raise UnavailableError("Redis is unavailable or slow", service=Service.OWNER_VERSIONS)
         try:
             # Not `within`: a late number has recall ask the store, and is no reason to break off a deletion under way.
             async with asyncio.timeout(self._patience_seconds):

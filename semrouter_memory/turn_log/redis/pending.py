@@ -9,7 +9,7 @@ import asyncio
 
 from semrouter_memory.turn_log.redis.connection import RedisConnection
 from semrouter_memory.turn_log.redis.keys import Keys
-from semrouter_memory.turn_log.redis.values import pairs, pending_row
+from semrouter_memory.turn_log.redis.values import pairs, session_row
 from semrouter_memory.turn_log.rows import SessionRow
 
 _BATCH = 200
@@ -74,7 +74,7 @@ class PendingSessions:
         self._seen = seen
 
     def _put(self, session_id: str, value: bytes | None) -> None:
-        row = pending_row(session_id, value) if value is not None else None
+        row = session_row(value)
         if row is None:
             self._known.pop(session_id, None)
         else:

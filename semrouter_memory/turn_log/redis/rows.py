@@ -1,11 +1,10 @@
 """Rows in Redis: read for the rules, and written as they decide (implements `Rows`).
 
-Ids of scopes are kept as bytes, one to one. What is not finished is kept until something becomes of it; what is finished
-expires (TTL) when no sweep removes it.
+A turn that is not finished has no TTL; a finished one expires when no sweep removes it.
 
 Recall asks for an owner's tombstones once per request: one short round trip at most, in which the server answers with the
-whole hash only when its version is another than the one that is kept here. While Redis is unavailable or slow, what is
-kept here is taken at once. No deletion can be completed meanwhile.
+whole hash only when its version differs from the cached one. While Redis is unavailable or slow, the cache is used at once.
+No deletion can be completed meanwhile.
 """
 
 import uuid
@@ -20,23 +19,19 @@ from semrouter_memory.turn_log.redis.connection import Argument, Command, RedisC
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.pending import PendingSessions
 from semrouter_memory.turn_log.redis.values import (
-    content_of,
-    content_values,
     pairs,
-    pending_value,
     session_row,
-    session_values,
+    session_value,
     stream_fields,
     turn_row,
-    turn_values,
+    turn_value,
 )
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import BATCH, Changes
-from semrouter_memory.turn_log.tombstones import OwnerTombstones
+from semrouter_memory.turn_log.tombstones import OwnerTombstones, TombstoneCache
 
 _MAX_SHARED = 32
 """Of the turns that share a key only so many are looked at, the most recently learned ones."""
-_MAX_CACHED_OWNERS = 1024
 _PATIENCE_SECONDS = 0.025
 """Half of recall's usual deadline. A server in the same zone answers within a millisecond."""
 _LATEST = "time"
@@ -68,22 +63,21 @@ class RedisRows:
         self._keep_ms = int(keep.total_seconds() * 1000)
         self._pending = PendingSessions(connection, keys)
         self._read_tombstones = connection.script(_READ_TOMBSTONES)
-        self._no_tombstones = OwnerTombstones(content_hash=digests.content_hash)
-        self._tombstones: dict[str, tuple[bytes, OwnerTombstones]] = {}
+        self._tombstones = TombstoneCache(digests.content_hash)
         self.digests = digests
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     async def turns(self, sequences: Iterable[int]) -> dict[int, TurnRow]:
         wanted = list(dict.fromkeys(sequences))
-        answers = await self._connection.execute_all(("HGETALL", self._keys.turn(each)) for each in wanted)
-        rows = (turn_row(sequence, pairs(answer)) for sequence, answer in zip(wanted, answers, strict=True))
+        answers = await self._connection.execute_all(("GET", self._keys.turn(each)) for each in wanted)
+        rows = (turn_row(answer) for answer in answers)
         return {row.sequence: row for row in rows if row is not None}
 
     async def sessions(self, session_ids: Iterable[str]) -> dict[str, SessionRow]:
         wanted = list(dict.fromkeys(session_ids))
-        answers = await self._connection.execute_all(("HGETALL", self._keys.session(each)) for each in wanted)
-        rows = (session_row(each, pairs(answer)) for each, answer in zip(wanted, answers, strict=True))
+        answers = await self._connection.execute_all(("GET", self._keys.session(each)) for each in wanted)
+        rows = (session_row(answer) for answer in answers)
         return {row.id: row for row in rows if row is not None}
 
     async def waiting(self, session_id: str) -> list[TurnRow]:
@@ -109,10 +103,10 @@ class RedisRows:
         entries = ((self._keys.session_content(row.session_id), f"{row.sequence}-0") for row in rows)
         answers = await self._connection.execute_all(("XRANGE", key, entry, entry) for key, entry in entries)
         found = ((row.sequence, stream_fields(answer)) for row, answer in zip(rows, answers, strict=True))
-        return {sequence: content_of(values) for sequence, values in found if values}
+        return {sequence: Content.of_columns(values) for sequence, values in found if values}
 
     async def of_owner(self, owner: str, *, after: int) -> list[TurnRow]:
-        return await self._batch("ZRANGEBYSCORE", self._keys.owner_turns(owner), f"({after}", "+inf")
+        return await self._batch("ZRANGEBYSCORE", self._keys.owner_turns(owner), f"({after}", "+inf", BATCH)
 
     async def listed(
         self, owner: str | None, states: frozenset[TurnState] | None, *, before: int, limit: int
@@ -122,13 +116,13 @@ class RedisRows:
             index = self._keys.dead
         found: list[TurnRow] = []
         highest = f"({before}" if before > 0 else "+inf"
-        while len(found) < limit and (batch := await self._batch("ZREVRANGEBYSCORE", index, highest, "-inf")):
+        while len(found) < limit and (batch := await self._batch("ZREVRANGEBYSCORE", index, highest, "-inf", BATCH)):
             found += [row for row in batch if states is None or row.state in states]
             highest = f"({batch[-1].sequence}"
         return found[: max(limit, 0)]
 
     async def finished_before(self, time: int) -> list[TurnRow]:
-        command = ("ZRANGEBYSCORE", self._keys.kept, "-inf", f"({time}", "LIMIT", 0, BATCH)
+        command = ("ZRANGEBYSCORE", self._keys.finished, "-inf", f"({time}", "LIMIT", 0, BATCH)
         members = await self._connection.execute(*command)
         return list((await self.turns(int(each.split(b":", maxsplit=1)[0]) for each in members)).values())
 
@@ -157,7 +151,7 @@ class RedisRows:
         members = await self._connection.execute(*command)
         return list((await self.turns(int(member) for member in members)).values())
 
-    async def _batch(self, command: str, index: str, start: str, end: str, limit: int = BATCH) -> list[TurnRow]:
+    async def _batch(self, command: str, index: str, start: str, end: str, limit: int) -> list[TurnRow]:
         """Turns of an index; fewer than the limit only at its end, though the rows of some may have expired."""
         found: list[TurnRow] = []
         while len(found) < limit:
@@ -171,31 +165,26 @@ class RedisRows:
     # -- deletions -----------------------------------------------------------------------------------------------------
 
     async def tombstones(self, owner: str) -> OwnerTombstones:
-        version, kept = self._tombstones.pop(owner, (b"", self._no_tombstones))
-        try:
-            key = self._keys.owner_deleted(owner)
-            answer = await self._connection.run(self._read_tombstones, [key], [version])
-            if not answer:
-                version, kept = b"", self._no_tombstones
-            elif answer[0] != version:
-                fields = {name: int(at) for name, at in pairs(answer[1]).items() if name != _VERSION}
-                version, kept = answer[0], OwnerTombstones(content_hash=self.digests.content_hash, fields=fields)
-                self._times.pass_deletion(max(fields.values()))
-        finally:
-            if version:
-                self._tombstones[owner] = version, kept
-            if len(self._tombstones) > _MAX_CACHED_OWNERS:
-                del self._tombstones[next(iter(self._tombstones))]
-        return kept
+        # The cache holds the entry while Redis is asked: recall may need it meanwhile.
+        version, known = self._tombstones.get(owner)
+        key = self._keys.owner_deleted(owner)
+        answer = await self._connection.run(self._read_tombstones, [key], [version or b""])
+        if not answer:
+            return self._tombstones.drop(owner)
+        if answer[0] == version:
+            return known
+        fields = {name: int(at) for name, at in pairs(answer[1]).items() if name != _VERSION}
+        self._times.pass_deletion(max(fields.values()))
+        return self._tombstones.put(owner, answer[0], fields)
 
     async def tombstones_at_once(self, scope: Scope) -> OwnerTombstones:
-        """For recall: quickly, from what is kept where Redis does not answer at once."""
+        """For recall: quickly, from the cache where Redis does not answer at once."""
         owner = self.digests.owner(scope)
         try:
             async with self._connection.within(_PATIENCE_SECONDS):
                 return await self.tombstones(owner)
         except UnavailableError:
-            return self._tombstones[owner][1] if owner in self._tombstones else self._no_tombstones
+            return self._tombstones.get(owner)[1]
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -238,7 +227,7 @@ class RedisRows:
         return made
 
     def _add_turn(self, row: TurnRow, content: Content) -> list[Command]:
-        entry = (item for pair in content_values(content).items() for item in pair)
+        entry = (item for name, value in content.columns().items() if value is not None for item in (name, value))
         indexes = (self._keys.turns, self._keys.owner_turns(row.owner), self._keys.session_turns(row.session_id))
         return [
             ("XADD", self._keys.session_content(row.session_id), f"{row.sequence}-0", *entry),
@@ -248,13 +237,14 @@ class RedisRows:
 
     def _put_turn(self, row: TurnRow) -> list[Command]:
         key, waiting = self._keys.turn(row.sequence), self._keys.session_waiting(row.session_id)
-        made: list[Command] = [("HSET", key, *(item for pair in turn_values(row).items() for item in pair))]
+        made: list[Command] = [("SET", key, turn_value(row))]
         for state, index in ((TurnState.WAITING, waiting), (TurnState.DEAD, self._keys.dead)):
             is_in = row.state is state
             made.append(("ZADD", index, row.sequence, row.sequence) if is_in else ("ZREM", index, row.sequence))
         if row.kept_since is not None:
-            made.append(("ZADD", self._keys.kept, row.kept_since, kept_member(row)))
-        made.append(("PERSIST", key) if row.open else ("PEXPIRE", key, self._keep_ms))
+            made.append(("ZADD", self._keys.finished, row.kept_since, finished_member(row)))
+        if not row.open:
+            made.append(("PEXPIRE", key, self._keep_ms))
         made += [("PEXPIRE", self._keys.lookup(each), self._keep_ms) for each in row.keys]
         return made
 
@@ -271,22 +261,26 @@ class RedisRows:
             ("DEL", self._keys.turn(row.sequence)),
             self._erase_content(row),
             *(("ZREM", index, row.sequence) for index in indexes),
-            ("ZREM", self._keys.kept, kept_member(row)),
+            ("ZREM", self._keys.finished, finished_member(row)),
         ]
 
     def _erase_content(self, row: TurnRow) -> Command:
         return "XDEL", self._keys.session_content(row.session_id), f"{row.sequence}-0"
 
     def _put_session(self, row: SessionRow) -> list[Command]:
+        value = session_value(row)
         pending: Command = ("HDEL", self._keys.pending, row.id)
         if row.is_pending:
-            pending = ("HSET", self._keys.pending, row.id, pending_value(row))
-        kept = row.is_pending or row.dead
+            pending = ("HSET", self._keys.pending, row.id, value)
+        unfinished = row.is_pending or row.dead
         return [
-            ("HSET", self._keys.session(row.id), *(item for pair in session_values(row).items() for item in pair)),
+            ("SET", self._keys.session(row.id), value),
             pending,
             self._note_change(row.id),
-            *(("PERSIST", key) if kept else ("PEXPIRE", key, self._keep_ms) for key in self._keys.of_session(row.id)),
+            *(
+                ("PERSIST", key) if unfinished else ("PEXPIRE", key, self._keep_ms)
+                for key in self._keys.of_session(row.id)
+            ),
         ]
 
     def _remove_session(self, session_id: str) -> list[Command]:
@@ -300,6 +294,6 @@ class RedisRows:
         return "XADD", self._keys.changed, "MAXLEN", "~", _KEPT_CHANGES, "*", "session", session_id
 
 
-def kept_member(row: TurnRow) -> str:
+def finished_member(row: TurnRow) -> str:
     """A finished turn in the order of ends: with what is to be known of it when its row has expired."""
     return f"{row.sequence}:{row.owner}:{row.session_id}"

@@ -31,7 +31,7 @@ Work: TypeAlias = Callable[[], Awaitable[tuple[list[Command], T]]]
 _ATTEMPTS = 40
 _BACKOFF = Backoff(first=0.002, longest=0.1, spread=1.0)
 _VERSION_SECONDS = 86_400
-"""How long an owner's version is kept: much longer than a transaction takes."""
+"""TTL of an owner's version: much longer than a transaction takes."""
 _CONCURRENT = 16
 _PRECEDENCE_MS = 1_000
 """Longer than one attempt. A replica that dies meanwhile holds up the owner's transactions for so long."""
@@ -59,7 +59,7 @@ class Transactions:
 
         Args:
             owner: the owner's digest.
-            also_watch: keys beside the owner's that the decision depends on.
+            also_watch: further keys that the decision depends on.
 
         Raises:
             UnavailableError: nothing was changed, or it is not known whether the changes were made.

@@ -13,11 +13,11 @@ transaction.
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from semrouter_memory.turn_log.columns import dump_texts, dump_tools, load_texts, load_tools
 from semrouter_memory.turn_log.rows import Content
 
 _TABLES = ("contents_0", "contents_1")
 _COLUMNS = "turn, tools, user_texts, assistant_text, items"
+_READ = ("tools", "user_texts", "assistant_text", "items", "model")
 _MIGRATE_BATCH = 32
 """Turns that one transaction of a compaction migrates, so that appends never wait long for it."""
 
@@ -31,14 +31,9 @@ class Contents:
     def insert(self, sequence: int, content: Content) -> None:
         (table,) = self._connection.execute("SELECT contents FROM counters").fetchone()
         self._connection.execute(
-            f"INSERT INTO contents_{table} ({_COLUMNS}) VALUES (?, ?, ?, ?, ?)",  # noqa: S608 - constants
-            (
-                sequence,
-                dump_tools(content.tools),
-                dump_texts(content.user_texts),
-                content.assistant_text,
-                content.items,
-            ),
+            f"""INSERT INTO contents_{table} ({_COLUMNS})
+                VALUES (:turn, :tools, :user_texts, :assistant_text, :items)""",  # noqa: S608 - constants
+            {"turn": sequence, **content.columns()},
         )
 
     def get(self, sequences: Iterable[int]) -> dict[int, Content]:
@@ -47,19 +42,12 @@ class Contents:
     def _get(self, sequence: int) -> Content | None:
         for table in _TABLES:
             row = self._connection.execute(
-                f"""SELECT said.tools, said.user_texts, said.assistant_text, said.items, turns.model
-                    FROM {table} AS said JOIN turns ON turns.sequence = said.turn WHERE said.turn = ?""",  # noqa: S608 - a constant
+                f"""SELECT {", ".join(_READ)} FROM {table} JOIN turns ON turns.sequence = {table}.turn
+                    WHERE {table}.turn = ?""",  # noqa: S608 - constants
                 (sequence,),
             ).fetchone()
             if row:
-                tools, user_texts, assistant_text, items, model = row
-                return Content(
-                    user_texts=tuple(load_texts(user_texts)),
-                    assistant_text=assistant_text,
-                    tools=tuple(load_tools(tools)),
-                    model=model,
-                    items=items,
-                )
+                return Content.of_columns(dict(zip(_READ, row, strict=True)))
         return None
 
     def erase(self, sequences: Sequence[int], *, user_texts: bool) -> None:

@@ -4,7 +4,7 @@ Strategy. Three connections: `local` belongs to the event loop's thread (append,
 log's own thread, `reading` to the one that reads what a request waits for. Writes of the first two take turns on a
 lock of ours, because SQLite's own waiting sleeps for milliseconds where a lock wakes at once; reads never wait (WAL).
 
-The file belongs to one process. A lock on a file beside it (`turns.db.lock`) makes a second process fail at its start;
+The file belongs to one process. A lock on a second file (`turns.db.lock`) makes a second process fail at its start;
 the kernel releases it when the process ends, however that happens.
 
 `synchronous=NORMAL`: a commit is handed to the operating system but not synced. An append of 1 KB then takes 0.15 ms,
@@ -14,18 +14,31 @@ run in the background every `CHECKPOINT_COMMITS` commits and whenever the pendin
 synced before they return.
 """
 
+import asyncio
 import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from semrouter_memory.errors import ConfigurationError, TurnLogError
-from semrouter_memory.turn_log.sqlite.connections import FileIdentity, connect, create_private, opening
+from semrouter_memory.turn_log.sqlite.connections import (
+    FileIdentity,
+    FileThread,
+    connect,
+    copy_file,
+    create_private,
+    opening,
+    transaction,
+)
 from semrouter_memory.turn_log.sqlite.damage import Failures, require_sound
 from semrouter_memory.turn_log.sqlite.schema import set_up
+
+T = TypeVar("T")
 
 CHECKPOINT_COMMITS = 256
 """About a thousand pages: where SQLite itself would checkpoint, but on the thread that happens to commit."""
@@ -34,10 +47,10 @@ LONG_LOG_PAGES = 16_384
 """64 MiB of write-ahead log, which steady traffic reaches because nothing else makes it begin anew."""
 
 BATCH_LOG_PAGES = 2048
-"""The same after batches of an upkeep, at whose end the log is emptied while writers wait."""
+"""The same after batches of a maintenance run, at whose end the log is emptied while writers wait."""
 
 BATCH_COMMITS = 32
-"""A batch of an upkeep counts as so many commits. The write-ahead log stays short, and what follows the batches quick."""
+"""A batch of a maintenance run counts as so many commits. The write-ahead log stays short, and what follows the batches quick."""
 
 _LOCAL_BUSY_SECONDS = 0.1
 """How long the loop's thread waits for a transaction that an operator's tool holds; then the turn is refused."""
@@ -51,6 +64,7 @@ class Database:
     Attributes:
         digest_key: the file's secret; digests made with it mean nothing elsewhere.
         failures: what failed because of the file.
+        thread: uses `background`.
 
     Raises:
         ConfigurationError: the file cannot be created, read or written, is damaged, is newer than this program, or is
@@ -64,6 +78,7 @@ class Database:
         self._connections: list[sqlite3.Connection] = []
         self._process_lock = -1
         self.failures = Failures("turn log", path)
+        self.thread = FileThread("turn-log", error=TurnLogError, what="turn log")
         try:
             with opening("turn log", path):
                 self._open(path)
@@ -113,6 +128,22 @@ class Database:
         with self.failures.of(operation), self._transaction(self.local):
             yield
 
+    async def run(self, operation: str, work: Callable[[], T]) -> T:
+        """Work in the thread, without a transaction."""
+        return await self.thread.run(partial(self._run, operation, work))
+
+    async def write(self, operation: str, work: Callable[[], T], *, commits: int = 1) -> T:
+        """Same as `writing`, in the thread."""
+        return await self.thread.run(partial(self._write, operation, work, commits))
+
+    def _run(self, operation: str, work: Callable[[], T]) -> T:
+        with self.failures.of(operation):
+            return work()
+
+    def _write(self, operation: str, work: Callable[[], T], commits: int) -> T:
+        with self.writing(operation, commits=commits):
+            return work()
+
     @contextmanager
     def writing(self, operation: str, *, commits: int = 1) -> Iterator[None]:
         """One transaction; raises `TurnLogError` when it cannot be committed, and then nothing of it is.
@@ -127,15 +158,20 @@ class Database:
     @contextmanager
     def _transaction(self, connection: sqlite3.Connection) -> Iterator[None]:
         with self._lock:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+            with transaction(connection):
                 yield
-                connection.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    connection.rollback()
-                raise
             self._commits += 1
+
+    async def backup(self, directory: Path) -> None:
+        """Copy the file into that directory.
+
+        Raises:
+            TurnLogError: it cannot be read, or the copy cannot be written.
+        """
+        try:
+            await asyncio.to_thread(self._run, "backup", partial(copy_file, self.path, directory))
+        except OSError as error:
+            raise TurnLogError(f"turn log: backup failed: {error}") from error
 
     # -- the write-ahead log -------------------------------------------------------------------------------------------
 
@@ -143,20 +179,30 @@ class Database:
     def checkpoint_due(self) -> bool:
         return self._commits >= CHECKPOINT_COMMITS
 
+    def checkpoint_if_due(self) -> None:
+        """In the thread, without waiting for it."""
+        if self.checkpoint_due:
+            self.thread.submit(self.checkpoint)
+
     def checkpoint(self, *, long_log_pages: int = LONG_LOG_PAGES) -> None:
         """Sync what was committed since the last checkpoint. For the background thread; writers go on meanwhile.
 
         Args:
             long_log_pages: from how many pages on the write-ahead log is made to begin anew.
         """
-        if self._commits:
-            self._commits = 0
+        if not (commits := self._commits):
+            return
+        self._commits = 0
+        try:
             with self.failures.of("checkpoint"):
                 if self._checkpoint() >= long_log_pages:
                     # It begins anew only when all of it is synced, which under steady traffic is never the case. What
                     # came since is little, so no caller waits long.
                     with self._lock:
                         self._checkpoint()
+        except TurnLogError:
+            self._commits += commits
+            raise
 
     def _checkpoint(self) -> int:
         """Returns how many pages the write-ahead log holds, synced or not."""
@@ -187,6 +233,8 @@ class Database:
             self.background.execute("VACUUM").close()
 
     def close(self) -> None:
+        """Let the thread end its work, then close the file."""
+        self.thread.close()
         for connection in self._connections:
             connection.close()
         if self._process_lock >= 0:

@@ -2,27 +2,24 @@
 
 import asyncio
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, Unpack, cast
 
 from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import Appended, PendingSession, Scope, Tombstone, Turn, TurnTotals
-from semrouter_memory.ports import Clock, NewId
+from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log import removal
 from semrouter_memory.turn_log.appending import decide_append, look_around
 from semrouter_memory.turn_log.bounds import bounded
 from semrouter_memory.turn_log.columns import micros
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
-from semrouter_memory.turn_log.leases import LONGEST_BACK_OFF
-from semrouter_memory.turn_log.log import StoredTurnLog
-from semrouter_memory.turn_log.sqlite.connections import copy_file
+from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
+from semrouter_memory.turn_log.sqlite.connections import FileThread, emptied
 from semrouter_memory.turn_log.sqlite.contents import Contents
 from semrouter_memory.turn_log.sqlite.database import BATCH_COMMITS, BATCH_LOG_PAGES, Database
 from semrouter_memory.turn_log.sqlite.rows import SqliteRows
@@ -32,19 +29,11 @@ from semrouter_memory.turn_log.view import View
 
 T = TypeVar("T")
 
-_ERASE_ATTEMPTS = 100
-_ERASE_PAUSE_SECONDS = 0.05
-"""A reader keeps the write-ahead log from being emptied: it is asked for five seconds."""
 _BATCH_PAUSE_SECONDS = 0.002
-_CLOSED = "the turn log is closed"
 _IN_BATCHES = frozenset({"purge", "sweep", "erase_answers"})
 _AT_ONCE = frozenset({"history"})
 """A request waits for it: a few rows, by key, on the event loop's thread."""
 _BESIDE = frozenset({"chain", "list_turns", "get_turn"})
-
-
-def random_id() -> str:
-    return uuid.uuid4().hex
 
 
 class SqliteStorage:
@@ -57,18 +46,17 @@ class SqliteStorage:
         self.background = SqliteRows(self.database.background, self.digests, times)
         self._reading = SqliteRows(self.database.reading, self.digests, times)
         self.contents = Contents(self.database.background)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="turn-log")
-        self._reading_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="turn-log-reads")
+        self._reading_thread = FileThread("turn-log-reads", error=TurnLogError, what="turn log")
 
     async def change(self, operation: str, _: Scope | str, decide: Decision[T]) -> T:
-        return await self.run(partial(self.change_now, operation, decide))
+        return await self.database.thread.run(partial(self.change_now, operation, decide))
 
     async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
         if operation in _AT_ONCE:
             return self.read_now(operation, look, self.local)
         if operation in _BESIDE:
-            return await self._submitted(self._reading_thread, partial(self.read_now, operation, look, self._reading))
-        return await self.run(partial(self.read_now, operation, look, self.background))
+            return await self._reading_thread.run(partial(self.read_now, operation, look, self._reading))
+        return await self.database.thread.run(partial(self.read_now, operation, look, self.background))
 
     def change_now(self, operation: str, decide: Decision[T]) -> T:
         """In the log's own thread."""
@@ -84,38 +72,13 @@ class SqliteStorage:
         with self.database.failures.of(operation):
             return completed(cast("Coroutine[Any, Any, T]", look(rows)))
 
-    async def write(self, operation: str, work: Callable[[], T]) -> T:
-        def writing() -> T:
-            with self.database.writing(operation, commits=BATCH_COMMITS):
-                return work()
-
-        return await self.run(writing)
-
-    async def run(self, work: Callable[[], T]) -> T:
-        return await self._submitted(self._thread, work)
-
-    def submit(self, work: Callable[[], T]) -> Future[T]:
-        try:
-            return self._thread.submit(work)
-        except RuntimeError:
-            raise TurnLogError(_CLOSED) from None
-
-    async def _submitted(self, thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-        try:
-            future = thread.submit(work)
-        except RuntimeError:
-            raise TurnLogError(_CLOSED) from None
-        return await asyncio.wrap_future(future)
-
     def purge_pending(self) -> None:
         """Complete interrupted deletions, in the thread."""
         with suppress(TurnLogError):
             completed(removal.purge_pending(_InThread(self)))
 
     def close(self) -> None:
-        """Let the threads end what they were asked for, then close the file."""
-        self._thread.shutdown()
-        self._reading_thread.shutdown()
+        self._reading_thread.close()
         self.database.close()
 
 
@@ -143,9 +106,7 @@ class SqliteTurnLog(StoredTurnLog):
 
     Args:
         path: the file; it and its directory are made when they are missing.
-        new_id: draws what new session ids and claim tokens are made of: ASCII, never the same twice.
-        max_turn_chars: bound on a turn's user texts together (the last ones are kept), and on its answer.
-        longest_back_off: how far after now `fail` is told to retry at most; what lies much further ahead counts as past.
+        settings: see `LogSettings`.
 
     Raises:
         ConfigurationError: the file cannot be used; the message names it and says why.
@@ -156,18 +117,15 @@ class SqliteTurnLog(StoredTurnLog):
         path: Path,
         *,
         clock: Clock,
-        new_id: NewId = random_id,
-        max_turn_chars: int = 64_000,
-        longest_back_off: timedelta = LONGEST_BACK_OFF,
+        **settings: Unpack[LogSettings],
     ) -> None:
         times = HybridClock(clock)
         self._file = SqliteStorage(path, times)
         self._database = self._file.database
-        self._max_turn_chars = max_turn_chars
-        super().__init__(self._file, clock=clock, times=times, new_id=new_id, longest_back_off=longest_back_off)
+        super().__init__(self._file, clock=clock, times=times, **settings)
         times.pass_deletion(self._file.read_now("latest time", lambda rows: rows.latest_time(), self._file.background))
         # What a killed process left of a deletion.
-        self._file.submit(self._file.purge_pending)
+        self._database.thread.submit(self._file.purge_pending)
 
     @property
     def damage(self) -> str:
@@ -188,8 +146,7 @@ class SqliteTurnLog(StoredTurnLog):
             changes, appended = decide_append(bound, around, new_id=self._new_id, max_turn_chars=self._max_turn_chars)
             rows.apply(changes)
         self._times.observe(micros(turn.observed_at))
-        if self._database.checkpoint_due:
-            self._file.submit(self._database.checkpoint)
+        self._database.checkpoint_if_due()
         return appended
 
     async def tombstones(self, scope: Scope) -> OwnerTombstones:
@@ -201,14 +158,14 @@ class SqliteTurnLog(StoredTurnLog):
     async def pending(self) -> list[PendingSession]:
         self._database.require_file()
         pending = await super().pending()
-        self._file.submit(self._database.checkpoint)
+        self._database.thread.submit(self._database.checkpoint)
         return pending
 
     async def tombstone(self, deletion: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
         try:
-            await super().tombstone(deletion, turn_ids=turn_ids)
+            await self._remove_deleted(deletion, turn_ids)
         except asyncio.CancelledError:
-            self._file.submit(self._file.purge_pending)
+            self._database.thread.submit(self._file.purge_pending)
             raise
         await self._erase()
 
@@ -229,11 +186,7 @@ class SqliteTurnLog(StoredTurnLog):
         return dropped
 
     async def totals(self) -> TurnTotals:
-        def look() -> TurnTotals:
-            with self._database.failures.of("totals"):
-                return TurnTotals(**self._file.background.counts())
-
-        return await self._file.run(look)
+        return TurnTotals(**await self._database.run("totals", self._file.background.counts))
 
     async def compact(self) -> None:
         """Take what was deleted before out of the files, batch by batch, while the log is in use (see contents.py).
@@ -243,30 +196,20 @@ class SqliteTurnLog(StoredTurnLog):
         """
         # At first, what an earlier compaction did not get to.
         await self._migrate()
-        await self._file.write("compact", self._file.contents.switch_table)
+        await self._database.write("compact", self._file.contents.switch_table, commits=BATCH_COMMITS)
         await self._migrate()
-        for _ in range(_ERASE_ATTEMPTS):
-            if await self._erase():
-                return
-            await asyncio.sleep(_ERASE_PAUSE_SECONDS)
-        raise TurnLogError("turn log: compact failed: another process keeps reading")
+        if not await emptied(self._erase):
+            raise TurnLogError("turn log: compact failed: another process keeps reading")
 
     async def _migrate(self) -> None:
-        while await self._file.write("compact", self._file.contents.migrate_batch):
+        while await self._database.write("compact", self._file.contents.migrate_batch, commits=BATCH_COMMITS):
             pass
 
     async def _erase(self) -> bool:
-        return await self._file.run(self._database.erase)
+        return await self._database.run("erase", self._database.erase)
 
     async def backup(self, directory: Path) -> None:
-        def copy() -> None:
-            with self._database.failures.of("backup"):
-                copy_file(self._database.path, directory)
-
-        try:
-            await asyncio.to_thread(copy)
-        except OSError as error:
-            raise TurnLogError(f"turn log: backup failed: {error}") from error
+        await self._database.backup(directory)
 
     def close(self) -> None:
         """Let the threads end what they were asked for, then close the file."""

@@ -2,49 +2,45 @@
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import orjson
 
 from semrouter_memory.model import Scope, TurnState
-from semrouter_memory.turn_log.columns import dump_transcripts, load_transcripts, pack, unpack
+from semrouter_memory.turn_log.columns import bounded_transcripts, pack, unpack
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
-from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
+from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow, restored
 from semrouter_memory.turn_log.sqlite.contents import Contents
 from semrouter_memory.turn_log.storage import BATCH, Changes
-from semrouter_memory.turn_log.tombstones import OwnerTombstones
+from semrouter_memory.turn_log.tombstones import OwnerTombstones, TombstoneCache
 
 _MAX_SHARED = 32
 """Of the turns that share a key only so many are looked at, the most recently learned ones."""
-_MAX_CACHED_OWNERS = 1024
 
-_SESSION_STATE = (
-    "newest, waiting, rules_pending, remember, oldest_waiting, last_observed_at, dead, summarised, unsummarised, end_at,"
-    " token, lease_until, not_before"
-)
-_TURN_STATE = (
-    "state, observed_at, kept_since, remember, rules_done, rules_found, attempts, error, parent, response, previous, ends,"
-    " transcripts"
+_SESSION_STATE = tuple(each.name for each in fields(SessionRow) if each.name not in {"id", "scope"})
+_TURN_STATE = tuple(
+    each.name
+    for each in fields(TurnRow)
+    if each.name not in {"sequence", "owner", "project_id", "session_id", "keys", "transcript_hashes"}
 )
 
 
-def _replaced(columns: str) -> str:
-    return ", ".join(f"{name} = excluded.{name}" for name in columns.split(", "))
+def _listed(columns: Sequence[str], form: str = "{0}") -> str:
+    return ", ".join(form.format(name) for name in columns)
 
 
-def _prefixed(columns: str) -> str:
-    return ", ".join(f"turns.{name}" for name in columns.split(", "))
-
-
-_SESSION = f"SELECT id, user_id, project_id, agent_id, {_SESSION_STATE} FROM sessions"  # noqa: S608 - constants
-_PUT_SESSION = f"""INSERT INTO sessions (id, owner, user_id, project_id, agent_id, {_SESSION_STATE})
-    VALUES ({", ".join("?" * 18)}) ON CONFLICT (id) DO UPDATE SET {_replaced(_SESSION_STATE)}"""  # noqa: S608 - constants
-_TURN = f"""SELECT turns.sequence, sessions.owner, sessions.project_id, sessions.id, {_prefixed(_TURN_STATE)}
+_SESSION_COLUMNS = ("id", "owner", "user_id", "project_id", "agent_id", *_SESSION_STATE)
+_TURN_COLUMNS = (*_TURN_STATE, "transcripts")
+_SESSION = f"SELECT id, user_id, project_id, agent_id, {_listed(_SESSION_STATE)} FROM sessions"  # noqa: S608 - constants
+_PUT_SESSION = f"""INSERT INTO sessions ({_listed(_SESSION_COLUMNS)}) VALUES ({_listed(_SESSION_COLUMNS, "?")})
+    ON CONFLICT (id) DO UPDATE SET {_listed(_SESSION_STATE, "{0} = excluded.{0}")}"""  # noqa: S608 - constants
+_TURN = f"""SELECT turns.sequence, sessions.owner, sessions.project_id, sessions.id, {_listed(_TURN_COLUMNS, "turns.{0}")}
     FROM turns JOIN sessions ON sessions.key = turns.session """  # noqa: S608 - constants
-_ADD_TURN = f"""INSERT INTO turns (sequence, model, session, {_TURN_STATE})
-    VALUES (?, ?, (SELECT key FROM sessions WHERE id = ?), {", ".join("?" * 13)})"""  # noqa: S608 - constants
-_PUT_TURN = f"UPDATE turns SET ({_TURN_STATE}) = ({', '.join('?' * 13)}) WHERE sequence = ?"  # noqa: S608 - constants
+_ADD_TURN = f"""INSERT INTO turns (sequence, model, session, {_listed(_TURN_COLUMNS)})
+    VALUES (?, ?, (SELECT key FROM sessions WHERE id = ?), {_listed(_TURN_COLUMNS, "?")})"""  # noqa: S608 - constants
+_PUT_TURN = f"UPDATE turns SET ({_listed(_TURN_COLUMNS)}) = ({_listed(_TURN_COLUMNS, '?')}) WHERE sequence = ?"  # noqa: S608 - constants
 
 
 class SqliteRows:
@@ -58,8 +54,7 @@ class SqliteRows:
         self._connection = connection
         self._contents = Contents(connection)
         self._times = times
-        self._no_tombstones = OwnerTombstones(content_hash=digests.content_hash)
-        self._tombstones: dict[str, tuple[int, OwnerTombstones]] = {}
+        self._tombstones = TombstoneCache(digests.content_hash)
         self.digests = digests
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -131,20 +126,16 @@ class SqliteRows:
         return self.tombstones_now(owner)
 
     def tombstones_now(self, owner: str) -> OwnerTombstones:
-        """They are kept for recent owners, and right as long as the owner's version is the same."""
+        """From the cache as long as the owner's version is the same."""
         row = self._connection.execute("SELECT version FROM deletions WHERE owner = ?", (owner,)).fetchone()
         if row is None:
-            return self._no_tombstones
-        (version,) = row
-        kept = self._tombstones.pop(owner, None)
-        if kept is None or kept[0] != version:
-            fields = dict(self._all("SELECT name, at FROM tombstones WHERE owner = ?", owner))
-            kept = version, OwnerTombstones(content_hash=self.digests.content_hash, fields=fields)
-            self._times.pass_deletion(max(fields.values(), default=0))
-        self._tombstones[owner] = kept
-        if len(self._tombstones) > _MAX_CACHED_OWNERS:
-            del self._tombstones[next(iter(self._tombstones))]
-        return kept[1]
+            return self._tombstones.empty
+        version, known = self._tombstones.get(owner)
+        if version == row[0]:
+            return known
+        fields = dict(self._all("SELECT name, at FROM tombstones WHERE owner = ?", owner))
+        self._times.pass_deletion(max(fields.values(), default=0))
+        return self._tombstones.put(owner, row[0], fields)
 
     def counts(self) -> dict[str, int]:
         names = ("accepted", "extracted", "empty", "dead_lettered", "deleted", "waiting")
@@ -210,87 +201,31 @@ class SqliteRows:
 
     def _session_values(self, row: SessionRow) -> tuple[Any, ...]:
         scope = row.scope
-        return (
-            row.id,
-            self.digests.owner(scope),
-            pack(scope.user_id),
-            pack(scope.project_id),
-            pack(scope.agent_id),
-            row.newest,
-            row.waiting,
-            row.rules_pending,
-            row.remember,
-            row.oldest_waiting,
-            row.last_observed_at,
-            row.dead,
-            row.summarised,
-            row.unsummarised,
-            row.end_at,
-            row.token,
-            row.lease_until,
-            row.not_before,
-        )
+        ids = (pack(scope.user_id), pack(scope.project_id), pack(scope.agent_id))
+        return (row.id, self.digests.owner(scope), *ids, *(getattr(row, name) for name in _SESSION_STATE))
 
 
 def _session(values: tuple[Any, ...]) -> SessionRow:
-    id_, user_id, project_id, agent_id, newest, waiting, rules_pending, remember, oldest, last, dead, *end = values
-    summarised, unsummarised, end_at, token, lease_until, not_before = end
-    return SessionRow(
-        id=id_,
-        scope=Scope(unpack(user_id), unpack(project_id), unpack(agent_id)),
-        newest=newest,
-        waiting=waiting,
-        rules_pending=rules_pending,
-        remember=bool(remember),
-        oldest_waiting=oldest,
-        last_observed_at=last,
-        dead=dead,
-        summarised=summarised,
-        unsummarised=unsummarised,
-        end_at=end_at,
-        token=token,
-        lease_until=lease_until,
-        not_before=not_before,
-    )
+    id_, user_id, project_id, agent_id, *state = values
+    scope = Scope(unpack(user_id), unpack(project_id), unpack(agent_id))
+    return restored(SessionRow, {"id": id_, "scope": scope, **dict(zip(_SESSION_STATE, state, strict=True))})
 
 
 def _turn_values(row: TurnRow) -> tuple[Any, ...]:
-    return (
-        row.state,
-        row.observed_at,
-        row.kept_since,
-        row.remember,
-        row.rules_done,
-        row.rules_found,
-        row.attempts,
-        row.error,
-        row.parent,
-        row.response,
-        row.previous,
-        row.ends,
-        dump_transcripts(row.transcript_hashes),
-    )
+    transcripts = bounded_transcripts(row.transcript_hashes)
+    return (*(getattr(row, name) for name in _TURN_STATE), orjson.dumps(transcripts) if transcripts else None)
 
 
 def _turn(values: tuple[Any, ...]) -> TurnRow:
-    sequence, owner, project_id, session_id, state, observed_at, kept_since, remember, done, found, *end = values
-    attempts, error, parent, response, previous, ends, transcripts = end
-    return TurnRow(
-        sequence=sequence,
-        owner=owner,
-        project_id=unpack(project_id),
-        session_id=session_id,
-        state=TurnState(state),
-        observed_at=observed_at,
-        kept_since=kept_since,
-        remember=bool(remember),
-        rules_done=bool(done),
-        rules_found=bool(found),
-        attempts=attempts,
-        error=error,
-        parent=parent,
-        response=response,
-        previous=previous,
-        ends=bool(ends),
-        transcript_hashes=tuple(load_transcripts(transcripts)),
+    sequence, owner, project_id, session_id, *state, transcripts = values
+    return restored(
+        TurnRow,
+        {
+            "sequence": sequence,
+            "owner": owner,
+            "project_id": unpack(project_id),
+            "session_id": session_id,
+            "transcript_hashes": orjson.loads(transcripts) if transcripts else (),
+            **dict(zip(_TURN_STATE, state, strict=True)),
+        },
     )

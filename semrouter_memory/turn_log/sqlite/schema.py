@@ -82,7 +82,7 @@ _SCHEMA = (
         DELETE FROM contents_0 WHERE turn = OLD.sequence;
         DELETE FROM contents_1 WHERE turn = OLD.sequence;
     END""",
-    # By what a turn is found again (see lookup.py).
+    # By what a turn is found again (see digests.py).
     # learned: the sequence number of the append that brought it; of several turns the one learned last counts.
     """CREATE TABLE lookup_keys (
         digest BLOB NOT NULL,

@@ -8,11 +8,9 @@ of each run, so a turn is forwarded once whatever happens between its arrival th
 comes back older than it was (power cut, restored copy) neither repeats turns nor has new ones taken for old.
 """
 
-import asyncio
 import itertools
 import uuid
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,6 @@ from typing import TypeVar
 from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import Reach, Scope, Tombstone
 from semrouter_memory.turn_log.columns import micros, pack, unpack
-from semrouter_memory.turn_log.sqlite.connections import copy_file
 from semrouter_memory.turn_log.sqlite.database import Database
 
 T = TypeVar("T")
@@ -60,7 +57,6 @@ class Spool:
         self.failures = self._database.failures
         self.run = uuid.uuid4().hex
         self._numbers = itertools.count(1)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="turn-spool")
 
     # -- where it is called --------------------------------------------------------------------------------------------
 
@@ -73,8 +69,7 @@ class Spool:
                    VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
                 (self.run, next(self._numbers), complete, observed_at, *ids, payload),
             )
-        if self._database.checkpoint_due:
-            self._submit(self._database.checkpoint)
+        self._database.checkpoint_if_due()
 
     def digest_key(self) -> bytes | None:
         """The shared key, as it was known last."""
@@ -86,11 +81,11 @@ class Spool:
 
     async def first(self, limit: int, *, after: int) -> list[SpooledTurn]:
         """The turns beyond that key that wait longest, in the order in which they were accepted."""
-        return await self._run("read", lambda: self._first(limit, after))
+        return await self._database.run("read", lambda: self._first(limit, after))
 
     async def remove(self, through: int) -> None:
         """All turns up to that key."""
-        await self._change("remove", lambda: self._remove(through))
+        await self._database.write("remove", lambda: self._remove(through))
 
     async def requeue(self, spooled: SpooledTurn) -> int:
         """Let the others go first; returns its number in this run."""
@@ -117,37 +112,34 @@ class Spool:
 
     async def runs(self) -> list[str]:
         select = "SELECT DISTINCT run FROM spool"
-        return await self._run("runs", lambda: [run for (run,) in self._database.background.execute(select).fetchall()])
+        return await self._database.run(
+            "runs", lambda: [run for (run,) in self._database.background.execute(select).fetchall()]
+        )
 
     async def accepted_after(self, forwarded: Mapping[str, int]) -> int:
         """How many complete turns wait, beyond the numbers that Redis has of each run."""
-        return await self._run("count", lambda: self._accepted_after(forwarded))
+        return await self._database.run("count", lambda: self._accepted_after(forwarded))
 
     async def remember_digest_key(self, key: bytes) -> None:
         await self._execute("remember key", "INSERT OR REPLACE INTO settings VALUES (?, ?)", (_SHARED_KEY, key))
 
     async def checkpoint(self) -> None:
         with suppress(TurnLogError):
-            await self._run("checkpoint", self._database.checkpoint)
+            await self._database.run("checkpoint", self._database.checkpoint)
 
     async def erase(self) -> None:
         """Sync, and take what was deleted out of the write-ahead log too."""
-        await self._run("erase", self._database.erase)
+        await self._database.run("erase", self._database.erase)
 
     async def compact(self) -> None:
         """Overwrite everything in the file that is not in use, and empty the write-ahead log."""
-        await self._run("compact", self._database.vacuum)
+        await self._database.run("compact", self._database.vacuum)
         await self.erase()
 
     async def backup(self, directory: Path) -> None:
-        try:
-            await self._run("backup", lambda: copy_file(self._database.path, directory))
-        except OSError as error:
-            raise TurnLogError(f"turn log: backup failed: {error}") from error
+        await self._database.backup(directory)
 
     def close(self) -> None:
-        """Let the thread end what it was asked for, then close the file."""
-        self._thread.shutdown()
         self._database.close()
 
     # -- the work ------------------------------------------------------------------------------------------------------
@@ -173,27 +165,5 @@ class Spool:
         rows = self._database.background.execute("SELECT run, number FROM spool WHERE complete").fetchall()
         return sum(number > forwarded.get(run, 0) for run, number in rows)
 
-    # -- the thread ----------------------------------------------------------------------------------------------------
-
     async def _execute(self, operation: str, statement: str, arguments: tuple[object, ...]) -> None:
-        await self._change(operation, lambda: self._database.background.execute(statement, arguments).close())
-
-    async def _change(self, operation: str, work: Callable[[], None]) -> None:
-        def changing() -> None:
-            with self._database.writing(operation):
-                work()
-
-        await asyncio.wrap_future(self._submit(changing))
-
-    async def _run(self, operation: str, work: Callable[[], T]) -> T:
-        def failing() -> T:
-            with self.failures.of(operation):
-                return work()
-
-        return await asyncio.wrap_future(self._submit(failing))
-
-    def _submit(self, work: Callable[[], T]) -> "Future[T]":
-        try:
-            return self._thread.submit(work)
-        except RuntimeError:
-            raise TurnLogError("the turn log is closed") from None
+        await self._database.write(operation, lambda: self._database.background.execute(statement, arguments).close())

@@ -8,9 +8,7 @@ same file: their writes wait for each other in that thread.
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -20,14 +18,21 @@ from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.columns import micros, moment, pack
-from semrouter_memory.turn_log.sqlite.connections import connect, copy_file, create_private, opening, schema_version
+from semrouter_memory.turn_log.sqlite.connections import (
+    FileThread,
+    connect,
+    copy_file,
+    create_private,
+    emptied,
+    opening,
+    schema_version,
+    transaction,
+)
 from semrouter_memory.turn_log.sqlite.damage import require_sound
 
 _T = TypeVar("_T")
 
 _BUSY_SECONDS = 5.0
-_ERASE_ATTEMPTS = 100
-_ERASE_PAUSE_SECONDS = 0.05
 _SCHEMA_VERSION = 1
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS state (
@@ -71,13 +76,13 @@ class SqliteStateStore:
             except BaseException:
                 self._connection.close()
                 raise
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="state-store")
-        self._reading_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="state-lookup")
+        self._thread = FileThread("state-store", error=_unavailable, what="state store")
+        self._reading_thread = FileThread("state-lookup", error=_unavailable, what="state store")
 
     def _set_up(self) -> None:
         # VACUUM's copy would otherwise be a file in the machine's directory for temporary ones.
         self._connection.execute("PRAGMA temp_store = MEMORY").close()
-        with _transaction(self._connection):
+        with transaction(self._connection):
             schema_version(self._connection, _SCHEMA_VERSION)
             for statement in _SCHEMA:
                 self._connection.execute(statement)
@@ -149,7 +154,7 @@ class SqliteStateStore:
         user_id, project_id = pack(scope.user_id), pack(scope.project_id)
 
         def forget() -> None:
-            with _transaction(self._connection):
+            with transaction(self._connection):
                 if reach is Reach.EXACT:
                     self._connection.execute(
                         "DELETE FROM state WHERE user_id = ? AND project_id = ?", (user_id, project_id)
@@ -164,7 +169,7 @@ class SqliteStateStore:
         now = micros(self._clock.now())
 
         def sweep() -> int:
-            with _transaction(self._connection):
+            with transaction(self._connection):
                 return self._connection.execute("DELETE FROM state WHERE ends_at <= ?", (now,)).rowcount
 
         return await self._run("sweep", sweep)
@@ -177,27 +182,20 @@ class SqliteStateStore:
         """
         # VACUUM, since SQLite does not overwrite what it moved from page to page. Look-ups go on meanwhile.
         await self._run("compact", lambda: self._connection.execute("VACUUM").close())
-        for _ in range(_ERASE_ATTEMPTS):
-            if await self._run("compact", self._erase):
-                return
-            await asyncio.sleep(_ERASE_PAUSE_SECONDS)
-        raise UnavailableError("state: compact failed: another process keeps reading", service=Service.STATE)
+        if not await emptied(lambda: self._run("compact", self._erase)):
+            raise _unavailable("state: compact failed: another process keeps reading")
 
     def _erase(self) -> bool:
         ((busy, *_),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return not busy
 
     async def backup(self, directory: Path) -> None:
-        def copy() -> None:
-            with _failing_as_state_store_error("backup"):
-                copy_file(self._path, directory)
-
-        await asyncio.to_thread(copy)
+        await asyncio.to_thread(_in_thread, "backup", partial(copy_file, self._path, directory))
 
     def close(self) -> None:
         """Let the thread end what it was asked for, then close the file."""
         for thread in (self._thread, self._reading_thread):
-            thread.shutdown()
+            thread.close()
         for connection in (self._reading, self._connection):
             connection.close()
 
@@ -205,49 +203,26 @@ class SqliteStateStore:
 
     async def _write(self, operation: str, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         def write() -> None:
-            with _transaction(self._connection):
+            with transaction(self._connection):
                 self._connection.executemany(statement, rows)
 
         if rows:
             await self._run(operation, write)
 
     async def _run(self, operation: str, work: Callable[[], _T]) -> _T:
-        return await asyncio.wrap_future(_submit(self._thread, partial(_in_thread, operation, work)))
+        return await self._thread.run(partial(_in_thread, operation, work))
 
     async def _look_up(self, operation: str, work: Callable[[], _T]) -> _T:
-        return await asyncio.wrap_future(_submit(self._reading_thread, partial(_in_thread, operation, work)))
+        return await self._reading_thread.run(partial(_in_thread, operation, work))
 
 
-def _submit(thread: ThreadPoolExecutor, work: Callable[[], _T]) -> Future[_T]:
-    try:
-        return thread.submit(work)
-    except RuntimeError:
-        raise UnavailableError("the state store is closed", service=Service.STATE) from None
+def _unavailable(message: str) -> UnavailableError:
+    return UnavailableError(message, service=Service.STATE)
 
 
 def _in_thread(operation: str, work: Callable[[], _T]) -> _T:
-    with _failing_as_state_store_error(operation):
+    try:
         return work()
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):
-            connection.rollback()
-        raise
-
-
-@contextmanager
-def _failing_as_state_store_error(operation: str) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         # SQLite's messages name tables and conditions, never values.
-        raise UnavailableError(f"state: {operation} failed: {error}", service=Service.STATE) from error
-    except OSError as error:
-        raise UnavailableError(f"state: {operation} failed: {error}", service=Service.STATE) from error
+        raise _unavailable(f"state: {operation} failed: {error}") from error

@@ -13,7 +13,7 @@ _KNOWN_VALUES: dict[tuple[str, str], frozenset[str]] = {
     ("semrouter_memory_recalls_total", "reason"): frozenset(Reason),
     ("semrouter_memory_exchanges_bypassed_total", "reason"): frozenset(Reason),
     ("semrouter_memory_turns_total", "outcome"): frozenset(AppendOutcome),
-    ("semrouter_memory_upkeep_runs_total", "outcome"): frozenset({"complete", "incomplete"}),
+    ("semrouter_memory_maintenance_runs_total", "outcome"): frozenset({"complete", "incomplete"}),
     ("semrouter_memory_recall_step_seconds_count", "step"): frozenset({"rewrite"}),
 }
 _FUNCTIONS = frozenset(

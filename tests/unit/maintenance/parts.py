@@ -1,4 +1,4 @@
-"""What upkeep is tested with: a clock that stands still, locks that can be lost, and memories of any age."""
+"""What maintenance is tested with: a clock that stands still, locks that can be lost, and memories of any age."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -8,8 +8,8 @@ from typing import Any
 
 from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import LockLostError
-from semrouter_memory.events import Event, StoreFailed, UpkeepFinished, WorkFailed
-from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Scope, UpkeepReport
+from semrouter_memory.events import Event, MaintenanceFinished, StoreFailed, WorkFailed
+from semrouter_memory.model import EmbeddedMemory, MaintenanceReport, Memory, MemoryType, Scope
 from semrouter_memory.ports import MemoryWriter, OwnerHold
 
 ALICE, BOB = Scope("alice"), Scope("bob")
@@ -39,17 +39,17 @@ class LostLocks:
         raise LockLostError("lost")
 
 
-class UpkeepObserver:
-    """Keeps the events of upkeep."""
+class MaintenanceObserver:
+    """Keeps the events of maintenance."""
 
     def __init__(self) -> None:
-        self.reports: list[UpkeepReport] = []
+        self.reports: list[MaintenanceReport] = []
         self.failures: list[str] = []
         self.bugs: list[BaseException] = []
 
     def observe(self, event: Event) -> None:
         match event:
-            case UpkeepFinished(report):
+            case MaintenanceFinished(report):
                 self.reports.append(report)
             case StoreFailed(operation):
                 self.failures.append(operation)

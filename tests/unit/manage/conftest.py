@@ -11,7 +11,7 @@ import pytest
 
 from semrouter_memory.config import ManagementConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
-from semrouter_memory.errors import LockLostError, Service, StoreUnavailableError, UnavailableError
+from semrouter_memory.errors import LockLostError, Service, StoreUnavailableError, TurnLogError, UnavailableError
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import (
     EmbeddedMemory,
@@ -137,6 +137,7 @@ class Log:
     deleted_turns: list[str] = field(default_factory=list)
     erased: list[tuple[Scope, datetime]] = field(default_factory=list)
     clock: SteppingClock = field(default_factory=SteppingClock)
+    away: bool = False
 
     def now(self) -> datetime:
         return self.clock.now()
@@ -151,6 +152,8 @@ class Log:
 
     async def erase_answers(self, scope: Scope, *, since: datetime) -> None:
         self.calls.append("erase_answers")
+        if self.away:
+            raise TurnLogError("away")
         self.erased.append((scope, since))
 
     async def list_turns(self, **selection: Any) -> list[Any]:

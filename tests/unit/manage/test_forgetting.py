@@ -56,6 +56,17 @@ async def test_answers_given_since_the_oldest_was_learned_are_erased(house: Hous
     assert house.calls.index("bury") < house.calls.index("erase_answers")
 
 
+async def test_a_quote_goes_with_the_quotes_of_what_its_statement_replaced(house: House) -> None:
+    """As it does when the statement is named: the older quote has the words of the older statement."""
+    put_chain(house, "s1", "s2")
+    for number in (1, 2):
+        house.put(f"q{number}", metadata={"form": "quote"})
+        house.store.rows[f"s{number}"] = replace(house.store.rows[f"s{number}"], metadata={"quote": f"q{number}"})
+    house.put("unrelated", metadata={"form": "quote"})
+    await house.service.forget(ALICE, "q2")
+    assert set(house.store.rows) == {"unrelated"}
+
+
 async def test_all_that_a_summary_replaced_goes_with_it(house: House) -> None:
     for number in range(3):
         house.put(f"m{number}", superseded_by="summary", superseded_at=house.put("summary").observed_at)
@@ -166,16 +177,17 @@ async def test_memories_that_replace_each_other_in_a_circle_can_be_forgotten(hou
     assert house.store.rows == {}
 
 
-@pytest.mark.parametrize("failing", ["predecessors", "drop_usage", "delete", "lock"])
+@pytest.mark.parametrize("failing", ["predecessors", "drop_usage", "erase_answers", "delete", "lock"])
 async def test_a_deletion_that_breaks_off_is_finished_by_repeating_it(house: House, failing: str) -> None:
     """Wherever it broke off: the memory itself is hidden, and asking again reaches all that is left."""
     put_chain(house, "m1", "m2", "m3")
     house.store.refuse = {failing}
+    house.log.away = failing == "erase_answers"
     house.state.away = failing == "drop_usage"
     house.locks.lost_after = 0 if failing == "lock" else None
     with raising(UnavailableError, service=Service.DELETION):
         await house.service.forget(ALICE, "m3")
-    house.store.refuse, house.state.away, house.locks.lost_after = set(), False, None
+    house.store.refuse, house.log.away, house.state.away, house.locks.lost_after = set(), False, False, None
     with pytest.raises(NotFoundError):
         await house.service.get(ALICE, "m3")
     assert "m3" in house.store.rows

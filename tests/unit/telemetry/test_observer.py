@@ -15,6 +15,7 @@ from semrouter_memory.events import (
     ExchangeBypassed,
     ExchangeFailed,
     ExtractionFinished,
+    MaintenanceFinished,
     ModelStateChanged,
     OwnerIndexesMeasured,
     PassagesTruncated,
@@ -26,7 +27,6 @@ from semrouter_memory.events import (
     StoreStateChanged,
     TurnAppended,
     TurnDropped,
-    UpkeepFinished,
     WorkFailed,
     WorkQueued,
 )
@@ -34,13 +34,13 @@ from semrouter_memory.model import (
     Appended,
     AppendOutcome,
     Hit,
+    MaintenanceReport,
     Memory,
     MemoryType,
     Reason,
     RecallResult,
     ReconcileAction,
     Scope,
-    UpkeepReport,
 )
 from semrouter_memory.ports import Observer
 from semrouter_memory.retain.secret_forms import SecretKind
@@ -79,7 +79,7 @@ ALL_EVENTS: tuple[Event, ...] = (
     WorkQueued(depth=7, oldest_seconds=1.5),
     PassagesTruncated(1),
     OwnerIndexesMeasured(nbytes=1_000, owners=3),
-    UpkeepFinished(UpkeepReport(deleted={"expired": {"semantic": 1}})),
+    MaintenanceFinished(MaintenanceReport(deleted={"expired": {"semantic": 1}})),
 )
 
 

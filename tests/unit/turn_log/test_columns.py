@@ -6,8 +6,6 @@ import pytest
 
 from semrouter_memory.model import ToolUse
 from semrouter_memory.turn_log.columns import (
-    dump_tools,
-    load_tools,
     micros,
     moment,
     pack,
@@ -43,7 +41,7 @@ def test_the_last_messages_share_the_bound(texts: tuple[str, ...], kept: list[st
 
 def test_the_last_tools_are_kept_and_cut() -> None:
     tools = [ToolUse(f"{number}-{'n' * 500}", "o" * 5000) for number in range(100)]
-    kept = load_tools(dump_tools(storable_tools(tools)))
+    kept = storable_tools(tools)
     assert len(kept) == 64
     assert kept[-1].name.startswith("99-")
     assert (len(kept[-1].name), len(kept[-1].outcome)) == (128, 512)

@@ -89,8 +89,8 @@ class TestCompaction:
         log = open_log(path)
         for number in range(200):
             log.append(a_turn(needle(number) * 9), remember=False)
-        await log._file.write("compact", log._file.contents.switch_table)
-        await log._file.write("compact", log._file.contents.migrate_batch)
+        await log._database.write("compact", log._file.contents.switch_table)
+        await log._database.write("compact", log._file.contents.migrate_batch)
         ids = await turn_ids(log)
         await log.drop([ids[number] for number in range(0, 200, 2)])
         await log.compact()
@@ -147,7 +147,7 @@ class TestCompaction:
     async def test_one_that_cannot_end_says_so(
         self, path: Path, open_log: OpenLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("semrouter_memory.turn_log.sqlite.log._ERASE_ATTEMPTS", 1)
+        monkeypatch.setattr("semrouter_memory.turn_log.sqlite.connections._ERASE_ATTEMPTS", 1)
         log = open_log(path)
         log.append(a_turn(needle(1)), remember=False)
         reader = connect(path, busy_seconds=1)
@@ -300,12 +300,12 @@ def test_a_killed_process_leaves_every_turn_it_acknowledged(path: Path, open_log
         "class Clock:\n"
         "    def now(self): return datetime.now(UTC)\n"
         "log = SqliteTurnLog(Path(sys.argv[1]), clock=Clock())\n"
-        "async def upkeep():\n"
+        "async def maintenance():\n"
         "    while True:\n"
         "        await log.tombstone(Tombstone(scope=Scope('bob'), at=datetime.now(UTC)))\n"
         "        await log.compact()\n"
         "async def main():\n"
-        "    task = asyncio.create_task(upkeep())\n"
+        "    task = asyncio.create_task(maintenance())\n"
         "    for number in range(100_000):\n"
         "        for user in ('alice', 'bob'):\n"
         "            log.append(Turn(scope=Scope(user), hints=SessionHints(), user_texts=(f'{user} {number}',),\n"

@@ -53,6 +53,28 @@ def another_writer(path: Path) -> Iterator[None]:
         other.execute("ROLLBACK")
 
 
+class TestCheckpoint:
+    async def test_one_that_fails_is_repeated(
+        self, path: Path, open_log: OpenLog, said: Said, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        log = open_log(path)
+        log.append(said("a"), remember=False)
+        real, attempts = log._database._checkpoint, 0
+
+        def failing_once() -> int:
+            nonlocal attempts
+            attempts += 1
+            if attempts == 1:
+                raise sqlite3.OperationalError("disk I/O error")
+            return real()
+
+        monkeypatch.setattr(log._database, "_checkpoint", failing_once)
+        for _ in range(3):
+            await log.pending()
+            await log.totals()
+        assert attempts == 2
+
+
 class TestFile:
     def test_only_the_owner_can_read_it(self, path: Path, open_log: OpenLog, said: Said) -> None:
         old_mask = os.umask(0)
@@ -99,7 +121,7 @@ class TestFile:
         log = open_log(path)
         for number in range(database.CHECKPOINT_COMMITS):
             log.append(said(str(number)), remember=False)
-        log._file.submit(lambda: None).result()
+        log._database.thread.submit(lambda: None).result()
         assert log._database._commits < database.CHECKPOINT_COMMITS // 2
 
 
