@@ -1,8 +1,8 @@
-"""Plays sessions through the pipelines that serve, then asks the questions in new conversations.
+"""Plays sessions through the service's pipelines, then asks the questions in new conversations.
 
-Real are the turn log, the retainer, the store (Milvus Lite on a file that is thrown away), the owner's index and the
-recaller; time follows the file. Questions are asked after the last session and are not stored themselves. Recall's
-deadline is put off, so that the figures do not depend on how busy the machine is.
+The turn log, the retainer, the store (Milvus Lite on a temporary file), the owner index and the recaller are the service's
+own; the clock follows the file. Questions are asked after the last session and are not stored. Recall has a long deadline,
+so that the figures do not depend on the machine's load.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ _FIRST = 10
 
 
 class EndToEndRun:
-    """Plays users, one after the other, each as an owner of its own."""
+    """Plays users one after the other, each as a separate owner."""
 
     def __init__(self, adapters: Adapters, clock: PlayClock, config: MemoryConfig, models: ExternalModels) -> None:
         recall = config.recall.model_copy(update={"deadline_ms": PATIENCE_MS})
@@ -47,11 +47,11 @@ class EndToEndRun:
         self.memories = 0
 
     async def prepare(self) -> None:
-        """Embed what recall compares with, before the first question."""
+        """Embed recall's prototypes before the first question."""
         await self._recaller.prepare()
 
     async def play(self, user: EndToEndCase) -> list[JudgedQuestion]:
-        """Say every turn of every session, then ask every question."""
+        """Play every turn of every session, then ask every question."""
         self._users += 1
         scope = Scope(f"user-{self._users}")
         for number, session in enumerate(user.sessions):
@@ -170,7 +170,7 @@ def figures_of(judged: Sequence[JudgedQuestion]) -> dict[str, Json]:
 
 
 def print_figures(console: Console, file: str, judged: Sequence[JudgedQuestion], *, memories: int) -> None:
-    """One file's table, where its misses were lost, and what failed."""
+    """One file's table, the stages of its misses, and its failures."""
     table = Table(title=Text(f"{file}: {memories} memories"), title_justify="left")
     table.add_column("kind")
     for name in _COLUMNS:
@@ -189,7 +189,7 @@ def print_figures(console: Console, file: str, judged: Sequence[JudgedQuestion],
 
 
 def print_misses(console: Console, judged: Sequence[JudgedQuestion]) -> None:
-    """Every question that was missed, misled or answered where nothing was wanted."""
+    """Every question with a miss, a misleading memory or a false injection."""
     table = Table(title="misses", title_justify="left", show_lines=True)
     for name in ("question", "text", "wanted", "lost", "injected"):
         table.add_column(name, overflow="fold")

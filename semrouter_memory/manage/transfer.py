@@ -13,8 +13,8 @@ from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
 from semrouter_memory.manage.access import PREFIX, Api, User, errors, only
+from semrouter_memory.manage.edits import ImportReport
 from semrouter_memory.manage.exception_handlers import described, refusal
-from semrouter_memory.manage.import_report import ImportReport
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import Imported, SessionEnd
 from semrouter_memory.model import Memory
