@@ -276,6 +276,7 @@ async def _serve(config: Config) -> None:
     # What is loaded now stays for good: a collection in the middle of a request need not look at it again.
     gc.collect()
     gc.freeze()
+    gc.enable()  # `serve` loads without it
     try:
         await stop.wait()
         _log.info("Stopping")

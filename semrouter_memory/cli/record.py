@@ -42,6 +42,12 @@ be told, in bodies. --pseudonymise replaces every word and id as well.
 """,
 )
 
+
+def register(group: typer.Typer) -> None:
+    """Add the commands to a group."""
+    group.add_typer(record_app, name="record")
+
+
 Out = Annotated[Path, typer.Option(help="Directory that takes the recordings.")]
 Form = Annotated[Format, typer.Option("--format", help="Lines to read and compare, or protobuf.")]
 Into = Annotated[Files, typer.Option("--files", help="Many exchanges in a file, or one in each.")]

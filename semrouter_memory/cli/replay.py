@@ -21,6 +21,11 @@ _err = Console(stderr=True, highlight=False, soft_wrap=True)
 _COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 
 
+def register(group: typer.Typer) -> None:
+    """Add the command to a group."""
+    group.command()(replay)
+
+
 def replay(
     files: Annotated[list[Path], typer.Argument(help="Recordings, or directories of them.")],
     target: Annotated[

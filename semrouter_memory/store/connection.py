@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 from pymilvus import AsyncMilvusClient, MilvusException
 from pymilvus.client.types import Status
+from pymilvus.client.utils import SciPyHelper
 
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import Vector
@@ -28,6 +29,9 @@ from semrouter_memory.store.schema import Row
 for _name in ("pymilvus", "pymilvus.milvus_client"):
     # It logs each failure with its traceback and the filter expression, which names the user. We report failures.
     logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
+
+# It loads SciPy where that is installed, which takes 0.7 s, to learn whether a vector is a sparse matrix: none is.
+SciPyHelper._checked = True  # noqa: SLF001 - there is no setting for it
 
 CONNECT_SECONDS = 5.0
 """Bound on reaching a server at all."""
