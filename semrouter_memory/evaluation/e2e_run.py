@@ -22,7 +22,7 @@ from semrouter_memory.config import Config, MemoryConfig
 from semrouter_memory.evaluation.cases import parse_cases, write_json
 from semrouter_memory.evaluation.e2e import CaseQuestion, EndToEndCase, JudgedQuestion, MissStage, judge, user_of
 from semrouter_memory.evaluation.playing import PlayClock, work
-from semrouter_memory.evaluation.retrieval_run import FAILURES, PATIENCE_MS, request_of, throwaway_adapters
+from semrouter_memory.evaluation.retrieval_run import PATIENCE_MS, request_of, throwaway_adapters
 from semrouter_memory.evaluation.running import embedder_of, models_of, tracked
 from semrouter_memory.model import Hit, Json, Memory, Reach, Scope, SessionHints, SessionKey, Turn
 from semrouter_memory.recall.render import line
@@ -89,7 +89,7 @@ class EndToEndRun:
             tokens=result.tokens,
             kept=kept,
             first_ten=[line(hit, self._config.recall.render) for hit in result.ranking[:_FIRST]],
-            failed=result.reason if result.reason in FAILURES else "",
+            failed=result.reason if result.reason.is_failure else "",
         )
 
     def _shown(self, memory: Memory) -> str:

@@ -32,7 +32,7 @@ from semrouter_memory.evaluation.running import tracked
 from semrouter_memory.events import WorkFailed
 from semrouter_memory.exchange.policy import RouteSettings, policy_for
 from semrouter_memory.exchange.turns import recall_request
-from semrouter_memory.model import EmbeddedMemory, Memory, Message, Reason, RecallRequest, RecallResult, Scope, Signals
+from semrouter_memory.model import EmbeddedMemory, Memory, Message, RecallRequest, RecallResult, Scope, Signals
 from semrouter_memory.ports import Embedder
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.transport.request_phase import RequestPhase
@@ -45,7 +45,6 @@ _BATCH = 32
 _TOTAL = "total"
 _NOWHERE = {"uri": None, "address": None, "token": None, "token_file": None}
 """Without these settings, the store is a file in the data directory."""
-FAILURES = frozenset({Reason.TIMEOUT, Reason.STORE_UNAVAILABLE, Reason.EMBEDDING_FAILED, Reason.INTERNAL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +178,7 @@ def asked_of(query: LabelledQuery, result: RecallResult, owner: Owner, *, total_
         ranking=tuple(Scored(*pair) for pair in best.items()),
         injected=tuple(names[hit.memory.id] for hit in result.hits),
         steps_ms={**result.steps_ms, _TOTAL: total_ms},
-        failed=result.reason if result.reason in FAILURES else "",
+        failed=result.reason if result.reason.is_failure else "",
     )
 
 

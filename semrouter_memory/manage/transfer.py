@@ -41,7 +41,7 @@ async def export_memories(
 ) -> StreamingResponse:
     """Every memory, newest first, one JSON object a line. The connection is cut when it cannot be completed."""
     memories = api.service.export(api.scope(user, None), history=history)
-    # The first one is fetched before the response begins, so that a store that is away is a 503 and no broken stream.
+    # The first one is fetched before the response begins, so that an unavailable store is a 503 and not a broken stream.
     first = [memory async for memory in _head(memories)]
     return StreamingResponse(_lines(first, memories), media_type=_NDJSON)
 
