@@ -63,9 +63,9 @@ class EndToEndRun:
             await self._adapters.turn_log.end_session(scope, name)
             await self._retainer.tick()
             await work(self._retainer, self._woken)
-        kept = [self._shown(memory) for memory in await self._all(scope)]
-        self.memories += len(kept)
-        return [await self._ask(scope, user.id, question, kept) for question in user.questions]
+        stored = [self._shown(memory) for memory in await self._all(scope)]
+        self.memories += len(stored)
+        return [await self._ask(scope, user.id, question, stored) for question in user.questions]
 
     async def _say(self, scope: Scope, session: str, text: str, answer: str) -> None:
         turn = Turn(
@@ -79,7 +79,7 @@ class EndToEndRun:
         self._retainer.accept(turn)
         await work(self._retainer, self._woken)
 
-    async def _ask(self, scope: Scope, user: str, question: CaseQuestion, kept: Sequence[str]) -> JudgedQuestion:
+    async def _ask(self, scope: Scope, user: str, question: CaseQuestion, stored: Sequence[str]) -> JudgedQuestion:
         self._clock.time = question.at
         result = await self._recaller.recall(request_of(scope, question.text, question.history, self._config))
         return judge(
@@ -87,7 +87,7 @@ class EndToEndRun:
             question,
             injected=result.text,
             tokens=result.tokens,
-            kept=kept,
+            stored=stored,
             first_ten=[line(hit, self._config.recall.render) for hit in result.ranking[:_FIRST]],
             failed=result.reason if result.reason.is_failure else "",
         )

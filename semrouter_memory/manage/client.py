@@ -168,7 +168,7 @@ class OperatorClient(ApiClient):
 
         Args:
             options: query parameters of the route.
-            seconds: bound on the time without a piece, beside the client's own timeout.
+            seconds: bound on the time without a piece, in addition to the client's timeout.
         """
         timeout = httpx.Timeout(self._timeout_seconds, read=seconds + self._timeout_seconds)
         with self._streamed("POST", "/v1/recording", params=options, timeout=timeout) as response:

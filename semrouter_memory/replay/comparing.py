@@ -149,8 +149,8 @@ def _bodies(kind: str, before: bytes, after: bytes, level: Level) -> Iterator[Di
 
 def _header_lines(answer: ProcessingResponse, *, lengths: bool) -> list[str]:
     """Lengths follow from bodies, which are compared by themselves."""
-    kept = (each for each in answer.set_headers if lengths or each.name.lower() != "content-length")
-    changed = (f"{each.name}: {each.value.decode('utf-8', 'replace')} ({each.action})" for each in kept)
+    headers = (each for each in answer.set_headers if lengths or each.name.lower() != "content-length")
+    changed = (f"{each.name}: {each.value.decode('utf-8', 'replace')} ({each.action})" for each in headers)
     return sorted([*changed, *(f"{name} removed" for name in answer.remove_headers)])
 
 

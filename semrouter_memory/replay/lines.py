@@ -40,7 +40,7 @@ def line_of(record: Record, *, timed: bool = True) -> bytes:
     """The record as a line, without its line feed.
 
     Args:
-        timed: write when; without, only the order is kept.
+        timed: write times; otherwise only the order tells.
     """
     event = record.event
     if isinstance(event, Header):

@@ -138,10 +138,10 @@ class Player:
 
     def _metadata(self, begin: Begin) -> list[tuple[str, str]]:
         own = {name.lower(): value for name, value in self._options.metadata.items()}
-        kept = [
+        recorded = [
             (name.lower(), value) for name, value in begin.metadata if sendable(name, value) and name.lower() not in own
         ]
-        return [*kept, *own.items()]
+        return [*recorded, *own.items()]
 
 
 class _Stream:
