@@ -1,6 +1,6 @@
-"""Plays long conversations turn by turn and measures what the next request goes up with.
+"""Plays long conversations turn by turn and measures the size of the next request.
 
-The exchange with its codecs is the one that serves, for what is heard and for what is asked.
+The service's own exchange and codecs handle every turn and every question.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,7 +75,7 @@ class Measured:
 
 
 class CompressionRun:
-    """Plays conversations, each of a user of its own; compression is on, whatever the configuration says.
+    """Plays conversations, each as a separate user; compression is always on.
 
     Args:
         models: the one with the role `memory_extraction` extracts and orders the state, where there is one.
@@ -94,7 +94,7 @@ class CompressionRun:
         self._recaller = pipelines.request_phase(memory, adapters, models)
 
     async def play(self, talk: Talk) -> Measured:
-        """Say every turn, and look at the request that comes next."""
+        """Play every turn, and measure the request after the last."""
         scope = Scope(f"user-of-{talk.id}")
         messages: list[dict[str, str]] = []
         for number, (user, answer) in enumerate(talk.turns):
@@ -144,7 +144,7 @@ class CompressionRun:
         self._retainer.accept(turn)
 
     async def _next(self, scope: Scope, messages: Sequence[Mapping[str, str]]) -> tuple[list[str], RecallResult]:
-        """The recall filter's exchange: every text that goes up, and what recall said."""
+        """The recall filter's exchange: every text of the request, and recall's result."""
         exchange = Exchange(self._settings, RouteSettings(), self._clock.now())
         raw = _body(messages)
         exchange.receive(_headers(scope, _RECALL, request_id="next"))

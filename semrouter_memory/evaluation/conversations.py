@@ -20,7 +20,7 @@ from semrouter_memory.model import Json
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Something that should be remembered: `about` names it for people, `any_of` are lower-cased."""
+    """A fact that should be remembered: `about` names it for people, `any_of` are lower-cased."""
 
     about: str
     any_of: tuple[str, ...]
@@ -46,7 +46,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """What a conversation left behind.
+    """The memories of a conversation, compared with the expected ones.
 
     Attributes:
         memories: contents of the active memories.
@@ -83,7 +83,7 @@ def conversation_of(case: Case) -> ConversationCase:
 
 
 def judge(conversation: ConversationCase, memories: Sequence[str], failures: Sequence[str] = ()) -> Remembered:
-    """Compare what is known in the end with what was expected."""
+    """Compare the memories with the expected ones."""
     lowered = [memory.lower() for memory in memories]
     return Remembered(
         conversation=conversation,

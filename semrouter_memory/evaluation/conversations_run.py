@@ -1,4 +1,4 @@
-"""Plays conversations through the retainer that serves, each as a session of a user of its own, up to the session's end."""
+"""Plays conversations through the service's retainer, each as one session of a separate user, up to its end."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,7 +40,7 @@ class ConversationsRun:
         self._played = 0
 
     async def play(self, conversation: ConversationCase) -> Remembered:
-        """Say every turn, end the session, and look at what is known then."""
+        """Play every turn, end the session, and judge the memories."""
         self._played += 1
         scope, woken, observer = Scope(f"conversation-{self._played}"), list[SessionKey](), FailureRecorder()
         store = InMemoryStore(dimension=self._adapters.embedder.dimension)

@@ -151,14 +151,14 @@ def judge(
     *,
     injected: str,
     tokens: int,
-    kept: Sequence[str],
+    stored: Sequence[str],
     first_ten: Sequence[str],
     failed: str = "",
 ) -> JudgedQuestion:
     """Compare what was injected with what was wanted.
 
     Args:
-        kept: every active memory of the user, as recall would show it.
+        stored: every active memory of the user, as recall would show it.
         first_ten: the best of the ranking, in the same form.
     """
     misled = any(part in injected.lower() for part in question.none_of)
@@ -166,7 +166,7 @@ def judge(
         score, lost = float(not injected), None
     else:
         score = 0.0 if misled and question.any_of else question.score(injected)
-        lost = _lost(question, injected, kept, first_ten)
+        lost = _lost(question, injected, stored, first_ten)
     return JudgedQuestion(
         user=user,
         question=question,
@@ -179,8 +179,12 @@ def judge(
     )
 
 
-def _lost(question: CaseQuestion, injected: str, kept: Sequence[str], first_ten: Sequence[str]) -> MissStage | None:
-    stages = ((injected, None), ("\n".join(first_ten), MissStage.NOT_INJECTED), ("\n".join(kept), MissStage.NOT_FOUND))
+def _lost(question: CaseQuestion, injected: str, stored: Sequence[str], first_ten: Sequence[str]) -> MissStage | None:
+    stages = (
+        (injected, None),
+        ("\n".join(first_ten), MissStage.NOT_INJECTED),
+        ("\n".join(stored), MissStage.NOT_FOUND),
+    )
     return next((lost for text, lost in stages if question.score(text) >= _COVERED), MissStage.NOT_KEPT)
 
 

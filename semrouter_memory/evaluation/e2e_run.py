@@ -1,8 +1,8 @@
-"""Plays sessions through the pipelines that serve, then asks the questions in new conversations.
+"""Plays sessions through the service's pipelines, then asks the questions in new conversations.
 
-Real are the turn log, the retainer, the store (Milvus Lite on a file that is thrown away), the owner's index and the
-recaller; time follows the file. Questions are asked after the last session and are not stored themselves. Recall's
-deadline is put off, so that the figures do not depend on how busy the machine is.
+The turn log, the retainer, the store (Milvus Lite on a temporary file), the owner index and the recaller are the service's
+own; the clock follows the file. Questions are asked after the last session and are not stored. Recall has a long deadline,
+so that the figures do not depend on the machine's load.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from semrouter_memory.config import Config, MemoryConfig
 from semrouter_memory.evaluation.cases import parse_cases, write_json
 from semrouter_memory.evaluation.e2e import CaseQuestion, EndToEndCase, JudgedQuestion, MissStage, judge, user_of
 from semrouter_memory.evaluation.playing import PlayClock, work
-from semrouter_memory.evaluation.retrieval_run import FAILURES, PATIENCE_MS, request_of, throwaway_adapters
+from semrouter_memory.evaluation.retrieval_run import PATIENCE_MS, request_of, throwaway_adapters
 from semrouter_memory.evaluation.running import embedder_of, models_of, tracked
 from semrouter_memory.model import Hit, Json, Memory, Reach, Scope, SessionHints, SessionKey, Turn
 from semrouter_memory.recall.render import line
@@ -33,7 +33,7 @@ _FIRST = 10
 
 
 class EndToEndRun:
-    """Plays users, one after the other, each as an owner of its own."""
+    """Plays users one after the other, each as a separate owner."""
 
     def __init__(self, adapters: Adapters, clock: PlayClock, config: MemoryConfig, models: ExternalModels) -> None:
         recall = config.recall.model_copy(update={"deadline_ms": PATIENCE_MS})
@@ -47,11 +47,11 @@ class EndToEndRun:
         self.memories = 0
 
     async def prepare(self) -> None:
-        """Embed what recall compares with, before the first question."""
+        """Embed recall's prototypes before the first question."""
         await self._recaller.prepare()
 
     async def play(self, user: EndToEndCase) -> list[JudgedQuestion]:
-        """Say every turn of every session, then ask every question."""
+        """Play every turn of every session, then ask every question."""
         self._users += 1
         scope = Scope(f"user-{self._users}")
         for number, session in enumerate(user.sessions):
@@ -63,9 +63,9 @@ class EndToEndRun:
             await self._adapters.turn_log.end_session(scope, name)
             await self._retainer.tick()
             await work(self._retainer, self._woken)
-        kept = [self._shown(memory) for memory in await self._all(scope)]
-        self.memories += len(kept)
-        return [await self._ask(scope, user.id, question, kept) for question in user.questions]
+        stored = [self._shown(memory) for memory in await self._all(scope)]
+        self.memories += len(stored)
+        return [await self._ask(scope, user.id, question, stored) for question in user.questions]
 
     async def _say(self, scope: Scope, session: str, text: str, answer: str) -> None:
         turn = Turn(
@@ -79,7 +79,7 @@ class EndToEndRun:
         self._retainer.accept(turn)
         await work(self._retainer, self._woken)
 
-    async def _ask(self, scope: Scope, user: str, question: CaseQuestion, kept: Sequence[str]) -> JudgedQuestion:
+    async def _ask(self, scope: Scope, user: str, question: CaseQuestion, stored: Sequence[str]) -> JudgedQuestion:
         self._clock.time = question.at
         result = await self._recaller.recall(request_of(scope, question.text, question.history, self._config))
         return judge(
@@ -87,9 +87,9 @@ class EndToEndRun:
             question,
             injected=result.text,
             tokens=result.tokens,
-            kept=kept,
+            stored=stored,
             first_ten=[line(hit, self._config.recall.render) for hit in result.ranking[:_FIRST]],
-            failed=result.reason if result.reason in FAILURES else "",
+            failed=result.reason if result.reason.is_failure else "",
         )
 
     def _shown(self, memory: Memory) -> str:
@@ -170,7 +170,7 @@ def figures_of(judged: Sequence[JudgedQuestion]) -> dict[str, Json]:
 
 
 def print_figures(console: Console, file: str, judged: Sequence[JudgedQuestion], *, memories: int) -> None:
-    """One file's table, where its misses were lost, and what failed."""
+    """One file's table, the stages of its misses, and its failures."""
     table = Table(title=Text(f"{file}: {memories} memories"), title_justify="left")
     table.add_column("kind")
     for name in _COLUMNS:
@@ -189,7 +189,7 @@ def print_figures(console: Console, file: str, judged: Sequence[JudgedQuestion],
 
 
 def print_misses(console: Console, judged: Sequence[JudgedQuestion]) -> None:
-    """Every question that was missed, misled or answered where nothing was wanted."""
+    """Every question with a miss, a misleading memory or a false injection."""
     table = Table(title="misses", title_justify="left", show_lines=True)
     for name in ("question", "text", "wanted", "lost", "injected"):
         table.add_column(name, overflow="fold")

@@ -1,4 +1,4 @@
-"""The embedder that serves, for measuring with it: found where it is, or built once."""
+"""Loads the service's embedding model for an evaluation; builds it once if it is missing."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def load_embedder(config: Config, *, model: Path | None, progress: Progress) -> 
     Args:
         model: its directory; None looks where the configuration says, then in `.cache/model`, and when neither has one
             builds the published model where the configuration says.
-        progress: told in words when it is built, which takes half a minute and a download.
+        progress: called with each step of the build, which takes half a minute and a download.
 
     Raises:
         ConfigurationError: there is none and it cannot be built, or it is not what the settings say.

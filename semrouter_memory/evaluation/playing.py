@@ -1,7 +1,7 @@
-"""What every evaluation plays with: the parts that serve, on files that are thrown away.
+"""The adapters of every evaluation, on temporary files.
 
-Real are the pipelines, the embedder, the turn log and the state store. The store of memories is an exact search in this
-process's memory, time is a clock that the play moves, and the workers' background is played out after each turn.
+The pipelines, the embedder, the turn log and the state store are the service's own. The memory store is an exact search in
+memory, the clock is set by the evaluation, and background work runs to its end after each turn.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from semrouter_memory.app.adapters import Adapters
+from semrouter_memory.errors import name_of
 from semrouter_memory.events import Event, ExchangeFailed, ExtractionFinished, TurnDropped, WorkFailed
 from semrouter_memory.model import SessionKey
 from semrouter_memory.ports import Embedder
@@ -24,7 +25,7 @@ from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 
 @dataclass(slots=True)
 class PlayClock:
-    """The `Clock` of a play: it stands where the play puts it."""
+    """A `Clock` that the evaluation sets."""
 
     time: datetime = datetime(2026, 3, 15, 9, tzinfo=UTC)
 
@@ -34,7 +35,7 @@ class PlayClock:
 
 @dataclass(slots=True)
 class FailureRecorder:
-    """An observer that listens for failures only."""
+    """An observer that records failures."""
 
     failures: list[str] = field(default_factory=list)
 
@@ -45,14 +46,14 @@ class FailureRecorder:
             case TurnDropped(reason=reason):
                 self.failures.append(reason)
             case WorkFailed(error=error) | ExchangeFailed(error=error):
-                self.failures.append(type(error).__name__)
+                self.failures.append(name_of(error))
             case _:
                 pass
 
 
 @contextmanager
 def played_adapters(embedder: Embedder) -> Iterator[Adapters]:
-    """Adapters with a `PlayClock` and a `FailureRecorder`, thrown away at the end."""
+    """Temporary adapters with a `PlayClock` and a `FailureRecorder`."""
     clock = PlayClock()
     with TemporaryDirectory(prefix="semrouter-memory-") as name:
         turn_log = SqliteTurnLog(Path(name) / "turns.db", clock=clock)
@@ -76,7 +77,7 @@ def played_adapters(embedder: Embedder) -> Iterator[Adapters]:
 
 
 async def work(retainer: Retainer, woken: list[SessionKey]) -> None:
-    """What the workers would do in the background."""
+    """Do the workers' background work now."""
     await retainer.settle()
     while woken:
         await retainer.process(woken.pop(0))

@@ -1,9 +1,9 @@
-"""Asks the recaller that serves about each query of each user.
+"""Asks the service's recaller each query of each user.
 
-Real are the way from a chat request to what recall is asked, the recaller, the embedder and the store. The store is
-Milvus Lite on a file that is thrown away, never the configured one: the cases are no user's memories. Each user of a
-file is an owner of its own, whose time is a day after its newest memory. Recall's deadline is far away, because what is
-measured is what recall finds, and how long that takes; what it would have missed by being late is the machine's affair.
+The path from a chat request to recall's request, the recaller, the embedder and the store are the service's own. The store
+is Milvus Lite on a temporary file, never the configured store. Each user of a file is a separate owner, and the time is a
+day after the owner's newest memory. Recall has a long deadline: the evaluation measures what recall finds and how long
+that takes, not what a loaded machine misses.
 """
 
 import time
@@ -32,7 +32,7 @@ from semrouter_memory.evaluation.running import tracked
 from semrouter_memory.events import WorkFailed
 from semrouter_memory.exchange.policy import RouteSettings, policy_for
 from semrouter_memory.exchange.turns import recall_request
-from semrouter_memory.model import EmbeddedMemory, Memory, Message, Reason, RecallRequest, RecallResult, Scope, Signals
+from semrouter_memory.model import EmbeddedMemory, Memory, Message, RecallRequest, RecallResult, Scope, Signals
 from semrouter_memory.ports import Embedder
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.transport.request_phase import RequestPhase
@@ -44,16 +44,15 @@ PATIENCE_MS = 10_000
 _BATCH = 32
 _TOTAL = "total"
 _NOWHERE = {"uri": None, "address": None, "token": None, "token_file": None}
-"""Of the configured store, what says where it is; without it, it is a file in the data directory."""
-FAILURES = frozenset({Reason.TIMEOUT, Reason.STORE_UNAVAILABLE, Reason.EMBEDDING_FAILED, Reason.INTERNAL})
+"""Without these settings, the store is a file in the data directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A user of a file as the store knows it.
+    """A user of a file, as stored.
 
     Attributes:
-        memories: with ids that sort in the order of the file, because those of one time are in that order.
+        memories: with ids that sort in the order of the file, because memories of one time are sorted by id.
         names: the stored ids -> the file's.
         now: the time at which its queries are asked.
     """
@@ -82,7 +81,7 @@ class RetrievalRun:
         self._owners = 0
 
     async def store(self, file: str, users: Sequence[RetrievalCase]) -> list[Owner]:
-        """Write down what the users of a file have."""
+        """Store the memories of a file's users."""
         owners = [self._owner(user) for user in users]
         batches = [
             (owner.scope, owner.memories[at : at + _BATCH])
@@ -96,7 +95,7 @@ class RetrievalRun:
         return owners
 
     async def ask(self, file: str, owners: Sequence[Owner]) -> list[Asked]:
-        """Ask each query once, as it would be asked in traffic."""
+        """Ask each query once, as a chat request would."""
         recaller = pipelines.request_phase(self._config, self._adapters, self._models)
         await recaller.prepare()
         pairs = _pairs(owners)
@@ -106,7 +105,7 @@ class RetrievalRun:
         ]
 
     async def sweep(self, file: str, owners: Sequence[Owner]) -> list[Point]:
-        """Ask each query again with each threshold, by a recaller of its own, so that no time measured before is its."""
+        """Ask each query again with each threshold, by a new recaller, so that its cache does not distort measured times."""
         adapters = replace(self._adapters, embedder=CachingEmbedder(self._adapters.embedder))
         recaller = pipelines.request_phase(self._config, adapters, self._models)
         await recaller.prepare()
@@ -169,7 +168,7 @@ def request_of(scope: Scope, text: str, history: Sequence[Message], config: Memo
 
 
 def asked_of(query: LabelledQuery, result: RecallResult, owner: Owner, *, total_ms: float) -> Asked:
-    """What recall found, in the names of the file. A memory that two searches found ranks where it was first."""
+    """Recall's result with the file's names. A memory that two searches found has its better rank."""
     names = owner.names
     best: dict[str, float] = {}
     for hit in result.ranking:
@@ -179,15 +178,15 @@ def asked_of(query: LabelledQuery, result: RecallResult, owner: Owner, *, total_
         ranking=tuple(Scored(*pair) for pair in best.items()),
         injected=tuple(names[hit.memory.id] for hit in result.hits),
         steps_ms={**result.steps_ms, _TOTAL: total_ms},
-        failed=result.reason if result.reason in FAILURES else "",
+        failed=result.reason if result.reason.is_failure else "",
     )
 
 
 @asynccontextmanager
 async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncIterator[tuple[Adapters, PlayClock]]:
-    """The adapters with Milvus Lite on a file that is thrown away; without Milvus Lite, an exact search in memory.
+    """The adapters with Milvus Lite on a temporary file; without Milvus Lite, an exact search in memory.
 
-    Active users' memories are kept at hand as the configuration says.
+    The owner index is used as configured.
     """
     async with AsyncExitStack() as exits:
         played = exits.enter_context(played_adapters(embedder))

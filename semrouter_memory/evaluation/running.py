@@ -1,4 +1,4 @@
-"""What the commands have in common: files of cases in, tables and JSON out."""
+"""Shared by the commands: they read files of cases and write tables and JSON."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,14 +24,14 @@ _CameT_co = TypeVar("_CameT_co", covariant=True)
 
 
 class CaseRunner(Protocol[_PlayedT_contra, _CameT_co]):
-    """Plays one case after the other."""
+    """Runs cases one after the other."""
 
     async def play(self, case: _PlayedT_contra, /) -> _CameT_co: ...
 
 
 @asynccontextmanager
 async def models_of(config: Config) -> AsyncIterator[ExternalModels]:
-    """The configured chat models, asked as the service asks them; closed at the end."""
+    """The configured chat models, called as by the service; closed at the end."""
     async with AsyncExitStack() as exits:
         observer = FailureRecorder()
         yield ExternalModels(config.external_models, config.memory.retain, observer, exits)
@@ -52,7 +52,7 @@ async def play_files(
     model: Path | None,
     json_out: Path | None,
 ) -> None:
-    """A command: read all files, play their cases, show what came of them, and write the results.
+    """A command: read all files, run their cases, print and write the results.
 
     Args:
         show: prints one file's outcomes.
@@ -84,7 +84,7 @@ T = TypeVar("T")
 
 
 def tracked(items: Iterable[T], what: str, *, total: int) -> Iterator[T]:
-    """Yield the items and show how far it is; nothing is shown where standard error is no terminal."""
+    """Yield the items with a progress bar on standard error, if that is a terminal."""
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

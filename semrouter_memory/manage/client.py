@@ -55,7 +55,7 @@ class ApiClient:
         self._timeout_seconds = timeout_seconds
         path = target.url.removeprefix(_UNIX).removeprefix("//") if target.url.startswith(_UNIX) else None
         if path is not None and not Path(path).is_socket():
-            raise _nobody(target.url)
+            raise _unreachable(target.url)
         with self._explained():
             self._http = httpx.Client(
                 base_url="http://localhost" if path else target.url,
@@ -75,7 +75,7 @@ class ApiClient:
         self._http.close()
 
     def _object(self, method: str, path: str, *, holding: str, **request: Any) -> dict[str, Json]:
-        """The answer, which must hold that key: an LLM server behind the same address may well answer JSON too."""
+        """The answer, which must have that key: an LLM server at the same address may answer JSON, too."""
         with self._explained():
             response = self._http.request(method, path, **request)
         if response.is_error:
@@ -86,12 +86,21 @@ class ApiClient:
         return answer
 
     @contextmanager
+    def _streamed(self, method: str, path: str, **request: Any) -> Iterator[httpx.Response]:
+        """A successful answer whose body is still to be read."""
+        with self._explained(), self._http.stream(method, path, **request) as response:
+            if response.status_code != HTTPStatus.OK:
+                response.read()
+                raise _refusal(response)
+            yield response
+
+    @contextmanager
     def _explained(self) -> Iterator[None]:
         url = self._target.url
         try:
             yield
         except httpx.ConnectError:
-            raise _nobody(url) from None
+            raise _unreachable(url) from None
         except httpx.TimeoutException:
             raise UnavailableError(
                 f"{url} did not answer within {self._timeout_seconds:.0f} s", service=Service.SERVER
@@ -150,28 +159,19 @@ class OperatorClient(ApiClient):
     @contextmanager
     def export_collection(self, name: str) -> Iterator[Iterator[bytes]]:
         """Every memory of a collection as a line of JSON."""
-        path = f"{_COLLECTIONS}/{quote(name, safe='')}/export"
-        with self._explained(), self._http.stream("GET", path) as response:
-            if response.status_code != HTTPStatus.OK:
-                response.read()
-                raise _refusal(response)
+        with self._streamed("GET", f"{_COLLECTIONS}/{quote(name, safe='')}/export") as response:
             yield (f"{line}\n".encode() for line in response.iter_lines())
 
     @contextmanager
-    def recording(self, wish: Mapping[str, Json], *, seconds: float) -> Iterator[Iterator[bytes]]:
-        """What the sidecar records, as it comes.
+    def recording(self, options: Mapping[str, Json], *, seconds: float) -> Iterator[Iterator[bytes]]:
+        """A live recording, in pieces.
 
         Args:
-            seconds: how long it may say nothing.
+            options: query parameters of the route.
+            seconds: bound on the time without a piece, in addition to the client's timeout.
         """
         timeout = httpx.Timeout(self._timeout_seconds, read=seconds + self._timeout_seconds)
-        with (
-            self._explained(),
-            self._http.stream("POST", "/v1/recording", params=wish, timeout=timeout) as response,
-        ):
-            if response.status_code != HTTPStatus.OK:
-                response.read()
-                raise _refusal(response)
+        with self._streamed("POST", "/v1/recording", params=options, timeout=timeout) as response:
             yield response.iter_raw()
 
 
@@ -229,10 +229,7 @@ class MemoryClient(ApiClient):
     def export(self, *, history: bool = True) -> Iterator[str]:
         """Every memory as a line of JSON."""
         parameters = {"history": str(history).lower()}
-        with self._explained(), self._http.stream("GET", f"{_PATH}/export", params=parameters) as response:
-            if response.status_code != HTTPStatus.OK:
-                response.read()
-                raise _refusal(response)
+        with self._streamed("GET", f"{_PATH}/export", params=parameters) as response:
             yield from response.iter_lines()
 
 
@@ -251,7 +248,7 @@ def _given(fields: Mapping[str, Json]) -> dict[str, Json]:
 _NO_ROUTE = "there is no such route; is it the operator's port, and is management.operator_token set there?"
 
 
-def _nobody(url: str) -> UnavailableError:
+def _unreachable(url: str) -> UnavailableError:
     return UnavailableError(
         f"no answer from {url}: is the sidecar running, and is this its address? {PREPARED_SHELL}",
         service=Service.SERVER,
@@ -259,7 +256,7 @@ def _nobody(url: str) -> UnavailableError:
 
 
 def _names_what_is_missing(error: Json) -> bool:
-    """Ours say what was not found; a route that does not exist only says so."""
+    """An error code names what was not found; the 404 of a missing route does not."""
     return isinstance(error, dict) and str(error.get("code", "")).endswith("_not_found")
 
 
@@ -267,19 +264,19 @@ def _refusal(response: httpx.Response) -> MemoryServiceError:
     body = _json(response) or {}
     error = body.get("error")
     message = error.get("message") if isinstance(error, dict) else None
-    said = str(message or f"the server answered {response.status_code}")
+    text = str(message or f"the server answered {response.status_code}")
     match response.status_code:
         case HTTPStatus.NOT_FOUND:
-            return NotFoundError(said if _names_what_is_missing(error) else f"{response.url.path}: {_NO_ROUTE}")
+            return NotFoundError(text if _names_what_is_missing(error) else f"{response.url.path}: {_NO_ROUTE}")
         case HTTPStatus.SERVICE_UNAVAILABLE:
-            return UnavailableError(said, service=Service.SERVER)
+            return UnavailableError(text, service=Service.SERVER)
         case HTTPStatus.UNAUTHORIZED:
-            return MemoryServiceError(f"not authenticated: {said}")
+            return MemoryServiceError(f"not authenticated: {text}")
         case HTTPStatus.BAD_REQUEST | HTTPStatus.CONFLICT:
             param = error.get("param") if isinstance(error, dict) else None
-            return InvalidRequestError(f"{param}: {said}" if param and param not in said else said)
+            return InvalidRequestError(f"{param}: {text}" if param and param not in text else text)
         case _:
-            return MemoryServiceError(said)
+            return MemoryServiceError(text)
 
 
 def _json(response: httpx.Response) -> dict[str, Json] | None:

@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.manage.access import Api, errors, exactly
-from semrouter_memory.manage.import_report import ImportReport
+from semrouter_memory.manage.edits import ImportReport
 from semrouter_memory.manage.operator_schemas import (
     CollectionDropped,
     CollectionJson,

@@ -1,18 +1,20 @@
-"""New memories and edits, as values."""
+"""New memories, edits and the report of an import, as values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
+from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import ASKED, CONTEXT, FORM, OUTDATED_BY, QUOTE, STATEMENTS, Json, Memory, MemoryType
 
 _MAX_REPLACED = 200
 """Turn ids kept of a memory's earlier content; a memory is learned from no more."""
-
-
 _OF_THE_CONTENT = {"turn_ids", "consolidated_from", FORM, CONTEXT, ASKED, QUOTE, STATEMENTS, OUTDATED_BY}
 """Metadata that describes the content and is dropped with it: an edited quote is a statement."""
+
+MAX_ERRORS = 100
+"""Refused lines that a report describes; the rest is only counted."""
 
 
 class Unchanged(Enum):
@@ -52,6 +54,40 @@ class MemoryEdit:
     expires_at: datetime | Unchanged | None = Unchanged.UNCHANGED
     project_id: str | None = None
     metadata: Mapping[str, Json] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LineError:
+    """Why a line was refused; never its content."""
+
+    line: int
+    message: str
+    field: str | None = None
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """What became of the lines so far.
+
+    Attributes:
+        lines: how many were read, blank ones left out.
+        skipped: known already, or expired.
+        errors: the first refused lines.
+    """
+
+    lines: int = 0
+    imported: int = 0
+    skipped: int = 0
+    refused: int = 0
+    errors: list[LineError] = field(default_factory=list)
+
+    def refuse(self, number: int, error: InvalidRequestError) -> None:
+        self.refused += 1
+        if len(self.errors) < MAX_ERRORS:
+            self.errors.append(LineError(number, str(error), error.field))
+
+    def __str__(self) -> str:
+        return f"{self.imported} imported, {self.skipped} skipped, {self.refused} refused"
 
 
 def with_content(memory: Memory, content: str) -> Memory:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service, TurnLogError, UnavailableError
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.manage import portable
-from semrouter_memory.manage.import_report import ImportReport
+from semrouter_memory.manage.edits import ImportReport
 from semrouter_memory.model import IMPORTED_AT, EmbeddedMemory, Memory, Scope
 from semrouter_memory.ports import Clock, Embedder, MemoryReader, MemoryWriter, OwnerLocks, Tombstones, TurnLog
 

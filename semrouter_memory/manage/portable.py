@@ -55,7 +55,7 @@ class ImportLine(BaseModel):
     importance: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.5
     metadata: dict[str, Any] = Field(default_factory=dict)
     form: str = ""
-    """Shown by the API beside the metadata that says it; not read."""
+    """The API shows it in addition to the metadata; an import ignores it."""
     context: str = ""
     """Same."""
     statements: list[dict[str, Any]] = Field(default_factory=list)
@@ -63,11 +63,11 @@ class ImportLine(BaseModel):
     quote: str | None = None
     """Same."""
     flagged: bool = False
-    """Shown by the API beside the metadata that says it; not read."""
+    """The API shows it in addition to the metadata; an import ignores it."""
     contradicts: list[str] = Field(default_factory=list)
     """Same."""
     access_count: int | None = None
-    """Shown by the API, of one installation's use; not read."""
+    """The API shows one installation's usage; an import ignores it."""
     last_accessed_at: UtcTime | None = None
     """Same."""
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
-from semrouter_memory.manage.edits import MemoryEdit, NewMemory, Unchanged
-from semrouter_memory.manage.import_report import ImportReport
+from semrouter_memory.manage.edits import ImportReport, MemoryEdit, NewMemory, Unchanged
 from semrouter_memory.model import Form, Hit, Json, Memory, MemoryType, Usage
 
 MAX_PAGE = 200

@@ -25,8 +25,7 @@ from semrouter_memory.manage.admission import (
     admissible_metadata,
     admissible_provenance,
 )
-from semrouter_memory.manage.edits import MemoryEdit, NewMemory, Unchanged, confirmed, with_content
-from semrouter_memory.manage.import_report import ImportReport
+from semrouter_memory.manage.edits import ImportReport, MemoryEdit, NewMemory, Unchanged, confirmed, with_content
 from semrouter_memory.manage.importing import Importer, ScopeOf, Written
 from semrouter_memory.manage.portable import ImportLine
 from semrouter_memory.model import (

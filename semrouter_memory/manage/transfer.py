@@ -13,8 +13,8 @@ from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
 from semrouter_memory.manage.access import PREFIX, Api, User, errors, only
+from semrouter_memory.manage.edits import ImportReport
 from semrouter_memory.manage.exception_handlers import described, refusal
-from semrouter_memory.manage.import_report import ImportReport
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import Imported, SessionEnd
 from semrouter_memory.model import Memory
@@ -41,7 +41,7 @@ async def export_memories(
 ) -> StreamingResponse:
     """Every memory, newest first, one JSON object a line. The connection is cut when it cannot be completed."""
     memories = api.service.export(api.scope(user, None), history=history)
-    # The first one is fetched before the response begins, so that a store that is away is a 503 and no broken stream.
+    # The first one is fetched before the response begins, so that an unavailable store is a 503 and not a broken stream.
     first = [memory async for memory in _head(memories)]
     return StreamingResponse(_lines(first, memories), media_type=_NDJSON)
 

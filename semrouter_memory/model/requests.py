@@ -184,6 +184,11 @@ class Reason(StrEnum):
     DAMAGED_ANSWER = "damaged_answer"
     """Its compressed data is damaged, or grows beyond the bound."""
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether recall failed, so that it is unknown what it would have injected."""
+        return self in {Reason.TIMEOUT, Reason.STORE_UNAVAILABLE, Reason.EMBEDDING_FAILED, Reason.INTERNAL}
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:

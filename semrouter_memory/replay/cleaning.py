@@ -1,4 +1,4 @@
-"""Takes credentials, and content where that is wanted, out of what is recorded, before it is written anywhere. Pure.
+"""Removes credentials, and on request content, from exchanges before they are written. Pure.
 
 Always: the values of headers that carry credentials, in requests, answers and gRPC metadata, and everything that the
 given redaction finds in header values and bodies. With a key: every word and every id gets a pseudonym, so that what is
@@ -48,15 +48,18 @@ _CREDENTIAL_NAME = re.compile(
 
 _QUERY = re.compile(r"([?&;])([^=&;#?]+)=([^&;#]*)")
 _BLOB_CHARS = 4096
+_BASE64 = re.compile(r"(?:data:[\w.+/;=-]{0,200},)?[A-Za-z0-9+/_-]+={0,2}")
 _PIECE_CHARS = 4096
+_BOUNDARIES = ("\n", ". ", "。", " ", ",", "，", ";", "&", '"')
+"""Where a long text is cut, the best first: a sentence with a secret is recognised by all of its words."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleaningSettings:
-    """What is taken out.
+    """What is removed.
 
     Attributes:
-        redact: takes secrets out of a text.
+        redact: removes secrets from a text.
         headers: further header names, in lower case, whose values are not recorded.
         identity_headers: names, in lower case, of headers that carry ids.
         pseudonym_key: b"": content stays as it is.
@@ -159,7 +162,7 @@ _HARMLESS = ("x-stainless-", "x-memory-", "x-vsr-", "x-envoy-upstream-", "x-envo
 
 
 class _Texts:
-    """What stands in place of a body's texts."""
+    """Replaces a body's texts."""
 
     def __init__(self, redact: Callable[[str], str], pseudonyms: Pseudonyms | None, names: frozenset[str]) -> None:
         self._redact = redact
@@ -167,7 +170,7 @@ class _Texts:
         self._names = names
 
     def redacted(self, text: str) -> str:
-        """The text without secrets. Encoded files are left alone: they are long and hold no words."""
+        """The text without secrets. Encoded files are not searched: they are long and have no words."""
         if _is_blob(text):
             return text
         return "".join(self._redact(piece) for piece in _pieces(text))
@@ -191,7 +194,7 @@ class _Texts:
         return new if new != text else None
 
     def inner(self, value: Value) -> str | None:
-        """In what a tool is called with, everything is content."""
+        """Every value of a tool's arguments is content."""
         name = value.path[-1].lower() if value.path else ""
         if value.is_text:
             return REDACTED if self._is_credential(value, name) else self.text(value.text)
@@ -229,7 +232,7 @@ _LITERALS = (b"true", b"false", b"null")
 
 def _is_blob(text: str) -> bool:
     """A file in base64, with or without the beginning of a data URL."""
-    return len(text) > _BLOB_CHARS and not any(space in text for space in " \n\t") and text.isascii()
+    return len(text) > _BLOB_CHARS and _BASE64.fullmatch(text) is not None
 
 
 def _pieces(text: str) -> list[str]:
@@ -238,15 +241,16 @@ def _pieces(text: str) -> list[str]:
         return [text]
     pieces, start = [], 0
     while len(text) - start > _PIECE_CHARS:
-        cut = max(text.rfind(mark, start, start + _PIECE_CHARS) for mark in ("\n", ". ", " "))
-        end = cut + 1 if cut > start else start + _PIECE_CHARS
+        middle, limit = start + _PIECE_CHARS // 2, start + _PIECE_CHARS
+        cuts = (text.rfind(mark, middle, limit) for mark in _BOUNDARIES)
+        end = next((cut + 1 for cut in cuts if cut >= 0), limit)
         pieces.append(text[start:end])
         start = end
     return [*pieces, text[start:]]
 
 
 def _bodies(records: Sequence[Record]) -> list[list[int]]:
-    """Which records hold the pieces of one body."""
+    """Indexes of the records with the pieces of each body."""
     groups: dict[tuple[int, str, int], list[int]] = {}
     for index, record in enumerate(records):
         event = record.event

@@ -1,4 +1,4 @@
-"""What a server answered this time, against what was recorded.
+"""Compares the answers of a replay with the recorded ones.
 
 Compared are: which answers came, in which order; how each body changed, as bytes, as JSON, or not at all; which headers
 are set and removed; and how the stream ended. Not compared: when; and dynamic metadata, which tells ids and times that
@@ -33,7 +33,7 @@ _NEAR_BYTES = 24
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something that was otherwise.
+    """One difference between replay and recording.
 
     Attributes:
         where: which exchange and stream.
@@ -49,7 +49,7 @@ class Difference:
 def differences(
     exchange: RecordedExchange, played: dict[int, Played], *, level: Level = "bytes", folded: bool = False
 ) -> list[Difference]:
-    """What is otherwise in one exchange.
+    """The differences of one exchange.
 
     Args:
         level: how bodies are compared; `json`: equal JSON is equal; `kinds`: only whether they change.
@@ -149,8 +149,8 @@ def _bodies(kind: str, before: bytes, after: bytes, level: Level) -> Iterator[Di
 
 def _header_lines(answer: ProcessingResponse, *, lengths: bool) -> list[str]:
     """Lengths follow from bodies, which are compared by themselves."""
-    kept = (each for each in answer.set_headers if lengths or each.name.lower() != "content-length")
-    changed = (f"{each.name}: {each.value.decode('utf-8', 'replace')} ({each.action})" for each in kept)
+    headers = (each for each in answer.set_headers if lengths or each.name.lower() != "content-length")
+    changed = (f"{each.name}: {each.value.decode('utf-8', 'replace')} ({each.action})" for each in headers)
     return sorted([*changed, *(f"{name} removed" for name in answer.remove_headers)])
 
 
@@ -185,7 +185,7 @@ def _diff(before: Sequence[str], after: Sequence[str]) -> tuple[str, ...]:
 
 
 def _description(exchange: RecordedExchange, number: int) -> str:
-    """What a person recognises a stream by."""
+    """Describes a stream for people."""
     for record in exchange.records:
         event = record.event
         if record.stream == number and isinstance(event, ProcessingRequest):

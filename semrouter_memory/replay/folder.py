@@ -1,4 +1,4 @@
-"""A directory of recordings: new files as they fill up, the oldest leave.
+"""A directory of recordings: a full file is followed by a new one, and the oldest are deleted.
 
 An exchange is appended with one write, so a process that is killed leaves whole exchanges, and at most one record that was
 cut. Bounds hold at all times: a file, and all recordings in the directory together.

@@ -1,6 +1,6 @@
-"""Records as JSON lines, made to be read and compared by people: a record a line, keys in a fixed order. Pure.
+"""Records as JSON lines that people can read and compare: one record a line, keys in a fixed order. Pure.
 
-What is at its default is left out. Bytes are written as text where they are UTF-8, else as base64 under a name that says
+Defaults are left out. Bytes are written as text where they are UTF-8, else as base64 under a name that says
 so. A line without a time happened when the one before it did.
 """
 
@@ -40,7 +40,7 @@ def line_of(record: Record, *, timed: bool = True) -> bytes:
     """The record as a line, without its line feed.
 
     Args:
-        timed: write when; without, only the order is kept.
+        timed: write times; otherwise only the order tells.
     """
     event = record.event
     if isinstance(event, Header):
@@ -139,7 +139,7 @@ def _text_or_base64(data: bytes) -> str | dict[str, str]:
 
 
 class _LineReader:
-    """Takes one line's members out by name; what is left over at the end is said, not silently ignored."""
+    """Reads one line's members by name; the rest are its unknown keys."""
 
     def __init__(self, value: dict[str, Any]) -> None:
         self._left = {name: each for name, each in value.items() if each is not None}

@@ -1,4 +1,4 @@
-"""A recording that is to be kept in a repository: what differs at each run in the same way, is made the same. Pure.
+"""Normalises a recording for a repository: values that differ between runs without meaning become fixed. Pure.
 
 Times are left out (the order stays), request ids are numbered, ports, dates and durations get fixed values. So recording
 anew changes only the lines whose traffic changed.

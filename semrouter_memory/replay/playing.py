@@ -1,8 +1,8 @@
-"""Plays exchanges against a server, as Envoy did: same streams, same messages, same order.
+"""Plays exchanges against a server as Envoy did: the same streams and messages in the same order.
 
-Strategy: an exchange is a script. A message is sent when its time has come and every answer that was there before it then
-is there now; a stream that Envoy ended is ended, one that the service ended is waited for. What the server does
-otherwise (no answer in time, a stream that ends early) does not stop the script: it is seen when answers are compared.
+Strategy: an exchange is a script. A message is sent when it is due and every answer that preceded it in the recording has
+arrived. A stream that Envoy ended is half-closed; the end of one that the service ended is waited for. A server that
+deviates (no answer in time, a stream that ends early) does not stop the script: the comparison shows it.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ _RESERVED_BEGINNINGS = ("grpc-", ":")
 
 @dataclass(slots=True)
 class Played:
-    """One stream as it went this time.
+    """One stream of the replay.
 
     Attributes:
         ended: the server ended it.
-        status: gRPC's name for how; "OK".
+        status: the name of gRPC's status code, for example "OK".
     """
 
     answers: list[ProcessingResponse] = field(default_factory=list)
@@ -58,7 +58,7 @@ class PlayOptions:
         speed: 2 is twice as fast; None: as fast as the order allows.
         timeout_seconds: bound on waiting for one answer.
         metadata: gRPC metadata for every stream, in place of what was recorded under the same name.
-        by_count: an answer to each message is waited for by number; False where messages were cut anew.
+        by_count: wait for as many answers as were recorded; False: for one of each kind, because bodies were cut anew.
     """
 
     target: str
@@ -138,10 +138,10 @@ class Player:
 
     def _metadata(self, begin: Begin) -> list[tuple[str, str]]:
         own = {name.lower(): value for name, value in self._options.metadata.items()}
-        kept = [
+        recorded = [
             (name.lower(), value) for name, value in begin.metadata if sendable(name, value) and name.lower() not in own
         ]
-        return [*kept, *own.items()]
+        return [*recorded, *own.items()]
 
 
 class _Stream:
@@ -186,7 +186,7 @@ class _Stream:
             await self._half_close()
 
     async def settle(self) -> None:
-        """Nothing more comes from Envoy: let the server end, too."""
+        """Half-close, and wait for the server to end the stream."""
         await self._half_close()
         await self._until(lambda: self.played.ended)
 
@@ -208,7 +208,7 @@ class _Stream:
                 await self._call.done_writing()
 
     async def _until(self, holds: Callable[[], bool]) -> None:
-        """Wait for what the recording shows; once it did not come in time, the stream is waited for no more."""
+        """Wait until `holds`; after one timeout, the stream is not waited for again."""
         if self._late:
             return
         try:
@@ -221,7 +221,7 @@ class _Stream:
         played = self.played
         try:
             while (data := await self._call.read()) is not _END and len(played.answers) < _MAX_ANSWERS:
-                played.answers.append(protocol.answer_from(data))
+                played.answers.append(protocol.response_from(data))
                 await self._notify()
             played.status = (await self._call.code()).name
         except grpc.aio.AioRpcError as error:

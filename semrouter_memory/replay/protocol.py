@@ -74,13 +74,13 @@ def decoded(data: bytes) -> Record:
     return Record(message.stream, message.time_us, _event(message))
 
 
-def shown_from(data: bytes) -> ProcessingRequest:
-    """What a serialised `ProcessingRequest` shows. Raises: InputFileError."""
+def request_from(data: bytes) -> ProcessingRequest:
+    """A serialised `ProcessingRequest`. Raises: InputFileError."""
     return _shown(_parsed(pb.ProcessingRequest, data))
 
 
-def answer_from(data: bytes) -> ProcessingResponse:
-    """What a serialised `ProcessingResponse` answers. Raises: InputFileError."""
+def response_from(data: bytes) -> ProcessingResponse:
+    """A serialised `ProcessingResponse`. Raises: InputFileError."""
     return _answer(_parsed(pb.ProcessingResponse, data))
 
 

@@ -1,4 +1,4 @@
-"""Other words for words, the same for the same, as long in bytes. Pure.
+"""Replaces words by pseudonyms: the same for the same word, and as long in bytes. Pure.
 
 Strategy: a keyed digest of the word (case folded) says which letters stand for its letters; upper case, digits and
 Chinese characters stay of their kind. So texts keep their shape, a word that is cut in two by a stream's pieces needs

@@ -1,8 +1,8 @@
-"""Recordings from files, in either format, an exchange at a time and in bounded memory.
+"""Reads recordings from files, in either format, one exchange at a time and in bounded memory.
 
-Strategy: files come from anywhere. Whatever stands in them ends in records, or in a `InputFileError` that names the file
-and the line (JSON lines) or the offset (protobuf). A file that ends in the middle of a record was cut off while it was
-written: what stands before is good, and the cut is told, not raised.
+Strategy: files are not trusted. Their content becomes records, or an `InputFileError` that names the file and the line
+(JSON lines) or the offset (protobuf). A file that ends in the middle of a record was cut off while it was written: the
+records before the cut are read, and the cut is a warning, not an error.
 """
 
 import re
@@ -49,7 +49,7 @@ Warn = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class LocatedRecord:
-    """A record, where it stands, and how long it is there."""
+    """A record with its location and its size in the file."""
 
     record: Record
     location: SourceLocation
@@ -77,12 +77,12 @@ def exchanges_in_file(path: Path, warn: Warn, *, note: Warn | None = None) -> It
     """The exchanges of a file, each when its last stream has ended.
 
     Args:
-        warn: given a sentence about a file that was cut off.
-        note: given a sentence about what is ignored and does no harm; `tell` unless given.
+        warn: called with a sentence about a file that was cut off.
+        note: called with a sentence about harmless content that is ignored; by default `warn`.
 
     Raises:
-        InputFileError: the file cannot be read, or something in it is not what a recording holds. What stood before that
-            was yielded.
+        InputFileError: the file cannot be read, or is no recording from some point on. The exchanges before that point
+            were yielded.
     """
     try:
         with path.open("rb") as file:
@@ -156,13 +156,13 @@ def _delimited(file: BufferedReader, name: str, warn: Warn) -> Iterator[LocatedR
 def framed_messages(
     file: BufferedReader, name: str, warn: Warn, *, otherwise: str = _NO_RECORDING
 ) -> Iterator[tuple[SourceLocation, bytes]]:
-    """The messages of a file in which each stands behind its length.
+    """The messages of a file of length-delimited messages.
 
     Args:
-        otherwise: what to say of a file that does not even begin like that.
+        otherwise: the error message for a file that does not begin with such a message.
 
     Raises:
-        InputFileError: there is something else.
+        InputFileError: the file has other content.
     """
     offset = 0
     while True:
@@ -219,7 +219,7 @@ def _exactly(file: BufferedReader, size: int) -> bytes:
 
 @dataclass(slots=True)
 class _PartialExchange:
-    """An exchange that is being put together."""
+    """An exchange some of whose streams have not ended."""
 
     name: str
     location: SourceLocation
@@ -232,7 +232,7 @@ class _PartialExchange:
 
 
 class Assembler:
-    """Puts records together to exchanges."""
+    """Groups records into exchanges."""
 
     def __init__(self) -> None:
         self._by_stream: dict[int, _PartialExchange] = {}
@@ -269,7 +269,7 @@ class Assembler:
         return []
 
     def rest(self) -> list[RecordedExchange]:
-        """The exchanges that the recording does not show to their end."""
+        """The exchanges that have not ended at the end of the recording."""
         left = [each.closed(started_at=self._started_at, whole=False) for each in self._by_name.values()]
         self._by_name, self._by_stream, self._held = {}, {}, 0
         return left
@@ -297,7 +297,7 @@ class Assembler:
 
 
 def exchanges_of(records: Iterator[LocatedRecord]) -> Iterator[RecordedExchange]:
-    """The exchanges that these records are; before an error is raised, what stood before the damage."""
+    """The exchanges of these records; the ones before damage are yielded before its error is raised."""
     assembler = Assembler()
     try:
         for located in records:

@@ -1,6 +1,6 @@
-"""What a recording consists of, as values; the two file formats are views of these. Pure.
+"""The records of a recording, as values; both file formats represent these. Pure.
 
-The order of a recording's records is the order in which things happened. Times only say how long that took.
+Records are in the order of their events. Times only give the pauses between them.
 """
 
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessingRequest:
-    """What Envoy showed (ext_proc `ProcessingRequest`).
+    """A message from Envoy (ext_proc `ProcessingRequest`).
 
     Attributes:
         kind: one of `KINDS`; "" for a message of a kind that is not known here.
@@ -108,7 +108,7 @@ class SetHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessingResponse:
-    """What the service answered (ext_proc `ProcessingResponse`).
+    """A message from the service (ext_proc `ProcessingResponse`).
 
     Attributes:
         kind: one of `KINDS`, `IMMEDIATE`, or "".
@@ -158,7 +158,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """Where something stands in a file, for messages."""
+    """A location in a file, for messages."""
 
     file: str
     at: str = ""
@@ -172,9 +172,9 @@ class RecordedExchange:
     """One HTTP exchange with all its streams, in the order in which things happened.
 
     Attributes:
-        location: where it begins.
-        nbytes: what it took in its file.
-        started_at: when its recording began, as its header says; "" when it does not.
+        location: of its first record.
+        nbytes: its size in the file.
+        started_at: the start of its recording, from the header; "" when the header has none.
         whole: every stream has its end.
     """
 

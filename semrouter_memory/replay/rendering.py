@@ -1,7 +1,7 @@
-"""An exchange as it was seen to the bytes of a recording: put in order, cleaned, written in a format.
+"""Renders a captured exchange as the bytes of a recording: ordered, cleaned, written in a format.
 
-Runs in a process of its own (`Renderer`): reading bodies for secrets takes milliseconds for each kilobyte, and a thread of
-ours would take them from the requests. That process is less important than ours to the system, and ends with ours.
+Runs in its own process (`Renderer`): searching bodies for secrets takes milliseconds per kilobyte, which a thread would
+take from the requests. The process has a lower priority and ends with the sidecar.
 """
 
 import os
@@ -57,7 +57,7 @@ def rendered(raw: RawExchange, how: Rendering) -> bytes:
 
 
 def records_of(raw: RawExchange, base: float) -> list[Record]:
-    """The exchange as records; streams that were not seen to their end are cut."""
+    """The exchange as records; streams that have not ended are cut."""
     name = raw.request_id or f"exchange-{raw.number}"
     records = [
         Record(event.stream, max(0, round((event.at - base) * 1e6)), _event(event, raw, name)) for event in raw.events
@@ -73,9 +73,9 @@ def _event(event: RawEvent, raw: RawExchange, name: str) -> Event:
         case "begin":
             return Begin(name, raw.metadata[event.stream])
         case "request":
-            return protocol.shown_from(event.data)
+            return protocol.request_from(event.data)
         case "response":
-            return protocol.answer_from(event.data)
+            return protocol.response_from(event.data)
     return End(EndedBy(event.data.decode()))
 
 
@@ -99,7 +99,7 @@ def _cleaner(settings: CleaningSettings) -> Cleaner:
 
 
 class Renderer:
-    """Renders in a process of its own, one exchange at a time. Used by one thread."""
+    """Renders in its own process, one exchange at a time. Used by one thread."""
 
     def __init__(self, how: Rendering) -> None:
         self._how = how

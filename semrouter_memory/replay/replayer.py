@@ -1,8 +1,8 @@
 """Plays whole files: in order, at a speed, comparing as it goes.
 
-Strategy: exchanges are read a window ahead and played in the order in which they began, since a recording holds them in
-the order in which they ended. At a speed they run side by side as they did; as fast as possible, one after the other. Of a
-file only the window is in memory.
+Strategy: a recording has exchanges in the order in which they ended; they are played in the order in which they began, so
+a window of them is read ahead. With a speed they overlap as recorded; without, they run one after the other. Only the
+window is in memory.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class ReplayReport:
     """What was played.
 
     Attributes:
-        damaged: files that hold something else than a recording does; what stood before it was played.
+        damaged: files that are no recording from some point on; the exchanges before it were played.
     """
 
     exchanges: int = 0
@@ -51,9 +51,9 @@ class ReplayOptions:
     """What to play and how.
 
     Attributes:
-        seed: cut bodies anew, at places that this number decides; None: as they were.
+        seed: of the random positions at which bodies are cut; None: cut as recorded.
         level: how bodies are compared.
-        max_gap_seconds: bound on waiting where nothing happened, as between recordings of different days.
+        max_gap_seconds: bound on the pause between exchanges, for example between recordings of different days.
     """
 
     files: tuple[Path, ...]
@@ -67,9 +67,9 @@ class Replayer:
     """Use `run` once.
 
     Args:
-        on_differences: given the differences of an exchange, right after it was played.
-        on_bytes_done: given how many bytes of the files are done.
-        on_notice: given a sentence about a file.
+        on_differences: called with the differences of an exchange, right after it was played.
+        on_bytes_done: called with the number of bytes of the files that were played.
+        on_notice: called with a sentence about a file.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Replayer:
         self.tally = ReplayReport()
 
     async def run(self) -> ReplayReport:
-        """Play everything. A file that is damaged is played up to there, told and counted; the others are played.
+        """Play all files. A damaged one is played up to the damage, reported and counted.
 
         Raises:
             UnavailableError: the target does not answer.
@@ -205,7 +205,7 @@ class _Timed(NamedTuple):
 def without_gaps(
     exchanges: Iterable[tuple[int, RecordedExchange]], max_gap_us: float
 ) -> Iterator[tuple[float, RecordedExchange]]:
-    """(microseconds after the first one, exchange), with no more than so long between anything and all before it."""
+    """(microseconds after the first one, exchange), with every pause cut to `max_gap_us`."""
     first_us: int | None = None
     end_us, skipped_us = 0, 0.0
     for group in _overlapping(exchanges):
@@ -223,7 +223,7 @@ def without_gaps(
 
 
 def _overlapping(exchanges: Iterable[tuple[int, RecordedExchange]]) -> Iterator[list[_Timed]]:
-    """Exchanges together of which each begins before all others of its group have ended, as far as the window reaches."""
+    """Groups of exchanges that overlap in time, within the window."""
     group: list[_Timed] = []
     end_us = held = 0
     for starts_us, exchange in exchanges:
@@ -249,7 +249,7 @@ def _excess(times: list[int], max_gap_us: float) -> Iterator[float]:
 
 
 def _moved(timed: _Timed, left_out: dict[int, float]) -> RecordedExchange:
-    """The exchange without its share of what is left out."""
+    """The exchange without the pauses that are cut within it."""
     starts_us, exchange, times = timed
     if left_out[max(times)] == left_out[starts_us]:
         return exchange

@@ -40,7 +40,7 @@ class Tracer:
     exporter: "SaidOnce"
 
     async def stop(self, within_seconds: float) -> None:
-        """Export what is left, but not for long: a collector that is away must not hold the end up.
+        """Export the remaining spans in bounded time: an unavailable collector must not delay the end.
 
         Args:
             within_seconds: less, where that is less than what is granted anyway.

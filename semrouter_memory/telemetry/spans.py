@@ -24,7 +24,6 @@ from semrouter_memory.telemetry.work import TracedChatModel, Work, under_way, wo
 MAX_IDS = 50
 """Named on one span."""
 
-_FAILURES = frozenset({Reason.TIMEOUT, Reason.STORE_UNAVAILABLE, Reason.EMBEDDING_FAILED, Reason.INTERNAL})
 _NOT_SEARCHED = frozenset(
     {
         Reason.DISABLED,
@@ -140,7 +139,7 @@ def _recalled(tracer: Tracer, span: Span, result: RecallResult, clock: PerfCount
     if not span.is_recording():
         return
     span.set_attributes(_found(result))
-    if result.reason in _FAILURES:
+    if result.reason.is_failure:
         mark_failed(span, result.reason.value)
     context = trace.set_span_in_context(span)
     for run in result.runs:

@@ -16,8 +16,7 @@ from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.playing import PlayClock, work
 from semrouter_memory.evaluation.retrieval_run import request_of, throwaway_adapters
 from semrouter_memory.evaluation.running import models_of
-from semrouter_memory.manage.edits import NewMemory
-from semrouter_memory.manage.import_report import ImportReport
+from semrouter_memory.manage.edits import ImportReport, NewMemory
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.model import ChatMessage, Memory, MemoryType, Reach, Scope, SessionHints, SessionKey, Turn
 from semrouter_memory.retain.redact import redact

@@ -24,7 +24,7 @@ def asked(**question: Any) -> Any:
 def judged(
     question: Any, injected: str = "", *, kept: tuple[str, ...] = (), first_ten: tuple[str, ...] = ()
 ) -> JudgedQuestion:
-    return judge("u", question, injected=injected, tokens=7, kept=kept, first_ten=first_ten)
+    return judge("u", question, injected=injected, tokens=7, stored=kept, first_ten=first_ten)
 
 
 def test_case_does_not_count_and_one_of_the_spellings_is_enough() -> None:

@@ -108,6 +108,29 @@ def test_a_secret_in_a_compressed_answer_is_not_recorded(coding: bytes, module: 
     assert json.loads(plain)["choices"][0]["message"]["content"] == "[redacted]"
 
 
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_secret_in_a_long_text_without_spaces_is_not_recorded(plain: bool) -> None:
+    """Lines that a tool returned, a URL, a minified file: long, and no file in base64."""
+    text = ",".join(["name=Clementine"] * 400 + [f"key={CANARY}"] + ["town=Reykjavik"] * 400)
+    body = text if plain else json.dumps({"messages": [{"role": "user", "content": text}]})
+    assert CANARY not in written_out(cleaned(*request(body.encode())))
+    pseudonymised = written_out(cleaned(*request(body.encode()), pseudonym_key=b"k"))
+    assert not any(word in pseudonymised for word in ("Clementine", "Reykjavik", CANARY))
+
+
+@pytest.mark.parametrize("before", range(4_070, 4_100, 3))
+def test_a_sentence_with_a_secret_is_read_whole_wherever_it_stands(before: int) -> None:
+    text = ("It rains. " * 500)[: before - 2] + ". My password is hunter2Xy9 and it rains."
+    assert "hunter2Xy9" not in written_out(cleaned(*request(text.encode())))
+
+
+def test_a_file_in_base64_stays_as_it_is() -> None:
+    url = "data:image/png;base64," + "iVBORw0KGgo" * 1_000 + "=="
+    body = json.dumps({"messages": [{"role": "user", "content": [{"image_url": {"url": url}}]}]}).encode()
+    assert body_of(cleaned(*request(body))[1]) == body
+    assert "iVBORw0KGgo" not in written_out(cleaned(*request(body), pseudonym_key=b"k"))
+
+
 def test_without_secrets_a_body_stays_as_it_is_to_the_byte() -> None:
     body = '{ "a" : 1.50e3, "a": "ü\\u00fc", "messages":[ {"content" :"hello"} ] }'.encode()
     assert body_of(cleaned(*request(body))[1]) == body
