@@ -16,7 +16,7 @@ from semrouter_memory.cli.model import model_app
 from semrouter_memory.cli.record import record_app
 from semrouter_memory.cli.replay import replay
 from semrouter_memory.cli.turns import turns_app
-from semrouter_memory.errors import MemoryServiceError
+from semrouter_memory.errors import EXIT_STATUS, MemoryServiceError
 
 app = typer.Typer(
     name="semrouter-memory",
@@ -71,6 +71,6 @@ def main() -> None:
         app()
     except MemoryServiceError as error:
         typer.secho(f"semrouter-memory: {error}", fg="red", err=True)
-        raise SystemExit(2) from None
+        raise SystemExit(EXIT_STATUS) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None

@@ -129,7 +129,7 @@ def import_tap(
                 number += 1
                 records = records_from(tapped, chain=chain, user=user, user_header=user_header.lower(), number=number)
                 numbered = [replace(each, stream=2 * number + each.stream) for each in cleaner.cleaned(records)]
-                writer.take(RecordedExchange(tapped.place, tuple(numbered)))
+                writer.take(RecordedExchange(tapped.location, tuple(numbered)))
         except InputFileError as error:
             damaged += 1
             _tell(str(error))

@@ -74,9 +74,9 @@ async def _played(options: ReplayOptions, nbytes: int) -> ReplayReport:
         task = progress.add_task("playing", total=nbytes)
         session = Replayer(
             options,
-            shown=_print,
-            advanced=lambda count: progress.advance(task, count),
-            told=lambda notice: _err.print(shown(notice), style="yellow", markup=False),
+            on_differences=_print,
+            on_bytes_done=lambda count: progress.advance(task, count),
+            on_notice=lambda notice: _err.print(shown(notice), style="yellow", markup=False),
         )
         return await session.run()
 
