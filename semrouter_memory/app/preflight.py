@@ -18,7 +18,6 @@ from semrouter_memory.store.lite import NOT_INSTALLED
 from semrouter_memory.store.location import LiteFile, resolve_endpoint
 from semrouter_memory.telemetry.tracing import start_tracing
 from semrouter_memory.transport.server import require_local_or_secret
-from semrouter_memory.turn_log.redis.connection import checked
 
 _UNIX = "unix:"
 
@@ -67,6 +66,8 @@ def _questions(config: Config) -> Iterator[Question]:
         yield partial(require_local_or_secret, name, listen, "set" if guarded else None, header=server.secret_header)
     yield partial(resolve_endpoint, memory.milvus, memory.directory)
     if memory.redis.url is not None:
+        from semrouter_memory.turn_log.redis.connection import checked  # noqa: PLC0415 - loads Redis' library
+
         yield partial(checked, memory.redis.url)
 
 

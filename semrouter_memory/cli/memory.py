@@ -32,6 +32,13 @@ _ENVOY = "http://127.0.0.1:10000"
 _CONTENT_WIDTH = 24
 
 memory_app = typer.Typer(no_args_is_help=True, help="List, search and change stored memories of a running sidecar.")
+
+
+def register(group: typer.Typer) -> None:
+    """Add the commands to a group."""
+    group.add_typer(memory_app, name="memory")
+
+
 _out = Console(highlight=False)
 _err = Console(stderr=True, highlight=False)
 

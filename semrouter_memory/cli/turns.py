@@ -31,6 +31,13 @@ the totals add up.
     turns totals                  what became of all turns ever
 """,
 )
+
+
+def register(group: typer.Typer) -> None:
+    """Add the commands to a group."""
+    group.add_typer(turns_app, name="turns")
+
+
 _out = Console(highlight=False)
 _err = Console(stderr=True, highlight=False)
 

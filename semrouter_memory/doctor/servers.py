@@ -23,17 +23,13 @@ from semrouter_memory.doctor.filter_chains import API_PATH, endpoints_of
 from semrouter_memory.doctor.finding import Finding, found, graded
 from semrouter_memory.doctor.node import Node
 from semrouter_memory.doctor.sidecar_config import store_location
-from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
 from semrouter_memory.store import schema
 from semrouter_memory.store.location import Server
 
 TIMEOUT_SECONDS = 3.0
 
 _LOCAL = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "*": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
-
-
-class _UnreachableError(Exception):
-    """No server answers, or another one than expected; the text is doctor's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +61,7 @@ async def ask(probe: Probe) -> list[Finding]:
         problem = f"no answer within {TIMEOUT_SECONDS:g} s"
     except (grpc.RpcError, httpx.HTTPError, httpx.InvalidURL, OSError):
         problem = "no server answers"
-    except (_UnreachableError, ConfigurationError) as failure:
+    except (UnavailableError, ConfigurationError) as failure:
         problem = str(failure)
     except Exception as failure:  # noqa: BLE001 - a foreign client's errors are many, and their texts may quote secrets
         problem = type(failure).__name__
@@ -115,7 +111,7 @@ async def _health(address: Address, where: Node | str) -> list[Finding]:
             answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_SECONDS)
         except grpc.aio.AioRpcError as problem:
             if problem.code() is grpc.StatusCode.UNIMPLEMENTED:
-                raise _UnreachableError("another server answers there") from None
+                raise UnavailableError("another server answers there", service=Service.SERVER) from None
             raise
     serving = answer.status == health_pb2.HealthCheckResponse.SERVING
     return [] if serving else [found("not-serving", where, address=address)]
@@ -126,14 +122,14 @@ async def _api(context: CheckContext, address: Address) -> list[Finding]:
     answer = await _get(address, f"{API_PATH}/openapi.json", headers)
     if answer.status_code == HTTPStatus.OK and '"openapi"' in answer.text:
         return []
-    raise _UnreachableError(f"answers {answer.status_code}, which the management API does not")
+    raise UnavailableError(f"answers {answer.status_code}, which the management API does not", service=Service.SERVER)
 
 
 async def _ready(address: Address) -> list[Finding]:
     try:
         state = (await _get(address, "/readyz", {})).json()
     except ValueError:
-        raise _UnreachableError("another server answers there") from None
+        raise UnavailableError("another server answers there", service=Service.SERVER) from None
     away = isinstance(state, dict) and state.get("store") == "unavailable"
     return [found("store-away", "memory.milvus")] if away else []
 
@@ -176,7 +172,7 @@ async def _collection(context: CheckContext, uri: str) -> list[Finding]:
             return []
         fields = (await client.describe_collection(config.collection))["fields"]
     except (grpc.RpcError, pymilvus.MilvusException):
-        raise _UnreachableError("no server answers, or it refuses the sidecar") from None
+        raise UnavailableError("no server answers, or it refuses the sidecar", service=Service.SERVER) from None
     finally:
         await client.close()
     name = repr(config.collection)
@@ -208,14 +204,16 @@ async def _ping(context: CheckContext) -> list[Finding]:
     try:
         client: Any = Redis.from_url(config.url or "", protocol=2, **login)
     except ValueError:
-        raise _UnreachableError("the URL is none of Redis's (redis://host:port/db, rediss:// or unix://path)") from None
+        raise UnavailableError(
+            "the URL is none of Redis's (redis://host:port/db, rediss:// or unix://path)", service=Service.SERVER
+        ) from None
     try:
         await client.ping()
         policy = (await client.config_get("maxmemory-policy")).get("maxmemory-policy", "noeviction")
     except ResponseError:
         policy = "noeviction"  # managed servers do not tell
     except (RedisError, OSError):
-        raise _UnreachableError("no server answers, or it refuses the sidecar") from None
+        raise UnavailableError("no server answers, or it refuses the sidecar", service=Service.SERVER) from None
     finally:
         await client.aclose()
     return [] if policy in {"noeviction", b"noeviction"} else [found("redis-evicts", "memory.redis.url")]

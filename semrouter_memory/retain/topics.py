@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import islice
 
-from semrouter_memory.errors import EmbeddingError
+from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import Claim, LoggedTurn, Vector
 from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.drift import WINDOW, last_change, says_something
@@ -33,7 +33,7 @@ class TopicWatch:
         turns = _last_telling((*claim.context, *claim.turns))
         try:
             vectors = await self._embedded(turns)
-        except EmbeddingError:
+        except UnavailableError:
             return False
         place = last_change(vectors, self._similarity)
         return place is not None and turns[place].id in {turn.id for turn in claim.turns}

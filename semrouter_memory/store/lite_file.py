@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pymilvus.grpc_gen.schema_pb2 import FieldData
 
-from semrouter_memory.errors import StoreFullError, StoreUnavailableError
+from semrouter_memory.errors import StoreUnavailableError
 
 _BUSY_SECONDS = 10.0
 """Maximum wait for a write that Milvus Lite is still carrying out for a caller that has given up."""
@@ -54,8 +54,7 @@ def ensure_free(path: Path, *, rows: int = 0) -> None:
     restarted, so that it reads what is really in the file.
 
     Raises:
-        StoreFullError: the rows may not fit, or may not have fitted.
-        StoreUnavailableError: the file is gone.
+        StoreUnavailableError: the rows may not fit, or may not have fitted (`disk_full`); or the file is gone.
     """
     wanted = _SPARE_BYTES + rows * _ROW_BYTES if rows else _LEFT_BYTES
     try:
@@ -63,7 +62,7 @@ def ensure_free(path: Path, *, rows: int = 0) -> None:
     except OSError as error:
         raise StoreUnavailableError(f"upsert: {error.strerror}") from None
     if disk.f_bavail * disk.f_frsize < wanted:
-        raise StoreFullError("upsert: the disk is full")
+        raise StoreUnavailableError("upsert: the disk is full", disk_full=True)
 
 
 def vacuum(path: Path) -> None:

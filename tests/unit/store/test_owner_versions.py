@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from semrouter_memory.errors import OwnerVersionsError
+from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Scope
 from semrouter_memory.store import owner_versions
 from semrouter_memory.store.owner_versions import WriteAnnouncer
@@ -33,9 +33,8 @@ class Versions:
 async def test_an_announcement_is_retried_whatever_its_error_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until then the other replicas use stale indexes."""
     monkeypatch.setattr(owner_versions, "_RETRY_SECONDS", 0.001)
-    versions = Versions(
-        OwnerVersionsError("unavailable"), RuntimeError("unexpected"), OwnerVersionsError("unavailable")
-    )
+    unavailable = UnavailableError("unavailable", service=Service.OWNER_VERSIONS)
+    versions = Versions(unavailable, RuntimeError("unexpected"), unavailable)
     announcer = WriteAnnouncer(versions)
     assert await announcer.after_write(ALICE) == (None, None)
     async with asyncio.timeout(2):
