@@ -46,6 +46,8 @@ _SOON = 60
 """A date so many days from the turn may be the model's reading of "next Friday"."""
 
 _NUMBER = re.compile(r"(\d+(?:[.,:]\d+)*)\s?(k\b|thousand|grand|m\b|million|万|千|[ap]\.?m\b)?", re.IGNORECASE)
+_CLOCK = re.compile(r"(?P<hour>\d{1,2})(?P<rest>(?:[:.]\d\d)*)")
+"""7:30 and 7.30; a ratio (1.85:1) is none."""
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _NAME = re.compile(r"(?<![.!?:]\s)(?<=[\s(\"'“/-])[A-ZÀ-ÖØ-Þ][\w'’.&+-]*")
 _ABOUT_USER = re.compile(r"\busers?\b|用户|\bthe user's\b", re.IGNORECASE)
@@ -192,7 +194,7 @@ class _UserWords:
         return _DATE.sub(lambda match: "" if self._is_soon(match) else match.group(), content)
 
     def _is_soon(self, match: re.Match[str]) -> bool:
-        month = _MONTHS.index(match["name"].lower()) + 1 if match["name"] else int(match["month"])
+        month = _MONTHS.index(match["name"].casefold()) + 1 if match["name"] else int(match["month"])
         number = int(match["day"] or match["before"] or match["after"] or 0)
         return any(
             (day.month, day.day) == (month, number)
@@ -315,14 +317,14 @@ def _needed(text: str) -> list[set[str]]:
 def _written(text: str) -> Iterator[set[str]]:
     for match in _NUMBER.finditer(text):
         figures, unit = match[1], (match[2] or "").lower().replace(".", "")
-        if ":" in figures or unit in {"am", "pm"}:
-            hour, _, minutes = figures.partition(":")
-            hours = {int(hour), int(hour) % _HALF_DAY + (_HALF_DAY if unit == "pm" or int(hour) < _HALF_DAY else 0)}
-            tail = "" if not minutes.strip("0") else f":{minutes}"
-            yield {f"{each}{tail}" for each in hours}
+        timed = ":" in figures or unit in {"am", "pm"}
+        if clock := _CLOCK.fullmatch(figures) if timed else None:
+            hour, tail = int(clock["hour"]), clock["rest"].replace(".", ":")
+            hours = {hour, hour % _HALF_DAY + (_HALF_DAY if unit == "pm" or hour < _HALF_DAY else 0)}
+            yield {f"{each}{tail if tail.strip(':0') else ''}" for each in hours}
             continue
         scale = _SCALES.get(unit, 1)
-        grouped = re.sub(r"[.,]", "", figures)
+        grouped = re.sub(r"[.,:]", "", figures)
         ways = {_plain(grouped, scale), *([_plain(grouped, 1)] if unit == "m" else [])}
         if re.fullmatch(r"\d+[.,]\d{1,2}", figures):
             ways = {_plain(figures.replace(",", "."), scale), *([] if scale > 1 else ways)}

@@ -72,7 +72,7 @@ class _Message:
         kept = [
             piece
             for piece, probability, telling in zip(self.pieces, worth, tells, strict=True)
-            if any(tells) and (telling or probability >= _BESIDE) and not unfit.reason(piece)
+            if any(tells) and (telling or probability >= _BESIDE) and not unfit.reason(piece, asked=self.asked)
         ]
         return [each for each in _passages(kept) if any(map(str.isalnum, each)) and not unfit.reason(each)]
 
@@ -99,12 +99,12 @@ class Reading:
         return list(dict.fromkeys(each.text for each in every if each.in_doubt))
 
     def candidates(self, vectors: Mapping[str, Vector] = MappingProxyType({})) -> tuple[Candidate, ...]:
-        """What is worth keeping of the turns, oldest first, each text once.
+        """What is worth keeping of the turns, oldest first, each text of a turn once.
 
         Args:
             vectors: of the sentences in doubt; where one is missing, the words decide.
         """
-        found: dict[str, Candidate] = {}
+        found: dict[tuple[str, str], Candidate] = {}
         said: str | None = None
         for message in self._messages:
             kept = message.quotes(vectors)
@@ -114,7 +114,8 @@ class Reading:
                 about = _about(content, message.asked, said or "")
                 facts, about, said = statements.in_context(content, about, said or "")
                 asked = "" if about or _is_short(content) else _asked(message.asked)
-                found.setdefault(content.casefold(), _candidate(content, about, asked, facts, message.turn))
+                key = message.turn.id, content.casefold()
+                found.setdefault(key, _candidate(content, about, asked, facts, message.turn))
             if not kept and statements.mentioned(message.turn.user_text):
                 said = message.turn.user_text
         return tuple(found.values())

@@ -94,6 +94,14 @@ async def test_saying_it_again_adds_a_source_not_a_memory(make_bench: MakeBench)
     assert memory.metadata["turn_ids"] == [first.turn_id, again.turn_id]
 
 
+async def test_of_turns_that_are_read_together_the_last_one_holds(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    for said in ("I live in Bonn", "I live in Rome", "I live in Bonn"):
+        bench.say(said)
+    await bench.work()
+    assert await bench.contents() == ["I live in Bonn"]
+
+
 async def test_secrets_reach_neither_the_log_nor_the_memories(make_bench: MakeBench, tmp_path: Path) -> None:
     bench = make_bench()
     bench.say("My api key is sk-abcdefghij1234567890. I live in Bonn.", answer="sk-zyxwvutsrq0987654321")

@@ -17,6 +17,7 @@ PIECES = {
     "images": "![",
     "brackets": "【",
     "blank lines": "\n",
+    "blanks": " ",
     "tabs": "\t",
     "words of an order": "it ",
     "capitals": "Anna ",
@@ -30,6 +31,7 @@ PIECES = {
     "times": "12:30 ",
     "hearsay": "said ",
     "conjunctions": "and ",
+    "words before an order": "ok  ",
     "dashes": " - ",
 }
 READ = """
@@ -51,7 +53,11 @@ for text in sys.stdin.read().split("\\0"):
 @pytest.mark.parametrize("piece", PIECES)
 def test_a_text_of_one_piece_repeated_is_read_at_once(piece: str) -> None:
     body = PIECES[piece] * (LONG // len(PIECES[piece]))
-    texts = [before + body + behind for before in ("", "summarize ", "I ") for behind in ("", "X.\nnote it", "!x?")]
+    texts = [
+        before + body + behind
+        for before in ("", "summarize ", "I ", "hello\n")
+        for behind in ("", "X.\nnote it", "!x?")
+    ]
     done = subprocess.run(
         [sys.executable, "-c", READ], input="\0".join(texts), text=True, timeout=60, check=False, capture_output=True
     )

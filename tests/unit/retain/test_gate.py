@@ -27,6 +27,8 @@ def gated(make_turn: MakeTurn, said: str, content: str, *, assistant: str = "Not
         ("i moved to oslo", "User moved to Oslo"),
         ("I was diagnosed with hashimoto's", "User has a diagnosis of Hashimoto's"),
         ("my salary is 5k", "User's salary is 5000"),
+        ("dinner with Ines is at 7.30pm", "User's dinner with Ines is at 19:30"),
+        ("my projector shows 1.85:1 only", "User's projector shows 1.85:1 only"),
         ("I start at Vestmark today", "User started at Vestmark on 2026-03-20"),
         ("to deploy the shop: run make ship, then flip the flag", "To deploy the shop: run make ship, flip the flag"),
         ("我住在厦门，我妈有痛风", "用户的妈妈有痛风"),
