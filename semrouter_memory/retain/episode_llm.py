@@ -1,7 +1,7 @@
 """Asks a chat model to sum a session up in one or two dated sentences.
 
 What it answers is a stranger's text: it is bounded, must speak of the user and of the right day, and is held against
-what the user said themselves (`gate`) and, of an agent's run, its goal, steps and outcome (`runs`). Any other answer
+what the user said themselves (`grounding`) and, of an agent's run, its goal, steps and outcome (`episodes`). Any other answer
 makes no episode; an agent's run is then told without a model.
 """
 
@@ -13,9 +13,8 @@ from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.events import CandidatesRefused
 from semrouter_memory.model import ChatMessage, LoggedTurn
 from semrouter_memory.ports import ChatModel, Observer
-from semrouter_memory.retain.episodes import MAX_CHARS, as_candidate, when
-from semrouter_memory.retain.gate import gate
-from semrouter_memory.retain.runs import run_of
+from semrouter_memory.retain.episodes import MAX_CHARS, as_candidate, run_of, when
+from semrouter_memory.retain.grounding import ground
 
 EXTRACTOR = "episode_llm"
 _MAX_PROMPT_CHARS = 24_000
@@ -95,7 +94,7 @@ def prompt(turns: Sequence[LoggedTurn]) -> list[ChatMessage]:
 
 
 def checked(answer: str, turns: Sequence[LoggedTurn], refused: Counter[str]) -> str:
-    """The answer as an episode, "" when it is none; `refused` counts why the gate refused it."""
+    """The answer as an episode, "" when it is none; `refused` counts why it was refused."""
     text = _FENCE.sub("", strip_reasoning(strip_block(answer)).strip()).strip("\"'“” \n")
     text = " ".join(text.split())
     first, last = when(turns)
@@ -128,6 +127,6 @@ def _fits(text: str) -> bool:
 def _was_said(text: str, turns: Sequence[LoggedTurn], refused: Counter[str]) -> bool:
     run = run_of(turns)
     told = () if run is None else (run.goal, run.outcome, *run.steps, *run.lessons, _TOLD_OF_RUNS)
-    gated = gate([as_candidate(text, turns, extractor=EXTRACTOR)], turns, also=told)
-    refused.update(gated.turned_away)
-    return bool(gated.candidates)
+    grounded = ground([as_candidate(text, turns, extractor=EXTRACTOR)], turns, also=told)
+    refused.update(grounded.turned_away)
+    return bool(grounded.candidates)

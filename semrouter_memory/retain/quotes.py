@@ -15,7 +15,7 @@ from semrouter_memory.language.question_form import QUESTION_MARKS
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType, Vector
-from semrouter_memory.retain import remember, statements, unfit
+from semrouter_memory.retain import content_policy, remember, statements
 from semrouter_memory.retain.keep import CUT, SentenceScore, in_message, judge
 from semrouter_memory.retain.spoken import spoken, withdraws
 
@@ -72,9 +72,9 @@ class _Message:
         kept = [
             piece
             for piece, probability, telling in zip(self.pieces, worth, tells, strict=True)
-            if any(tells) and (telling or probability >= _BESIDE) and not unfit.reason(piece, asked=self.asked)
+            if any(tells) and (telling or probability >= _BESIDE) and not content_policy.reason(piece, asked=self.asked)
         ]
-        return [each for each in _passages(kept) if any(map(str.isalnum, each)) and not unfit.reason(each)]
+        return [each for each in _passages(kept) if any(map(str.isalnum, each)) and not content_policy.reason(each)]
 
 
 class Reading:
@@ -187,7 +187,7 @@ def _asked(answer: str) -> str:
 
 
 def _harmless(about: str) -> str:
-    return "" if _STEERS.search(about) or unfit.reason(about) else about
+    return "" if _STEERS.search(about) or content_policy.reason(about) else about
 
 
 def _candidate(content: str, about: str, asked: str, facts: tuple[Fact, ...], turn: LoggedTurn) -> Candidate:

@@ -7,8 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from semrouter_memory.language.invisible import visible
-from semrouter_memory.language.scripts import CJK_RANGE
+from semrouter_memory.language.scripts import CJK_RANGE, visible
 from semrouter_memory.retain.secret_forms import Rule, SecretKind
 from semrouter_memory.retain.secret_rules import RULES
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semrouter_memory.errors import ExtractionParseError
-from semrouter_memory.language.invisible import visible
 from semrouter_memory.language.own_text import LEFT_OUT
+from semrouter_memory.language.scripts import visible
 from semrouter_memory.model import Candidate, Hit, LoggedTurn, Memory, MemoryType, ReconcileAction, Scope
 from semrouter_memory.retain import quotes
 from semrouter_memory.retain.extract_llm import parse

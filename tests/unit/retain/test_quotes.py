@@ -5,7 +5,7 @@ import re
 import pytest
 
 from semrouter_memory.model import Candidate, LoggedTurn, MemoryType
-from semrouter_memory.retain import gate, quotes
+from semrouter_memory.retain import grounding, quotes
 from semrouter_memory.retain.remember import asks_to_remember
 from tests.poisoned import BESIDE, CHINESE_FRAMES, CHINESE_POISONS, FRAMES, POISONS, WORDS
 
@@ -273,7 +273,7 @@ def test_what_a_model_takes_from_a_pasted_text_does_not_pass(make_turn: MakeTurn
         Candidate(type=MemoryType.SEMANTIC, content=statement, observed_at=NOW, extractor="llm")
         for statement in STATEMENTS_OF_POISONS
     ]
-    assert gate.gate(found, [make_turn(message)]).candidates == ()
+    assert grounding.ground(found, [make_turn(message)]).candidates == ()
 
 
 @pytest.mark.parametrize("poison", [*POISONS.values(), *CHINESE_POISONS.values()])

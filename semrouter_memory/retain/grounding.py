@@ -21,7 +21,7 @@ from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.model import Candidate, LoggedTurn
-from semrouter_memory.retain import unfit
+from semrouter_memory.retain import content_policy
 from semrouter_memory.retain.spoken import spoken
 
 NUMBER = "number_not_said"
@@ -101,7 +101,7 @@ _NOT_TOLD = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Gated:
+class Grounded:
     """What passed, and how often each reason turned something away.
 
     Attributes:
@@ -115,7 +115,7 @@ class Gated:
     doubtful: tuple[Candidate, ...] = ()
     said: tuple[str, ...] = ()
 
-    def settled(self, similarities: Mapping[str, Mapping[str, float]]) -> "Gated":
+    def settled(self, similarities: Mapping[str, Mapping[str, float]]) -> "Grounded":
         """With those doubtful ones that are near enough to a sentence that does not speak against them.
 
         Args:
@@ -123,16 +123,16 @@ class Gated:
         """
         near = tuple(each for each in self.doubtful if _is_near(each.content, similarities[each.content]))
         turned_away = self.turned_away - Counter({WORDS: len(near)})
-        return Gated((*self.candidates, *near), turned_away, (), self.said)
+        return Grounded((*self.candidates, *near), turned_away, (), self.said)
 
 
-def gate(
+def ground(
     candidates: Sequence[Candidate],
     turns: Sequence[LoggedTurn],
     context: Sequence[LoggedTurn] = (),
     *,
     also: Sequence[str] = (),
-) -> Gated:
+) -> Grounded:
     """Let through what the user themselves said in these turns or, for what is taken up again, in those before.
 
     Args:
@@ -146,13 +146,13 @@ def gate(
     doubtful: list[Candidate] = []
     turned_away: Counter[str] = Counter()
     for candidate in candidates:
-        if why := unfit.reason(candidate.content) or said.misses(candidate.content):
+        if why := content_policy.reason(candidate.content) or said.misses(candidate.content):
             turned_away[why] += 1
             if why == WORDS and _ABOUT_USER.search(candidate.content):
                 doubtful.append(candidate)
         else:
             passed.append(candidate)
-    return Gated(tuple(passed), turned_away, tuple(doubtful), tuple(said.sentences))
+    return Grounded(tuple(passed), turned_away, tuple(doubtful), tuple(said.sentences))
 
 
 def _told(own: str) -> str:
