@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.events import CandidatesRefused
+from semrouter_memory.language.sentences import sentences
 from semrouter_memory.model import ChatMessage, LoggedTurn
 from semrouter_memory.ports import ChatModel, Observer
 from semrouter_memory.retain.episodes import MAX_CHARS, as_candidate, run_of, when
@@ -22,7 +23,7 @@ _MAX_USER_CHARS = 1_500
 _MAX_ANSWER_CHARS = 400
 """Of an assistant's message: enough for an outcome; its knowledge is not wanted."""
 _MIN_CHARS = 25
-_MAX_SENTENCES = 4
+_MAX_SENTENCES = 5
 
 _INSTRUCTIONS = """\
 You keep the long-term memory of an assistant. Sum the session below up in one or two sentences, so that it can be \
@@ -47,7 +48,6 @@ _TOLD_OF_RUNS = (
     "tool tools step steps outcome result results lesson failed worked done finished completed passed used ran run"
 )
 """Words that a run is told with."""
-_SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？]")
 _STRANGE = re.compile(
     r"[{}<>\[\]]|https?://|\b(?:as an ai|i cannot|i can't|i'm sorry|here is|ignore (?:all|previous))\b", re.IGNORECASE
 )
@@ -118,7 +118,7 @@ def _line(turn: LoggedTurn) -> str:
 def _fits(text: str) -> bool:
     return (
         _MIN_CHARS <= len(text) <= MAX_CHARS
-        and len(_SENTENCE_END.findall(text)) <= _MAX_SENTENCES
+        and len(sentences(text)) <= _MAX_SENTENCES
         and bool(_ABOUT_USER.search(text))
         and not _STRANGE.search(text)
     )

@@ -16,6 +16,7 @@ from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.language.own_text import LEFT_OUT
 from semrouter_memory.language.question_form import QUESTION_MARKS
 from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.sentences import sentences
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType, ToolUse, derived_id
 from semrouter_memory.retain import content_policy
 from semrouter_memory.retain.passages import fitted
@@ -114,7 +115,6 @@ _MAX_LESSONS = 3
 _READ_CHARS = 2_000
 
 _FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_SENTENCE_END = re.compile(r"(?<=[.!?])(?:\s|$)|(?<=[。！？])|\n")
 _MARKDOWN = re.compile(r"^[\s#>*-]+|\*\*|__|`")
 _ABOUT_MEMORY = re.compile(
     r"\b(?:remember\w*|memor\w+|note that|keep in mind|from now on|always|never|the user\b|user's|users?\s+(?:is|has|likes|lives|wants|prefers)"
@@ -187,7 +187,7 @@ def _kept(text: str) -> str:
 
 
 def _sentences(text: str) -> Iterator[str]:
-    for part in _SENTENCE_END.split(text):
+    for part in sentences(text):
         sentence = " ".join(_MARKDOWN.sub("", part).split())
         if any(char.isalpha() for char in sentence):
             yield sentence

@@ -19,6 +19,7 @@ from importlib import resources
 from semrouter_memory.language.question_form import QUESTION_MARKS
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.values import NUMBER_WORDS, ORDINALS, SCALES, han_number
 from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.model import Candidate, LoggedTurn
 from semrouter_memory.retain import content_policy
@@ -65,20 +66,11 @@ _TELLING, _CALENDAR, _LOOSE = word_set(_DATA["telling"]), word_set(_DATA["calend
 _HAN_TELLING = frozenset(_DATA["telling_zh"])
 _NEGATORS, _NEGATIVE, _DENYING = (word_set(_DATA[name]) for name in ("negators", "negative", "denying"))
 _NEGATIVE_HAN = tuple(filter(CJK.match, _NEGATIVE))
-_SPELLED = dict(entry.split("=") for entry in _DATA["numbers"].split())
+_SPELLED = {word: str(number) for word, number in (NUMBER_WORDS | ORDINALS).items()}
+_SPELLED |= dict(entry.split("=") for entry in _DATA["numbers"].split())
 _PEOPLE = {word: line.split()[0] for line in _DATA["people"].strip().splitlines() for word in line.split()}
-_SCALES = {
-    "k": 1_000,
-    "thousand": 1_000,
-    "grand": 1_000,
-    "千": 1_000,
-    "万": 10_000,
-    "m": 1_000_000,
-    "million": 1_000_000,
-}
-_HAN_NUMBER = re.compile(r"[零一二三四五六七八九两十百千万]+")
-_HAN_DIGITS, _HAN_TEN = "零一二三四五六七八九〇_两", 10
-_HAN_PLACES = {"十": 10, "百": 100, "千": 1_000}
+_SCALES = SCALES | {"thousand": 1_000, "grand": 1_000, "million": 1_000_000}
+_HAN_NUMBER = re.compile(r"[零〇一二三四五六七八九两十百千万]+")
 _HALF_DAY = 12
 _MONTHS = _DATA["calendar"].split()[:_HALF_DAY]
 _CALENDAR_DAYS = _DATA["calendar"].split()[_HALF_DAY:]
@@ -304,7 +296,7 @@ def _values(text: str) -> set[str]:
     """Every number by value, in each way in which it may be meant: 2,600 and 2600, 10k and 10000, "five" and 5."""
     found = {value for each in _written(text) for value in each}
     spelled = {_SPELLED[word] for each in _WORD.findall(text) for word in each.split("-") if word in _SPELLED}
-    return found | spelled | {_han_number(each) for each in _HAN_NUMBER.findall(text)}
+    return found | spelled | {str(han_number(each)) for each in _HAN_NUMBER.findall(text)}
 
 
 def _needed(text: str) -> list[set[str]]:
@@ -329,18 +321,6 @@ def _written(text: str) -> Iterator[set[str]]:
         if re.fullmatch(r"\d+[.,]\d{1,2}", figures):
             ways = {_plain(figures.replace(",", "."), scale), *([] if scale > 1 else ways)}
         yield ways
-
-
-def _han_number(text: str) -> str:
-    total = part = digit = 0
-    for char in text:
-        if char in _HAN_DIGITS:
-            digit = _HAN_DIGITS.index(char) % _HAN_TEN
-        elif char == "万":
-            total, part, digit = (total + part + digit) * 10_000, 0, 0
-        else:
-            part, digit = part + (digit or 1) * _HAN_PLACES[char], 0
-    return str(total + part + digit)
 
 
 def _plain(figures: str, scale: int) -> str:

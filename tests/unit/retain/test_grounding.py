@@ -32,6 +32,7 @@ def grounded(make_turn: MakeTurn, said: str, content: str, *, assistant: str = "
         ("I start at Vestmark today", "User started at Vestmark on 2026-03-20"),
         ("to deploy the shop: run make ship, then flip the flag", "To deploy the shop: run make ship, flip the flag"),
         ("我住在厦门，我妈有痛风", "用户的妈妈有痛风"),
+        ("我是一九九五年来厦门的", "用户1995年来厦门"),
         ("stop apologising", "User wants the assistant to stop apologising"),
     ],
 )
