@@ -77,6 +77,6 @@ def played_adapters(embedder: Embedder) -> Iterator[Adapters]:
 
 async def work(retainer: Retainer, woken: list[SessionKey]) -> None:
     """What the workers would do in the background."""
-    await retainer.settle()
+    await retainer.intake.settle()
     while woken:
         await retainer.process(woken.pop(0))

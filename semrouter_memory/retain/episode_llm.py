@@ -43,7 +43,6 @@ _FENCE = re.compile(r"^```\w*\s*|\s*```$")
 _DATED = re.compile(r"^(?:On|From|Between)\s+(\d{4}-\d\d-\d\d)\b|^(\d{4}-\d\d-\d\d)")
 _THE_USER = re.compile(r"^the user\b", re.IGNORECASE)
 _ABOUT_USER = re.compile(r"\bthe user\b|用户", re.IGNORECASE)
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TOLD_OF_RUNS = (
     "tool tools step steps outcome result results lesson failed worked done finished completed passed used ran run"
 )

@@ -1,10 +1,10 @@
 """The episodic memory of an agent's run, where no model writes one. Pure.
 
-Strategy. What users say is kept as quotes, so a conversation without tools makes no episode here: it could only repeat
+Strategy. What users say is stored as quotes, so a conversation without tools makes no episode here: it could only repeat
 them. A run's goal, steps, outcome and lessons stand in no quote. The goal is the user's own request, the steps are the
 names of tools, never their arguments or results, the outcome is one sentence of the answer. A sentence that talks about the
 user, or about remembering, is left out of the outcome: an answer repeats what a tool's result or a pasted text said, and
-that is no source. The memory's id follows from the session and its first kept turn, so that making it again rewrites the
+that is no source. The memory's id follows from the session and its first stored turn, so that making it again rewrites the
 same memory.
 """
 
@@ -45,7 +45,7 @@ class Run:
 
 
 def memory_id(claim: Claim, turns: Sequence[LoggedTurn]) -> str:
-    """The id of the session's episode, the same as long as its first turn is kept."""
+    """The id of the session's episode, the same as long as its first turn is stored."""
     return derived_id(claim.scope.owner, claim.session_id, turns[0].id)
 
 
@@ -166,7 +166,7 @@ def _goal(turns: Sequence[LoggedTurn]) -> str:
         line = next((line for line in text.split("\n") if line.strip()), "")
         line = "" if _OF_ONESELF.match(line) else line
         for source in (own.partition(LEFT_OUT)[0].rstrip(" :："), line.partition(":")[0].partition("：")[0]):
-            if goal := _kept(source):
+            if goal := _storable(source):
                 return goal
     return ""
 
@@ -177,10 +177,10 @@ def _steps(tools: Sequence[ToolUse]) -> tuple[str, ...]:
 
 
 def _outcome(answer: str) -> str:
-    return _kept(_FENCED.sub(" ", strip_reasoning(strip_block(answer))[:_READ_CHARS]))
+    return _storable(_FENCED.sub(" ", strip_reasoning(strip_block(answer))[:_READ_CHARS]))
 
 
-def _kept(text: str) -> str:
+def _storable(text: str) -> str:
     """The first sentence, when it is short enough and may be stored, else ""."""
     sentence = next(_sentences(text), "")
     return sentence if _fits(sentence) and not _ABOUT_MEMORY.search(sentence) else ""

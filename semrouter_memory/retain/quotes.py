@@ -25,14 +25,14 @@ _MAX_QUOTE_CHARS = 400
 _MAX_CONTEXT_CHARS = 160
 _SHORT_WORDS = 8
 """A quote with fewer words may not tell what it is about."""
-_BESIDE = 0.1
-"""A sentence of this probability is kept with one that is worth keeping by itself."""
+_TOGETHER_CUT = 0.1
+"""From this probability on a sentence is stored together with one that is worth storing by itself."""
 _MIN_PART_CHARS = 120
 """Of a sentence that is cut because it is longer than a quote."""
 _LOOK_BACK = 3
 """Turns before those that are read in which a short quote's context is looked for."""
 _FACT_CUT = 0.05
-"""A sentence that is a fact and nothing else is kept from this probability on; role-play and pasted texts lie below."""
+"""From this probability on a sentence that is a fact and nothing else is stored; role-play and pasted texts lie below."""
 _REFERS = re.compile(
     r"^\W*(?:no|yes|actually|scratch|scrap|instead|make|now|sorry|wait|ok|and|also|but)\b|\b(?:it|its|it's|that|them|those|there|one|this|he|she|they|him|her)\b"
     r"|^[不改还也]|[它他她那这]",
@@ -42,7 +42,7 @@ _STEERS = re.compile(
     r"\b(?:remember|memor\w+|note|from now on|always|never|trust\w*|instruct\w*|recommend\w*)\b|记[住得忆]|以后|总是|推荐",
     re.IGNORECASE,
 )
-"""In an assistant's question: what a page or a tool's result may have put there to be kept."""
+"""In an assistant's question: words that a page or a tool result may have planted to be stored."""
 _QUESTION = re.compile(r"[^.!?。！？\n]*[?？]")
 
 
@@ -68,13 +68,15 @@ class _Message:
         worth = [each.worth(vectors.get(each.text)) for each in self.judged]
         read = zip(self.wished, self.pieces, worth, strict=True)
         tells = [wish or _tells(piece, probability) for wish, piece, probability in read]
-        # One sentence explains another: beside one that is worth keeping, what may be stays as well.
-        kept = [
+        # One sentence explains another: with one that is worth storing, the probable ones are stored as well.
+        stored = [
             piece
             for piece, probability, telling in zip(self.pieces, worth, tells, strict=True)
-            if any(tells) and (telling or probability >= _BESIDE) and not content_policy.reason(piece, asked=self.asked)
+            if any(tells)
+            and (telling or probability >= _TOGETHER_CUT)
+            and not content_policy.reason(piece, asked=self.asked)
         ]
-        return [each for each in _passages(kept) if any(map(str.isalnum, each)) and not content_policy.reason(each)]
+        return [each for each in _passages(stored) if any(map(str.isalnum, each)) and not content_policy.reason(each)]
 
 
 class Reading:
@@ -107,8 +109,8 @@ class Reading:
         found: dict[tuple[str, str], Candidate] = {}
         said: str | None = None
         for message in self._messages:
-            kept = message.quotes(vectors)
-            for content in kept:
+            contents = message.quotes(vectors)
+            for content in contents:
                 if said is None and _REFERS.search(content):
                     said = _last_told(self._context[-_LOOK_BACK:])
                 about = _about(content, message.asked, said or "")
@@ -116,7 +118,7 @@ class Reading:
                 asked = "" if about or _is_short(content) else _asked(message.asked)
                 key = message.turn.id, content.casefold()
                 found.setdefault(key, _candidate(content, about, asked, facts, message.turn))
-            if not kept and statements.mentioned(message.turn.user_text):
+            if not contents and statements.mentioned(message.turn.user_text):
                 said = message.turn.user_text
         return tuple(found.values())
 

@@ -20,7 +20,7 @@ from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.passages import beginning, reads_all
 
 _MAX_VECTORS = 2_048
-"""Turns whose vectors are kept: 1.5 KB each."""
+"""Turns whose vectors are cached: 1.5 KB each."""
 _MAX_CHARS = 1_000
 """Of a turn; the beginning says what it is about."""
 

@@ -38,7 +38,7 @@ class Pace:
     """The settings that triggers look at.
 
     Attributes:
-        quotes: quotes are kept.
+        quotes: quotes are stored.
         model: a model is configured.
         batch_size: the model is asked every so many turns.
         idle: a session is at its end when nothing was said for so long.

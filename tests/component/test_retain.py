@@ -594,7 +594,7 @@ async def test_long_turns_are_cleaned_beside_the_loop_and_stay_in_order(make_ben
     assert bench.say(long_text) is None
     assert bench.say("I live in Munich") is None, "it waits for the one before it"
     assert (await bench.totals()).accepted == 0
-    await bench.retainer.settle()
+    await bench.retainer.intake.settle()
     assert [appended.outcome for appended in bench.observer.appended] == [AppendOutcome.ACCEPTED] * 2
     await bench.work()
     assert "I live in Munich" in await bench.contents()
@@ -613,5 +613,5 @@ async def test_a_long_turn_that_cannot_be_written_is_told_of(make_bench: MakeBen
 
     bench.log.append = refuse  # type: ignore[method-assign]
     assert bench.say("the weather was fine. " * 1000) is None
-    await bench.retainer.settle()
+    await bench.retainer.intake.settle()
     assert bench.observer.dropped == ["log_failed"]

@@ -179,8 +179,8 @@ class ReconcilingWriter:
         (vector,) = await self._embedder.embed_passages([embedded_text(candidate)])
         async with self._locks.hold(claim.scope) as hold:
             # Not `surviving`: a session that is summed up has turns that wait no more.
-            kept = await self._turn_log.session_turns(claim, limit=len(candidate.turn_ids) + _NEWER_TURNS)
-            alive = frozenset(turn.id for turn in kept)
+            stored = await self._turn_log.session_turns(claim, limit=len(candidate.turn_ids) + _NEWER_TURNS)
+            alive = frozenset(turn.id for turn in stored)
             tombstones = await self._turn_log.tombstones(claim.scope)
             if not alive or not self._allowed(claim.scope, candidate, tombstones, alive):
                 return False
@@ -319,11 +319,11 @@ def _without_deleted(scope: Scope, candidate: Candidate, deleted: Tombstones) ->
     if candidate.form != "quote":
         return candidate
     texts = (candidate.content, candidate.context, candidate.asked)
-    content, context, asked = (_kept(scope, text, candidate, deleted) for text in texts)
+    content, context, asked = (_without_forbidden(scope, text, candidate, deleted) for text in texts)
     return _cut(replace(candidate, context=context, asked=asked), content or candidate.content)
 
 
-def _kept(scope: Scope, text: str, candidate: Candidate, deleted: Tombstones) -> str:
+def _without_forbidden(scope: Scope, text: str, candidate: Candidate, deleted: Tombstones) -> str:
     parts = [part for part in sentences(text) if not deleted.forbids(scope, part, candidate.observed_at)]
     return "".join(parts).strip()
 
