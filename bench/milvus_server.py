@@ -4,16 +4,15 @@ The package's own script is not used: at a restart it moves to the next port whe
 """
 
 import os
-import random
 import shutil
-import socket
 import subprocess
 import urllib.error
 import urllib.request
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.stack.ports import free_port
 from semrouter_memory.stack.server_process import ServerProcess
 
 _PORTS = (
@@ -31,7 +30,6 @@ _PORTS = (
     "etcd_peer_port",
     "health_port",
 )
-_PORT_RANGE = range(20_000, 32_000)
 _READY_SECONDS = 120
 _POLL_SECONDS = 0.2
 
@@ -46,7 +44,7 @@ class MilvusServer(ServerProcess):
     def __init__(self, directory: Path) -> None:
         # Its program runs in this directory, where a relative path would lead elsewhere.
         super().__init__("Milvus", directory.absolute())
-        self._ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
+        self._ports = {name: free_port(restarted=True) for name in _PORTS}
         self._unpack()
 
     @property
@@ -61,7 +59,7 @@ class MilvusServer(ServerProcess):
         """Returns when it serves, after about 10 s; collections it has had before take it longer.
 
         Raises:
-            ProcessError: it ended, or was not ready in time.
+            UnavailableError: it ended, or was not ready in time.
         """
         with (self.directory / "output.log").open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - the program that was unpacked here
@@ -111,17 +109,3 @@ class MilvusServer(ServerProcess):
             f"listen-peer-urls: {peer}\ninitial-advertise-peer-urls: {peer}\ninitial-cluster: default={peer}\n",
             encoding="utf-8",
         )
-
-
-def _free_ports(count: int) -> list[int]:
-    """Below the range that connections take their own ports from: a server that was killed must get its back."""
-    ports: list[int] = []
-    with ExitStack() as stack:
-        for port in random.sample(_PORT_RANGE, len(_PORT_RANGE)):
-            one = stack.enter_context(socket.socket())
-            with suppress(OSError):
-                one.bind(("0.0.0.0", port))  # noqa: S104 - to learn whether it is free for a server that binds so
-                ports.append(port)
-            if len(ports) == count:
-                return ports
-    raise ConfigurationError("no free ports")

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import annotated_types
-import typer.main
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from semrouter_memory.cli import app
+from semrouter_memory.cli import whole_command_line
 from semrouter_memory.cli.config import reference_rows
 from semrouter_memory.config import ENV_PREFIX, Config, ExternalModel
 from semrouter_memory.exchange import states
@@ -106,7 +105,7 @@ def _bounds(field: FieldInfo) -> Iterator[str]:
 
 
 def _cli() -> str:
-    root = typer.main.get_command(app)
+    root = whole_command_line()
     parts = [str(root.help), *_index(root, "semrouter-memory"), *_commands(root, "semrouter-memory")]
     return _page("Command line", "semrouter_memory/cli", parts)
 

@@ -50,7 +50,7 @@ class Clock(Protocol):
 
 
 class Embedder(Protocol):
-    """Text to vectors. Raises `EmbeddingError`."""
+    """Text to vectors. Raises `UnavailableError`."""
 
     @property
     def dimension(self) -> int: ...
@@ -460,7 +460,7 @@ class OwnerLocks(Protocol):
 
 
 class SessionStates(Protocol):
-    """Small values that expire: the state of sessions. Raises `StateStoreError`."""
+    """Small values that expire: the state of sessions. Raises `UnavailableError`."""
 
     async def get(self, scope: Scope, keys: Sequence[str]) -> Mapping[str, bytes]:
         """The values of the scope's keys (user and project); keys without one, or whose value has ended, are left out."""
@@ -472,7 +472,7 @@ class SessionStates(Protocol):
 
 
 class UsageCounts(Protocol):
-    """How often memories were injected, and when last. Raises `StateStoreError`."""
+    """How often memories were injected, and when last. Raises `UnavailableError`."""
 
     async def count_uses(self, scope: Scope, uses: Mapping[str, int], *, at: datetime) -> None:
         """Add to the access counts of the owner's memories (id -> how often)."""
@@ -486,7 +486,7 @@ class UsageCounts(Protocol):
 
 
 class StateStore(SessionStates, UsageCounts, Protocol):
-    """Both, and what their owner does with their files. Raises `StateStoreError`.
+    """Both, and what their owner does with their files. Raises `UnavailableError`.
 
     Nothing here is the only record of anything: lost values are computed again or done without.
     """
@@ -583,24 +583,24 @@ class Tracing(Protocol):
 
 
 class RecordedStream(Protocol):
-    """Takes down one stream. Quick, never raises."""
+    """Records one stream. Quick, never raises."""
 
-    def shown(self, message: bytes) -> None:
-        """Envoy sent this message."""
+    def request(self, message: bytes) -> None:
+        """Envoy sent this `ProcessingRequest`."""
         ...
 
-    def answered(self, reply: bytes) -> None:
-        """This reply is sent."""
+    def response(self, message: bytes) -> None:
+        """This `ProcessingResponse` is sent."""
         ...
 
     def ended(self, *, by_us: bool) -> None: ...
 
 
 class Recorder(Protocol):
-    """Takes down what Envoy and this service say to each other, for replaying it. Quick, never raises, writes later."""
+    """Records the messages between Envoy and this service, to be replayed. Quick, never raises, writes later."""
 
     def begin(self, metadata: Mapping[str, str]) -> RecordedStream | None:
-        """A stream was opened; None: it is not taken down."""
+        """A stream was opened; None: it is not recorded."""
         ...
 
 

@@ -1,5 +1,7 @@
 """Fixtures of all suites. A missing service skips on a laptop and fails in CI; see the fixture modules."""
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -12,6 +14,10 @@ pytest_plugins = (
     "tests.redis_server",
     "tests.stepped_time",
 )
+
+# Before anything loads numpy, also in the processes that tests start: its threads wait for each other by spinning, so that
+# on processors that other tests keep busy, two take three times the CPU time of one.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])

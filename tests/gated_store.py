@@ -7,7 +7,7 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from semrouter_memory.errors import OwnerVersionsError, StoreUnavailableError
+from semrouter_memory.errors import Service, StoreUnavailableError, UnavailableError
 from semrouter_memory.model import EmbeddedMemory, Reach, Scope
 from semrouter_memory.store.in_memory import InMemoryStore
 from tests.memories import DIMENSION
@@ -105,7 +105,7 @@ class ToldVersions:
 
     def _require(self) -> None:
         if self.away is None:
-            raise OwnerVersionsError("away")
+            raise UnavailableError("away", service=Service.OWNER_VERSIONS)
         if self.away:
             self.away -= 1
-            raise OwnerVersionsError("away")
+            raise UnavailableError("away", service=Service.OWNER_VERSIONS)

@@ -5,7 +5,6 @@ tests that need it are skipped, and fail where `CI` is set.
 """
 
 import os
-import random
 import shutil
 import socket
 import subprocess
@@ -16,12 +15,11 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.config import RedisConfig
+from semrouter_memory.stack.ports import free_port
 from semrouter_memory.stack.server_process import ServerProcess
 from tests.run_servers import of_the_run
 
 _UNPACKED = Path(__file__).parents[1] / ".cache" / "redis" / "redis-server"
-_PORT_RANGE = range(20_000, 32_000)
-"""Below the range that connections take their own ports from: a server that was killed must get its back."""
 _READY_SECONDS = 30
 _POLL_SECONDS = 0.01
 
@@ -37,7 +35,7 @@ class RedisServer(ServerProcess):
     def __init__(self, program: str, directory: Path) -> None:
         super().__init__("Redis", directory)
         self._program = program
-        self._port = _free_port()
+        self._port = free_port(restarted=True)
 
     @property
     def url(self) -> str:
@@ -73,14 +71,6 @@ class RedisServer(ServerProcess):
             connection.sendall(b"PING\r\n")
             return connection.recv(64).startswith(b"+PONG")
         return False
-
-
-def _free_port() -> int:
-    for port in random.sample(_PORT_RANGE, len(_PORT_RANGE)):
-        with suppress(OSError), socket.socket() as one:
-            one.bind(("127.0.0.1", port))
-            return port
-    raise RuntimeError("no free port")
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pytest
 
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
-from semrouter_memory.errors import CircuitOpenError
+from semrouter_memory.errors import ModelUnavailableError
 from semrouter_memory.events import (
     CandidatesRefused,
     EpisodeFinished,
@@ -143,7 +143,11 @@ class ScriptedModel:
 
     @property
     def retry_after(self) -> float | None:
-        return self.error.wait_seconds if isinstance(self.error, CircuitOpenError) else None
+        return (
+            self.error.wait_seconds
+            if isinstance(self.error, ModelUnavailableError) and self.error.circuit_open
+            else None
+        )
 
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
         self.prompts.append(messages[-1].content)

@@ -35,11 +35,6 @@ from semrouter_memory.store.index_cache import IndexCache
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_versions import OwnerVersions
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks, InProcessOwnerVersions
-from semrouter_memory.turn_log.redis.connection import RedisConnection
-from semrouter_memory.turn_log.redis.locks import RedisOwnerLocks
-from semrouter_memory.turn_log.redis.log import RedisTurnLog
-from semrouter_memory.turn_log.redis.owner_versions import RedisOwnerVersions
-from semrouter_memory.turn_log.redis.state import RedisStateStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 
@@ -185,13 +180,16 @@ async def _in_redis(
     arrived: Callable[[Scope, str], object],
     on_exit: AsyncExitStack,
 ) -> Sessions:
+    # The client's library takes 0.1 s to load, and most installations have no Redis.
+    from semrouter_memory.turn_log.redis import connection, locks, log, owner_versions, state  # noqa: PLC0415
+
     config = memory.redis
-    connection = RedisConnection(config)
-    on_exit.push_async_callback(connection.aclose)
-    await connection.start()
-    turn_log = RedisTurnLog(
+    redis = connection.RedisConnection(config)
+    on_exit.push_async_callback(redis.aclose)
+    await redis.start()
+    turn_log = log.RedisTurnLog(
         memory.directory / "turns.db",
-        connection,
+        redis,
         prefix=config.prefix,
         clock=clock,
         shipped=arrived,
@@ -205,10 +203,10 @@ async def _in_redis(
     await turn_log.start()
     return Sessions(
         turn_log,
-        RedisStateStore(connection, prefix=config.prefix, clock=clock),
-        RedisOwnerLocks(connection, prefix=config.prefix, lock_seconds=config.lock_seconds),
-        RedisOwnerVersions(
-            connection, prefix=config.prefix, patience_seconds=memory.recall.deadline_ms / 1000 * OWNER_VERSION
+        state.RedisStateStore(redis, prefix=config.prefix, clock=clock),
+        locks.RedisOwnerLocks(redis, prefix=config.prefix, lock_seconds=config.lock_seconds),
+        owner_versions.RedisOwnerVersions(
+            redis, prefix=config.prefix, patience_seconds=memory.recall.deadline_ms / 1000 * OWNER_VERSION
         ),
     )
 

@@ -21,7 +21,7 @@ from semrouter_memory.app.management import serve_management
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.app.recording import start_recordings
 from semrouter_memory.config import Config, secret
-from semrouter_memory.errors import EmbeddingError, TurnLogError
+from semrouter_memory.errors import TurnLogError, UnavailableError, name_of
 from semrouter_memory.events import OwnerIndexesMeasured, WorkFailed, WorkQueued
 from semrouter_memory.exchange.exchange import ExchangeSettings
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
@@ -162,8 +162,8 @@ class App:
         """A model that fails now is tried again at the requests; each of them passes."""
         try:
             await recaller.prepare()
-        except EmbeddingError as error:
-            _log.warning("Embedding failed, recall is not prepared", error=type(error).__name__)
+        except UnavailableError as error:
+            _log.warning("Embedding failed, recall is not prepared", error=name_of(error))
 
     def _say_what_serves(self, adapters: Adapters) -> None:
         management = self._config.management
@@ -276,6 +276,7 @@ async def _serve(config: Config) -> None:
     # What is loaded now stays for good: a collection in the middle of a request need not look at it again.
     gc.collect()
     gc.freeze()
+    gc.enable()  # `serve` loads without it
     try:
         await stop.wait()
         _log.info("Stopping")

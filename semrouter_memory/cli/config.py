@@ -14,6 +14,11 @@ from semrouter_memory.config import Config, ExternalModel, load
 config_app = typer.Typer(help="The configuration file.", no_args_is_help=True)
 
 
+def register(group: typer.Typer) -> None:
+    """Add the commands to a group."""
+    group.add_typer(config_app, name="config")
+
+
 @config_app.command()
 def check(
     file: Annotated[Path, typer.Argument(help="The YAML file.")],

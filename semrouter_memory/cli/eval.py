@@ -11,6 +11,12 @@ eval_app = typer.Typer(
     no_args_is_help=True,
 )
 
+
+def register(group: typer.Typer) -> None:
+    """Add the commands to a group."""
+    group.add_typer(eval_app, name="eval")
+
+
 Files = Annotated[list[Path], typer.Argument(help="Files of cases, one JSON object a line.")]
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", "-c", help="The YAML file of the service; without one, the defaults.")

@@ -11,6 +11,11 @@ from semrouter_memory.stack.progress import steps
 model_app = typer.Typer(help="The embedding model's files.", no_args_is_help=True)
 
 
+def register(group: typer.Typer) -> None:
+    """Add the commands to a group."""
+    group.add_typer(model_app, name="model")
+
+
 @model_app.command()
 def build(
     directory: Annotated[Path, typer.Option(help="Where the files go (memory.embedding.path).")] = Path(

@@ -42,6 +42,12 @@ be told, in bodies. --pseudonymise replaces every word and id as well.
 """,
 )
 
+
+def register(group: typer.Typer) -> None:
+    """Add the commands to a group."""
+    group.add_typer(record_app, name="record")
+
+
 Out = Annotated[Path, typer.Option(help="Directory that takes the recordings.")]
 Form = Annotated[Format, typer.Option("--format", help="Lines to read and compare, or protobuf.")]
 Into = Annotated[Files, typer.Option("--files", help="Many exchanges in a file, or one in each.")]
@@ -129,7 +135,7 @@ def import_tap(
                 number += 1
                 records = records_from(tapped, chain=chain, user=user, user_header=user_header.lower(), number=number)
                 numbered = [replace(each, stream=2 * number + each.stream) for each in cleaner.cleaned(records)]
-                writer.take(RecordedExchange(tapped.place, tuple(numbered)))
+                writer.take(RecordedExchange(tapped.location, tuple(numbered)))
         except InputFileError as error:
             damaged += 1
             _tell(str(error))

@@ -21,6 +21,11 @@ _err = Console(stderr=True, highlight=False, soft_wrap=True)
 _COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 
 
+def register(group: typer.Typer) -> None:
+    """Add the command to a group."""
+    group.command()(replay)
+
+
 def replay(
     files: Annotated[list[Path], typer.Argument(help="Recordings, or directories of them.")],
     target: Annotated[
@@ -74,9 +79,9 @@ async def _played(options: ReplayOptions, nbytes: int) -> ReplayReport:
         task = progress.add_task("playing", total=nbytes)
         session = Replayer(
             options,
-            shown=_print,
-            advanced=lambda count: progress.advance(task, count),
-            told=lambda notice: _err.print(shown(notice), style="yellow", markup=False),
+            on_differences=_print,
+            on_bytes_done=lambda count: progress.advance(task, count),
+            on_notice=lambda notice: _err.print(shown(notice), style="yellow", markup=False),
         )
         return await session.run()
 

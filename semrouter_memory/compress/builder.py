@@ -17,7 +17,7 @@ from semrouter_memory.compress.reading import is_question
 from semrouter_memory.compress.record import Covered
 from semrouter_memory.compress.state import ConversationState, fitting, folded, learned
 from semrouter_memory.config import CompressionConfig
-from semrouter_memory.errors import CircuitOpenError, UnavailableError
+from semrouter_memory.errors import ModelUnavailableError, UnavailableError
 from semrouter_memory.events import StoreFailed, WorkFailed
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, Scope, joined
 from semrouter_memory.ports import ChatModel, Embedder, Observer, SessionStates, Tombstones, TurnLog
@@ -164,8 +164,8 @@ class StateBuilder:
         asked = replace(covered, asked=covered.turns)
         try:
             answer = await self._chat_model.complete(asking.prompt(covered.state, turns))
-        except CircuitOpenError:
-            return covered
+        except ModelUnavailableError as error:
+            return covered if error.circuit_open else asked
         except UnavailableError:
             return asked
         at = max((turn.observed_at for turn in turns), default=None)

@@ -17,7 +17,7 @@ from semrouter_memory.compress.chain import StoredConversation, is_too_long
 from semrouter_memory.compress.record import Covered
 from semrouter_memory.compress.state import ConversationState, StateEntry, without
 from semrouter_memory.config import CompressionConfig
-from semrouter_memory.errors import MemoryServiceError, StateStoreError, TurnLogError
+from semrouter_memory.errors import MemoryServiceError, TurnLogError, UnavailableError
 from semrouter_memory.events import ExchangeFailed
 from semrouter_memory.model import Compression, CompressionReason, PastTurn, RecallRequest, Scope
 from semrouter_memory.ports import Embedder, Observer, SessionStates, Tombstones, TurnLog
@@ -105,7 +105,7 @@ class Compressor:
         try:
             async with asyncio.timeout_at(until if until < math.inf else None):
                 return await self._decided(request, chain, before)
-        except (StateStoreError, TurnLogError, TimeoutError):
+        except (UnavailableError, TurnLogError, TimeoutError):
             # Whether it was compressed before is not known; the whole history is right in any case.
             return self._whole(chain)
 
@@ -199,7 +199,7 @@ class Compressor:
         try:
             for session_id in chain.sessions:
                 await self._store.put(_marks_of(scope), record.mark_key(session_id), b"1", ttl=_MARK_TTL)
-        except StateStoreError:
+        except UnavailableError:
             return False
         return True
 

@@ -29,10 +29,8 @@ from semrouter_memory.deletion.lineage import (
     split_summaries,
 )
 from semrouter_memory.errors import (
-    EmbeddingError,
-    LockLostError,
     NotFoundError,
-    StateStoreError,
+    Service,
     StoreUnavailableError,
     UnavailableError,
 )
@@ -70,13 +68,6 @@ MAX_LATE_USAGE = 10_000
 _BY_USAGE = frozenset({EvictionReason.PRUNED, EvictionReason.QUOTA})
 
 
-class DeletionUnfinishedError(UnavailableError):
-    """A part is unavailable: the deletion is committed and hides the memory from every read, but traces are left.
-
-    Repeating the call deletes them.
-    """
-
-
 @dataclass(frozen=True, slots=True)
 class _Traces:
     """What is deleted together with a memory.
@@ -109,8 +100,7 @@ class _Traces:
 class DeletionService:
     """Deletes within one owner, and compacts the files of all.
 
-    Every method but `compact` raises `StoreUnavailableError`, `TurnLogError`, `StateStoreError` or `LockLostError` when
-    that part is unavailable.
+    Every method but `compact` raises `UnavailableError` or `TurnLogError` when a part is unavailable.
     """
 
     def __init__(
@@ -144,7 +134,7 @@ class DeletionService:
 
         Raises:
             NotFoundError: the owner has no such memory.
-            DeletionUnfinishedError: a part is unavailable.
+            UnavailableError: of `Service.DELETION`: a part is unavailable.
         """
         async with self._locks.hold(scope) as hold:
             memory = await self._named(scope, memory_id)
@@ -157,7 +147,7 @@ class DeletionService:
         """Delete everything of the owner (`ALL`) or of the scope's project (`EXACT`); returns how many memories.
 
         Raises:
-            DeletionUnfinishedError: a part is unavailable.
+            UnavailableError: of `Service.DELETION`: a part is unavailable.
         """
         async with self._locks.hold(scope) as hold:
             await self._turn_log.tombstone(Tombstone(scope=scope, at=self._turn_log.now(), reach=reach))
@@ -175,7 +165,7 @@ class DeletionService:
             memory = await self._reader.get(scope, memory_id)
         except StoreUnavailableError as error:
             await self._turn_log.tombstone(Tombstone(scope=scope, at=self._turn_log.now(), memory_id=memory_id))
-            raise DeletionUnfinishedError from error
+            raise UnavailableError(service=Service.DELETION) from error
         # A row with a tombstone is found here on purpose: its deletion was not finished.
         if memory is None:
             raise NotFoundError("no such memory")
@@ -291,13 +281,13 @@ class DeletionService:
         """Delete usage that was counted after the memory was purged: a use is written seconds after it happened."""
         late, self._late_usage = self._late_usage, {}
         for user_id, memory_ids in late.items():
-            with suppress(StateStoreError):
+            with suppress(UnavailableError):
                 await self._state.drop_usage(Scope(user_id), memory_ids)
 
     async def _purge_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None:
         if sum(map(len, self._late_usage.values())) < MAX_LATE_USAGE:
             self._late_usage.setdefault(scope.user_id, []).extend(memory_ids)
-        with suppress(StateStoreError):
+        with suppress(UnavailableError):
             await self._state.drop_usage(scope, memory_ids)
 
     async def _unchanged(self, scope: Scope, batch: Sequence[EvictionCandidate]) -> list[EvictionCandidate]:
@@ -348,5 +338,5 @@ class DeletionService:
 def _unfinished() -> Iterator[None]:
     try:
         yield
-    except (StoreUnavailableError, StateStoreError, EmbeddingError, LockLostError) as error:
-        raise DeletionUnfinishedError from error
+    except UnavailableError as error:
+        raise UnavailableError(service=Service.DELETION) from error

@@ -15,11 +15,11 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.stack.llm import StandInLlm
 from semrouter_memory.stack.llm_probe import probe
 from semrouter_memory.stack.ports import LOOPBACK, beside, chosen_ports
-from semrouter_memory.stack.process import ProcessError
 from semrouter_memory.stack.progress import steps
 from semrouter_memory.stack.run_directory import locked, operator_token_file, shell_environment, write_private
 from semrouter_memory.stack.stack import Stack, StackOptions
@@ -79,7 +79,7 @@ async def stay(options: RunOptions) -> None:
 
     Raises:
         ConfigurationError: a setting, a port or the directory does not serve.
-        ProcessError: Envoy or the sidecar did not start, or Envoy ended.
+        UnavailableError: Envoy or the sidecar did not start, or Envoy ended.
     """
     console = Console(highlight=False, soft_wrap=True)
     staying = asyncio.ensure_future(_start_and_wait(options, console))
@@ -147,7 +147,7 @@ async def _until_envoy_ends(stack: Stack, console: Console) -> None:
         await asyncio.wait({envoy, sidecar}, return_when=asyncio.FIRST_COMPLETED)
         if not envoy.done():
             console.print(Text(f"warning: {sidecar.result()}\nRequests pass without memory until the next start."))
-        raise ProcessError(await envoy)
+        raise UnavailableError(await envoy, service=Service.SERVER)
     finally:
         envoy.cancel()
         sidecar.cancel()

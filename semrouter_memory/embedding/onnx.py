@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding import files, profile
 from semrouter_memory.embedding.pooling import to_vector
-from semrouter_memory.errors import ConfigurationError, EmbeddingError
+from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
 from semrouter_memory.model import Vector
 
 T = TypeVar("T")
@@ -210,7 +210,9 @@ def _embedding_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 - whatever tokenizer and runtime raise ends here
-        raise EmbeddingError(f"a text could not be embedded ({type(error).__name__})") from None
+        raise UnavailableError(
+            f"a text could not be embedded ({type(error).__name__})", service=Service.EMBEDDING
+        ) from None
 
 
 @contextmanager

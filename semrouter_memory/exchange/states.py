@@ -59,20 +59,13 @@ TRANSITIONS: dict[State, dict[StateTrigger, State]] = {
 }
 
 
-class TransitionError(Exception):
-    """A trigger that the table does not know in that state: Envoy's messages came in an impossible order."""
-
-    def __init__(self, state: State, trigger: StateTrigger) -> None:
-        super().__init__(f"{trigger} is not possible in state {state}")
-
-
 def follow(state: State, trigger: StateTrigger) -> State:
     """The next state.
 
     Raises:
-        TransitionError: the table has no such arrow.
+        RuntimeError: the table has no such arrow: Envoy's messages came in an impossible order.
     """
     try:
         return TRANSITIONS[state][trigger]
     except KeyError:
-        raise TransitionError(state, trigger) from None
+        raise RuntimeError(f"{trigger} is not possible in state {state}") from None

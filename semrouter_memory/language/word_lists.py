@@ -5,10 +5,8 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 
-from semrouter_memory.language.scripts import CJK, CJK_RANGE
+from semrouter_memory.language.scripts import CJK, WORD_END, WORD_START
 
-_WORD_START, _WORD_END = rf"(?<![^\W{CJK_RANGE}])", rf"(?![^\W{CJK_RANGE}])"
-"""No letter of a word that is not Chinese."""
 _NAME = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -35,7 +33,7 @@ def _any_of(name: str) -> str:
         return f"(?:{'|'.join(alternatives)})"
     english = "|".join(each for each in alternatives if not CJK.search(each))
     chinese = [each for each in alternatives if CJK.search(each)]
-    return "(?:" + "|".join([f"{_WORD_START}(?:{english}){_WORD_END}", *chinese]) + ")"
+    return "(?:" + "|".join([f"{WORD_START}(?:{english}){WORD_END}", *chinese]) + ")"
 
 
 def _with_lists(form: str) -> str:

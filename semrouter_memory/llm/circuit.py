@@ -9,45 +9,12 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import Enum, auto
 from urllib.parse import urlsplit
 
-from semrouter_memory.errors import ChatModelError, CircuitOpenError, ModelAwayError
+from semrouter_memory.errors import ChatModelError, ModelFault, ModelUnavailableError
 from semrouter_memory.events import ModelStateChanged
 from semrouter_memory.ports import Observer
 from semrouter_memory.resilience import Admission, Backoff, Circuit
-
-
-class Verdict(Enum):
-    """What a failed call says."""
-
-    AWAY = auto()
-    """The endpoint is not there, or overloaded."""
-    REFUSED = auto()
-    """It is there, and refuses this model: key, path or name are wrong."""
-    PROMPT = auto()
-    """It is there; this prompt, or this answer, is at fault."""
-
-
-class CallFailed(ChatModelError):  # noqa: N818 - a step inside the client, never seen outside
-    """A call failed, with what that says.
-
-    Attributes:
-        retry_after_seconds: the pause that the server asked for; 0 when it named none.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        verdict: Verdict,
-        *,
-        status: int | None = None,
-        cause: str = "",
-        retry_after_seconds: float = 0.0,
-    ) -> None:
-        super().__init__(message, status=status, cause=cause)
-        self.verdict = verdict
-        self.retry_after_seconds = retry_after_seconds
 
 
 class ModelCircuits:
@@ -118,36 +85,32 @@ class ModelCircuit:
 
     @contextmanager
     def call(self) -> Iterator[bool]:
-        """Around one call; gives whether it is a probe.
+        """Around one call, which raises `ChatModelError`; gives whether it is a probe.
 
         Raises:
-            CircuitOpenError: the call was not made, or it was a probe and failed, or the model is refused.
-            ModelAwayError: the call was made, and speaks of the endpoint.
+            ModelUnavailableError: the call speaks of the endpoint; or, with an open circuit, it was not made, it was a probe
+                and failed, or the model is refused.
             ChatModelError: it speaks of the prompt; as the call itself raised it.
         """
         endpoint = self._admitted(self._endpoint)
         try:
             refusals = self._admitted(self._refusals)
-        except CircuitOpenError:
+        except ModelUnavailableError:
             self._endpoint.abandoned(probe=endpoint.probe)
             raise
         try:
             yield endpoint.probe or refusals.probe
-        except CallFailed as failure:
+        except ChatModelError as failure:
             was_open = self._is_open
-            self._failed(failure.verdict, endpoint, refusals)
-            advice = "; check its key, address and name" if failure.verdict is Verdict.REFUSED else ""
+            self._failed(failure, endpoint, refusals)
+            refused = failure.fault is ModelFault.REFUSED
+            advice = "; check its key, address and name" if refused else ""
             self._tell(f"{failure}{advice}", was_open=was_open)
-            if self._is_open and (was_open or failure.verdict is Verdict.REFUSED):
+            if self._is_open and (was_open or refused):
                 raise self._open_error(failure) from None
-            if failure.verdict is Verdict.AWAY:
-                asked_for = min(failure.retry_after_seconds, self._longest_seconds)
-                raise ModelAwayError(
-                    str(failure),
-                    wait_seconds=max(self._endpoint.wait_seconds(self._monotonic()), asked_for),
-                    status=failure.status,
-                    cause=failure.cause,
-                ) from None
+            if isinstance(failure, ModelUnavailableError):
+                asked_for = min(failure.wait_seconds, self._longest_seconds)
+                failure.wait_seconds = max(self._endpoint.wait_seconds(self._monotonic()), asked_for)
             raise
         except BaseException:
             self._endpoint.abandoned(probe=endpoint.probe)
@@ -170,24 +133,30 @@ class ModelCircuit:
     def _admitted(self, circuit: Circuit) -> Admission:
         admission = circuit.admit(self._monotonic())
         if not admission.allowed:
-            raise CircuitOpenError(f"{self._host} is left alone", wait_seconds=admission.wait_seconds)
+            raise ModelUnavailableError(
+                f"{self._host} is left alone", wait_seconds=admission.wait_seconds, circuit_open=True
+            )
         return admission
 
-    def _failed(self, verdict: Verdict, endpoint: Admission, refusals: Admission) -> None:
+    def _failed(self, failure: ChatModelError, endpoint: Admission, refusals: Admission) -> None:
         now = self._monotonic()
-        if verdict is Verdict.AWAY:
+        if isinstance(failure, ModelUnavailableError):
             self._endpoint.failed(now, probe=endpoint.probe, jitter=self._jitter())
             self._refusals.abandoned(probe=refusals.probe)
         else:
             self._endpoint.succeeded()
-            if verdict is Verdict.REFUSED:
+            if failure.fault is ModelFault.REFUSED:
                 self._refusals.failed(now, probe=refusals.probe, jitter=self._jitter())
             else:
                 self._refusals.succeeded()
 
-    def _open_error(self, failure: CallFailed) -> CircuitOpenError:
-        return CircuitOpenError(
-            f"{self._host} is left alone", wait_seconds=self._wait_seconds, status=failure.status, cause=failure.cause
+    def _open_error(self, failure: ChatModelError) -> ModelUnavailableError:
+        return ModelUnavailableError(
+            f"{self._host} is left alone",
+            wait_seconds=self._wait_seconds,
+            status=failure.status,
+            cause=failure.cause,
+            circuit_open=True,
         )
 
     def _tell(self, detail: str, *, was_open: bool) -> None:

@@ -10,7 +10,8 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
 from semrouter_memory.config import ExternalModel
-from semrouter_memory.llm.circuit import CallFailed, ModelCircuit, Verdict
+from semrouter_memory.errors import ChatModelError, ModelFault, ModelUnavailableError
+from semrouter_memory.llm.circuit import ModelCircuit
 from semrouter_memory.model import ChatMessage
 
 _REFUSALS = frozenset({401, 403, 404})
@@ -52,8 +53,8 @@ class OpenAIChatModel:
         """The model's answer as it came, reasoning included.
 
         Raises:
-            CircuitOpenError: the model is known to be away, or refuses us.
-            ModelAwayError: no connection, no answer in time, too many requests, or a server's error.
+            ModelUnavailableError: no connection, no answer in time, too many requests, or a server's error; or its
+                circuit is open, because it is known to be unavailable or refuses us.
             ChatModelError: another status that is no success, or no text in the answer.
         """
         with self._circuit.call() as probe:
@@ -66,13 +67,13 @@ class OpenAIChatModel:
             raise _answered(self.name, error) from None
         except _AWAY as error:
             cause = _cause(error)
-            raise CallFailed(f"{self.name} failed: {cause}", Verdict.AWAY, cause=cause) from None
+            raise ModelUnavailableError(f"{self.name} failed: {cause}", cause=cause) from None
         except Exception as error:  # noqa: BLE001 - what a foreign server sends fails in many ways; none leaves here
             cause = type(error).__name__
-            raise CallFailed(f"{self.name} failed: {cause}", Verdict.PROMPT, cause=cause) from None
+            raise ChatModelError(f"{self.name} failed: {cause}", cause=cause) from None
         if not isinstance(text, str) or not text.strip():
             cause = "no text in the answer"
-            raise CallFailed(f"{self.name} answered without text", Verdict.PROMPT, cause=cause)
+            raise ChatModelError(f"{self.name} answered without text", cause=cause)
         return text
 
     async def _completion(self, messages: Sequence[ChatMessage], *, repeat: bool) -> ChatCompletion:
@@ -98,21 +99,14 @@ class OpenAIChatModel:
         await self._client.close()
 
 
-def _verdict(status: int) -> Verdict:
-    if status in _REFUSALS:
-        return Verdict.REFUSED
-    return Verdict.AWAY if status in _OVERLOADS or status >= _SERVER_ERRORS else Verdict.PROMPT
-
-
-def _answered(name: str, error: openai.APIStatusError) -> CallFailed:
+def _answered(name: str, error: openai.APIStatusError) -> ChatModelError:
     status = error.status_code
-    return CallFailed(
-        f"{name} answered {status}",
-        _verdict(status),
-        status=status,
-        cause=responses.get(status, ""),
-        retry_after_seconds=_seconds(error.response.headers.get("retry-after", "")),
-    )
+    message, cause = f"{name} answered {status}", responses.get(status, "")
+    if status in _OVERLOADS or status >= _SERVER_ERRORS:
+        retry_after = _seconds(error.response.headers.get("retry-after", ""))
+        return ModelUnavailableError(message, wait_seconds=retry_after, status=status, cause=cause)
+    fault = ModelFault.REFUSED if status in _REFUSALS else ModelFault.PROMPT
+    return ChatModelError(message, fault=fault, status=status, cause=cause)
 
 
 def _seconds(retry_after: str) -> float:

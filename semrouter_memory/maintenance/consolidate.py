@@ -14,7 +14,7 @@ import orjson
 
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.deletion.lineage import all_memories
-from semrouter_memory.errors import StateStoreError
+from semrouter_memory.errors import UnavailableError
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.maintenance.related import MERGEABLE, Group, groups
 from semrouter_memory.maintenance.run import MaintenanceRun
@@ -77,7 +77,7 @@ class Consolidator:
         """Merge what is related, if the owner has enough memories; returns whether they had.
 
         Raises:
-            StoreUnavailableError, TurnLogError, EmbeddingError, LockLostError: that part is unavailable; groups
+            UnavailableError, TurnLogError: a part is unavailable; groups
                 merged before stay merged.
         """
         memories = await all_memories(self._reader, scope, now=self._clock.now())
@@ -144,7 +144,7 @@ class Consolidator:
 
     async def _carry_usage(self, scope: Scope, memories: Sequence[Memory], merged: Memory) -> None:
         """The originals' usage becomes the summary's."""
-        with suppress(StateStoreError):
+        with suppress(UnavailableError):
             usage = await self._state.usage(scope, [memory.id for memory in memories])
             if usage:
                 count = sum(each.access_count for each in usage.values())

@@ -4,21 +4,14 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 
-from semrouter_memory.errors import LockLostError, StateStoreError, StoreUnavailableError, TurnLogError
+from semrouter_memory.errors import TurnLogError, UnavailableError
 from semrouter_memory.model import EvictionCandidate, UpkeepReport
 
 _MAX_IDS = 1_000
 """Ids listed in a report, of each reason."""
 
-UNAVAILABLE = (StoreUnavailableError, StateStoreError, TurnLogError, LockLostError)
+UNAVAILABLE = (UnavailableError, TurnLogError)
 """Errors of parts that maintenance can do without for a while."""
-
-_PARTS = (
-    (StoreUnavailableError, "store"),
-    (StateStoreError, "state"),
-    (TurnLogError, "turn_log"),
-    (LockLostError, "lock"),
-)
 
 
 class MaintenanceRun:
@@ -53,10 +46,9 @@ class MaintenanceRun:
             if len(ids) < _MAX_IDS:
                 ids.append(each.memory.id)
 
-    def failed(self, error: BaseException) -> None:
+    def failed(self, error: UnavailableError | TurnLogError) -> None:
         """A part is unavailable."""
-        name = next((name for family, name in _PARTS if isinstance(error, family)), type(error).__name__)
-        self._failures[name] = None
+        self._failures[error.service.value] = None
 
     def report(self) -> UpkeepReport:
         return UpkeepReport(

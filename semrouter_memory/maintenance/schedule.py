@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.deletion.service import DeletionService
-from semrouter_memory.errors import EmbeddingError, StateStoreError, StoreUnavailableError
+from semrouter_memory.errors import StoreUnavailableError, UnavailableError
 from semrouter_memory.events import StoreFailed, UpkeepFinished, WorkFailed
 from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.eviction import has_quota
@@ -180,7 +180,7 @@ class MaintenanceScheduler:
         try:
             if await self._consolidator.consolidate(scope, run):
                 self._consolidated.add(scope.user_id)
-        except (*UNAVAILABLE, EmbeddingError) as error:
+        except UNAVAILABLE as error:
             run.failed(error)
             return not isinstance(error, StoreUnavailableError)
         except Exception as error:  # noqa: BLE001 - same; the quota is enforced all the same
@@ -211,7 +211,7 @@ class MaintenanceScheduler:
                 self._sweep_cooldown = Cooldown.of(min(self._sweep_every, _FIRST), now)
                 return True
             await self._state.put(OWN_SCOPE, _SWEPT, now.isoformat().encode(), ttl=self._sweep_every)
-        except StateStoreError:
+        except UnavailableError:
             # Then each replica keeps its own schedule.
             return False
         return False
@@ -220,7 +220,7 @@ class MaintenanceScheduler:
         pause = min(self._sweep_every, _FIRST) if report.failures else self._sweep_every
         self._sweep_cooldown = Cooldown.of(pause, self._clock.now())
         if "store" in report.failures:
-            with suppress(StateStoreError):
+            with suppress(UnavailableError):
                 await self._state.drop(OWN_SCOPE, [_SWEPT])
         self._observer.observe(UpkeepFinished(report))
         return report

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.deletion.lineage import all_memories
 from semrouter_memory.deletion.service import DeletionService
-from semrouter_memory.errors import StateStoreError, StoreUnavailableError, TurnLogError
+from semrouter_memory.errors import StoreUnavailableError, TurnLogError, UnavailableError
 from semrouter_memory.maintenance.eviction import (
     exceeds_quota,
     is_expired,
@@ -108,9 +108,7 @@ class Sweeper:
         """Bring one owner's memories within the quota.
 
         Raises:
-            StoreUnavailableError: the store is unavailable.
-            StateStoreError: usage is.
-            LockLostError: the owner's lock is.
+            UnavailableError: the store, the usage counts or the owner's lock are.
         """
         run.deleted(await self._deletion.purge(scope, await self._over_quota(scope, self._clock.now())))
 
@@ -227,7 +225,7 @@ class Sweeper:
             since = datetime.fromisoformat(found.decode()) if found else now
             value = since.isoformat().encode()
             await self._state.put(OWN_SCOPE, _COUNTED_SINCE, value, ttl=kept_for + _COUNTED_TTL)
-        except StateStoreError as error:
+        except UnavailableError as error:
             run.failed(error)
             return False
         return now - since >= kept_for
@@ -235,7 +233,7 @@ class Sweeper:
     async def _drop_ended(self, run: MaintenanceRun) -> None:
         try:
             run.ended = await self._state.sweep()
-        except StateStoreError as error:
+        except UnavailableError as error:
             run.failed(error)
 
 

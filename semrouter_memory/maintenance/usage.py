@@ -50,7 +50,7 @@ class UsageCounter:
         """Write what was noted since the last time.
 
         Raises:
-            StateStoreError: the state store is away; what is not written stays noted.
+            UnavailableError: the state store is away; what is not written stays noted.
             TurnLogError: same, of the turn log, which knows what was deleted.
         """
         waiting, self._waiting, self._count = self._waiting, {}, 0

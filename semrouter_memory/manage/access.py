@@ -15,7 +15,7 @@ from semrouter_memory.config import IdentityConfig
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.exchange.events import Headers
 from semrouter_memory.exchange.identity import authenticated_user, scope_of
-from semrouter_memory.manage.exception_handlers import refuse_unauthenticated
+from semrouter_memory.manage.exception_handlers import unauthenticated
 from semrouter_memory.manage.schemas import ErrorJson
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import Reach, Reason, Scope
@@ -30,7 +30,7 @@ class Access:
     """What the routes work with.
 
     Attributes:
-        user_of: the user that a request acts for; raises `Refusal` when there is none.
+        user_of: the user that a request acts for; raises an `HTTPException` when there is none.
         extra_parameters: query parameters that `user_of` reads.
     """
 
@@ -59,9 +59,9 @@ def user_in_header(identity: IdentityConfig) -> Callable[[Request], str]:
         fields = [(name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in raw]
         user = authenticated_user(Headers(fields), {}, identity)
         if isinstance(user, Reason):
-            raise refuse_unauthenticated("the identity is malformed or given twice", user.value)
+            raise unauthenticated("the identity is malformed or given twice", user.value)
         if not user:
-            raise refuse_unauthenticated("no authenticated user: a filter in front must set one", Reason.NO_IDENTITY)
+            raise unauthenticated("no authenticated user: a filter in front must set one", Reason.NO_IDENTITY)
         return user
 
     return user_of

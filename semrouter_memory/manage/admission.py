@@ -78,11 +78,11 @@ def admissible_metadata(metadata: Mapping[str, Json], *, max_bytes: int, redact:
             raise InvalidRequestError(f"metadata is larger than {max_bytes} bytes", field="metadata")
 
 
-def admissible_provenance(metadata: Mapping[str, Json]) -> None:
-    """Check what an import says that the service wrote: background work relies on it.
+def admissible_provenance(metadata: Mapping[str, Json], *, redact: Redact) -> None:
+    """Check what an import says that the service wrote: background work relies on it, and recall shows some of it.
 
     Raises:
-        InvalidRequestError: a value is not of the kind that the service writes.
+        InvalidRequestError: a value is not of the kind that the service writes, or holds what may not be stored.
     """
     for key, value in metadata.items():
         if key in _IDS and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
@@ -92,6 +92,9 @@ def admissible_provenance(metadata: Mapping[str, Json]) -> None:
             raise InvalidRequestError(f"must be of type {_KINDS[key].__name__}", field=f"metadata.{key}")
         if key == STATEMENTS and not all(isinstance(each, dict) and each.keys() == _STATEMENT for each in value):
             raise InvalidRequestError("must be a list of attributes with value and text", field=f"metadata.{key}")
+        if key in _KINDS:
+            for text in _texts(value, _MAX_DEPTH):
+                _refuse_text(text, redact, f"metadata.{key}")
 
 
 def _refuse_text(text: str, redact: Redact, field: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from semrouter_memory.deletion.files import PartResult, run_parts
-from semrouter_memory.errors import InvalidRequestError, UnavailableError
+from semrouter_memory.errors import InvalidRequestError, Service, UnavailableError
 
 _MODE = 0o700
 
@@ -29,10 +29,6 @@ class StoreFiles(Protocol):
     async def backup(self, directory: Path) -> str:
         """Returns: what the copy does not hold and why; "" when it is complete."""
         ...
-
-
-class MaintenanceError(UnavailableError):
-    """A part failed; the message names it. The other parts succeeded, and repeating the request is safe."""
 
 
 class Backup:
@@ -53,10 +49,12 @@ class Backup:
 
         Raises:
             InvalidRequestError: the directory exists, or cannot be made.
-            MaintenanceError: a part could not be copied; then there is no copy at all.
+            UnavailableError: a part could not be copied; then there is no copy at all.
         """
-        if not directory.is_absolute():
-            raise InvalidRequestError("must be an absolute path: it is the sidecar's, not yours", field="directory")
+        if not directory.is_absolute() or not directory.name:
+            raise InvalidRequestError(
+                "must be an absolute path to a new directory: it is the sidecar's, not yours", field="directory"
+            )
         async with self._file_lock:
             partial = directory.with_name(f".{directory.name}.partial")
             _make(directory, partial)
@@ -78,9 +76,9 @@ class Backup:
 
 
 def require_all(results: list[PartResult]) -> list[PartResult]:
-    """Raises: MaintenanceError: a part failed."""
+    """Raises: UnavailableError: a part failed."""
     if failures := [f"{result.part}: {result.error}" for result in results if result.error is not None]:
-        raise MaintenanceError("; ".join(failures))
+        raise UnavailableError("; ".join(failures), service=Service.MAINTENANCE)
     return results
 
 

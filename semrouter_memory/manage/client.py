@@ -12,7 +12,7 @@ from urllib.parse import quote
 import httpx
 import orjson
 
-from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError, UnavailableError
+from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError, Service, UnavailableError
 from semrouter_memory.model import Json
 
 PREPARED_SHELL = "After `make run`, `. .run/env` sets what is needed."
@@ -93,9 +93,11 @@ class ApiClient:
         except httpx.ConnectError:
             raise _nobody(url) from None
         except httpx.TimeoutException:
-            raise UnavailableError(f"{url} did not answer within {self._timeout_seconds:.0f} s") from None
+            raise UnavailableError(
+                f"{url} did not answer within {self._timeout_seconds:.0f} s", service=Service.SERVER
+            ) from None
         except httpx.RemoteProtocolError:
-            raise UnavailableError(f"{url} broke off its answer") from None
+            raise UnavailableError(f"{url} broke off its answer", service=Service.SERVER) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise MemoryServiceError(f"cannot ask {url}: {type(error).__name__}") from None
 
@@ -250,7 +252,10 @@ _NO_ROUTE = "there is no such route; is it the operator's port, and is managemen
 
 
 def _nobody(url: str) -> UnavailableError:
-    return UnavailableError(f"no answer from {url}: is the sidecar running, and is this its address? {PREPARED_SHELL}")
+    return UnavailableError(
+        f"no answer from {url}: is the sidecar running, and is this its address? {PREPARED_SHELL}",
+        service=Service.SERVER,
+    )
 
 
 def _names_what_is_missing(error: Json) -> bool:
@@ -267,7 +272,7 @@ def _refusal(response: httpx.Response) -> MemoryServiceError:
         case HTTPStatus.NOT_FOUND:
             return NotFoundError(said if _names_what_is_missing(error) else f"{response.url.path}: {_NO_ROUTE}")
         case HTTPStatus.SERVICE_UNAVAILABLE:
-            return UnavailableError(said)
+            return UnavailableError(said, service=Service.SERVER)
         case HTTPStatus.UNAUTHORIZED:
             return MemoryServiceError(f"not authenticated: {said}")
         case HTTPStatus.BAD_REQUEST | HTTPStatus.CONFLICT:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 
+import fastapi
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -12,19 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from semrouter_memory.deletion.service import DeletionUnfinishedError
-from semrouter_memory.errors import (
-    EmbeddingError,
-    InvalidRequestError,
-    LockLostError,
-    MemoryServiceError,
-    NotFoundError,
-    StateStoreError,
-    StoreUnavailableError,
-    TurnLogError,
-)
-from semrouter_memory.manage.backup import MaintenanceError
-from semrouter_memory.manage.importing import ImportUnfinishedError, TooManyLinesError
+from semrouter_memory.errors import MemoryServiceError, http_answer, name_of
 
 _log = structlog.get_logger("semrouter_memory.manage")
 
@@ -32,16 +21,13 @@ RETRY_SECONDS = 5
 """`Retry-After` of a 503: about the interval at which the store is tried again."""
 
 
-class Refusal(HTTPException):
-    """An HTTP error with the code of its body."""
-
-    def __init__(self, status: HTTPStatus, message: str, code: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(status, message, headers)
-        self.code = code
+def refusal(status: HTTPStatus, message: str, code: str, headers: Mapping[str, str] | None = None) -> HTTPException:
+    """An HTTP error with the code of its body; FastAPI lets it pass from wherever it is raised."""
+    return fastapi.HTTPException(status, {"message": message, "code": code}, None if headers is None else dict(headers))
 
 
-def refuse_unauthenticated(message: str, code: str) -> Refusal:
-    return Refusal(HTTPStatus.UNAUTHORIZED, message, code, {"www-authenticate": "Bearer"})
+def unauthenticated(message: str, code: str) -> HTTPException:
+    return refusal(HTTPStatus.UNAUTHORIZED, message, code, {"www-authenticate": "Bearer"})
 
 
 def error_response(
@@ -67,8 +53,16 @@ def install(app: FastAPI, *, max_body_bytes: int, max_bytes_of: Mapping[str, int
 
 async def _on_http(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    code = error.code if isinstance(error, Refusal) else HTTPStatus(error.status_code).name.lower()
-    return error_response(error.status_code, str(error.detail), code=code, headers=error.headers)
+    message, code = described(error)
+    return error_response(error.status_code, message, code=code, headers=error.headers)
+
+
+def described(error: HTTPException) -> tuple[str, str]:
+    """The message and the code of an HTTP error, also of one that the framework raised."""
+    detail: object = error.detail
+    if isinstance(detail, dict):
+        return detail["message"], detail["code"]
+    return str(detail), HTTPStatus(error.status_code).name.lower()
 
 
 async def _on_validation(_request: Request, error: Exception) -> Response:
@@ -84,45 +78,12 @@ async def _on_validation(_request: Request, error: Exception) -> Response:
     return error_response(HTTPStatus.BAD_REQUEST, f"{param}: {what}", code="invalid_value", param=param)
 
 
-_UNAVAILABLE: tuple[tuple[type[MemoryServiceError], str, str], ...] = (
-    (
-        DeletionUnfinishedError,
-        "a part is unavailable; the memory is hidden from now on, but not all of it is deleted: repeat the request",
-        "deletion_unfinished",
-    ),
-    (ImportUnfinishedError, "", "import_unfinished"),
-    (MaintenanceError, "", "maintenance_failed"),
-    (
-        LockLostError,
-        "this user's memories cannot be locked for a change at present; repeat the request",
-        "lock_lost",
-    ),
-    (StateStoreError, "the state store is unavailable at present", "state_unavailable"),
-    (StoreUnavailableError, "the store is unavailable at present", "store_unavailable"),
-    (EmbeddingError, "the text could not be embedded", "embedding_unavailable"),
-    (TurnLogError, "the turn log, which has the tombstones, is not readable", "turn_log_unavailable"),
-)
-"""Errors that end without action, the most special first; without a message here, the error's own message is shown."""
-
-
 async def _on_service_error(_request: Request, error: Exception) -> Response:
-    match error:
-        case TooManyLinesError():
-            return error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error), code="too_many_lines")
-        case InvalidRequestError():
-            return error_response(HTTPStatus.BAD_REQUEST, str(error), code="invalid_value", param=error.field)
-        case NotFoundError():
-            return error_response(HTTPStatus.NOT_FOUND, f"no such {error.kind}", code=f"{error.kind}_not_found")
-    for kind, message, code in _UNAVAILABLE:
-        if isinstance(error, kind):
-            return _unavailable(message or str(error), code)
-    raise error
-
-
-def _unavailable(message: str, code: str) -> JSONResponse:
-    return error_response(
-        HTTPStatus.SERVICE_UNAVAILABLE, message, code=code, headers={"retry-after": str(RETRY_SECONDS)}
-    )
+    answer = http_answer(error)
+    if answer.status is HTTPStatus.INTERNAL_SERVER_ERROR:
+        raise error
+    headers = {"retry-after": str(RETRY_SECONDS)} if answer.status is HTTPStatus.SERVICE_UNAVAILABLE else None
+    return error_response(answer.status, answer.message, code=answer.code, param=answer.field, headers=headers)
 
 
 class _CatchAll:
@@ -145,11 +106,11 @@ class _CatchAll:
         try:
             await self._app(scope, receive, sending)
         except Exception as error:  # noqa: BLE001 - the client gets an answer in any case
-            _log.error("Management request failed", error=type(error).__name__, method=scope.get("method"))
+            _log.error("Management request failed", error=name_of(error), method=scope.get("method"))
             # A response that has begun stays incomplete; the server closes the connection, so the client notices.
             if not started:
-                message = "the server failed to answer this request"
-                response = error_response(HTTPStatus.INTERNAL_SERVER_ERROR, message, code="internal_error")
+                answer = http_answer(error)
+                response = error_response(answer.status, answer.message, code=answer.code)
                 await response(scope, receive, send)
 
 
@@ -174,15 +135,15 @@ class _BodyLimit:
             return message
 
         if _stated_length(scope) > limit:
-            refusal = _too_large(limit)
-            response = error_response(refusal.status_code, refusal.detail, code=refusal.code)
+            message, code = described(_too_large(limit))
+            response = error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message, code=code)
             await response(scope, receive, send)
             return
         await self._app(scope, receiving, send)
 
 
-def _too_large(limit: int) -> Refusal:
-    return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {limit} bytes", "request_too_large")
+def _too_large(limit: int) -> HTTPException:
+    return refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {limit} bytes", "request_too_large")
 
 
 def _stated_length(scope: Scope) -> int:

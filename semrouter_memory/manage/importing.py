@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from semrouter_memory.errors import InvalidRequestError, UnavailableError
+from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service, TurnLogError, UnavailableError
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.manage import portable
 from semrouter_memory.manage.import_report import ImportReport
@@ -31,14 +31,6 @@ Admit = Callable[[portable.ImportLine], Awaitable[None]]
 
 ScopeOf = Callable[[str], Scope]
 """The scope of a project of the authenticated user; raises `InvalidRequestError` when none can be called like that."""
-
-
-class ImportUnfinishedError(UnavailableError):
-    """A part went away in the middle; sending the same lines again goes on where this ended."""
-
-
-class TooManyLinesError(InvalidRequestError):
-    """More lines than one request may bring; those up to the bound were imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +102,9 @@ class Importer:
             # Blank ones count here: they cost as much time, and a request may be nothing else.
             if number > self._max_lines:
                 await self._take(waiting, report, exact=exact)
-                raise TooManyLinesError(
-                    f"more than {self._max_lines} lines in one request; up to there: {report}. Send the rest by itself"
+                raise InvalidRequestError(
+                    f"more than {self._max_lines} lines in one request; up to there: {report}. Send the rest by itself",
+                    code=TOO_MANY_LINES,
                 )
             if not line.strip():
                 continue
@@ -165,9 +158,10 @@ class Importer:
                     await hold.confirm()
                     await self._writer.upsert(scope, rows)
                     self._written(scope)
-        except UnavailableError as error:
-            raise ImportUnfinishedError(
-                f"a part became unavailable: {report}. Send the same lines again; stored ones will be skipped"
+        except (UnavailableError, TurnLogError) as error:
+            raise UnavailableError(
+                f"a part became unavailable: {report}. Send the same lines again; stored ones will be skipped",
+                service=Service.IMPORT,
             ) from error
         report.imported += len(rows)
 

@@ -19,7 +19,7 @@ from semrouter_memory.exchange.events import Headers
 from semrouter_memory.exchange.identity import authenticated_user
 from semrouter_memory.manage import collection_routes, recording_routes, turn_routes
 from semrouter_memory.manage.access import Access
-from semrouter_memory.manage.exception_handlers import refuse_unauthenticated
+from semrouter_memory.manage.exception_handlers import unauthenticated
 from semrouter_memory.manage.http import ROUTERS, base_app
 from semrouter_memory.manage.recording_routes import LiveRecordings
 from semrouter_memory.manage.service import MemoryService
@@ -128,7 +128,7 @@ def _operator_check(token: str) -> Callable[[HTTPAuthorizationCredentials | None
     def check(credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> None:
         given = credentials.credentials if credentials else ""
         if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), token.encode()):
-            raise refuse_unauthenticated("the operator's token is missing or wrong", "bad_operator_token")
+            raise unauthenticated("the operator's token is missing or wrong", "bad_operator_token")
 
     return check
 

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from semrouter_memory.config import ManagementConfig, RecallConfig
 from semrouter_memory.deletion.lineage import lineage, pages
 from semrouter_memory.deletion.service import DeletionService
-from semrouter_memory.errors import InvalidRequestError, NotFoundError, StateStoreError
+from semrouter_memory.errors import InvalidRequestError, NotFoundError, UnavailableError
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.manage.admission import (
     PROVENANCE,
@@ -83,8 +83,7 @@ class MemoryService:
         ttl_days: lifetime of memories, by type, for which a caller names no expiry; types left out do not expire.
         searcher: scores search results as recall does; None: one with the default settings.
 
-    Every method raises `StoreUnavailableError` and `TurnLogError`, those that embed `EmbeddingError`, and those that
-    change something `LockLostError`, when that part is unavailable.
+    Every method raises `UnavailableError` or `TurnLogError` when a part that it needs is unavailable.
     """
 
     def __init__(
@@ -218,7 +217,7 @@ class MemoryService:
         """How often these memories were put into requests, by id; unused ones are left out. None: unknown at present."""
         try:
             return await self._state.usage(scope, [memory.id for memory in memories])
-        except StateStoreError:
+        except UnavailableError:
             return None
 
     async def store(self, scope: Scope, new: NewMemory) -> Memory:
@@ -270,7 +269,7 @@ class MemoryService:
 
         Raises:
             NotFoundError: the owner has no such memory.
-            DeletionUnfinishedError: a part is unavailable.
+            UnavailableError: a part is unavailable.
         """
         if not _askable(memory_id):
             raise NotFoundError("no such memory")
@@ -286,7 +285,7 @@ class MemoryService:
             How many memories were deleted.
 
         Raises:
-            DeletionUnfinishedError: a part is unavailable.
+            UnavailableError: a part is unavailable.
         """
         try:
             return await self._deletion.tombstone_all(scope, reach)
@@ -304,8 +303,8 @@ class MemoryService:
         """Store exported memories; `report` says what became of the lines, whatever is raised.
 
         Raises:
-            TooManyLinesError: the request brings more than `management.max_import_lines`.
-            ImportUnfinishedError: a part is unavailable.
+            InvalidRequestError: the request brings more than `management.max_import_lines`.
+            UnavailableError: a part is unavailable.
         """
         await self._importer.run(scope_of, chunks, report, from_user=from_user)
 
@@ -404,7 +403,7 @@ class MemoryService:
     async def _admit(self, line: ImportLine) -> None:
         await self._admissible(line.content)
         self._check_metadata({key: value for key, value in line.metadata.items() if key not in PROVENANCE})
-        admissible_provenance(line.metadata)
+        admissible_provenance(line.metadata, redact=self._redact)
 
     def _check_metadata(self, metadata: Mapping[str, Json]) -> None:
         admissible_metadata(metadata, max_bytes=self._config.max_metadata_bytes, redact=self._redact)

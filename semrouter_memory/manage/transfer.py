@@ -10,9 +10,10 @@ from urllib.parse import unquote_to_bytes
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import StreamingResponse
+from starlette.exceptions import HTTPException
 
 from semrouter_memory.manage.access import PREFIX, Api, User, errors, only
-from semrouter_memory.manage.exception_handlers import Refusal
+from semrouter_memory.manage.exception_handlers import described, refusal
 from semrouter_memory.manage.import_report import ImportReport
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import Imported, SessionEnd
@@ -72,10 +73,9 @@ async def import_memories(
         await api.service.import_lines(
             lambda project: api.scope(user, project or None), request.stream(), report, from_user=from_user
         )
-    except Refusal as refusal:
-        raise Refusal(
-            HTTPStatus(refusal.status_code), f"{refusal.detail}; up to there: {report}", refusal.code
-        ) from None
+    except HTTPException as error:
+        message, code = described(error)
+        raise refusal(HTTPStatus(error.status_code), f"{message}; up to there: {report}", code) from None
     return Imported.of(report)
 
 

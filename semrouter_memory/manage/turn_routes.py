@@ -10,12 +10,13 @@ from pathlib import Path as FilePath
 from typing import Annotated, Protocol
 
 from fastapi import APIRouter, Depends, Path, Query, Request
+from starlette.exceptions import HTTPException
 
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.manage.access import errors, exactly
 from semrouter_memory.manage.backup import Backup, require_all
-from semrouter_memory.manage.exception_handlers import Refusal
+from semrouter_memory.manage.exception_handlers import refusal
 from semrouter_memory.manage.operator_schemas import (
     BackupRequest,
     Dropped,
@@ -182,5 +183,5 @@ def _scope(user_id: str | None) -> Scope | None:
     return None if user_id is None else Scope(user_id)
 
 
-def _conflict(message: str, code: str) -> Refusal:
-    return Refusal(HTTPStatus.CONFLICT, message, code)
+def _conflict(message: str, code: str) -> HTTPException:
+    return refusal(HTTPStatus.CONFLICT, message, code)

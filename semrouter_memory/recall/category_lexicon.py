@@ -7,13 +7,11 @@ case: a search that does not look at case is faster.
 
 import re
 
-from semrouter_memory.language.scripts import CJK_RANGE
-
-_LETTER = rf"[^\W{CJK_RANGE}]"
+from semrouter_memory.language.scripts import WORD_END, WORD_START
 
 
 def _words(english: str, *, han: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<!{_LETTER})(?:{english})(?!{_LETTER})|{han}")
+    return re.compile(rf"{WORD_START}(?:{english}){WORD_END}|{han}")
 
 
 # Memories

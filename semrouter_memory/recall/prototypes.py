@@ -109,7 +109,7 @@ async def embed_prototypes(embedder: Embedder) -> Prototypes:
     """Embed the sentences: a tenth of a second, in another thread.
 
     Raises:
-        EmbeddingError: the model does not answer.
+        UnavailableError: the model does not answer.
     """
     kinds = [await _queries(embedder, texts) for texts in (_GENERAL, _CHAT, _ASKING, _REQUESTS)]
     return Prototypes(
@@ -136,7 +136,7 @@ class LazyPrototypes:
         self._task: asyncio.Task[Prototypes] | None = None
 
     async def get(self) -> Prototypes:
-        """Raises `EmbeddingError`; the next call tries again."""
+        """Raises `UnavailableError`; the next call tries again."""
         if self._task is None or _failed(self._task):
             self._task = asyncio.create_task(embed_prototypes(self._embedder))
         if self._task.done():

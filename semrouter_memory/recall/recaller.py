@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from semrouter_memory.config import RecallConfig
-from semrouter_memory.errors import EmbeddingError, StoreUnavailableError
+from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.events import ExchangeFailed
 from semrouter_memory.model import Hit, Memory, Reason, RecallRequest, RecallResult, Scope
 from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, UsageNotes
@@ -27,6 +27,7 @@ from semrouter_memory.recall.tool_loop_cache import ToolLoopCache
 _COUNTED_LINES = 4096
 # So many of the best are named in the result, whether they were injected or not.
 _RANKING = 20
+_OUTAGES = {Service.EMBEDDING: Reason.EMBEDDING_FAILED, Service.STORE: Reason.STORE_UNAVAILABLE}
 
 VisibleTexts = Callable[[], Awaitable[Sequence[str]]]
 """Every text that the model will see anyway."""
@@ -88,13 +89,11 @@ class Recaller:
                     return self._rendered(decision, request)
         except TimeoutError:
             return RecallResult(reason=Reason.TIMEOUT)
-        except EmbeddingError:
-            return RecallResult(reason=Reason.EMBEDDING_FAILED)
-        except StoreUnavailableError:
-            return RecallResult(reason=Reason.STORE_UNAVAILABLE)
         except Exception as error:  # noqa: BLE001 - the one place where recall fails open
-            self._observer.observe(ExchangeFailed(error))
-            return RecallResult(reason=Reason.INTERNAL)
+            reason = _OUTAGES.get(error.service) if isinstance(error, UnavailableError) else None
+            if reason is None:
+                self._observer.observe(ExchangeFailed(error))
+            return RecallResult(reason=reason or Reason.INTERNAL)
 
     async def _decided(
         self, request: RecallRequest, deadline: Deadline, timer: StepTimer, visible: VisibleTexts | None

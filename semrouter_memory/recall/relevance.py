@@ -56,7 +56,7 @@ _CUT = log_odds(_RELEVANT.cut)
 _SHOWN_CUT = log_odds(0.6)
 """Relevance is shifted so that a memory on the cut has 0.6, the default threshold."""
 _QUOTE = np.uint16(MemoryCategory.QUOTE)
-_QUOTE_CUT = log_odds(0.03)
+_QUOTE_CUT = log_odds(0.05)
 """A quote tells more than one thing, and with its date and in the user's words it does not mislead."""
 _FEW = 16
 _GENEROUS = 1.5

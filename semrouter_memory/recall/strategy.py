@@ -55,14 +55,14 @@ class Strategy(Protocol):
         ...
 
     async def prepare(self) -> None:
-        """Do what can be done before the first request. Raises `EmbeddingError`."""
+        """Do what can be done before the first request. Raises `UnavailableError`."""
         ...
 
     async def search(self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer) -> SearchResult:
         """Search.
 
         Raises:
-            EmbeddingError: the model does not answer.
+            UnavailableError: the model does not answer.
             StoreUnavailableError: the owner has no index, and the store is unavailable.
         """
         ...

@@ -97,7 +97,7 @@ class VectorSearch(ABC):
             limit: up to which the order is that of the relevance; more may come, for what the caller leaves out.
 
         Raises:
-            EmbeddingError: the model does not answer.
+            UnavailableError: the model does not answer.
             StoreUnavailableError: the store is unavailable.
         """
         request = RecallRequest(

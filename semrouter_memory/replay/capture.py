@@ -1,9 +1,9 @@
-"""Takes exchanges down on the request path: keeps the bytes of each message and when it came, and nothing else.
+"""Records exchanges on the request path: keeps the bytes and the time of each message, and nothing else.
 
-Strategy: the streams of one HTTP exchange (`x-request-id`) are taken down together, and handed over whole when the last of
-them has ended; cleaning, writing and waiting happen elsewhere. What is held is bounded: an exchange that would not fit is
-left out, counted, and its streams are not listened to any more. Nothing here raises, whatever a message contains.
-Everything runs in the event loop's thread, but for `release`.
+Strategy: the streams of one HTTP exchange (`x-request-id`) are recorded together, and handed over whole when the last of
+them has ended; cleaning, writing and waiting happen elsewhere. Memory is bounded: an exchange that would not fit is
+left out and counted, and the rest of its streams is ignored. Nothing here raises, whatever a message contains.
+Everything runs in the event loop's thread, except `release`.
 """
 
 import random
@@ -25,11 +25,11 @@ _OVERHEAD_BYTES = 200
 
 
 class RawEvent(NamedTuple):
-    """A message as it was seen.
+    """A message of a stream, or its beginning or end.
 
     Attributes:
-        at: `time.monotonic()`.
-        kind: `begin`, `shown`, `answered`, or `ended`, which says in `data` by whom.
+        at: its time, as `time.monotonic()` counts.
+        kind: `begin`, `request`, `response` or `ended`, whose `data` is `memory` or `envoy`: who ended the stream.
         data: the message.
     """
 
@@ -41,10 +41,10 @@ class RawEvent(NamedTuple):
 
 @dataclass(slots=True)
 class RawExchange:
-    """An exchange as it was seen.
+    """An exchange that is not cleaned yet.
 
     Attributes:
-        number: of this process; names what has no request id.
+        number: counts this process's exchanges; names one without a request id.
         started_at: when it began.
         metadata: of each of its streams, by number.
     """
@@ -65,11 +65,11 @@ class RecordingSink(Protocol):
     def sample(self) -> float: ...
 
     def take(self, exchange: RawExchange, release: Callable[[], None]) -> None:
-        """Write it when there is time, then release it. Quick."""
+        """Queue it to be written and then released. Quick."""
         ...
 
     def left_out(self) -> None:
-        """An exchange that should have come does not."""
+        """An exchange of the sample is not recorded."""
         ...
 
 
@@ -86,7 +86,7 @@ class Capture:
     """Implements `Recorder` for any number of recordings at a time.
 
     Args:
-        max_bytes: bound on what is held: exchanges under way, and those that wait to be written.
+        max_bytes: bound on the exchanges in memory: those that run, and those that wait to be written.
         max_exchange_bytes: bound on one of them.
     """
 
@@ -108,7 +108,7 @@ class Capture:
         self._sinks = (*self._sinks, sink)
 
     def remove(self, sink: RecordingSink) -> None:
-        """From now on it gets nothing new; exchanges under way end for it here, as far as they came."""
+        """Stop giving it exchanges; those that run are cut and handed over."""
         self._sinks = tuple(each for each in self._sinks if each is not sink)
         for each in list(self._open.values()):
             if sink in each.sinks:
@@ -123,15 +123,17 @@ class Capture:
         return CapturedStream(self, self._streams, tuple(metadata.items()))
 
     def join(self, stream: int, metadata: tuple[tuple[str, str], ...], first: bytes) -> _ActiveExchange | None:
-        """The exchange of a stream that begins with this message; None: it is not taken down."""
+        """The exchange of a stream that begins with this message; None: it is not recorded."""
         try:
             request_id = protocol.request_id(first)
         except InputFileError:
             request_id = ""
         key = request_id or f"\0{stream}"
         exchange = self._open.get(key)
-        if exchange is None or len(exchange.raw.metadata) >= _MAX_STREAMS:
-            sinks = tuple(sink for sink in self._sinks if _chosen(key if request_id else "", sink.sample))
+        if exchange is not None and len(exchange.raw.metadata) >= _MAX_STREAMS:
+            key, exchange = f"\0{stream}", None
+        if exchange is None:
+            sinks = tuple(sink for sink in self._sinks if _chosen(request_id, sink.sample))
             if not sinks:
                 return None
             self._exchanges += 1
@@ -159,8 +161,7 @@ class Capture:
         exchange.running -= 1
         if exchange.running:
             return
-        if self._open.get(exchange.key) is exchange:
-            del self._open[exchange.key]
+        del self._open[exchange.key]
         if not exchange.given_up:
             self._hand_over(exchange, exchange.sinks)
             self._change(-exchange.raw.nbytes)
@@ -200,15 +201,15 @@ class CapturedStream:
         self._exchange: _ActiveExchange | None = None
         self._started = False
 
-    def shown(self, message: bytes) -> None:
-        """The first message tells whether the exchange is one of those that are taken down."""
+    def request(self, message: bytes) -> None:
+        """The first message has the request id, which decides whether the exchange is recorded."""
         if not self._started:
             self._started = True
             self._exchange = self._capture.join(self._number, self._metadata, message)
-        self._note("shown", message)
+        self._note("request", message)
 
-    def answered(self, reply: bytes) -> None:
-        self._note("answered", reply)
+    def response(self, message: bytes) -> None:
+        self._note("response", message)
 
     def ended(self, *, by_us: bool) -> None:
         self._note("ended", b"memory" if by_us else b"envoy")
@@ -222,6 +223,6 @@ class CapturedStream:
 
 
 def _chosen(request_id: str, sample: float) -> bool:
-    """Decided by the request id, so that all streams of an exchange, in whatever process, are taken down or none."""
+    """Decided by the request id, so that all streams of an exchange, in whatever process, are recorded or none."""
     share = crc32(request_id.encode("utf-8", "replace")) / 0x1_0000_0000 if request_id else random.random()  # noqa: S311 - no secret
     return share < sample

@@ -66,7 +66,7 @@ def differences(
             answered = answered[: len(recorded)]
         if folded:
             recorded, answered = fold(recorded), fold(answered)
-        where = f"{exchange.place}, {_description(exchange, number)}"
+        where = f"{exchange.location}, {_description(exchange, number)}"
         if any(isinstance(event, Begin) and event.answers_known for event in records):
             found += [replace(each, where=where) for each in _answers(recorded, answered, level)]
         found += [Difference(where, what) for what in _endings(stream, ended)]

@@ -52,7 +52,7 @@ def line_of(record: Record, *, timed: bool = True) -> bytes:
         case Begin():
             body = _begin(event)
         case ProcessingRequest():
-            body = _shown(event)
+            body = _request(event)
         case ProcessingResponse():
             body = _answer(event)
         case End():
@@ -93,15 +93,15 @@ def _begin(begin: Begin) -> dict[str, Json]:
     return value
 
 
-def _shown(shown: ProcessingRequest) -> dict[str, Json]:
-    value: dict[str, Json] = {"envoy": shown.kind}
-    if shown.headers:
-        value["headers"] = [[name, _text_or_base64(data)] for name, data in shown.headers]
-    if shown.kind in ("request_body", "response_body"):
-        value |= _bytes("body", shown.body)
+def _request(request: ProcessingRequest) -> dict[str, Json]:
+    value: dict[str, Json] = {"envoy": request.kind}
+    if request.headers:
+        value["headers"] = [[name, _text_or_base64(data)] for name, data in request.headers]
+    if request.kind in ("request_body", "response_body"):
+        value |= _bytes("body", request.body)
     for name in ("end_of_stream", "observing", "request_body_mode", "response_body_mode", "metadata", "attributes"):
-        if getattr(shown, name) not in (False, None, {}):
-            value[name] = getattr(shown, name)
+        if getattr(request, name) not in (False, None, {}):
+            value[name] = getattr(request, name)
     return value
 
 
@@ -160,7 +160,7 @@ class _LineReader:
             case "begin":
                 event = Begin(self._take("begin", str, ""), self._metadata(), self._flag("answers_known", default=True))
             case "envoy":
-                event = self._shown()
+                event = self._request()
             case "memory":
                 event = self._answer()
             case _:
@@ -203,7 +203,7 @@ class _LineReader:
             raise InputFileError("metadata: must be a list of [name, value]")
         return tuple((name, value) for name, value in pairs)
 
-    def _shown(self) -> ProcessingRequest:
+    def _request(self) -> ProcessingRequest:
         modes = [self._left.pop(name, None) for name in ("request_body_mode", "response_body_mode")]
         if any(mode is not None and mode not in MODES for mode in modes):
             raise InputFileError(f"a body mode is one of {', '.join(MODES)}")

@@ -14,7 +14,7 @@ from typing import Any, Self
 import grpc
 import grpc.aio
 
-from semrouter_memory.errors import InputFileError, UnavailableError
+from semrouter_memory.errors import InputFileError, Service, UnavailableError
 from semrouter_memory.replay import protocol
 from semrouter_memory.replay.records import (
     MAX_RECORD_BYTES,
@@ -88,7 +88,7 @@ class Player:
             await self._channel.close(None)
             target = self._options.target
             raise UnavailableError(
-                f"no answer from {target}: is the sidecar running, and is this its address?"
+                f"no answer from {target}: is the sidecar running, and is this its address?", service=Service.SERVER
             ) from None
         return self
 
@@ -113,7 +113,7 @@ class Player:
             for stream in streams.values():
                 await stream.settle()
         except InputFileError as error:
-            raise InputFileError(f"{exchange.place}: {error}") from None
+            raise InputFileError(f"{exchange.location}: {error}") from None
         finally:
             for stream in streams.values():
                 await stream.close()
@@ -129,8 +129,8 @@ class Player:
             case Begin() as begin:
                 call = self._channel.stream_stream(METHOD)(metadata=self._metadata(begin))
                 streams[record.stream] = _Stream(call, self._options, answers_known=begin.answers_known)
-            case ProcessingRequest() as shown:
-                await streams[record.stream].send(shown)
+            case ProcessingRequest() as request:
+                await streams[record.stream].send(request)
             case ProcessingResponse() as answer:
                 await streams[record.stream].expect(answer)
             case End(by, _):
@@ -161,16 +161,16 @@ class _Stream:
         self._changed = asyncio.Condition()
         self._reading = asyncio.create_task(self._read())
 
-    async def send(self, shown: ProcessingRequest) -> None:
-        if shown.kind != self._last_kind or self._options.by_count:
+    async def send(self, request: ProcessingRequest) -> None:
+        if request.kind != self._last_kind or self._options.by_count:
             await self._until(self._answered)
-        self._last_kind = shown.kind
-        message = protocol.request_bytes(shown)
+        self._last_kind = request.kind
+        message = protocol.request_bytes(request)
         # The server ends a stream when it has nothing more to do there, and Envoy then sends no more.
         if not self.played.ended and not self._half_closed:
             with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
                 await self._call.write(message)
-        self._observing = self._observing or shown.observing
+        self._observing = self._observing or request.observing
         if not self._answers_known and not self._observing:
             self._expected += 1
 

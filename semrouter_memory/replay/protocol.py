@@ -52,8 +52,8 @@ def encoded(record: Record) -> bytes:
             message.begin.CopyFrom(
                 recording_pb2.Begin(exchange=exchange, metadata=fields, answers_unknown=not answers_known)
             )
-        case ProcessingRequest() as shown:
-            message.request.CopyFrom(_request(shown))
+        case ProcessingRequest() as request:
+            message.request.CopyFrom(_request(request))
         case ProcessingResponse() as answer:
             message.response.CopyFrom(_response(answer))
         case End(by, note):
@@ -84,9 +84,9 @@ def answer_from(data: bytes) -> ProcessingResponse:
     return _answer(_parsed(pb.ProcessingResponse, data))
 
 
-def request_bytes(shown: ProcessingRequest) -> bytes:
+def request_bytes(request: ProcessingRequest) -> bytes:
     """The `ProcessingRequest`, for playing."""
-    return _request(shown).SerializeToString()
+    return _request(request).SerializeToString()
 
 
 def request_id(data: bytes) -> str:
@@ -158,23 +158,23 @@ def _shown(message: pb.ProcessingRequest) -> ProcessingRequest:
     )
 
 
-def _request(shown: ProcessingRequest) -> pb.ProcessingRequest:
-    message = pb.ProcessingRequest(observability_mode=shown.observing)
-    part: Any = getattr(message, shown.kind) if shown.kind else None
-    if shown.kind in _HEADERS:
-        part.CopyFrom(pb.HttpHeaders(headers=_header_map(shown.headers), end_of_stream=shown.end_of_stream))
-    elif shown.kind in _BODIES:
-        part.CopyFrom(pb.HttpBody(body=shown.body, end_of_stream=shown.end_of_stream))
-    elif shown.kind:
-        part.CopyFrom(pb.HttpTrailers(trailers=_header_map(shown.headers)))
-    if shown.request_body_mode is not None or shown.response_body_mode is not None:
-        modes = [_mode_number(mode) for mode in (shown.request_body_mode, shown.response_body_mode)]
+def _request(request: ProcessingRequest) -> pb.ProcessingRequest:
+    message = pb.ProcessingRequest(observability_mode=request.observing)
+    part: Any = getattr(message, request.kind) if request.kind else None
+    if request.kind in _HEADERS:
+        part.CopyFrom(pb.HttpHeaders(headers=_header_map(request.headers), end_of_stream=request.end_of_stream))
+    elif request.kind in _BODIES:
+        part.CopyFrom(pb.HttpBody(body=request.body, end_of_stream=request.end_of_stream))
+    elif request.kind:
+        part.CopyFrom(pb.HttpTrailers(trailers=_header_map(request.headers)))
+    if request.request_body_mode is not None or request.response_body_mode is not None:
+        modes = [_mode_number(mode) for mode in (request.request_body_mode, request.response_body_mode)]
         message.protocol_config.CopyFrom(
             pb.ProtocolConfiguration(request_body_mode=modes[0], response_body_mode=modes[1])
         )
-    for name, value in shown.metadata.items():
+    for name, value in request.metadata.items():
         message.metadata_context.filter_metadata[name].CopyFrom(_struct(value))
-    for name, value in shown.attributes.items():
+    for name, value in request.attributes.items():
         message.attributes[name].CopyFrom(_struct(value))
     return message
 

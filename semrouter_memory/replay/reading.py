@@ -44,7 +44,7 @@ _NO_RECORDING = (
     "this is no recording: it does not begin with a header (Envoy's tap output: semrouter-memory record import-tap)"
 )
 
-Tell = Callable[[str], object]
+Warn = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class LocatedRecord:
     """A record, where it stands, and how long it is there."""
 
     record: Record
-    place: SourceLocation
+    location: SourceLocation
     nbytes: int
 
 
@@ -73,12 +73,12 @@ def recording_files(paths: list[Path]) -> list[Path]:
     return found
 
 
-def exchanges_in_file(path: Path, tell: Tell, *, remark: Tell | None = None) -> Iterator[RecordedExchange]:
+def exchanges_in_file(path: Path, warn: Warn, *, note: Warn | None = None) -> Iterator[RecordedExchange]:
     """The exchanges of a file, each when its last stream has ended.
 
     Args:
-        tell: given a sentence about a file that was cut off.
-        remark: given a sentence about what is ignored and does no harm; `tell` unless given.
+        warn: given a sentence about a file that was cut off.
+        note: given a sentence about what is ignored and does no harm; `tell` unless given.
 
     Raises:
         InputFileError: the file cannot be read, or something in it is not what a recording holds. What stood before that
@@ -86,12 +86,12 @@ def exchanges_in_file(path: Path, tell: Tell, *, remark: Tell | None = None) -> 
     """
     try:
         with path.open("rb") as file:
-            yield from exchanges_of(records_in(file, str(path), tell, remark=remark))
+            yield from exchanges_of(records_in(file, str(path), warn, note=note))
     except OSError as error:
         raise InputFileError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def records_in(file: BufferedReader, name: str, tell: Tell, *, remark: Tell | None = None) -> Iterator[LocatedRecord]:
+def records_in(file: BufferedReader, name: str, warn: Warn, *, note: Warn | None = None) -> Iterator[LocatedRecord]:
     """All records of one file, of whichever format."""
     head = file.peek(_PEEK_BYTES)
     if not head:
@@ -99,8 +99,8 @@ def records_in(file: BufferedReader, name: str, tell: Tell, *, remark: Tell | No
     if _TAP.search(head[:_PEEK_BYTES]):
         raise InputFileError(f"{name}: {_IS_TAP}")
     if begins_as_text(file):
-        return _in_lines(file, name, tell, remark or tell)
-    return _delimited(file, name, tell)
+        return _in_lines(file, name, warn, note or warn)
+    return _delimited(file, name, warn)
 
 
 def begins_as_text(file: BufferedReader, start: re.Pattern[bytes] = _OBJECT) -> bool:
@@ -119,42 +119,42 @@ def begins_as_text(file: BufferedReader, start: re.Pattern[bytes] = _OBJECT) -> 
     return True
 
 
-def _in_lines(file: BufferedReader, name: str, tell: Tell, remark: Tell) -> Iterator[LocatedRecord]:
+def _in_lines(file: BufferedReader, name: str, warn: Warn, note: Warn) -> Iterator[LocatedRecord]:
     number, before_us = 0, 0
     ignored: set[str] = set()
     while line := file.readline(MAX_RECORD_BYTES + 1):
         number += 1
-        place = SourceLocation(name, f"line {number}")
+        location = SourceLocation(name, f"line {number}")
         if len(line) > MAX_RECORD_BYTES:
-            raise InputFileError(f"{place}: longer than {MAX_RECORD_BYTES} bytes")
+            raise InputFileError(f"{location}: longer than {MAX_RECORD_BYTES} bytes")
         if not line.strip():
             continue
         try:
             record, unknown = lines.read_line(line, before_us=before_us)
         except InputFileError as error:
             if not line.endswith(b"\n") and number > 1 and str(error) == lines.NOT_JSON:
-                tell(f"{place}: {_CUT}")
+                warn(f"{location}: {_CUT}")
                 return
             hint = _ON_ONE_LINE if str(error) == lines.NOT_JSON and number == 1 else ""
-            raise InputFileError(f"{place}: {error}{hint}") from None
+            raise InputFileError(f"{location}: {error}{hint}") from None
         for key in sorted(unknown - ignored):
-            remark(f"{place}: unknown key {key!r} is ignored, here and further on")
+            note(f"{location}: unknown key {key!r} is ignored, here and further on")
         ignored |= unknown
         before_us = record.time_us
-        yield LocatedRecord(record, place, len(line))
+        yield LocatedRecord(record, location, len(line))
 
 
-def _delimited(file: BufferedReader, name: str, tell: Tell) -> Iterator[LocatedRecord]:
-    for place, data in framed_messages(file, name, tell):
+def _delimited(file: BufferedReader, name: str, warn: Warn) -> Iterator[LocatedRecord]:
+    for location, data in framed_messages(file, name, warn):
         try:
             record = protocol.decoded(data)
         except InputFileError as error:
-            raise InputFileError(f"{place}: {_NO_RECORDING if place.at == START else error}") from None
-        yield LocatedRecord(record, place, len(data))
+            raise InputFileError(f"{location}: {_NO_RECORDING if location.at == START else error}") from None
+        yield LocatedRecord(record, location, len(data))
 
 
 def framed_messages(
-    file: BufferedReader, name: str, tell: Tell, *, otherwise: str = _NO_RECORDING
+    file: BufferedReader, name: str, warn: Warn, *, otherwise: str = _NO_RECORDING
 ) -> Iterator[tuple[SourceLocation, bytes]]:
     """The messages of a file in which each stands behind its length.
 
@@ -166,7 +166,7 @@ def framed_messages(
     """
     offset = 0
     while True:
-        place = SourceLocation(name, f"offset {offset}")
+        location = SourceLocation(name, f"offset {offset}")
         try:
             length = _length(file)
             if length is None:
@@ -175,13 +175,13 @@ def framed_messages(
             data = _exactly(file, size)
         except EOFError:
             if not offset:
-                raise InputFileError(f"{place}: {otherwise}") from None
-            tell(f"{place}: {_CUT}")
+                raise InputFileError(f"{location}: {otherwise}") from None
+            warn(f"{location}: {_CUT}")
             return
         except InputFileError as error:
-            raise InputFileError(f"{place}: {error if offset else otherwise}") from None
+            raise InputFileError(f"{location}: {error if offset else otherwise}") from None
         offset += size + nbytes
-        yield place, data
+        yield location, data
 
 
 def _length(file: BufferedReader) -> tuple[int, int] | None:
@@ -222,13 +222,13 @@ class _PartialExchange:
     """An exchange that is being put together."""
 
     name: str
-    place: SourceLocation
+    location: SourceLocation
     records: list[Record] = field(default_factory=list)
     running: set[int] = field(default_factory=set)
     nbytes: int = 0
 
-    def seen(self, *, started_at: str, whole: bool) -> RecordedExchange:
-        return RecordedExchange(self.place, tuple(self.records), self.nbytes, started_at, whole)
+    def closed(self, *, started_at: str, whole: bool) -> RecordedExchange:
+        return RecordedExchange(self.location, tuple(self.records), self.nbytes, started_at, whole)
 
 
 class Assembler:
@@ -243,25 +243,25 @@ class Assembler:
 
     def take(self, located: LocatedRecord) -> list[RecordedExchange]:
         """The exchanges that this record completes."""
-        record, place = located.record, located.place
+        record, location = located.record, located.location
         if isinstance(record.event, Header):
-            return self._begin_recording(record.event, place)
+            return self._begin_recording(record.event, location)
         if self._header is None:
-            raise InputFileError(f"{place}: {_NO_RECORDING}")
+            raise InputFileError(f"{location}: {_NO_RECORDING}")
         if record.stream == 0:
             if isinstance(record.event, End):
                 return []
-            raise InputFileError(f"{place}: stream is missing")
+            raise InputFileError(f"{location}: stream is missing")
         if isinstance(record.event, Begin):
-            self._begin_stream(record, record.event, place)
+            self._begin_stream(record, record.event, location)
         exchange = self._by_stream.get(record.stream)
         if exchange is None:
-            raise InputFileError(f"{place}: stream {record.stream} has not begun, or has ended")
+            raise InputFileError(f"{location}: stream {record.stream} has not begun, or has ended")
         exchange.records.append(record)
         exchange.nbytes += located.nbytes
         self._held += located.nbytes
         if self._held > _MAX_OPEN_BYTES:
-            raise InputFileError(f"{place}: more than {_MAX_OPEN_BYTES} bytes of exchanges that have not ended")
+            raise InputFileError(f"{location}: more than {_MAX_OPEN_BYTES} bytes of exchanges that have not ended")
         if isinstance(record.event, End):
             del self._by_stream[record.stream]
             exchange.running.discard(record.stream)
@@ -270,30 +270,30 @@ class Assembler:
 
     def rest(self) -> list[RecordedExchange]:
         """The exchanges that the recording does not show to their end."""
-        left = [each.seen(started_at=self._started_at, whole=False) for each in self._by_name.values()]
+        left = [each.closed(started_at=self._started_at, whole=False) for each in self._by_name.values()]
         self._by_name, self._by_stream, self._held = {}, {}, 0
         return left
 
-    def _begin_recording(self, header: Header, place: SourceLocation) -> list[RecordedExchange]:
+    def _begin_recording(self, header: Header, location: SourceLocation) -> list[RecordedExchange]:
         if header.version != VERSION:
-            raise InputFileError(f"{place}: a recording of version {header.version}; this program reads {VERSION}")
+            raise InputFileError(f"{location}: a recording of version {header.version}; this program reads {VERSION}")
         ended = self.rest()
         self._header = header
         self._started_at = header.started_at
         return ended
 
-    def _begin_stream(self, record: Record, begin: Begin, place: SourceLocation) -> None:
+    def _begin_stream(self, record: Record, begin: Begin, location: SourceLocation) -> None:
         if record.stream in self._by_stream:
-            raise InputFileError(f"{place}: stream {record.stream} has begun already")
+            raise InputFileError(f"{location}: stream {record.stream} has begun already")
         name = begin.exchange or f"\0{record.stream}"
-        exchange = self._by_name.setdefault(name, _PartialExchange(name, place))
+        exchange = self._by_name.setdefault(name, _PartialExchange(name, location))
         exchange.running.add(record.stream)
         self._by_stream[record.stream] = exchange
 
     def _close(self, exchange: _PartialExchange) -> RecordedExchange:
         self._held -= exchange.nbytes
         del self._by_name[exchange.name]
-        return exchange.seen(started_at=self._started_at, whole=True)
+        return exchange.closed(started_at=self._started_at, whole=True)
 
 
 def exchanges_of(records: Iterator[LocatedRecord]) -> Iterator[RecordedExchange]:

@@ -1,4 +1,4 @@
-"""A recording that is being made: a thread that renders what was captured and gives it to an output."""
+"""One running recording: a thread that renders captured exchanges and writes them to an output."""
 
 import queue
 import threading
@@ -17,16 +17,16 @@ _log = structlog.get_logger("semrouter_memory.replay")
 
 
 class Output(Protocol):
-    """Takes rendered exchanges, called by the recording's thread."""
+    """Writes rendered exchanges, called by the recording's thread."""
 
     def __call__(self, exchange: bytes, started_at: datetime, /) -> bool:
-        """Whether it was taken. Raises: InputFileError, when nothing more can be."""
+        """Whether it was written. Raises: InputFileError, when no further one can be."""
         ...
 
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the exchanges that were chosen."""
+    """How many exchanges of the sample were recorded, and why the recording failed."""
 
     recorded: int = 0
     left_out: int = 0
@@ -34,11 +34,11 @@ class Counts:
 
 
 class Recording:
-    """Runs from `start` to `stop`.
+    """Runs from `start` until `detach`.
 
     Args:
         sample: share of the exchanges.
-        output: what it raises ends the recording, and is said once.
+        output: an error that it raises ends the recording and is logged once.
     """
 
     def __init__(self, capture: Capture, output: Output, *, sample: float, rendering: Rendering) -> None:
@@ -59,16 +59,16 @@ class Recording:
         self._capture.add(self)
 
     def detach(self) -> None:
-        """Take nothing new; what is under way is cut here and written, then the thread ends. In the event loop's thread."""
+        """Record nothing new: running exchanges are cut and written, then the thread ends. For the event loop's thread."""
         self._capture.remove(self)
         self._queue.put(None)
 
     def wait(self, timeout_seconds: float) -> None:
-        """Until everything is written, after `detach`; in a thread that may wait."""
+        """After `detach`: wait until everything is written; for another thread than the event loop's."""
         self._thread.join(timeout_seconds)
 
     def take(self, exchange: RawExchange, release: Callable[[], None]) -> None:
-        """Same as `RecordingSink.take`; what waits is bounded by what the capture holds."""
+        """Same as `RecordingSink.take`; the capture's bound limits the queue."""
         self._queue.put((exchange, release))
 
     def left_out(self) -> None:
@@ -81,7 +81,7 @@ class Recording:
             exchange, release = item
             try:
                 self._write(exchange)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next exchange may go well
+            except Exception as error:  # noqa: BLE001 - the next exchange may succeed
                 self.counts.left_out += 1
                 _log.error("An exchange could not be recorded", error=type(error).__name__)
             finally:

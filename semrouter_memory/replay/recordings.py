@@ -1,4 +1,4 @@
-"""All recordings of a running sidecar: the one that the configuration asks for, and those asked for while it runs."""
+"""All recordings of a running sidecar: the configured one, and live ones that the operator asks for."""
 
 import asyncio
 import secrets
@@ -24,10 +24,10 @@ _STOP_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveOptions:
-    """What somebody wants to see.
+    """A live recording that a client asks for.
 
     Attributes:
-        headers: further header names whose values are not wanted.
+        headers: further header names whose values are not recorded.
     """
 
     seconds: float
@@ -65,6 +65,7 @@ class Recordings:
         self._headers = frozenset(config.redact_headers) | secret_headers
         self._key = pseudonym_key.encode() if pseudonym_key else secrets.token_bytes(32)
         self._running: set[Recording] = set()
+        self._configured: Recording | None = None
         self._stopping = asyncio.Event()
         self.capture = Capture(
             max_bytes=config.max_buffer_mb * _MB,
@@ -86,21 +87,22 @@ class Recordings:
             self._cleaning(pseudonymise=self._config.pseudonymise),
             base=time.monotonic() if rolling else None,
         )
-        self._begin(Recording(self.capture, sink, sample=self._config.sample, rendering=rendering))
+        self._configured = Recording(self.capture, sink, sample=self._config.sample, rendering=rendering)
+        self._begin(self._configured)
 
     async def stop(self) -> None:
-        """Write what was captured and end; clients that follow it are told the end."""
+        """Write what was captured and end all recordings; live ones get their end record."""
         self._stopping.set()
         for recording in list(self._running):
             await self._end(recording)
 
     def live(self, options: LiveOptions) -> AsyncIterator[bytes]:
-        """A recording as it is being made, as length-delimited protobuf, with an end that says what became of it.
+        """A live recording as length-delimited protobuf; its end record counts the recorded exchanges.
 
         Raises:
-            InvalidRequestError: there are too many already.
+            InvalidRequestError: too many are running.
         """
-        if len(self._running) > _MAX_LIVE:
+        if len(self._running - {self._configured}) >= _MAX_LIVE:
             raise InvalidRequestError(f"{_MAX_LIVE} recordings are made already; wait for one to end")
         return self._live(options)
 
@@ -121,7 +123,7 @@ class Recordings:
             note = f"{counts.recorded} recorded, {counts.left_out} left out"
             yield written([Record(0, 0, End(EndedBy.CUT, note))], "protobuf")
         finally:
-            # Whoever looked on may have gone.
+            # The client may have disconnected.
             if recording in self._running:
                 self._running.discard(recording)
                 recording.detach()
@@ -159,7 +161,7 @@ class Recordings:
 
 
 class _Pipe:
-    """From the recording's thread to a coroutine, bounded in bytes."""
+    """A queue from the recording's thread to a coroutine, bounded in bytes."""
 
     def __init__(self, max_bytes: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -177,7 +179,7 @@ class _Pipe:
         return True
 
     async def until(self, seconds: float, stopping: asyncio.Event) -> AsyncIterator[bytes]:
-        """What comes within that time, or until everything stops."""
+        """The exchanges that arrive within that time, or until all recordings stop."""
         deadline = self._loop.time() + seconds
         stopped = asyncio.create_task(stopping.wait())
         try:

@@ -172,13 +172,13 @@ class RecordedExchange:
     """One HTTP exchange with all its streams, in the order in which things happened.
 
     Attributes:
-        place: where it begins.
+        location: where it begins.
         nbytes: what it took in its file.
         started_at: when its recording began, as its header says; "" when it does not.
         whole: every stream has its end.
     """
 
-    place: SourceLocation
+    location: SourceLocation
     records: tuple[Record, ...]
     nbytes: int = 0
     started_at: str = ""

@@ -72,9 +72,9 @@ def _event(event: RawEvent, raw: RawExchange, name: str) -> Event:
     match event.kind:
         case "begin":
             return Begin(name, raw.metadata[event.stream])
-        case "shown":
+        case "request":
             return protocol.shown_from(event.data)
-        case "answered":
+        case "response":
             return protocol.answer_from(event.data)
     return End(EndedBy(event.data.decode()))
 

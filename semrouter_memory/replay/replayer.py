@@ -67,23 +67,23 @@ class Replayer:
     """Use `run` once.
 
     Args:
-        shown: given the differences of an exchange, right after it was played.
-        advanced: given how many bytes of the files are done.
-        told: given a sentence about a file.
+        on_differences: given the differences of an exchange, right after it was played.
+        on_bytes_done: given how many bytes of the files are done.
+        on_notice: given a sentence about a file.
     """
 
     def __init__(
         self,
         options: ReplayOptions,
         *,
-        shown: Callable[[list[Difference]], object],
-        advanced: Callable[[int], object] = lambda _: None,
-        told: Callable[[str], object] = lambda _: None,
+        on_differences: Callable[[list[Difference]], object],
+        on_bytes_done: Callable[[int], object] = lambda _: None,
+        on_notice: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._options = options
-        self._shown = shown
-        self._advanced = advanced
-        self._told = told
+        self._on_differences = on_differences
+        self._on_bytes_done = on_bytes_done
+        self._on_notice = on_notice
         self._chance = random.Random(options.seed)  # noqa: S311 - not a secret, but to be repeated
         self.tally = ReplayReport()
 
@@ -120,7 +120,7 @@ class Replayer:
 
     async def _wait(self, seconds: float) -> None:
         if seconds > _SAID_FROM_SECONDS:
-            self._told(f"waiting {seconds:.0f} s")
+            self._on_notice(f"waiting {seconds:.0f} s")
         await asyncio.sleep(max(0.0, seconds))
 
     async def _one(self, player: Player, exchange: RecordedExchange, *, starts_at: float) -> None:
@@ -130,13 +130,13 @@ class Replayer:
         try:
             played = await player.play(exchange, starts_at=starts_at)
         except InputFileError as error:
-            self._damage(exchange.place.file, error)
+            self._damage(exchange.location.file, error)
             return
         found = differences(exchange, played, level=self._options.level, folded=folded)
         self._count(exchange, found)
-        self._advanced(exchange.nbytes)
+        self._on_bytes_done(exchange.nbytes)
         if found:
-            self._shown(found)
+            self._on_differences(found)
 
     def _count(self, exchange: RecordedExchange, found: list[Difference]) -> None:
         events = [record.event for record in exchange.records]
@@ -151,11 +151,11 @@ class Replayer:
 
     def _damage(self, file: str, error: InputFileError) -> None:
         self.tally.damaged.add(file)
-        self._told(str(error))
+        self._on_notice(str(error))
 
-    def _tell(self, notice: str) -> None:
+    def _warn(self, notice: str) -> None:
         self.tally.notices.append(notice)
-        self._told(notice)
+        self._on_notice(notice)
 
     def _ordered(self) -> Iterator[tuple[int, RecordedExchange]]:
         """(when it began, exchange), by when, as far as the window reaches."""
@@ -189,7 +189,7 @@ class Replayer:
 
     def _exchanges(self, path: Path) -> Iterator[RecordedExchange]:
         try:
-            yield from exchanges_in_file(path, self._tell, remark=self._told)
+            yield from exchanges_in_file(path, self._warn, note=self._on_notice)
         except InputFileError as error:
             self._damage(str(path), error)
 

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from semrouter_memory.errors import InputFileError
 from semrouter_memory.replay import protocol
 from semrouter_memory.replay.protocol import TapTrace, fields_of
-from semrouter_memory.replay.reading import START, Tell, begins_as_text, framed_messages
+from semrouter_memory.replay.reading import START, Warn, begins_as_text, framed_messages
 from semrouter_memory.replay.records import (
     REQUEST_ID,
     Begin,
@@ -60,7 +60,7 @@ class TappedExchange:
         garbled: a compressed body was written as text, which Envoy does by putting spaces where bytes are no text.
     """
 
-    place: SourceLocation
+    location: SourceLocation
     request_headers: Fields = ()
     request_chunks: list[bytes] = field(default_factory=list)
     request_trailers: Fields = ()
@@ -88,7 +88,7 @@ def tap_files(paths: list[Path]) -> list[Path]:
     return found
 
 
-def tapped_exchanges(path: Path, tell: Tell) -> Iterator[TappedExchange]:
+def tapped_exchanges(path: Path, warn: Warn) -> Iterator[TappedExchange]:
     """The exchanges of a tap file, in the order in which they began; of whichever format.
 
     Raises:
@@ -97,15 +97,15 @@ def tapped_exchanges(path: Path, tell: Tell) -> Iterator[TappedExchange]:
     gathered = _Gathered(path)
     try:
         with path.open("rb") as file:
-            for place, trace in _traces_in(file, str(path), tell):
-                gathered.take(place, trace)
+            for location, trace in _traces_in(file, str(path), warn):
+                gathered.take(location, trace)
     except OSError as error:
         raise InputFileError(f"{path}: cannot be read: {error.strerror}") from None
     except InputFileError:
-        yield from gathered.usable(tell)
+        yield from gathered.usable(warn)
         raise
-    yield from gathered.usable(tell)
-    gathered.check(tell)
+    yield from gathered.usable(warn)
+    gathered.check(warn)
 
 
 class _Gathered:
@@ -117,33 +117,33 @@ class _Gathered:
         self._running: dict[int, TappedExchange] = {}
         self._others: list[SourceLocation] = []
 
-    def take(self, place: SourceLocation, trace: Any) -> None:
+    def take(self, location: SourceLocation, trace: Any) -> None:
         kind = trace.WhichOneof("trace")
         if kind == "http_buffered_trace":
-            self._begun.append(_buffered(trace.http_buffered_trace, place))
+            self._begun.append(_buffered(trace.http_buffered_trace, location))
         elif kind == "http_streamed_trace_segment":
             segment = trace.http_streamed_trace_segment
-            _add(self._of(segment, place), segment)
+            _add(self._of(segment, location), segment)
         else:
-            self._others.append(place)
+            self._others.append(location)
 
-    def usable(self, tell: Tell) -> Iterator[TappedExchange]:
+    def usable(self, warn: Warn) -> Iterator[TappedExchange]:
         for tapped in self._begun:
-            yield from _usable(tapped, tell)
+            yield from _usable(tapped, warn)
 
-    def check(self, tell: Tell) -> None:
+    def check(self, warn: Warn) -> None:
         """Say what else was there. Raises: InputFileError, when that was all."""
         if not self._begun:
             raise InputFileError(f"{self._others[0] if self._others else self._path}: {_NONE_OF_HTTP}")
         if self._others:
-            tell(f"{self._others[0]}: left out, as {len(self._others)} in all: {_NONE_OF_HTTP}")
+            warn(f"{self._others[0]}: left out, as {len(self._others)} in all: {_NONE_OF_HTTP}")
 
-    def _of(self, segment: Any, place: SourceLocation) -> TappedExchange:
+    def _of(self, segment: Any, location: SourceLocation) -> TappedExchange:
         """The segment's exchange: another one when its id comes again, as in outputs that were put together."""
         tapped = self._running.get(segment.trace_id)
         again = segment.WhichOneof("message_piece") == "request_headers" and tapped and tapped.request_headers
         if tapped is None or again:
-            tapped = TappedExchange(place)
+            tapped = TappedExchange(location)
             self._running[segment.trace_id] = tapped
             self._begun.append(tapped)
         return tapped
@@ -173,8 +173,8 @@ def records_from(tapped: TappedExchange, *, chain: Chain, user: str, user_header
     return [*copies[: 1 + len(observed)], *asked, *copies[1 + len(observed) :]]
 
 
-def _stream(number: int, name: str, shown: list[ProcessingRequest], by: EndedBy) -> list[Record]:
-    events: list[Event] = [Begin(name, (), answers_known=False), *shown, End(by)]
+def _stream(number: int, name: str, requests: list[ProcessingRequest], by: EndedBy) -> list[Record]:
+    events: list[Event] = [Begin(name, (), answers_known=False), *requests, End(by)]
     return [Record(number, 0, event) for event in events]
 
 
@@ -211,25 +211,27 @@ def _chunks(kind: str, chunks: list[bytes], *, ends: bool) -> list[ProcessingReq
     ]
 
 
-def _usable(tapped: TappedExchange, tell: Tell) -> Iterator[TappedExchange]:
+def _usable(tapped: TappedExchange, warn: Warn) -> Iterator[TappedExchange]:
     if tapped.truncated:
-        tell(
-            f"{tapped.place}: left out: the tap cut a body short; raise max_buffered_rx_bytes and max_buffered_tx_bytes"
+        warn(
+            f"{tapped.location}: left out: the tap cut a body short; raise max_buffered_rx_bytes and max_buffered_tx_bytes"
             " of its output_config"
         )
     elif tapped.garbled:
-        tell(
-            f"{tapped.place}: left out: the tap wrote a compressed body as text, and lost its bytes; let it write"
+        warn(
+            f"{tapped.location}: left out: the tap wrote a compressed body as text, and lost its bytes; let it write"
             " JSON_BODY_AS_BYTES"
         )
     elif not tapped.request_headers:
-        tell(f"{tapped.place}: left out: the tap did not see the request's headers")
+        warn(f"{tapped.location}: left out: the tap did not see the request's headers")
     else:
         yield tapped
 
 
-def _buffered(trace: Any, place: SourceLocation) -> TappedExchange:
-    tapped = TappedExchange(place, fields_of(trace.request.headers), response_headers=fields_of(trace.response.headers))
+def _buffered(trace: Any, location: SourceLocation) -> TappedExchange:
+    tapped = TappedExchange(
+        location, fields_of(trace.request.headers), response_headers=fields_of(trace.response.headers)
+    )
     for message, headers, chunks in (
         (trace.request, tapped.request_headers, tapped.request_chunks),
         (trace.response, tapped.response_headers, tapped.response_chunks),
@@ -256,7 +258,7 @@ def _add_chunk(tapped: TappedExchange, headers: Fields, chunks: list[bytes], bod
     chunks.append(body.as_bytes or body.as_string.encode())
 
 
-def _traces_in(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[SourceLocation, TapTrace]]:
+def _traces_in(file: BufferedReader, name: str, warn: Warn) -> Iterator[tuple[SourceLocation, TapTrace]]:
     """The traces of a file, each with its place.
 
     Raises:
@@ -265,43 +267,43 @@ def _traces_in(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[So
     if not file.peek(1):
         raise InputFileError(f"{name}: the file is empty")
     if begins_as_text(file, _JSON):
-        return _in_json(_text_of(file, name), name, tell)
-    return _in_framed(file, name, tell)
+        return _in_json(_text_of(file, name), name, warn)
+    return _in_framed(file, name, warn)
 
 
-def _in_framed(file: BufferedReader, name: str, tell: Tell) -> Iterator[tuple[SourceLocation, TapTrace]]:
-    for place, data in framed_messages(file, name, tell, otherwise=_NO_TAP):
+def _in_framed(file: BufferedReader, name: str, warn: Warn) -> Iterator[tuple[SourceLocation, TapTrace]]:
+    for location, data in framed_messages(file, name, warn, otherwise=_NO_TAP):
         try:
             trace = protocol.tap_trace(data)
         except InputFileError as error:
-            raise InputFileError(f"{place}: {error if place.at != START else _NO_TAP}") from None
-        yield place, trace
+            raise InputFileError(f"{location}: {error if location.at != START else _NO_TAP}") from None
+        yield location, trace
 
 
-def _in_json(text: str, name: str, tell: Tell) -> Iterator[tuple[SourceLocation, TapTrace]]:
+def _in_json(text: str, name: str, warn: Warn) -> Iterator[tuple[SourceLocation, TapTrace]]:
     """Objects one after the other, each on a line or over several, or in an array."""
     decoder, at, found = json.JSONDecoder(), 0, 0
     counted, line = 0, 1
     while (at := _after(_BETWEEN, text, at)) < len(text):
         # From where the counting stopped: from the start each time would take forever for large files.
         counted, line = at, line + text.count("\n", counted, at)
-        place = SourceLocation(name, f"line {line}")
+        location = SourceLocation(name, f"line {line}")
         try:
             value, at = decoder.raw_decode(text, at)
         except (json.JSONDecodeError, RecursionError) as error:
             if not isinstance(error, json.JSONDecodeError) or not _is_cut(text, error):
-                raise InputFileError(f"{place}: this is not JSON") from None
+                raise InputFileError(f"{location}: this is not JSON") from None
             if not found:
-                raise InputFileError(f"{place}: this is not JSON, or {_CUT}, the only one") from None
-            tell(f"{place}: {_WHOLE_BEFORE}")
+                raise InputFileError(f"{location}: this is not JSON, or {_CUT}, the only one") from None
+            warn(f"{location}: {_WHOLE_BEFORE}")
             return
         if not isinstance(value, dict):
-            raise InputFileError(f"{place}: a trace is a JSON object")
+            raise InputFileError(f"{location}: a trace is a JSON object")
         found += 1
         try:
-            yield place, protocol.tap_trace_of(value)
+            yield location, protocol.tap_trace_of(value)
         except InputFileError as error:
-            raise InputFileError(f"{place}: {error}") from None
+            raise InputFileError(f"{location}: {error}") from None
 
 
 def _text_of(file: BufferedReader, name: str) -> str:

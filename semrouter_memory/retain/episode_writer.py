@@ -9,7 +9,7 @@ session replaces the same memory.
 import asyncio
 from collections.abc import Sequence
 
-from semrouter_memory.errors import ChatModelError, ModelAwayError
+from semrouter_memory.errors import ChatModelError, ModelUnavailableError
 from semrouter_memory.events import EpisodeFinished
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, TurnState
 from semrouter_memory.ports import ChatModel, Embedder, Observer
@@ -57,7 +57,7 @@ class EpisodeWriter:
         Raises:
             StoreUnavailableError: it can be written later.
             LockLostError: same.
-            ModelAwayError: the model can write it later; an episode without the model is written.
+            ModelUnavailableError: the model can write it later; an episode without the model is written.
         """
         candidate, away = await self._candidate(turns, ask_model=ask_model)
         if candidate is None:
@@ -73,7 +73,7 @@ class EpisodeWriter:
 
     async def _candidate(
         self, turns: Sequence[LoggedTurn], *, ask_model: bool
-    ) -> tuple[Candidate | None, ModelAwayError | None]:
+    ) -> tuple[Candidate | None, ModelUnavailableError | None]:
         """The episode, None when there is none; and why the model could not be asked."""
         content, away = await self._by_model(turns) if ask_model else ("", None)
         if content and self._fits(content):
@@ -82,12 +82,12 @@ class EpisodeWriter:
         content = fitted(await asyncio.to_thread(episodes.episode, turns), self._fits)
         return episodes.as_candidate(content, turns, extractor=episodes.EXTRACTOR) if content else None, away
 
-    async def _by_model(self, turns: Sequence[LoggedTurn]) -> tuple[str, ModelAwayError | None]:
+    async def _by_model(self, turns: Sequence[LoggedTurn]) -> tuple[str, ModelUnavailableError | None]:
         if self._model is None or not await self._is_worth_it(turns):
             return "", None
         try:
             return await self._model.episode(turns), None
-        except ModelAwayError as error:
+        except ModelUnavailableError as error:
             return "", error
         except ChatModelError:
             return "", None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
-from semrouter_memory.errors import EmbeddingError, ExtractionParseError
+from semrouter_memory.errors import ChatModelError, ModelFault, UnavailableError
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.model import Candidate, ChatMessage, Json, LoggedTurn, MemoryType
@@ -76,8 +76,7 @@ class LlmExtractor:
         """What the turns say about the user, and how much the model listed that the user did not say.
 
         Raises:
-            ChatModelError: the model failed.
-            ExtractionParseError: it answered something that is no JSON array.
+            ChatModelError: the model failed, or answered something that is no JSON array.
         """
         answer = await self._model.complete(prompt(turns, context))
         grounded = ground([_candidate(each, turns, self._model.name) for each in parse(answer)], turns, context)
@@ -91,7 +90,7 @@ class LlmExtractor:
             vectors = await self._embedder.embed_passages(
                 [to_third_person(text) for text in (*contents, *grounded.said)]
             )
-        except EmbeddingError:
+        except UnavailableError:
             return grounded
         said = dict(zip(grounded.said, vectors[len(contents) :], strict=True))
         return grounded.settled(
@@ -126,7 +125,7 @@ def parse(answer: str) -> list[Extracted]:
     """The facts of a model's answer; entries that are none are left out.
 
     Raises:
-        ExtractionParseError: there is no JSON array in it, or only a broken one.
+        ChatModelError: there is no JSON array in it, or only a broken one.
     """
     facts: dict[str, Extracted] = {}
     for entry in _array(strip_reasoning(answer)):
@@ -156,7 +155,7 @@ def _array(answer: str) -> list[Json]:
             return found
     if (found := _embedded(answer)) is not None:
         return found
-    raise ExtractionParseError("the model's answer holds no JSON array")
+    raise ChatModelError("the model's answer holds no JSON array", fault=ModelFault.UNPARSABLE)
 
 
 def _embedded(answer: str) -> list[Json] | None:

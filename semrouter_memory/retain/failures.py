@@ -14,14 +14,12 @@ from typing import TypeVar
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.errors import (
     ChatModelError,
-    CircuitOpenError,
-    ExtractionParseError,
     LockLostError,
     MemoryServiceError,
-    ModelAwayError,
-    StoreFullError,
+    ModelUnavailableError,
     StoreUnavailableError,
     TurnLogError,
+    failure_of,
 )
 from semrouter_memory.events import ExtractionFinished, StoreFailed, WorkFailed
 from semrouter_memory.model import Claim, LoggedTurn, SessionKey
@@ -116,11 +114,11 @@ class FailurePolicy:
             self._observer.observe(WorkFailed(error))
         retry_at = self._clock.now() + self.pause(max((turn.attempts for turn in claim.turns), default=0))
         dead = await self._turn_log.fail(
-            claim, _failure(error), retry_at=retry_at, max_attempts=self._config.max_attempts
+            claim, failure_of(error), retry_at=retry_at, max_attempts=self._config.max_attempts
         )
         self.report(claim, error, dead_lettered=dead)
 
-    async def back_off(self, claim: Claim, error: ModelAwayError, *, failures: int) -> None:
+    async def back_off(self, claim: Claim, error: ModelUnavailableError, *, failures: int) -> None:
         """Release a claim whose episode the model did not write, until a back-off ends; its turns are read.
 
         Args:
@@ -129,19 +127,19 @@ class FailurePolicy:
         longest = timedelta(seconds=self._config.retry_max_seconds)
         pause = min(max(self.pause(failures), timedelta(seconds=error.wait_seconds)), longest)
         retry_at = self._clock.now() + pause
-        await self._turn_log.fail(claim, _failure(error), retry_at=retry_at, max_attempts=self._config.max_attempts)
-        if not isinstance(error, CircuitOpenError):
+        await self._turn_log.fail(claim, failure_of(error), retry_at=retry_at, max_attempts=self._config.max_attempts)
+        if not error.circuit_open:
             self.report(claim, error)
 
     def report(self, claim: Claim, error: Exception, *, dead_lettered: int = 0) -> None:
         """Report a failed step with these turns."""
-        extractor = "llm" if isinstance(error, ChatModelError | ExtractionParseError) else quotes.EXTRACTOR
+        extractor = "llm" if isinstance(error, ChatModelError) else quotes.EXTRACTOR
         model = error if isinstance(error, ChatModelError) else None
         self._observer.observe(
             ExtractionFinished(
                 extractor=extractor,
                 turns=len(claim.turns),
-                failure=_failure(error),
+                failure=failure_of(error),
                 dead_lettered=dead_lettered,
                 status=model.status if model else None,
                 cause=model.cause if model else "",
@@ -155,7 +153,7 @@ class FailurePolicy:
     async def _wait(self, claim: Claim, error: StoreUnavailableError | LockLostError) -> None:
         lock = isinstance(error, LockLostError)
         self._observer.observe(StoreFailed("lock" if lock else "retain", error))
-        if isinstance(error, StoreFullError) or (not lock and not self._reader.available):
+        if (isinstance(error, StoreUnavailableError) and error.disk_full) or (not lock and not self._reader.available):
             self._store_cooldown = Cooldown.of(self.pause(self._store_failures), self._clock.now())
             self._store_failures += 1
         elif self._refused(claim.key, refusal=not lock):
@@ -172,16 +170,3 @@ class FailurePolicy:
         while len(self._sessions) > _MAX_SESSIONS:
             self._sessions.popitem(last=False)
         return refusal and refusals >= _FREE_REFUSALS
-
-
-def _failure(error: Exception) -> str:
-    """A short word for the log and the metrics; never the message, which may carry content."""
-    match error:
-        case ChatModelError():
-            return "model_failed"
-        case ExtractionParseError():
-            return "parse_failed"
-        case StoreUnavailableError():
-            return "write_refused"
-        case _:
-            return type(error).__name__

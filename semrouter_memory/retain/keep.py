@@ -30,6 +30,9 @@ _TRUER = 0.3
 """So many times as likely as to be supposed, played, ironic, pasted or about others it must be to be worth keeping."""
 _ASKING_CUT = 0.55
 """A question or an order tells something on the way, or is of no use later."""
+_SMALL_TALK = 0.88
+_UNTRUE = 0.9
+"""From these probabilities on a sentence does not even explain one that is worth keeping."""
 _MESSAGE_TOKENS = 150
 _AROUND = 0.4
 """The weight of a word around the sentence, compared with one in it."""
@@ -87,6 +90,11 @@ class SentenceScore:
         """Whether its vector can tell more."""
         least, most = _IN_DOUBT
         return least <= self.probabilities["kept"] <= most
+
+    @property
+    def explains(self) -> bool:
+        """Whether it may stay beside a sentence that is worth keeping: it is no request, small talk or others' text."""
+        return not self.asking and self.probabilities["other"] < _SMALL_TALK and self.probabilities["untrue"] < _UNTRUE
 
     def worth(self, vector: Vector | None = None) -> float:
         """The probability that the sentence is worth keeping; 0 where it need not be asked what it tells.

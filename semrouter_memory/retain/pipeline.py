@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 
 from semrouter_memory.config import RetainConfig
-from semrouter_memory.errors import CircuitOpenError, ModelAwayError, TurnLogError
+from semrouter_memory.errors import ModelUnavailableError, TurnLogError
 from semrouter_memory.events import SessionDue
 from semrouter_memory.model import Claim, LoggedTurn, SessionKey
 from semrouter_memory.ports import (
@@ -258,8 +258,8 @@ class Retainer:
         failures = self._scheduler.failures(claim.key)
         try:
             done = await self._end.sum_up(claim, ask_model=not claim.turns and failures < self._config.max_attempts)
-        except ModelAwayError as error:
-            if not isinstance(error, CircuitOpenError):
+        except ModelUnavailableError as error:
+            if not error.circuit_open:
                 self._scheduler.not_served(claim.key)
             await self._failures.back_off(claim, error, failures=failures)
         else:

@@ -25,8 +25,6 @@ _MAX_QUOTE_CHARS = 400
 _MAX_CONTEXT_CHARS = 160
 _SHORT_WORDS = 8
 """A quote with fewer words may not tell what it is about."""
-_TOGETHER_CUT = 0.1
-"""From this probability on a sentence is stored together with one that is worth storing by itself."""
 _MIN_PART_CHARS = 120
 """Of a sentence that is cut because it is longer than a quote."""
 _LOOK_BACK = 3
@@ -68,15 +66,13 @@ class _Message:
         worth = [each.worth(vectors.get(each.text)) for each in self.judged]
         read = zip(self.wished, self.pieces, worth, strict=True)
         tells = [wish or _tells(piece, probability) for wish, piece, probability in read]
-        # One sentence explains another: with one that is worth storing, the probable ones are stored as well.
-        stored = [
-            piece
-            for piece, probability, telling in zip(self.pieces, worth, tells, strict=True)
-            if any(tells)
-            and (telling or probability >= _TOGETHER_CUT)
-            and not content_policy.reason(piece, asked=self.asked)
+        # One sentence explains another, so a passage stays together when one of its sentences is worth storing.
+        together = [
+            (piece, telling)
+            for piece, telling, each in zip(self.pieces, tells, self.judged, strict=True)
+            if (telling or each.explains) and not content_policy.reason(piece, asked=self.asked)
         ]
-        return [each for each in _passages(stored) if any(map(str.isalnum, each)) and not content_policy.reason(each)]
+        return [each for each in _passages(together) if any(map(str.isalnum, each)) and not content_policy.reason(each)]
 
 
 class Reading:
@@ -157,16 +153,20 @@ def _readable(sentence: str) -> Iterator[str]:
         yield sentence
 
 
-def _passages(pieces: Sequence[str]) -> Iterator[str]:
-    """Sentences together, as many as make a quote."""
-    passage = ""
-    for piece in pieces:
-        if passage and len(passage) + len(piece) > _MAX_QUOTE_CHARS:
-            yield " ".join(passage.split())
-            passage = ""
+def _passages(pieces: Sequence[tuple[str, bool]]) -> Iterator[str]:
+    """Sentences together, as many as make a quote.
+
+    Args:
+        pieces: each sentence, and whether it is worth keeping by itself; a passage without such a sentence is left out.
+    """
+    passage, worth = "", False
+    for piece, telling in (*pieces, ("", False)):
+        if not piece or len(passage) + len(piece) > _MAX_QUOTE_CHARS:
+            if worth:
+                yield " ".join(passage.split())
+            passage, worth = "", False
         passage += piece if piece[-1:].isspace() or CJK.search(piece[-2:]) else f"{piece} "
-    if passage.strip():
-        yield " ".join(passage.split())
+        worth |= telling
 
 
 def _is_short(content: str) -> bool:

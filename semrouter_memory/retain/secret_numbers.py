@@ -1,6 +1,6 @@
 """Rules for numbers: of papers, accounts and cards, by name or by check digits, and long random strings. Pure."""
 
-from semrouter_memory.language.scripts import CJK_RANGE
+from semrouter_memory.language.scripts import WORD_END, WORD_START
 from semrouter_memory.retain import secret_values as values
 from semrouter_memory.retain.secret_forms import K, iban_rule, is_card, needing, rule
 
@@ -38,28 +38,25 @@ NUMBERED = (
     ),
 )
 
-_APART = rf"(?<![^\W{CJK_RANGE}])"
-"""No letter or digit before it; Chinese is written without blanks."""
-_ENDS = rf"(?![^\W{CJK_RANGE}])"
 _SEPARATOR = r"[ .\u00a0–-]{1,2}"
 CHECKED = (
     *needing(
         "",
-        rule(K.NATIONAL_ID, rf"(?<!\d)(?P<value>\d{{17}}[\dX]){_ENDS}", values.is_citizen_number),
+        rule(K.NATIONAL_ID, rf"(?<!\d)(?P<value>\d{{17}}[\dX]){WORD_END}", values.is_citizen_number),
         rule(
             K.CARD,
-            rf"{_APART}(?<![.+-])(?P<value>\d{{14,19}}|\d{{4}}(?:{_SEPARATOR}\d{{4}}){{3}}(?:{_SEPARATOR}\d{{1,3}})?|\d{{4}}{_SEPARATOR}\d{{6}}{_SEPARATOR}\d{{4,5}}){_ENDS}(?!-)",
+            rf"{WORD_START}(?<![.+-])(?P<value>\d{{14,19}}|\d{{4}}(?:{_SEPARATOR}\d{{4}}){{3}}(?:{_SEPARATOR}\d{{1,3}})?|\d{{4}}{_SEPARATOR}\d{{6}}{_SEPARATOR}\d{{4,5}}){WORD_END}(?!-)",
             is_card,
         ),
         iban_rule(),
         rule(
             K.RANDOM_STRING,
-            rf"{_APART}(?<![/+=.:-])(?P<value>(?=[\w+]*/)[A-Za-z0-9+][A-Za-z0-9/+]{{38,86}}={{0,2}}){_ENDS}(?![/+=])",
+            rf"{WORD_START}(?<![/+=.:-])(?P<value>(?=[\w+]*/)[A-Za-z0-9+][A-Za-z0-9/+]{{38,86}}={{0,2}}){WORD_END}(?![/+=])",
             values.is_random,
         ),
         rule(
             K.RANDOM_STRING,
-            rf"{_APART}(?<![/.+=-])(?P<value>[A-Za-z0-9_+=-]{{32,}}){_ENDS}(?![/.+=-])",
+            rf"{WORD_START}(?<![/.+=-])(?P<value>[A-Za-z0-9_+=-]{{32,}}){WORD_END}(?![/.+=-])",
             values.is_random,
             flags=0,
         ),

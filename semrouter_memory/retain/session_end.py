@@ -11,7 +11,7 @@ the turns are read and the model has rewritten the episode.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from semrouter_memory.errors import LockLostError, ModelAwayError, StoreUnavailableError, TurnLogError
+from semrouter_memory.errors import LockLostError, ModelUnavailableError, StoreUnavailableError, TurnLogError
 from semrouter_memory.events import SessionDue, WorkFailed
 from semrouter_memory.model import Claim, LoggedTurn, TurnState
 from semrouter_memory.ports import MemoryReader, Observer, TurnLog
@@ -59,7 +59,7 @@ class SessionEndHandler:
             Whether the session had ended, and nothing is left to try.
 
         Raises:
-            ModelAwayError: the episode is written without the model, for now; the claim is still held.
+            ModelUnavailableError: the episode is written without the model, for now; the claim is still held.
         """
         done = False
         turns = await self._turn_log.session_turns(claim, limit=_EPISODE_TURNS + 1)
@@ -101,7 +101,7 @@ class SessionEndHandler:
             try:
                 if await writer.sum_up(replace(claim, turns=tuple(left)), left, ask_model=ask_model):
                     return True
-            except (StoreUnavailableError, LockLostError, TurnLogError, ModelAwayError):
+            except (StoreUnavailableError, LockLostError, TurnLogError, ModelUnavailableError):
                 raise
             except Exception as error:  # noqa: BLE001 - an episode is derived: it is dropped rather than retried forever
                 self._observer.observe(WorkFailed(error))

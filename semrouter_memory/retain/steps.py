@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from semrouter_memory.config import RetainConfig
-from semrouter_memory.errors import ChatModelError, CircuitOpenError, ExtractionParseError, ModelAwayError
+from semrouter_memory.errors import ChatModelError, ModelUnavailableError
 from semrouter_memory.events import CandidatesRefused, ExtractionFinished, SessionDue
 from semrouter_memory.model import Candidate, ChatMessage, Claim, LoggedTurn, TurnState, Vector
 from semrouter_memory.ports import ChatModel, Clock, Embedder, Observer, SessionStateBuilder, TurnLog
@@ -70,7 +70,7 @@ class QuoteStep:
             The turns with a quote; None when the claim is lost.
 
         Raises:
-            EmbeddingError: words alone do not tell what to keep, and the model does not answer.
+            UnavailableError: words alone do not tell what to keep, and the model does not answer.
         """
         new = {turn.id for turn in part}
         first, last = (claim.turns.index(turn) for turn in (part[0], part[-1]))
@@ -107,7 +107,7 @@ async def read(turns: Sequence[LoggedTurn], scene: Sequence[LoggedTurn], embedde
         scene: turns before them.
 
     Raises:
-        EmbeddingError: sentences are in doubt, and the model does not answer.
+        UnavailableError: sentences are in doubt, and the model does not answer.
     """
     if sum(len(turn.user_text) for turn in (*scene, *turns)) <= _AT_ONCE_CHARS:
         reading = quotes.Reading(turns, scene)
@@ -207,10 +207,10 @@ class ModelStep:
             if self._scheduler.is_suspect(claim.key):
                 await self._probe()
             grounded = await self._extractor.extract(claim.turns, self._context_of(claim))
-        except ModelAwayError as error:
+        except ModelUnavailableError as error:
             await self._not_served(claim, error)
             return None
-        except (ChatModelError, ExtractionParseError) as error:
+        except ChatModelError as error:
             self._scheduler.answered(claim.key)
             await self._failures.fail(claim, error)
             return None
@@ -223,21 +223,21 @@ class ModelStep:
         """Find out whether the model is available; if so, the prompt that failed twice is at fault."""
         try:
             await self._model.complete(_PROBE)
-        except ModelAwayError:
+        except ModelUnavailableError:
             raise
         except ChatModelError:
             pass  # It refused these words: it is available.
         self._scheduler.answered()
 
-    async def _not_served(self, claim: Claim, error: ModelAwayError) -> None:
+    async def _not_served(self, claim: Claim, error: ModelUnavailableError) -> None:
         # With an open circuit the prompt was not sent, or only as the circuit's probe: it is not at fault.
-        at_fault = self._scheduler.not_served(claim.key) and not isinstance(error, CircuitOpenError)
+        at_fault = self._scheduler.not_served(claim.key) and not error.circuit_open
         failures = self._scheduler.failures(claim.key) - 1
         pause = timedelta(seconds=error.wait_seconds) or self._failures.pause(failures)
         if at_fault:
             await self._failures.fail(claim, error)
             pause = timedelta(seconds=error.wait_seconds)
-        elif not isinstance(error, CircuitOpenError):
+        elif not error.circuit_open:
             self._failures.report(claim, error)
         self._scheduler.cool_down(claim.key, pause, self._clock.now())
         if not at_fault:

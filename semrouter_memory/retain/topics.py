@@ -12,7 +12,7 @@ from itertools import islice
 
 import numpy as np
 
-from semrouter_memory.errors import EmbeddingError
+from semrouter_memory.errors import UnavailableError
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.model import Claim, LoggedTurn, Vector
@@ -42,7 +42,7 @@ class TopicWatch:
         turns = _last_telling((*claim.context, *claim.turns))
         try:
             vectors = await self._embedded(turns)
-        except EmbeddingError:
+        except UnavailableError:
             return False
         place = last_change(vectors, self._similarity)
         return place is not None and turns[place].id in {turn.id for turn in claim.turns}

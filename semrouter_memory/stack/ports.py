@@ -3,20 +3,30 @@
 import itertools
 import random
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from semrouter_memory.errors import ConfigurationError
 
 LOOPBACK = "127.0.0.1"
 
-# Below those that the kernel gives to outgoing connections (from 32768) and those of the Milvus servers (from 20000): one
-# of them could take the port before its server starts. Shuffled, so that installations side by side seldom draw the same.
-_DRAWN = itertools.cycle(random.SystemRandom().sample(range(15_000, 20_000), k=5_000))
+
+def _shuffled(ports: range) -> Iterator[int]:
+    """Shuffled, so that processes side by side seldom draw the same."""
+    return itertools.cycle(random.SystemRandom().sample(ports, k=len(ports)))
 
 
-def free_port() -> int:
-    """A port without a listener right now."""
-    return next(port for port in _DRAWN if _is_free(port))
+# Below those that the kernel gives to outgoing connections (from 32768): one could take the port before its server starts.
+_DRAWN = _shuffled(range(15_000, 20_000))
+_DRAWN_RESTARTED = _shuffled(range(20_000, 32_000))
+
+
+def free_port(*, restarted: bool = False) -> int:
+    """A port without a listener right now, another one at each call.
+
+    Args:
+        restarted: for a server that is stopped and started again: no other kind of server draws its port meanwhile.
+    """
+    return next(port for port in (_DRAWN_RESTARTED if restarted else _DRAWN) if _is_free(port))
 
 
 def chosen_ports(wanted: Mapping[str, int]) -> dict[str, int]:
@@ -52,14 +62,14 @@ def _another(name: str) -> str:
 
 def _is_free(port: int) -> bool:
     try:
-        _bind(port)
+        _bind(port, "0.0.0.0")  # noqa: S104 - some servers bind so
     except OSError:
         return False
     return True
 
 
-def _bind(port: int) -> None:
+def _bind(port: int, address: str = LOOPBACK) -> None:
     with socket.socket() as probe:
         # As servers do: a port in TIME_WAIT is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((LOOPBACK, port))
+        probe.bind((address, port))

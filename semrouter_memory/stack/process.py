@@ -10,14 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from semrouter_memory.errors import MemoryServiceError
+from semrouter_memory.errors import Service, UnavailableError
 
 _POLL_SECONDS = 0.05
 _LOG_TAIL_LINES = 15
-
-
-class ProcessError(MemoryServiceError):
-    """A part of the local installation did not start, or ended by itself."""
 
 
 class Process:
@@ -58,7 +54,7 @@ class Process:
         """Wait until `check` holds.
 
         Raises:
-            ProcessError: it ended or did not become ready in time; the message shows the end of its log.
+            UnavailableError: it ended or did not become ready in time; the message shows the end of its log.
         """
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -66,12 +62,16 @@ class Process:
                     answered = await check()
                     # Asked second: what answers may be another process, which has taken the port.
                     if not self.running:
-                        raise ProcessError(f"{self.name} ended while starting:\n{self.tail()}")
+                        raise UnavailableError(
+                            f"{self.name} ended while starting:\n{self.tail()}", service=Service.SERVER
+                        )
                     if answered:
                         return
                     await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
-            raise ProcessError(f"{self.name} was not ready after {timeout_seconds:.0f} s:\n{self.tail()}") from None
+            raise UnavailableError(
+                f"{self.name} was not ready after {timeout_seconds:.0f} s:\n{self.tail()}", service=Service.SERVER
+            ) from None
 
     async def ended(self) -> str:
         """Wait until it has ended; returns what can be said of it."""

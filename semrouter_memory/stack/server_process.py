@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from semrouter_memory.stack.process import ProcessError
+from semrouter_memory.errors import Service, UnavailableError
 
 
 class ServerProcess:
@@ -60,7 +60,11 @@ class ServerProcess:
         while not self._serves():
             status = self._process.poll()
             if status is not None:
-                raise ProcessError(f"{self._name} ended with {status}; see {self.directory}")
+                raise UnavailableError(
+                    f"{self._name} ended with {status}; see {self.directory}", service=Service.SERVER
+                )
             if time.monotonic() > deadline:
-                raise ProcessError(f"{self._name} was not ready in {seconds} s; see {self.directory}")
+                raise UnavailableError(
+                    f"{self._name} was not ready in {seconds} s; see {self.directory}", service=Service.SERVER
+                )
             time.sleep(poll_seconds)

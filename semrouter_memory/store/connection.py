@@ -16,18 +16,22 @@ from typing import Any
 import grpc
 from pymilvus import AsyncMilvusClient, MilvusException
 from pymilvus.client.types import Status
+from pymilvus.client.utils import SciPyHelper
 
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import Vector
 from semrouter_memory.store import collection, schema
 from semrouter_memory.store.lite import LiteServer
-from semrouter_memory.store.lite_clock import ClockSetBackError, LiteClock
+from semrouter_memory.store.lite_clock import LiteClock
 from semrouter_memory.store.location import LiteFile, Server
 from semrouter_memory.store.schema import Row
 
 for _name in ("pymilvus", "pymilvus.milvus_client"):
     # It logs each failure with its traceback and the filter expression, which names the user. We report failures.
     logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
+
+# It loads SciPy where that is installed, which takes 0.7 s, to learn whether a vector is a sparse matrix: none is.
+SciPyHelper._checked = True  # noqa: SLF001 - there is no setting for it
 
 CONNECT_SECONDS = 5.0
 """Bound on reaching a server at all."""
@@ -44,10 +48,6 @@ _MIN_EF = 64
 _FIRST_WITH_BM25 = (2, 5)
 _FIRST_SOUND_UPSERT = (2, 4)
 """Up to 2.3.9, upsert puts a row into the partition of another field's hash, where no filter on the key finds it."""
-
-
-class ConnectionLostError(StoreUnavailableError):
-    """The other end does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,16 +92,13 @@ class MilvusConnection:
         """Around calls whose answer is relied on.
 
         Raises:
-            ConnectionLostError: the system's clock was set back, so that Milvus Lite may not see all rows.
+            StoreUnavailableError: the system's clock was set back, so that Milvus Lite may not see all rows.
         """
         if self._clock is None:
             yield
             return
-        try:
-            async with self._clock.steady(writes=writes):
-                yield
-        except ClockSetBackError:
-            raise ConnectionLostError(f"{operation}: the system's clock was set back") from None
+        async with self._clock.steady(operation, writes=writes):
+            yield
 
     async def hides_rows(self) -> bool:
         """Whether Milvus Lite's file holds rows that its process does not see: they were written by a later clock."""
@@ -372,7 +369,7 @@ def _speaking(operation: str) -> Iterator[None]:
 def _ours(operation: str, code: Any) -> StoreUnavailableError:
     # pymilvus puts gRPC's own code into its exception when it gives up.
     if code in {grpc.StatusCode.UNAVAILABLE, Status.CONNECT_FAILED}:
-        return ConnectionLostError(f"{operation}: no answer")
+        return StoreUnavailableError(f"{operation}: no answer", connection_lost=True)
     if isinstance(code, grpc.StatusCode):
         return StoreUnavailableError(f"{operation}: gRPC {code.name}")
     return StoreUnavailableError(f"{operation}: Milvus error {int(code)}")

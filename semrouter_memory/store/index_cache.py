@@ -16,7 +16,7 @@ from typing import TypeVar
 from cachetools import LRUCache, TTLCache
 
 from semrouter_memory.config import OwnerIndexConfig
-from semrouter_memory.errors import OwnerVersionsError
+from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import Scope
 from semrouter_memory.ports import Clock, MemoryReader
 from semrouter_memory.store.index_loader import CHARS_PER_MEMORY, CacheEntry, IndexLoader, built
@@ -108,7 +108,7 @@ class IndexCache:
         try:
             async with asyncio.timeout_at(until):
                 return await self._get(scope, until)
-        except (OwnerVersionsError, TimeoutError):
+        except (UnavailableError, TimeoutError):
             return None
         except Exception as error:  # noqa: BLE001 - the store can still be searched
             self._on_error(error)

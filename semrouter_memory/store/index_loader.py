@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from semrouter_memory.config import OwnerIndexConfig
-from semrouter_memory.errors import OwnerVersionsError, StoreUnavailableError
+from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import Scope
 from semrouter_memory.ports import Clock, MemoryReader
 from semrouter_memory.store.owner_index import Label, OwnerIndex, build_index
@@ -101,7 +101,7 @@ class IndexLoader:
                 entry = await self._read(scope, delay)
             if self._is_current(scope.owner):
                 self._loaded(scope, entry)
-        except (StoreUnavailableError, OwnerVersionsError):
+        except UnavailableError:
             # Those who asked for the index search the store, which reports the outage.
             pass
         except Exception as error:  # noqa: BLE001 - a background task has no caller

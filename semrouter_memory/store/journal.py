@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-from semrouter_memory.errors import StoreFullError, StoreUnavailableError
+from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.store.schema import EMBEDDING, Row
 
 _SEQUENCE_DIGITS = 16
@@ -73,8 +73,7 @@ class WriteJournal:
         target: names the collection and what its vectors mean; writes for another one are left to it.
 
     Raises:
-        StoreUnavailableError: the directory cannot be read or written.
-        StoreFullError: the disk is full.
+        StoreUnavailableError: the directory cannot be read or written, or the disk is full.
     """
 
     def __init__(self, directory: Path, *, target: Sequence[str]) -> None:
@@ -268,5 +267,5 @@ def _speaking() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kind = StoreFullError if error.errno in {errno.ENOSPC, errno.EDQUOT} else StoreUnavailableError
-        raise kind(f"journal: {error.strerror}") from None
+        disk_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        raise StoreUnavailableError(f"journal: {error.strerror}", disk_full=disk_full) from None

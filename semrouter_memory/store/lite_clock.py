@@ -15,6 +15,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from semrouter_memory.errors import StoreUnavailableError
+
 _TOLERANCE_NS = 1_000_000
 """Milvus Lite counts milliseconds."""
 
@@ -23,10 +25,6 @@ _SLEW = 8
 
 _LONGEST_WAIT_NS = 20_000_000
 """A clock that is so little behind is waited for; recall's deadline allows it."""
-
-
-class ClockSetBackError(Exception):
-    """What Milvus Lite answers, or would answer, cannot be relied on."""
 
 
 class LiteClock:
@@ -40,13 +38,13 @@ class LiteClock:
         self._last_write = wall()
 
     @asynccontextmanager
-    async def steady(self, *, writes: bool) -> AsyncIterator[None]:
+    async def steady(self, operation: str, *, writes: bool) -> AsyncIterator[None]:
         """Around one call.
 
         Raises:
-            ClockSetBackError: the clock stands before the last write, or was set back during the call.
+            StoreUnavailableError: the connection is lost: the clock stands before the last write, or was set back during the call.
         """
-        await self._reach_last_write()
+        await self._reach_last_write(operation)
         wall, monotonic = self._wall(), self._monotonic()
         stepped = False
         try:
@@ -58,13 +56,17 @@ class LiteClock:
                 # The latest that Milvus Lite can have seen, failed calls included.
                 self._last_write = max(self._last_write, wall + passed if stepped else now)
         if stepped:
-            raise ClockSetBackError
+            raise _clock_set_back(operation)
 
-    async def _reach_last_write(self) -> None:
+    async def _reach_last_write(self, operation: str) -> None:
         behind = self._last_write - self._wall()
         if behind > _LONGEST_WAIT_NS:
-            raise ClockSetBackError
+            raise _clock_set_back(operation)
         if behind > 0:
             await asyncio.sleep(behind / 1e9)
             if self._wall() < self._last_write - _TOLERANCE_NS:
-                raise ClockSetBackError
+                raise _clock_set_back(operation)
+
+
+def _clock_set_back(operation: str) -> StoreUnavailableError:
+    return StoreUnavailableError(f"{operation}: the system's clock was set back", connection_lost=True)

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from semrouter_memory.config import MilvusConfig, secret
-from semrouter_memory.errors import StoreFullError, StoreUnavailableError
+from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.events import StoreFailed
 from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page, Reach, Scope, Vector
 from semrouter_memory.ports import Observer
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.store import hybrid, listing, schema
 from semrouter_memory.store.collection_admin import SCAN_BATCH, CollectionAdmin, pages_by_key
-from semrouter_memory.store.connection import WINDOW, ConnectionLostError, MilvusConnection, StoreTarget, connect
+from semrouter_memory.store.connection import WINDOW, MilvusConnection, StoreTarget, connect
 from semrouter_memory.store.gate import Gate
 from semrouter_memory.store.listing import ListingPosition
 from semrouter_memory.store.lite import LiteServer
@@ -250,12 +250,12 @@ class MilvusStore:
             async with self._writes.among_others(), self._ahead.noted(rows):
                 await self._ask("upsert", partial(MilvusConnection.upsert, rows=rows), writes=True)
                 self._require_written(connection)
-        except StoreFullError as error:
-            self._observer.observe(StoreFailed("upsert", error))
-            raise
-        except BaseException:
-            # How much of it was written is unknown: it is settled soon.
-            self._supervisor.mark_suspect(connection)
+        except BaseException as error:
+            if isinstance(error, StoreUnavailableError) and error.disk_full:
+                self._observer.observe(StoreFailed("upsert", error))
+            else:
+                # How much of it was written is unknown: it is settled soon.
+                self._supervisor.mark_suspect(connection)
             raise
 
     def _require_room(self, rows: int) -> None:
@@ -265,9 +265,10 @@ class MilvusStore:
     def _require_written(self, connection: MilvusConnection) -> None:
         try:
             self._require_room(0)
-        except StoreFullError as error:
-            # Nobody knows whether all of it is in the file: it is read anew.
-            self._supervisor.mark_down(connection, str(error))
+        except StoreUnavailableError as error:
+            if error.disk_full:
+                # Whether all of it is in the file is unknown: the file is read again.
+                self._supervisor.mark_down(connection, str(error))
             raise
 
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
@@ -390,11 +391,11 @@ class MilvusStore:
         except TimeoutError:
             self._supervisor.mark_suspect(connection)
             failure = StoreUnavailableError(f"{operation}: no answer within {bound:g} s")
-        except ConnectionLostError as error:
-            self._supervisor.mark_down(connection, str(error))
-            failure = error
         except StoreUnavailableError as error:
-            self._supervisor.mark_suspect(connection)
+            if error.connection_lost:
+                self._supervisor.mark_down(connection, str(error))
+            else:
+                self._supervisor.mark_suspect(connection)
             failure = error
         else:
             self._supervisor.answered()

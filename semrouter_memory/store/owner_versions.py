@@ -12,14 +12,14 @@ import asyncio
 from contextlib import suppress
 from typing import Protocol
 
-from semrouter_memory.errors import OwnerVersionsError, StoreUnavailableError
+from semrouter_memory.errors import StoreUnavailableError, UnavailableError
 from semrouter_memory.model import Scope
 
 _RETRY_SECONDS = 1.0
 
 
 class OwnerVersions(Protocol):
-    """A version per owner that every write changes, shared by all replicas. Raises `OwnerVersionsError`."""
+    """A version per owner that every write changes, shared by all replicas. Raises `UnavailableError`."""
 
     async def current(self, scope: Scope) -> int: ...
 
@@ -45,11 +45,11 @@ class WriteAnnouncer:
         if self._retrying is not None:
             self._retrying.cancel()
             await asyncio.gather(self._retrying, return_exceptions=True)
-        with suppress(OwnerVersionsError):
+        with suppress(UnavailableError):
             await self._announce_pending()
 
     async def current(self, scope: Scope) -> int:
-        """The owner's version, after the writes of this process were announced. Raises `OwnerVersionsError`."""
+        """The owner's version, after the writes of this process were announced. Raises `UnavailableError`."""
         if scope.owner in self._pending:
             await self._announce(scope)
         return await self._versions.current(scope)
@@ -62,7 +62,7 @@ class WriteAnnouncer:
         """
         try:
             advanced = await self._versions.advance(scope)
-        except OwnerVersionsError as error:
+        except UnavailableError as error:
             raise StoreUnavailableError(f"the write could not be announced: {error}") from None
         self._pending.pop(scope.owner, None)
         return advanced
@@ -71,7 +71,7 @@ class WriteAnnouncer:
         """The previous and the new version; None for both while the announcement is pending."""
         try:
             return await self._versions.advance(scope)
-        except OwnerVersionsError:
+        except UnavailableError:
             self._retry(scope)
             return None, None
         except BaseException:
@@ -90,7 +90,7 @@ class WriteAnnouncer:
 
     async def _announce_until_done(self) -> None:
         while self._pending:
-            with suppress(OwnerVersionsError):
+            with suppress(UnavailableError):
                 await self._announce_pending()
                 continue
             await asyncio.sleep(_RETRY_SECONDS)

@@ -8,7 +8,7 @@ wrote, its process is to be started anew, which makes it read what is really in 
 import os
 from pathlib import Path
 
-from semrouter_memory.errors import StoreFullError, StoreUnavailableError
+from semrouter_memory.errors import StoreUnavailableError
 
 _SPARE_BYTES = 1 << 20
 """For SQLite's journal and its pages, beside the rows."""
@@ -24,8 +24,7 @@ def require_room(path: Path, *, rows: int = 0) -> None:
     """Before so many rows are written, or (0) after that.
 
     Raises:
-        StoreFullError: they may not fit, or may not have fitted.
-        StoreUnavailableError: the file is gone.
+        StoreUnavailableError: they may not fit, or may not have fitted (`disk_full`); or the file is gone.
     """
     wanted = _SPARE_BYTES + rows * _ROW_BYTES if rows else _LEFT_BYTES
     try:
@@ -33,4 +32,4 @@ def require_room(path: Path, *, rows: int = 0) -> None:
     except OSError as error:
         raise StoreUnavailableError(f"upsert: {error.strerror}") from None
     if disk.f_bavail * disk.f_frsize < wanted:
-        raise StoreFullError("upsert: the disk is full")
+        raise StoreUnavailableError("upsert: the disk is full", disk_full=True)

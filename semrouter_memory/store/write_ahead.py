@@ -15,7 +15,7 @@ from semrouter_memory.events import StoreFailed
 from semrouter_memory.model import Reach, Scope
 from semrouter_memory.ports import Observer, Tombstones
 from semrouter_memory.store import schema
-from semrouter_memory.store.connection import ConnectionLostError, MilvusConnection, StoreTarget
+from semrouter_memory.store.connection import MilvusConnection, StoreTarget
 from semrouter_memory.store.gate import Gate
 from semrouter_memory.store.journal import OpenWrite, WriteJournal
 from semrouter_memory.store.location import LiteFile
@@ -42,7 +42,7 @@ class WriteAhead:
         gate: every write is made within it, among others.
         seconds: bound on each call of the store while writes are repeated.
         tombstones: tell what was deleted; None: nothing is, but through `forget`.
-        require_room: raises `StoreFullError` when so many rows cannot be written now.
+        require_room: raises `StoreUnavailableError` when so many rows cannot be written now.
     """
 
     def __init__(
@@ -117,9 +117,9 @@ class WriteAhead:
             await finished_in_thread(write.remove)
         except TimeoutError:
             raise StoreUnavailableError(f"repeating a write: no answer within {self._seconds:g} s") from None
-        except ConnectionLostError:
-            raise
-        except Exception as error:  # noqa: BLE001 - the store can be read, which must not wait for this
+        except Exception as error:
+            if isinstance(error, StoreUnavailableError) and error.connection_lost:
+                raise
             self._observer.observe(StoreFailed("repeat", error))
             return False
         return True

@@ -8,6 +8,7 @@ import logging
 import structlog
 
 from semrouter_memory import events
+from semrouter_memory.errors import name_of
 from semrouter_memory.model import Compression, CompressionReason, Reason, RecallResult, UpkeepReport
 
 _log = structlog.get_logger("semrouter_memory")
@@ -58,7 +59,7 @@ class EventLog:
             case events.WorkFailed():
                 _log.error("Background work failed", exc_info=event.error)
             case events.StoreFailed():
-                _log.warning("Store call failed", operation=event.operation, error=type(event.error).__name__)
+                _log.warning("Store call failed", operation=event.operation, error=name_of(event.error))
             case events.StoreStateChanged():
                 self._log_store_state(event)
             case events.ModelStateChanged(available=True):

@@ -16,6 +16,7 @@ import orjson
 import structlog
 
 from semrouter_memory.config import TelemetryConfig
+from semrouter_memory.errors import name_of
 
 _QUIET = {
     "uvicorn": logging.WARNING,
@@ -113,6 +114,6 @@ def _without_message(_logger: Any, _method: str, event: _Event) -> _Event:
     if isinstance(error, BaseException):
         frames = traceback.extract_tb(error.__traceback__)
         calls = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
-        event["error"] = type(error).__name__
+        event["error"] = name_of(error)
         event["calls"] = calls
     return event

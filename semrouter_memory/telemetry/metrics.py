@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from semrouter_memory import __version__, events
+from semrouter_memory.errors import name_of
 from semrouter_memory.model import Compression, Reason, RecallResult
 
 _PREFIX = "semrouter_memory"
@@ -93,7 +94,7 @@ class Metrics:
             case events.ExchangeBypassed():
                 self.bypassed.labels(event.reason.value).inc()
             case events.ExchangeFailed():
-                self.failed.labels(type(event.error).__name__).inc()
+                self.failed.labels(name_of(event.error)).inc()
             case events.SettingsUnreadable():
                 for name in event.names:
                     self.unreadable_settings.labels(name).inc()
@@ -154,7 +155,7 @@ class Metrics:
     def _count_service_event(self, event: events.ServiceEvent) -> None:
         match event:
             case events.WorkFailed():
-                self.work_failures.labels(type(event.error).__name__).inc()
+                self.work_failures.labels(name_of(event.error)).inc()
             case events.StoreFailed():
                 self.store_errors.labels(event.operation).inc()
             case events.StoreStateChanged():

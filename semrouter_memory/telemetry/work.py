@@ -14,6 +14,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Tracer, set_span_in_context
 
 from semrouter_memory.config import ExternalModel
+from semrouter_memory.errors import name_of
 from semrouter_memory.events import EpisodeFinished, ExtractionFinished
 from semrouter_memory.model import ChatMessage
 from semrouter_memory.ports import ChatModel
@@ -61,7 +62,7 @@ class Work:
         if self._span is None:
             return
         if error is not None:
-            mark_failed(self._span, type(error).__name__)
+            mark_failed(self._span, name_of(error))
         self._span.end()
 
     def _step(self, name: str, attributes: Attributes, *, error: str = "") -> None:
@@ -108,7 +109,7 @@ class TracedChatModel:
         try:
             return await self._model.complete(messages)
         except BaseException as error:
-            mark_failed(span, type(error).__name__)
+            mark_failed(span, name_of(error))
             raise
         finally:
             span.end()

@@ -177,7 +177,7 @@ def _noting(stream: AsyncIterator[wire.Message], record: RecordedStream | None) 
 
     async def noted(record: RecordedStream) -> AsyncIterator[wire.Message]:
         async for message in stream:
-            record.shown(message.SerializeToString())
+            record.request(message.SerializeToString())
             yield message
 
     return stream if record is None else noted(record)
@@ -186,7 +186,7 @@ def _noting(stream: AsyncIterator[wire.Message], record: RecordedStream | None) 
 def _noted(replies: Iterable[bytes], record: RecordedStream | None) -> Iterator[bytes]:
     for reply in replies:
         if record is not None:
-            record.answered(reply)
+            record.response(reply)
         yield reply
 
 

@@ -11,7 +11,19 @@ PACKAGE = ROOT / "semrouter_memory"
 
 FORBIDDEN_MODULES = {
     *("asyncio", "concurrent", "multiprocessing", "signal", "subprocess", "threading", "time"),
-    *("fcntl", "http", "mmap", "os", "shutil", "socket", "sqlite3", "ssl", "tempfile", "urllib.request"),
+    *(
+        "fcntl",
+        "http.client",
+        "http.server",
+        "mmap",
+        "os",
+        "shutil",
+        "socket",
+        "sqlite3",
+        "ssl",
+        "tempfile",
+        "urllib.request",
+    ),
     *("google", "grpc", "httpx", "openai", "onnxruntime", "pymilvus", "redis", "fastapi", "uvicorn"),
     *("logging", "opentelemetry", "prometheus_client", "structlog", "random", "secrets"),
 }

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from semrouter_memory.errors import ChatModelError, CircuitOpenError
+from semrouter_memory.errors import ChatModelError, ModelUnavailableError
 from semrouter_memory.llm.circuit import ModelCircuits
 from semrouter_memory.llm.client import OpenAIChatModel
 from semrouter_memory.model import ChatMessage
@@ -14,6 +14,7 @@ from semrouter_memory.resilience import Backoff
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 from tests.chat_server import StandInServer, section
+from tests.raising import raising
 
 MESSAGES = [ChatMessage("system", "Be brief."), ChatMessage("user", "secret words")]
 
@@ -134,12 +135,12 @@ async def test_after_failures_in_a_row_the_endpoint_is_left_alone_for_all_its_mo
             await first.complete(MESSAGES)
     asked = len(chat_server.requests)
     for model in (first, second):
-        with pytest.raises(CircuitOpenError) as raised:
+        with raising(ModelUnavailableError, circuit_open=True) as raised:
             await model.complete(MESSAGES)
         assert raised.value.wait_seconds == 10
     assert len(chat_server.requests) == asked
     clock.seconds = 10
-    with pytest.raises(CircuitOpenError) as raised:
+    with raising(ModelUnavailableError, circuit_open=True) as raised:
         await second.complete(MESSAGES)
     assert (len(chat_server.requests), raised.value.wait_seconds) == (asked + 1, 20), "one probe, without a repetition"
     clock.seconds = 30
@@ -162,7 +163,7 @@ async def test_what_speaks_of_the_prompt_opens_no_circuit(
     for _ in range(4):
         with pytest.raises(ChatModelError) as raised:
             await model.complete(MESSAGES)
-        assert not isinstance(raised.value, CircuitOpenError)
+        assert not isinstance(raised.value, ModelUnavailableError)
     await model.aclose()
 
 
@@ -173,7 +174,7 @@ async def test_a_refused_model_is_left_alone_at_once_and_the_log_says_what_to_ch
     """Another model at the same address, with the right key and name, is not concerned."""
     refused, other = model_at(circuits, chat_server.port), model_at(circuits, chat_server.port)
     chat_server.status = status
-    with capture_logs() as lines, pytest.raises(CircuitOpenError):
+    with capture_logs() as lines, raising(ModelUnavailableError, circuit_open=True):
         await refused.complete(MESSAGES)
     (line,) = lines
     assert (line["log_level"], line["detail"]) == (
@@ -182,7 +183,7 @@ async def test_a_refused_model_is_left_alone_at_once_and_the_log_says_what_to_ch
     )
     chat_server.status = 200
     chat_server.content("ok")
-    with pytest.raises(CircuitOpenError):
+    with raising(ModelUnavailableError, circuit_open=True):
         await refused.complete(MESSAGES)
     assert await other.complete(MESSAGES) == "ok"
     clock.seconds = 10

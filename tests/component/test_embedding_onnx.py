@@ -12,7 +12,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.errors import ConfigurationError, EmbeddingError
+from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
+from tests.raising import raising
 
 WORDS = ["[CLS]", "[SEP]", "[UNK]", "red", "green", "query", "passage", "poison", "void"]
 TABLE = np.array(
@@ -141,7 +142,7 @@ def test_fingerprint_names_files_and_profile(directory: Path, load: Load) -> Non
 async def test_a_failing_model_is_an_embedding_error_without_content(directory: Path, load: Load, text: str) -> None:
     write_model(directory, BROKEN_TABLE)
     embedder = load()
-    with pytest.raises(EmbeddingError) as raised:
+    with raising(UnavailableError, service=Service.EMBEDDING) as raised:
         await embedder.embed_query("poison " + text)
     assert "poison" not in str(raised.value)
     assert raised.value.__cause__ is None
@@ -150,19 +151,19 @@ async def test_a_failing_model_is_an_embedding_error_without_content(directory: 
 
 async def test_one_failing_passage_fails_the_call(directory: Path, load: Load) -> None:
     write_model(directory, BROKEN_TABLE)
-    with pytest.raises(EmbeddingError):
+    with raising(UnavailableError, service=Service.EMBEDDING):
         await load().embed_passages(["red", "poison"])
 
 
 async def test_a_vector_without_direction_is_an_embedding_error(load: Load) -> None:
     """[CLS] and "void" cancel each other."""
-    with pytest.raises(EmbeddingError):
+    with raising(UnavailableError, service=Service.EMBEDDING):
         await load().embed_query("void")
 
 
 async def test_it_works_again_after_a_failure(load: Load) -> None:
     embedder = load()
-    with pytest.raises(EmbeddingError):
+    with raising(UnavailableError, service=Service.EMBEDDING):
         await embedder.embed_query("void")
     assert await embedder.embed_query("red") == pytest.approx(unit(1, 9, 0))
 

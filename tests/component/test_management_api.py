@@ -23,7 +23,7 @@ from starlette.types import Scope as AsgiScope
 
 from semrouter_memory.config import IdentityConfig, ManagementConfig, TelemetryConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
-from semrouter_memory.errors import NotFoundError, StateStoreError, StoreUnavailableError
+from semrouter_memory.errors import NotFoundError, Service, StoreUnavailableError, UnavailableError
 from semrouter_memory.manage.client import ApiEndpoint, MemoryClient, OperatorClient
 from semrouter_memory.manage.http import create_user_api
 from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
@@ -109,7 +109,7 @@ class CountedState(SqliteStateStore):
     async def usage(self, scope: Scope, memory_ids: Sequence[str]) -> Mapping[str, Usage]:
         self.asked += 1
         if self.away:
-            raise StateStoreError("away")
+            raise UnavailableError("away", service=Service.STATE)
         return await super().usage(scope, memory_ids)
 
 

@@ -365,7 +365,7 @@ async def test_a_backup_goes_nowhere_else_than_told(house: House, run: Run, tmp_
         with pytest.raises(InvalidRequestError, match=message):
             raise (await run("backup", str(tmp_path / place))).exception or AssertionError
     async with house.http(token=TOKEN) as operator:
-        for body in ({"directory": "relative"}, {"directory": ""}, {"directory": "/a\x00b"}, {}):
+        for body in ({"directory": "relative"}, {"directory": ""}, {"directory": "/a\x00b"}, {"directory": "/"}, {}):
             answer = await operator.post("/v1/backup", json=body)
             assert (answer.status_code, answer.json()["error"]["param"]) == (400, "directory")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from semrouter_memory.errors import ModelAwayError
+from semrouter_memory.errors import ModelUnavailableError
 from semrouter_memory.llm.circuit import ModelCircuits
 from semrouter_memory.llm.client import OpenAIChatModel
 from semrouter_memory.model import ToolUse, TurnTotals
@@ -209,7 +209,7 @@ async def test_a_model_that_takes_too_long_is_asked_about_fewer_turns_at_a_time(
     bench = make_bench(model, batch_size=4, retry_seconds=5, context_turns=0)
 
     async def too_slow() -> None:
-        model.error = ModelAwayError("APITimeoutError") if model.prompts[-1].count("User:") > 1 else None
+        model.error = ModelUnavailableError("APITimeoutError") if model.prompts[-1].count("User:") > 1 else None
 
     model.meanwhile = too_slow
     for number in range(4):

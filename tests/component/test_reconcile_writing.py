@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.embedding.hashed import HashedEmbedder
-from semrouter_memory.errors import CircuitOpenError, LockLostError
+from semrouter_memory.errors import LockLostError, ModelUnavailableError
 from semrouter_memory.model import (
     Candidate,
     ChatMessage,
@@ -299,7 +299,7 @@ async def test_a_model_decides_what_the_rules_are_not_sure_of(judged: Writing, m
     assert list(await judged.active()) == [NEW]
 
 
-@pytest.mark.parametrize("error", [CircuitOpenError("away"), None])
+@pytest.mark.parametrize("error", [ModelUnavailableError("away", circuit_open=True), None])
 async def test_a_model_that_fails_leaves_it_to_the_rules(
     judged: Writing, model: ScriptedModel, error: Exception | None
 ) -> None:

@@ -57,7 +57,7 @@ class Sidecar:
         play = PlayOptions(
             target=self.address, speed=options.pop("speed", None), timeout_seconds=5, by_count=seed is None, **options
         )
-        session = Replayer(ReplayOptions(files=paths, play=play, seed=seed), shown=found.extend)
+        session = Replayer(ReplayOptions(files=paths, play=play, seed=seed), on_differences=found.extend)
         return await session.run(), found
 
     async def remembers(self, user: str) -> None:

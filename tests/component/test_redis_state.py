@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from redis import Redis
 
-from semrouter_memory.errors import StateStoreError
+from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
 from semrouter_memory.turn_log.redis.connection import RedisConnection
 from semrouter_memory.turn_log.redis.state import RedisStateStore
 from tests.contract.turn_logs import ALICE, SteppedClock
+from tests.raising import raising
 from tests.redis_server import RedisServer
 
 HOUR = timedelta(hours=1)
@@ -73,8 +74,8 @@ async def test_while_redis_is_away_it_says_so_at_once(own_redis_server: RedisSer
     store = RedisStateStore(connection, prefix=prefix, clock=SteppedClock())
     own_redis_server.kill()
     for _ in range(2):
-        with pytest.raises(StateStoreError):
+        with raising(UnavailableError, service=Service.STATE):
             await store.get(ALICE, ["a"])
-    with pytest.raises(StateStoreError):
+    with raising(UnavailableError, service=Service.STATE):
         await store.put(ALICE, "a", b"1", ttl=HOUR)
     await connection.aclose()

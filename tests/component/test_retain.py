@@ -9,8 +9,8 @@ import pytest
 
 from semrouter_memory.errors import (
     ChatModelError,
-    CircuitOpenError,
     LockLostError,
+    ModelUnavailableError,
     StoreUnavailableError,
     TurnLogError,
 )
@@ -517,7 +517,7 @@ async def test_a_clock_that_is_put_back_prolongs_no_pause(make_bench: MakeBench)
     bench.store.error = StoreUnavailableError("gone")
     await bench.work()
     bench.store.error = None
-    model.error = CircuitOpenError("away", wait_seconds=300)
+    model.error = ModelUnavailableError("away", wait_seconds=300, circuit_open=True)
     bench.clock.step(hours=-6)
     await bench.tick()
     assert await bench.contents() == ["I live in Bonn"]
@@ -562,7 +562,7 @@ async def test_while_the_model_is_away_the_rules_read_new_turns_only(
     make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = ScriptedModel()
-    model.error = CircuitOpenError("away", wait_seconds=3600)
+    model.error = ModelUnavailableError("away", wait_seconds=3600, circuit_open=True)
     bench = make_bench(model, batch_size=1)
     read: list[int] = []
     reading = steps.read

@@ -11,13 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 from semrouter_memory.cli import app
-from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
 from semrouter_memory.stack import llm_probe
 from semrouter_memory.stack.llm_probe import LlmProbe, probe
 from semrouter_memory.stack.ports import LOOPBACK, beside, chosen_ports, free_port
-from semrouter_memory.stack.process import Process, ProcessError
+from semrouter_memory.stack.process import Process
 from semrouter_memory.stack.run_directory import LOCK, operator_token_file
 from tests.one_answer import answering
+from tests.raising import raising
 
 NAMES = ("operator_port", "api_port", "ext_proc_port", "admin_port", "llm_port")
 
@@ -149,7 +150,7 @@ async def test_what_answers_in_the_place_of_a_part_that_ended_is_not_taken_for_i
     part = Process("the part", tmp_path / "log")
     await part.start(["sh", "-c", "echo no port; exit 3"])
     assert await part.ended() == "the part ended with status 3:\nno port"
-    with pytest.raises(ProcessError, match="the part ended while starting:\nno port"):
+    with raising(UnavailableError, service=Service.SERVER, match="the part ended while starting:\nno port"):
         await part.ready(answers, timeout_seconds=5)
 
 

@@ -9,9 +9,8 @@ import pytest
 from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import (
     ChatModelError,
-    CircuitOpenError,
     LockLostError,
-    ModelAwayError,
+    ModelUnavailableError,
     StoreUnavailableError,
 )
 from semrouter_memory.model import Appended, Candidate, Claim, LoggedTurn, SessionKey, Tombstone, ToolUse, TurnTotals
@@ -129,7 +128,9 @@ async def test_a_model_that_answers_garbage_leaves_what_the_run_tells(
     assert bench.observer.refused == refused
 
 
-@pytest.mark.parametrize("error", [ChatModelError("500"), CircuitOpenError("away", wait_seconds=60)])
+@pytest.mark.parametrize(
+    "error", [ChatModelError("500"), ModelUnavailableError("away", wait_seconds=60, circuit_open=True)]
+)
 async def test_a_model_that_is_away_does_not_keep_the_episode_away(make_bench: MakeBench, error: Exception) -> None:
     model = ScriptedModel()
     bench = make_bench(model)
@@ -139,7 +140,7 @@ async def test_a_model_that_is_away_does_not_keep_the_episode_away(make_bench: M
     for _ in range(3):
         bench.clock.step(seconds=2)
         await bench.tick()
-    if isinstance(error, CircuitOpenError):
+    if isinstance(error, ModelUnavailableError):
         assert "$10,000" in await only_episode(bench)
         assert (await bench.totals()).waiting == 1, "the turn still waits for the model"
     model.error = None
@@ -153,7 +154,11 @@ async def test_a_model_that_is_away_does_not_keep_the_episode_away(make_bench: M
 
 @pytest.mark.parametrize(
     "error",
-    [ModelAwayError("500"), ModelAwayError("429", wait_seconds=7), CircuitOpenError("away", wait_seconds=7)],
+    [
+        ModelUnavailableError("500"),
+        ModelUnavailableError("429", wait_seconds=7),
+        ModelUnavailableError("away", wait_seconds=7, circuit_open=True),
+    ],
 )
 async def test_a_model_that_is_away_uses_up_no_end(make_bench: MakeBench, error: Exception) -> None:
     """Neither of the session that meets the failure nor of one that ends meanwhile; what the runs tell stands for now."""
@@ -190,7 +195,7 @@ async def test_an_episode_that_the_model_does_not_serve_is_tried_again_with_back
 
     async def fail_at_the_episode() -> None:
         asked = model.prompts[-1].startswith("Session:")
-        model.error = ModelAwayError("500", status=500, cause="Internal Server Error") if asked else None
+        model.error = ModelUnavailableError("500", status=500, cause="Internal Server Error") if asked else None
 
     model.meanwhile = fail_at_the_episode
     plan(bench, ends=True)
@@ -218,7 +223,7 @@ async def test_an_episode_that_the_model_never_serves_is_what_the_run_tells(make
     bench = make_bench(model, max_attempts=3, retry_seconds=5)
 
     async def fail_at_the_episode() -> None:
-        model.error = ModelAwayError("500") if model.prompts[-1].startswith("Session:") else None
+        model.error = ModelUnavailableError("500") if model.prompts[-1].startswith("Session:") else None
 
     model.meanwhile = fail_at_the_episode
     plan(bench, ends=True)

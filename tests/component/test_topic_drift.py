@@ -10,7 +10,7 @@ import pytest
 
 from semrouter_memory.config import EmbeddingConfig, RetainConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.errors import EmbeddingError
+from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Claim, LoggedTurn, Scope, Vector
 from semrouter_memory.retain.topics import TopicWatch
 
@@ -38,7 +38,7 @@ class CountingEmbedder(OnnxEmbedder):
 
     async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
         if self.broken:
-            raise EmbeddingError("broken")
+            raise UnavailableError("broken", service=Service.EMBEDDING)
         self.texts += len(texts)
         return await super().embed_passages(texts)
 

@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from semrouter_memory.config import RedisConfig
-from semrouter_memory.errors import OwnerVersionsError
+from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Scope
 from semrouter_memory.store.owner_versions import OwnerVersions
 from semrouter_memory.turn_log.in_process import InProcessOwnerVersions
 from semrouter_memory.turn_log.redis.connection import RedisConnection
 from semrouter_memory.turn_log.redis.owner_versions import RedisOwnerVersions, version_key
+from tests.raising import raising
 from tests.redis_server import RedisServer
 
 ALICE = Scope("alice")
@@ -148,9 +149,9 @@ async def test_without_redis_nothing_is_known(own_redis_server: RedisServer) -> 
     await versions.advance(ALICE)
     own_redis_server.kill()
     for _ in range(2):
-        with pytest.raises(OwnerVersionsError):
+        with raising(UnavailableError, service=Service.OWNER_VERSIONS):
             await versions.current(ALICE)
-        with pytest.raises(OwnerVersionsError):
+        with raising(UnavailableError, service=Service.OWNER_VERSIONS):
             await versions.advance(ALICE)
     await connection.aclose()
 
@@ -162,7 +163,7 @@ async def test_a_redis_that_is_slow_for_a_moment_has_recall_ask_the_store_and_br
     versions = RedisOwnerVersions(connection, prefix="p", patience_seconds=0.2)
     _, number = await versions.advance(ALICE)
     own_redis_server.pause()
-    with pytest.raises(OwnerVersionsError):
+    with raising(UnavailableError, service=Service.OWNER_VERSIONS):
         await versions.current(ALICE)
     own_redis_server.resume()
     assert connection.disturbances == 0

@@ -57,6 +57,7 @@ class Installation:
         return self.stack.url
 
     def sdk(self, key: str = ALICE, **options: Any) -> AsyncOpenAI:
+        options.setdefault("http_client", local_client())
         return AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, **options)
 
     def http(self, key: str = ALICE, **options: Any) -> httpx.AsyncClient:

@@ -1,5 +1,7 @@
 """How the sidecar says that it is well: HTTP for people and orchestrators, gRPC for Envoy."""
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import grpc.aio
@@ -34,6 +36,13 @@ async def test_the_public_listener_knows_no_operator_routes(shared: Installation
         for path in ("/metrics", "/readyz", "/healthz"):
             assert (await http.get(path)).content == b""
             assert shared.llm.last.path == path
+
+
+async def test_the_sidecar_loads_no_library_that_only_others_need(shared: Installation) -> None:
+    """pymilvus would load SciPy where that is installed."""
+    files = await asyncio.to_thread(Path(f"/proc/{shared.stack.sidecar.pid}/maps").read_text, encoding="utf-8")
+    assert "/pandas/" in files  # this is how a library would show
+    assert [name for name in ("scipy", "sklearn", "onnx", "matplotlib") if f"site-packages/{name}/" in files] == []
 
 
 @pytest.mark.parametrize("service", ["", wire.SERVICE])

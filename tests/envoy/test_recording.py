@@ -131,7 +131,7 @@ def content(directory: Path) -> bytes:
 async def play(address: str, *paths: Path) -> tuple[ReplayReport, list[Difference]]:
     found: list[Difference] = []
     options = PlayOptions(target=address, speed=None, timeout_seconds=5)
-    session = Replayer(ReplayOptions(files=paths, play=options), shown=found.extend)
+    session = Replayer(ReplayOptions(files=paths, play=options), on_differences=found.extend)
     return await session.run(), found
 
 

@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from semrouter_memory.app import App
 from semrouter_memory.config import Config, MilvusConfig
-from semrouter_memory.errors import ConfigurationError, StoreFullError, StoreUnavailableError
+from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
 from semrouter_memory.model import Scope
 from semrouter_memory.stack.http import local_client
 from semrouter_memory.stack.ports import LOOPBACK, free_port
@@ -171,9 +171,12 @@ async def fill(directory: str) -> None:
             while True:
                 filling.write(bytes(4096))
         for number in range(3):
-            with suppress(StoreFullError):
+            try:
                 await store.upsert(alice, [embedded(memory(alice, f"full-{number}"))])
                 confirmed.append(f"full-{number}")
+            except StoreUnavailableError as error:
+                if not error.disk_full:
+                    raise
         ballast.unlink()
         await store.upsert(alice, [embedded(memory(alice, "after"))])
     print(*confirmed, "0", "after")  # noqa: T201 - for the test that runs this in a process of its own

@@ -23,7 +23,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from semrouter_memory.config import RedisConfig, secret
-from semrouter_memory.errors import ConfigurationError, UnavailableError
+from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
 from semrouter_memory.resilience import Backoff, Circuit
 
 Argument: TypeAlias = str | bytes | int
@@ -37,12 +37,11 @@ _BATCH = 500
 """Commands that are sent at a time: the event loop has other things to do between two batches."""
 
 
-class RedisFailedError(UnavailableError):
-    """A call did not succeed, or was not made because the server is away. Adapters turn it into their port's error."""
-
-
 class RedisConnection:
     """A client with a circuit. It belongs to one event loop.
+
+    Calls raise `UnavailableError` when they did not succeed, or were not made because the server is unavailable; adapters turn it into
+    their port's error.
 
     Raises:
         ConfigurationError: the URL is none that Redis can be reached by, or the password file cannot be read.
@@ -84,7 +83,7 @@ class RedisConnection:
 
     async def start(self) -> None:
         """Look whether the server is there; it need not be."""
-        with suppress(RedisFailedError):
+        with suppress(UnavailableError):
             await self.execute("PING")
 
     async def wait(self) -> None:
@@ -139,16 +138,16 @@ class RedisConnection:
         """Calls that a request waits for: they fail when the server was slow a moment ago, or takes longer now.
 
         Raises:
-            RedisFailedError: also from what is done inside.
+            UnavailableError: also from what is done inside.
         """
         if not self.responsive:
-            raise RedisFailedError("Redis is away or slow")
+            raise UnavailableError("Redis is away or slow", service=Service.REDIS)
         try:
             async with asyncio.timeout(seconds):
                 yield
         except TimeoutError:
             self._suspect()
-            raise RedisFailedError("Redis is slow") from None
+            raise UnavailableError("Redis is slow", service=Service.REDIS) from None
 
     def doubt(self) -> None:
         """An optional call was late: probe whether Redis still answers. Other work goes on unless the probe fails."""
@@ -160,16 +159,16 @@ class RedisConnection:
     @asynccontextmanager
     async def calling(self) -> AsyncIterator[None]:
         if not self.available:
-            raise RedisFailedError("Redis is away")
+            raise UnavailableError("Redis is away", service=Service.REDIS)
         try:
             yield
         except _AWAY as error:
             self._lost()
-            raise RedisFailedError(f"Redis is away: {type(error).__name__}") from None
+            raise UnavailableError(f"Redis is away: {type(error).__name__}", service=Service.REDIS) from None
         except ResponseError as error:
-            raise RedisFailedError(f"Redis refused: {type(error).__name__}") from None
+            raise UnavailableError(f"Redis refused: {type(error).__name__}", service=Service.REDIS) from None
         except RedisError as error:
-            raise RedisFailedError(f"Redis failed: {type(error).__name__}") from None
+            raise UnavailableError(f"Redis failed: {type(error).__name__}", service=Service.REDIS) from None
 
     # -- the circuit ---------------------------------------------------------------------------------------------------
 

@@ -18,10 +18,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from semrouter_memory.errors import MemoryServiceError, TurnLogError
+from semrouter_memory.errors import MemoryServiceError, TurnLogError, UnavailableError
 from semrouter_memory.model import Appended, AppendOutcome, Scope
 from semrouter_memory.resilience import Backoff
-from semrouter_memory.turn_log.redis.connection import RedisConnection, RedisFailedError
+from semrouter_memory.turn_log.redis.connection import RedisConnection
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn
 
@@ -123,7 +123,7 @@ class Forwarder:
         """Return when nothing is in the spool any more of what was spooled before now: what has arrived is kept a while.
 
         Raises:
-            TurnLogError, RedisFailedError: Redis is away.
+            TurnLogError, UnavailableError: Redis is away.
         """
         await self.ship()
         through = self._shipped_to
@@ -157,7 +157,7 @@ class Forwarder:
                 continue
             try:
                 outcome = await self._take(turn)
-            except RedisFailedError as error:
+            except UnavailableError as error:
                 raise TurnLogError(f"turn log: shipping failed: {error}") from None
             except MemoryServiceError:
                 raise
@@ -214,7 +214,7 @@ class Forwarder:
             return
         try:
             known = await self._connection.execute_all(("GET", self._keys.spool(each.run)) for each in due)
-        except RedisFailedError:
+        except UnavailableError:
             self._send_again()
             raise
         if all(int(number or 0) >= each.number for each, number in zip(due, known, strict=True)):

@@ -20,11 +20,11 @@ from hashlib import blake2b
 
 from redis.commands.core import AsyncScript
 
-from semrouter_memory.errors import LockLostError
+from semrouter_memory.errors import LockLostError, UnavailableError
 from semrouter_memory.model import Scope
 from semrouter_memory.turn_log.columns import pack
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
-from semrouter_memory.turn_log.redis.connection import Argument, RedisConnection, RedisFailedError
+from semrouter_memory.turn_log.redis.connection import Argument, RedisConnection
 
 _NOTE_MS = 500
 """How long a note stands when the one who left it is gone."""
@@ -124,7 +124,7 @@ class RedisOwnerLocks:
     ) -> int:
         try:
             return int(await self._connection.run(script, keys, arguments) or 0)
-        except RedisFailedError as error:
+        except UnavailableError as error:
             raise LockLostError(f"the owner's lock cannot be had: {error}") from None
 
     def disturbed_since(self, disturbances: int) -> bool:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from semrouter_memory.errors import TurnLogError
+from semrouter_memory.errors import TurnLogError, UnavailableError
 from semrouter_memory.model import Appended, AppendOutcome, PendingSession, Scope, Tombstone, Turn, TurnTotals
 from semrouter_memory.ports import Clock, NewId
 from semrouter_memory.turn_log import removal
@@ -23,7 +23,7 @@ from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
 from semrouter_memory.turn_log.leases import LONGEST_BACK_OFF
 from semrouter_memory.turn_log.log import StoredTurnLog
-from semrouter_memory.turn_log.redis.connection import Command, RedisConnection, RedisFailedError
+from semrouter_memory.turn_log.redis.connection import Command, RedisConnection
 from semrouter_memory.turn_log.redis.expiry import Expiry
 from semrouter_memory.turn_log.redis.forwarder import Forwarder
 from semrouter_memory.turn_log.redis.keys import Keys
@@ -90,7 +90,7 @@ class RedisStorage:
     async def using(self, operation: str) -> AsyncIterator[_Parts]:
         try:
             yield await self.parts()
-        except RedisFailedError as error:
+        except UnavailableError as error:
             raise TurnLogError(f"turn log: {operation} failed: {error}") from None
 
     async def parts(self) -> _Parts:
@@ -149,7 +149,7 @@ class RedisTurnLog(StoredTurnLog):
 
     async def start(self) -> None:
         """Begin to ship. Redis need not be there."""
-        with suppress(RedisFailedError):
+        with suppress(UnavailableError):
             self._times.pass_deletion(await (await self._redis.parts()).rows.latest_time())
         self._forwarder.start()
 
@@ -190,7 +190,7 @@ class RedisTurnLog(StoredTurnLog):
             What became of it; None when it had arrived before.
 
         Raises:
-            RedisFailedError: it did not arrive, or that is not known; to be sent again.
+            UnavailableError: it did not arrive, or that is not known; to be sent again.
         """
         spooled = load(arriving.payload, arriving.scope) if arriving.payload is not None else None
         arrived = self._keys.spool(arriving.run)
@@ -222,7 +222,7 @@ class RedisTurnLog(StoredTurnLog):
         if parts is None:
             try:
                 parts = await self._redis.parts()
-            except RedisFailedError:
+            except UnavailableError:
                 return OwnerTombstones(content_hash=self.content_hash)
         return await parts.rows.tombstones_at_once(scope)
 
@@ -276,7 +276,7 @@ class RedisTurnLog(StoredTurnLog):
                 await self._forwarder.settle()
         finally:
             await self._spool.compact()
-        with suppress(RedisFailedError):
+        with suppress(UnavailableError):
             persistence = await self._connection.execute("INFO", "persistence")
             if persistence.get("aof_enabled"):
                 await self._connection.execute("BGREWRITEAOF")

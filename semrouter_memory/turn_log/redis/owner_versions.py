@@ -10,10 +10,10 @@ import asyncio
 import secrets
 from hashlib import blake2b
 
-from semrouter_memory.errors import OwnerVersionsError
+from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Scope
 from semrouter_memory.turn_log.columns import pack
-from semrouter_memory.turn_log.redis.connection import RedisConnection, RedisFailedError
+from semrouter_memory.turn_log.redis.connection import RedisConnection
 
 _KEPT_SECONDS = 7 * 86_400
 """How long a number is known after the owner's last write."""
@@ -51,7 +51,7 @@ class RedisOwnerVersions:
     async def current(self, scope: Scope) -> int:
         key = version_key(self._prefix, scope)
         if not self._connection.responsive:
-            raise OwnerVersionsError("Redis is away or slow")
+            raise UnavailableError("Redis is away or slow", service=Service.OWNER_VERSIONS)
         try:
             # Not `within`: a late number has recall ask the store, and is no reason to break off a deletion under way.
             async with asyncio.timeout(self._patience_seconds):
@@ -60,9 +60,11 @@ class RedisOwnerVersions:
                     number = await self._connection.run(self._begin, [key], [_drawn(), _KEPT_SECONDS])
         except TimeoutError:
             self._connection.doubt()
-            raise OwnerVersionsError("Redis is slow") from None
-        except RedisFailedError as error:
-            raise OwnerVersionsError(f"the owner's version cannot be had: {error}") from None
+            raise UnavailableError("Redis is slow", service=Service.OWNER_VERSIONS) from None
+        except UnavailableError as error:
+            raise UnavailableError(
+                f"the owner's version cannot be had: {error}", service=Service.OWNER_VERSIONS
+            ) from None
         return int(number)
 
     async def advance(self, scope: Scope) -> tuple[int | None, int]:
@@ -71,8 +73,10 @@ class RedisOwnerVersions:
             before = await self._connection.run(
                 self._advance, [version_key(self._prefix, scope)], [after, _KEPT_SECONDS]
             )
-        except RedisFailedError as error:
-            raise OwnerVersionsError(f"the owner's version cannot be advanced: {error}") from None
+        except UnavailableError as error:
+            raise UnavailableError(
+                f"the owner's version cannot be advanced: {error}", service=Service.OWNER_VERSIONS
+            ) from None
         return None if before is None else int(before), after
 
 

@@ -29,7 +29,7 @@ class PendingSessions:
         """All of them, in no order.
 
         Raises:
-            RedisFailedError: they could not be read.
+            UnavailableError: they could not be read.
         """
         async with self._one_at_a_time:
             if not self._seen:

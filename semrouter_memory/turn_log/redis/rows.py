@@ -12,10 +12,11 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
+from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import Scope, TurnState
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
-from semrouter_memory.turn_log.redis.connection import Argument, Command, RedisConnection, RedisFailedError
+from semrouter_memory.turn_log.redis.connection import Argument, Command, RedisConnection
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.pending import PendingSessions
 from semrouter_memory.turn_log.redis.values import (
@@ -193,7 +194,7 @@ class RedisRows:
         try:
             async with self._connection.within(_PATIENCE_SECONDS):
                 return await self.tombstones(owner)
-        except RedisFailedError:
+        except UnavailableError:
             return self._tombstones[owner][1] if owner in self._tombstones else self._no_tombstones
 
     # -- writing -------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ class SharedKey:
         """The key that Redis has, unless there was no outage since it was last asked.
 
         Raises:
-            RedisFailedError: Redis must be asked, and is away.
+            UnavailableError: Redis must be asked, and is away.
         """
         disturbances = self._connection.disturbances
         if self.known is not None and self._asked_after == disturbances:

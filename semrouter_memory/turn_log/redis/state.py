@@ -14,11 +14,11 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 from pathlib import Path
 
-from semrouter_memory.errors import StateStoreError
+from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.columns import micros, moment, pack
-from semrouter_memory.turn_log.redis.connection import Argument, Command, RedisConnection, RedisFailedError
+from semrouter_memory.turn_log.redis.connection import Argument, Command, RedisConnection
 
 _USAGE_SECONDS = 400 * 86_400
 """How long the use of a user's memories is known after the last one."""
@@ -200,5 +200,5 @@ def _digest(value: str) -> str:
 async def _failing(operation: str) -> AsyncIterator[None]:
     try:
         yield
-    except RedisFailedError as error:
-        raise StateStoreError(f"state: {operation} failed: {error}") from None
+    except UnavailableError as error:
+        raise UnavailableError(f"state: {operation} failed: {error}", service=Service.STATE) from None

@@ -16,10 +16,11 @@ from typing import Generic, TypeAlias, TypeVar
 
 from redis.exceptions import WatchError
 
+from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Scope
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
-from semrouter_memory.turn_log.redis.connection import Command, RedisConnection, RedisFailedError
+from semrouter_memory.turn_log.redis.connection import Command, RedisConnection
 from semrouter_memory.turn_log.redis.keys import Keys
 
 T = TypeVar("T")
@@ -61,7 +62,7 @@ class Transactions:
             also_watch: keys beside the owner's that the decision depends on.
 
         Raises:
-            RedisFailedError: nothing was changed, or it is not known whether the changes were made.
+            UnavailableError: nothing was changed, or it is not known whether the changes were made.
         """
         version, precedence = self._keys.owner_version(owner), self._keys.owner_precedence(owner)
         async with self._turns.hold(Scope(owner)), self._running:
@@ -71,7 +72,7 @@ class Transactions:
                     return done.result
                 await self._connection.execute("SET", precedence, self._replica, "NX", "PX", _PRECEDENCE_MS)
                 await asyncio.sleep(_BACKOFF.delay(attempt, random.random()))  # noqa: S311 - no secret
-        raise RedisFailedError("too many changes of one owner at a time")
+        raise UnavailableError("too many changes of one owner at a time", service=Service.REDIS)
 
     async def _once(
         self, version: str, precedence: str, work: Work[T], also_watch: Sequence[str]

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from semrouter_memory.errors import StateStoreError
+from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.columns import micros, moment, pack
@@ -173,7 +173,7 @@ class SqliteStateStore:
         """Take what was deleted out of the files.
 
         Raises:
-            StateStoreError: another process keeps reading; what is deleted is in the write-ahead log still.
+            UnavailableError: another process keeps reading; what is deleted is in the write-ahead log still.
         """
         # VACUUM, since SQLite does not overwrite what it moved from page to page. Look-ups go on meanwhile.
         await self._run("compact", lambda: self._connection.execute("VACUUM").close())
@@ -181,7 +181,7 @@ class SqliteStateStore:
             if await self._run("compact", self._erase):
                 return
             await asyncio.sleep(_ERASE_PAUSE_SECONDS)
-        raise StateStoreError("state: compact failed: another process keeps reading")
+        raise UnavailableError("state: compact failed: another process keeps reading", service=Service.STATE)
 
     def _erase(self) -> bool:
         ((busy, *_),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -222,7 +222,7 @@ def _submit(thread: ThreadPoolExecutor, work: Callable[[], _T]) -> Future[_T]:
     try:
         return thread.submit(work)
     except RuntimeError:
-        raise StateStoreError("the state store is closed") from None
+        raise UnavailableError("the state store is closed", service=Service.STATE) from None
 
 
 def _in_thread(operation: str, work: Callable[[], _T]) -> _T:
@@ -248,6 +248,6 @@ def _failing_as_state_store_error(operation: str) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         # SQLite's messages name tables and conditions, never values.
-        raise StateStoreError(f"state: {operation} failed: {error}") from error
+        raise UnavailableError(f"state: {operation} failed: {error}", service=Service.STATE) from error
     except OSError as error:
-        raise StateStoreError(f"state: {operation} failed: {error}") from error
+        raise UnavailableError(f"state: {operation} failed: {error}", service=Service.STATE) from error

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from semrouter_memory.codec.base import transcript_hash
-from semrouter_memory.errors import StateStoreError
+from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.events import Event, ExchangeFailed, StoreFailed, WorkFailed
 from semrouter_memory.model import (
     ChatMessage,
@@ -105,7 +105,7 @@ class World:
 
     def _fail_if(self, what: str) -> None:
         if what in self.broken:
-            raise StateStoreError(what)
+            raise UnavailableError(what, service=Service.STATE)
 
 
 @pytest.fixture

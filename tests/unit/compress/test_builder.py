@@ -12,7 +12,7 @@ from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.record import Covered
 from semrouter_memory.compress.state import shown
 from semrouter_memory.config import CompressionConfig
-from semrouter_memory.errors import ChatModelError, CircuitOpenError, TurnLogError
+from semrouter_memory.errors import ChatModelError, ModelUnavailableError, TurnLogError
 from semrouter_memory.model import Candidate, ChatMessage, LoggedTurn, MemoryType, Message, Role
 from semrouter_memory.ports import ChatModel, Embedder, StateStore, TurnLog
 from semrouter_memory.retain.redact import without_secrets
@@ -328,7 +328,7 @@ async def test_what_a_model_invents_or_gets_wrong_changes_nothing(
 
 
 async def test_a_model_that_is_known_to_be_away_is_asked_at_the_next_turn(world: World, make_turns: MakeTurns) -> None:
-    world.answer = CircuitOpenError("away")
+    world.answer = ModelUnavailableError("away", circuit_open=True)
     for turn in make_turns(small_talk(3)):
         await _read(_builder(world, model=True, every_turns=2), [turn])
 

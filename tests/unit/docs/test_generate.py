@@ -1,9 +1,7 @@
 """The generated references are current, and leave nothing out."""
 
-import typer.main
-
 from docs.generate import REFERENCE, pages
-from semrouter_memory.cli import app
+from semrouter_memory.cli import whole_command_line
 from semrouter_memory.cli.config import reference_markdown
 from semrouter_memory.exchange.states import TRANSITIONS
 
@@ -27,7 +25,7 @@ def test_every_setting_has_a_row_with_its_bounds() -> None:
 
 def test_every_command_has_its_options() -> None:
     page = pages()["cli.md"]
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in whole_command_line().commands.items():
         for title in [f"{name} {each}" for each in getattr(command, "commands", [])] or [name]:
             assert f"## `semrouter-memory {title}`\n" in page
     assert "| `--sweep`, `--no-sweep` |" in page

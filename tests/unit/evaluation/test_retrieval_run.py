@@ -11,7 +11,7 @@ import pytest
 
 from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
-from semrouter_memory.errors import EmbeddingError
+from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.evaluation.playing import PlayClock, played_adapters
 from semrouter_memory.evaluation.retrieval import LabelledQuery, RetrievalCase, user_of
 from semrouter_memory.evaluation.retrieval_figures import Asked, Scored
@@ -132,7 +132,7 @@ async def test_a_failed_recall_is_told_from_one_that_found_nothing() -> None:
     class Failing(HashedEmbedder):
         async def embed_query(self, text: str) -> Vector:
             if text == asked:
-                raise EmbeddingError("no")
+                raise UnavailableError("no", service=Service.EMBEDDING)
             return await super().embed_query(text)
 
     asked = "my favourite tea?"

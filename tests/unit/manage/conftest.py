@@ -11,7 +11,7 @@ import pytest
 
 from semrouter_memory.config import ManagementConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
-from semrouter_memory.errors import LockLostError, StateStoreError, StoreUnavailableError
+from semrouter_memory.errors import LockLostError, Service, StoreUnavailableError, UnavailableError
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import (
     EmbeddedMemory,
@@ -184,7 +184,7 @@ class State:
     def _call(self, name: str) -> None:
         self._calls.append(name)
         if self.away:
-            raise StateStoreError("away")
+            raise UnavailableError("away", service=Service.STATE)
 
 
 class Locks:

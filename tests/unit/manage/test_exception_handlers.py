@@ -7,14 +7,14 @@ import pytest
 from fastapi import FastAPI, Request
 from structlog.testing import capture_logs
 
-from semrouter_memory.deletion.service import DeletionUnfinishedError
 from semrouter_memory.errors import (
     BodyError,
-    EmbeddingError,
     InvalidRequestError,
     NotFoundError,
+    Service,
     StoreUnavailableError,
     TurnLogError,
+    UnavailableError,
 )
 from semrouter_memory.manage import exception_handlers
 
@@ -43,8 +43,8 @@ def client_of(app: FastAPI) -> httpx.AsyncClient:
         (InvalidRequestError("no", field="a"), 400, "invalid_request_error", "invalid_value"),
         (NotFoundError("no"), 404, "invalid_request_error", "memory_not_found"),
         (StoreUnavailableError(CANARY), 503, "server_error", "store_unavailable"),
-        (DeletionUnfinishedError(), 503, "server_error", "deletion_unfinished"),
-        (EmbeddingError(CANARY), 503, "server_error", "embedding_unavailable"),
+        (UnavailableError(service=Service.DELETION), 503, "server_error", "deletion_unfinished"),
+        (UnavailableError(CANARY, service=Service.EMBEDDING), 503, "server_error", "embedding_unavailable"),
         (TurnLogError(CANARY), 503, "server_error", "turn_log_unavailable"),
         (BodyError(CANARY), 500, "server_error", "internal_error"),
         (ValueError(CANARY), 500, "server_error", "internal_error"),

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service, TurnLogError, UnavailableError
 from semrouter_memory.manage.import_report import ImportReport
-from semrouter_memory.manage.importing import ImportUnfinishedError, TooManyLinesError
 from semrouter_memory.manage.portable import MAX_LINE_BYTES, export_line, lines_of
 from semrouter_memory.model import Memory, MemoryType, Reach, Scope
+from tests.raising import raising
 
 ALICE = Scope("alice")
 
@@ -196,7 +196,7 @@ async def test_an_expired_line_is_skipped(house: House) -> None:
 async def test_more_lines_than_a_request_may_bring_are_not_dropped_silently(house: House) -> None:
     report = ImportReport()
     lines = b"".join(json.dumps({"content": f"fact {number}"}).encode() + b"\n" for number in range(121))
-    with pytest.raises(TooManyLinesError, match="120 imported, 0 skipped, 0 refused"):
+    with raising(InvalidRequestError, code=TOO_MANY_LINES, match="120 imported, 0 skipped, 0 refused"):
         await house.service.import_lines(scope_of, pieces(lines), report)
     assert len(house.store.rows) == report.imported == 120
 
@@ -224,8 +224,39 @@ async def test_an_import_that_breaks_off_says_how_far_it_came_and_can_be_repeate
         await upsert(*arguments)
 
     house.store.upsert = failing
-    with pytest.raises(ImportUnfinishedError, match="50 imported, 0 skipped, 0 refused"):
+    with raising(UnavailableError, service=Service.IMPORT, match="50 imported, 0 skipped, 0 refused"):
         await imported(house, *lines)
     house.store.upsert, house.store.refuse = upsert, set()
     report = await imported(house, *lines)
     assert (report.imported, report.skipped) == (25, 50)
+
+
+async def test_an_import_that_loses_the_turn_log_says_how_far_it_came(house: House) -> None:
+    timestamp, batches = house.log.timestamp, iter([True, False])
+
+    async def failing() -> Any:
+        if not next(batches):
+            raise TurnLogError("the disk failed")
+        return await timestamp()
+
+    house.log.timestamp = failing
+    with raising(UnavailableError, service=Service.IMPORT, match="50 imported, 0 skipped, 0 refused"):
+        await imported(house, *({"content": f"fact {number}"} for number in range(75)))
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"context": "my password is hunter2-Xy9!"},
+        {"asked": "is my password hunter2-Xy9!?"},
+        {"statements": [{"attribute": "password", "value": "x", "text": "User's password is hunter2-Xy9!"}]},
+        {"context": "a\x00b"},
+    ],
+)
+async def test_what_is_refused_as_content_is_refused_in_what_a_quote_carries(
+    house: House, metadata: dict[str, Any]
+) -> None:
+    report = await imported(house, {"content": "fact", "metadata": metadata})
+    assert (report.imported, report.refused) == (0, 1)
+    assert report.errors[0].field == f"metadata.{next(iter(metadata))}"
+    assert "hunter2" not in report.errors[0].message

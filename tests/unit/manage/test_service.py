@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from semrouter_memory.deletion.service import DeletionUnfinishedError
-from semrouter_memory.errors import InvalidRequestError, NotFoundError, StoreUnavailableError
+from semrouter_memory.errors import InvalidRequestError, NotFoundError, Service, StoreUnavailableError, UnavailableError
 from semrouter_memory.manage.edits import MemoryEdit, NewMemory
 from semrouter_memory.model import Hit, Memory, MemoryType, Reach, Scope
 from semrouter_memory.recall.selection import outdated_episodes
+from tests.raising import raising
 
 ALICE, BOB = Scope("alice"), Scope("bob")
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -156,7 +156,7 @@ async def test_tombstones_are_read_after_the_store(house: House) -> None:
 async def test_a_deletion_without_the_store_tells_the_truth_and_hides_the_memory(house: House, away: str) -> None:
     house.put("m1")
     house.store.refuse = {away}
-    with pytest.raises(DeletionUnfinishedError):
+    with raising(UnavailableError, service=Service.DELETION):
         await house.service.forget(ALICE, "m1")
     house.store.refuse = set()
     with pytest.raises(NotFoundError):
@@ -177,7 +177,7 @@ async def test_forgetting_everything_reaches_its_owner_only(house: House) -> Non
 async def test_forgetting_everything_without_the_store_hides_everything(house: House) -> None:
     house.put("m1")
     house.store.refuse = {"delete_all"}
-    with pytest.raises(DeletionUnfinishedError):
+    with raising(UnavailableError, service=Service.DELETION):
         await house.service.forget_all(ALICE, Reach.ALL)
     assert (await house.service.page(ALICE, limit=10)).memories == ()
 

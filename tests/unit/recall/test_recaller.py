@@ -12,7 +12,7 @@ import pytest
 
 from semrouter_memory.codec.base import transcript_hash
 from semrouter_memory.config import RecallConfig
-from semrouter_memory.errors import EmbeddingError, StoreUnavailableError, TurnLogError
+from semrouter_memory.errors import Service, StoreUnavailableError, TurnLogError, UnavailableError
 from semrouter_memory.events import Event, ExchangeFailed, RecallFinished
 from semrouter_memory.model import (
     ChatMessage,
@@ -313,7 +313,7 @@ async def test_a_step_of_a_stored_chain_asks_the_chains_last_question(world: Wor
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        ({"embed": EmbeddingError("x")}, Reason.EMBEDDING_FAILED),
+        ({"embed": UnavailableError("x", service=Service.EMBEDDING)}, Reason.EMBEDDING_FAILED),
         ({"search": StoreUnavailableError("x")}, Reason.STORE_UNAVAILABLE),
         ({"search": TimeoutError()}, Reason.TIMEOUT),
         ({"search": RuntimeError("x")}, Reason.INTERNAL),

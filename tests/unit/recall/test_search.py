@@ -10,7 +10,7 @@ import pytest
 
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.embedding.hashed import HashedEmbedder
-from semrouter_memory.errors import EmbeddingError, StoreUnavailableError
+from semrouter_memory.errors import Service, StoreUnavailableError, UnavailableError
 from semrouter_memory.model import (
     EmbeddedMemory,
     Hit,
@@ -35,6 +35,7 @@ from semrouter_memory.store import index_cache
 from tests.gated_store import GatedStore, ToldVersions
 from tests.indexed_store import IndexedStore
 from tests.memories import DIMENSION, NOW, memory
+from tests.raising import raising
 
 ALICE, BOB = Scope("alice"), Scope("bob")
 OPTIONS = RecallOptions(limit=5, threshold=0.6)
@@ -100,7 +101,7 @@ class SlowEmbedder(HashedEmbedder):
         await self.open.wait()
         if self.failures:
             self.failures -= 1
-            raise EmbeddingError("no")
+            raise UnavailableError("no", service=Service.EMBEDDING)
         return await super().embed_passages(texts)
 
 
@@ -382,7 +383,7 @@ async def test_an_embedding_that_failed_is_tried_again(kit: Kit) -> None:
     kit.embedder.failures = 1
     searcher = kit.searcher()
 
-    with pytest.raises(EmbeddingError):
+    with raising(UnavailableError, service=Service.EMBEDDING):
         await search(searcher)
     assert contents(await search(searcher)) == [BUDGET]
     assert kit.embedder.batches == 2
@@ -401,7 +402,7 @@ async def test_after_the_preparation_a_request_embeds_its_question_alone(kit: Ki
 async def test_a_preparation_that_fails_says_so(kit: Kit) -> None:
     kit.embedder.failures = 1
 
-    with pytest.raises(EmbeddingError):
+    with raising(UnavailableError, service=Service.EMBEDDING):
         await kit.searcher().prepare()
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from semrouter_memory.config import RecordingConfig
-from semrouter_memory.errors import InputFileError
+from semrouter_memory.errors import InputFileError, InvalidRequestError
 from semrouter_memory.replay.capture import Capture, RawExchange
 from semrouter_memory.replay.cleaning import CleaningSettings
 from semrouter_memory.replay.folder import Folder, FolderSettings
 from semrouter_memory.replay.protocol import request_bytes
 from semrouter_memory.replay.reading import exchanges_in_file
 from semrouter_memory.replay.recorder import Recording
-from semrouter_memory.replay.recordings import Recordings
+from semrouter_memory.replay.recordings import LiveOptions, Recordings
 from semrouter_memory.replay.records import (
     Begin,
     End,
@@ -58,8 +58,8 @@ def first(request_id: str, size: int = 0) -> bytes:
 def play(capture: Capture, request_id: str, size: int = 0) -> None:
     stream = capture.begin({"a": "b"})
     assert stream is not None
-    stream.shown(first(request_id, size))
-    stream.answered(b"")
+    stream.request(first(request_id, size))
+    stream.response(b"")
     stream.ended(by_us=True)
 
 
@@ -80,14 +80,14 @@ def test_the_streams_of_an_exchange_are_taken_down_together() -> None:
     copies, asked = capture.begin({}), capture.begin({})
     assert copies is not None
     assert asked is not None
-    copies.shown(first("one"))
-    asked.shown(first("one"))
+    copies.request(first("one"))
+    asked.request(first("one"))
     asked.ended(by_us=True)
     assert sink.taken == []
     copies.ended(by_us=False)
     (exchange,) = sink.taken
     assert [(event.stream, event.kind) for event in exchange.events] == [
-        (1, "begin"), (1, "shown"), (2, "begin"), (2, "shown"), (2, "ended"), (1, "ended")
+        (1, "begin"), (1, "request"), (2, "begin"), (2, "request"), (2, "ended"), (1, "ended")
     ]  # fmt: skip
     assert capture.held_bytes == 0
 
@@ -120,7 +120,7 @@ def test_what_is_no_message_is_taken_down_all_the_same() -> None:
     sink = RecordingSink()
     stream = capture_of(sink).begin({})
     assert stream is not None
-    stream.shown(b"\xff\xff\xff")
+    stream.request(b"\xff\xff\xff")
     stream.ended(by_us=False)
     assert len(sink.taken) == 1
 
@@ -130,14 +130,51 @@ def test_an_exchange_that_is_under_way_when_recording_ends_is_cut() -> None:
     capture = capture_of(sink)
     stream = capture.begin({})
     assert stream is not None
-    stream.shown(first("one"))
+    stream.request(first("one"))
     capture.remove(sink)
-    stream.shown(b"")
+    stream.request(b"")
     stream.ended(by_us=True)
     (exchange,) = sink.taken
     (line,) = [line for line in rendered(exchange, Rendering("jsonl", CLEANING)).splitlines() if b'"end"' in line]
     assert b'"end":"cut"' in line
     assert capture.held_bytes == 0
+
+
+def test_what_a_repeated_request_id_begins_is_cut_as_well_when_recording_ends() -> None:
+    """More streams of one id than an exchange has are another exchange."""
+    sink = RecordingSink()
+    capture = capture_of(sink)
+    streams = [capture.begin({}) for _ in range(6)]
+    for stream in streams:
+        assert stream is not None
+        stream.request(first("one"))
+    capture.remove(sink)
+    assert [len(exchange.metadata) for exchange in sink.taken] == [4, 1, 1]
+    for stream in streams:
+        assert stream is not None
+        stream.ended(by_us=True)
+    assert len(sink.taken) == 3
+    assert capture.held_bytes == 0
+
+
+async def test_so_many_recordings_are_made_at_a_time(tmp_path: Path) -> None:
+    recordings = Recordings(
+        RecordingConfig(),
+        directory=tmp_path,
+        made_by="test",
+        redact=without_secrets,
+        identity_headers=frozenset(),
+        secret_headers=frozenset(),
+        pseudonym_key=None,
+    )
+    live = [recordings.live(LiveOptions(seconds=60)) for _ in range(4)]
+    assert all([await anext(each) for each in live])
+    with pytest.raises(InvalidRequestError, match="4 recordings are made already"):
+        recordings.live(LiveOptions(seconds=60))
+    await recordings.stop()
+    for each in live:
+        async for _ in each:
+            pass
 
 
 def test_a_sink_that_fails_stops_the_recording_and_nothing_else() -> None:
@@ -244,8 +281,8 @@ async def test_a_recording_reads_back_as_it_was_seen(tmp_path: Path) -> None:
     await recordings.start()
     stream = recordings.capture.begin({"x-tenant-word": "open sesame"})
     assert stream is not None
-    stream.shown(first("one"))
-    stream.answered(b"\x0a\x00")
+    stream.request(first("one"))
+    stream.response(b"\x0a\x00")
     stream.ended(by_us=True)
     await recordings.stop()
     (path,) = (tmp_path / "made").iterdir()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
-from semrouter_memory.errors import ExtractionParseError
+from semrouter_memory.errors import ChatModelError, ModelFault
 from semrouter_memory.model import ChatMessage, MemoryType, ToolUse
 from semrouter_memory.retain.extract_llm import (
     MAX_BATCH_CHARS,
@@ -19,6 +19,7 @@ from semrouter_memory.retain.extract_llm import (
     parse,
     prompt,
 )
+from tests.raising import raising
 
 from .conftest import MakeTurn
 
@@ -51,7 +52,7 @@ def test_the_facts_are_found_in_what_models_answer(answer: str) -> None:
     ["", "no facts", f"[{FACT},]", f"[{FACT}", '{"a": 1}', '{"a": [], "b": []}', "[" * 5000, f"<think>[{FACT}]", "7"],
 )
 def test_anything_but_an_array_is_an_error(answer: str) -> None:
-    with pytest.raises(ExtractionParseError):
+    with raising(ChatModelError, fault=ModelFault.UNPARSABLE):
         parse(answer)
 
 

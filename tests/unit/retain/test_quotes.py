@@ -117,6 +117,22 @@ def test_a_long_message_becomes_several_quotes_that_lose_no_word(make_turn: Make
     assert " ".join(found) == said
 
 
+TOWNS = ("Lima", "Rome", "Kyoto", "Bergen", "Quito", "Leeds", "Graz", "Porto", "Dakar", "Hanoi", "Turin", "Ghent")
+
+
+def test_what_is_said_around_a_sentence_worth_keeping_explains_it(make_turn: MakeTurn) -> None:
+    """Greetings, thanks, questions and orders leave."""
+    told = "I joined the allotment committee last week. It was chaotic, so many people wanted a say in the hedge."
+    assert contents(make_turn, f"hello! {told} What would you do? Draft me a poster.") == [told]
+
+
+def test_of_a_long_message_only_the_passages_that_tell_something_stay(make_turn: MakeTurn) -> None:
+    talk = [f"The council of {town} argued about it for hours, as councils do." for town in TOWNS]
+    (found,) = contents(make_turn, " ".join(["I live in Bonn with my wife.", *talk]))
+    assert found.startswith("I live in Bonn with my wife. The council of")
+    assert talk[-1] not in found
+
+
 def test_a_sentence_without_an_end_is_cut_into_quotes_that_lose_no_word(make_turn: MakeTurn) -> None:
     said = "remember that " + ", ".join(f"my friend number {number} lives in Bonn" for number in range(18))
     found = contents(make_turn, said)

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semrouter_memory.errors import StoreFullError, StoreUnavailableError
+from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import Scope
 from semrouter_memory.store import schema
 from semrouter_memory.store.journal import WriteJournal
 from semrouter_memory.store.schema import Row
 from tests.memories import DIMENSION, embedded, memory
+from tests.raising import raising
 
 ALICE = Scope("alice", "hawaii")
 
@@ -185,7 +186,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreFullError):
+    with raising(StoreUnavailableError, disk_full=True):
         opened.add([row("mem_1")])
     assert list((tmp_path / "writes").iterdir()) == []
 

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from semrouter_memory.config import ExternalModel, LlmEndpoint
-from semrouter_memory.errors import ModelAwayError
+from semrouter_memory.errors import ModelUnavailableError
 from semrouter_memory.events import EpisodeFinished, ExtractionFinished, TurnAppended
 from semrouter_memory.model import (
     Appended,
@@ -325,7 +325,7 @@ async def test_a_model_asked_by_background_work_is_its_child(exported: Exported)
     assert call.parent.span_id == work.context.span_id
 
 
-@pytest.mark.parametrize("error", [ModelAwayError(CANARY), asyncio.CancelledError(CANARY)])
+@pytest.mark.parametrize("error", [ModelUnavailableError(CANARY), asyncio.CancelledError(CANARY)])
 async def test_a_model_that_fails_is_named_by_the_kind_of_error(exported: Exported, error: BaseException) -> None:
     with pytest.raises(type(error)):
         await exported.spans.model(Model(error), SECTION).complete(PROMPT)

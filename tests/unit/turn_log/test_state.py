@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.errors import ConfigurationError, StateStoreError
+from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
 from semrouter_memory.model import Reach, Scope
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
+from tests.raising import raising
 from tests.unit.turn_log.conftest import NOW
 
 ALICE = Scope("alice")
@@ -124,7 +125,7 @@ async def test_a_backup_opens_as_a_store(path: Path, open_store: OpenStore, tmp_
     await store.backup(directory)
     assert [file.name for file in directory.iterdir()] == ["state.db"]
     assert await open_store(directory / "state.db").get(ALICE, ["a"]) == {"a": b"1"}
-    with pytest.raises(StateStoreError, match="backup failed"):
+    with raising(UnavailableError, service=Service.STATE, match="backup failed"):
         await store.backup(path.parent)
 
 
@@ -155,8 +156,8 @@ async def test_what_fails_later_is_an_error(path: Path, clock: Clock) -> None:
     store = SqliteStateStore(path, clock=clock)
     store._connection.execute("DROP TABLE state")
     for call in (store.get(ALICE, ["a"]), store.put(ALICE, "a", b"", ttl=HOUR), store.sweep()):
-        with pytest.raises(StateStoreError, match="no such table"):
+        with raising(UnavailableError, service=Service.STATE, match="no such table"):
             await call
     store.close()
-    with pytest.raises(StateStoreError, match="closed"):
+    with raising(UnavailableError, service=Service.STATE, match="closed"):
         await store.get(ALICE, ["a"])
