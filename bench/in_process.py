@@ -138,8 +138,8 @@ class InProcess:
         reading, embedding = [], []
         for number, message in enumerate(shown(list(messages(TURNS)))):
             started = time.process_time()
-            retainer.accept(_turn(scope, number, message))
-            await retainer.settle()
+            retainer.intake.accept(_turn(scope, number, message))
+            await retainer.intake.settle()
             while woken:
                 await retainer.process(woken.pop())
             reading.append((time.process_time() - started) * 1000)

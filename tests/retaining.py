@@ -219,7 +219,7 @@ class Bench:
         ends: bool = False,
     ) -> Appended | None:
         self.clock.step(seconds=1)
-        return self.retainer.accept(
+        return self.retainer.intake.accept(
             Turn(
                 scope=ALICE,
                 hints=SessionHints(explicit=session),

@@ -11,8 +11,8 @@ import numpy as np
 from semrouter_memory.config import Config, RecallConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.embedder import load_embedder
-from semrouter_memory.language.ngrams import tokens
 from semrouter_memory.language.third_person import embedded_text
+from semrouter_memory.language.words import tokens
 from semrouter_memory.learned.logistic import components, log_odds
 from semrouter_memory.model import FORM, Hit, Memory, MemoryType, Message, Role, Scope
 from semrouter_memory.recall import relevance, wants

@@ -23,7 +23,7 @@ from semrouter_memory.recall.stored_history import StoredHistory
 from semrouter_memory.recall.strategy import Strategy
 from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch, VectorSearch
 from semrouter_memory.retain.pipeline import Retainer
-from semrouter_memory.retain.reconciling.verdict import Judge
+from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.redact import without_secrets
 from semrouter_memory.transport.request_phase import RequestPhase
@@ -97,7 +97,7 @@ def reconciling_writer(
     *,
     written: Callable[[Scope], object] | None = None,
 ) -> ReconcilingWriter:
-    judge = models.of_role("memory_reconcile")
+    adjudicator = models.of_role("memory_reconcile")
     return ReconcilingWriter(
         turn_log=adapters.turn_log,
         reader=adapters.store,
@@ -106,7 +106,7 @@ def reconciling_writer(
         locks=adapters.locks,
         clock=adapters.clock,
         ttl_days=config.ttl_days,
-        judge=Judge(judge) if judge else None,
+        adjudicator=LlmAdjudicator(adjudicator) if adjudicator else None,
         written=written,
     )
 

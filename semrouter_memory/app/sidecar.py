@@ -132,7 +132,7 @@ class App:
         return Processor(
             _exchange_settings(config),
             recaller=recaller,
-            retainer=retainer,
+            retainer=retainer.intake,
             observer=adapters.observer,
             clock=adapters.turn_log,
             shared_secret=(config.server.secret_header, shared_secret) if shared_secret else None,
@@ -198,7 +198,7 @@ class App:
         self._pool = pool
         self._exit.push_async_callback(pool.drain, self._config.server.drain_seconds)
         # Long turns that are still cleaned are written before the log closes.
-        self._exit.push_async_callback(retainer.settle)
+        self._exit.push_async_callback(retainer.intake.settle)
         ticker = asyncio.create_task(self._tick(retainer, pool, adapters), name="triggers")
         self._exit.callback(ticker.cancel)
         return retainer

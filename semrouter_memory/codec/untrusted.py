@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-from semrouter_memory.language.invisible import visible
+from semrouter_memory.language.scripts import visible
 
 _FENCE = re.compile(r"`{3,}|~{3,}")
 # Cc: control characters; Cs: lone surrogates, which no UTF-8 body can carry.

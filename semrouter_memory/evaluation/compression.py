@@ -141,7 +141,7 @@ class CompressionRun:
         turn = exchange.take_turn()
         if turn is None:
             raise AssertionError("an exchange that ended well is a turn")
-        self._retainer.accept(turn)
+        self._retainer.intake.accept(turn)
 
     async def _next(self, scope: Scope, messages: Sequence[Mapping[str, str]]) -> tuple[list[str], RecallResult]:
         """The recall filter's exchange: every text of the request, and recall's result."""

@@ -48,7 +48,7 @@ class ConversationsRun:
         retainer = pipelines.retainer(self._config, adapters, self._models, wake=woken.append)
         for number, (user, assistant) in enumerate(conversation.turns):
             self._clock.time += _TURN_TIME
-            retainer.accept(self._turn(scope, number, user, assistant))
+            retainer.intake.accept(self._turn(scope, number, user, assistant))
             await work(retainer, woken)
         await adapters.turn_log.end_session(scope, _session(scope))
         await retainer.tick()

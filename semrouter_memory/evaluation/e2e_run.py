@@ -76,7 +76,7 @@ class EndToEndRun:
             observed_at=self._clock.now(),
             request_id=f"{session}-{self._clock.now().isoformat()}",
         )
-        self._retainer.accept(turn)
+        self._retainer.intake.accept(turn)
         await work(self._retainer, self._woken)
 
     async def _ask(self, scope: Scope, user: str, question: CaseQuestion, stored: Sequence[str]) -> JudgedQuestion:

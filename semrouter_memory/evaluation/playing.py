@@ -78,6 +78,6 @@ def played_adapters(embedder: Embedder) -> Iterator[Adapters]:
 
 async def work(retainer: Retainer, woken: list[SessionKey]) -> None:
     """Do the workers' background work now."""
-    await retainer.settle()
+    await retainer.intake.settle()
     while woken:
         await retainer.process(woken.pop(0))

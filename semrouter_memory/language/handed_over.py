@@ -15,10 +15,10 @@ _ORDER = pattern(
     r"(?:^|[.!?。！？,，;]\s*|\b(?:please|pls|plz|kindly|you|and|to|me|just|then|n)\s+|请|帮我|麻烦|帮忙|[来再]|把[^。！？\n]{0,20})\W{0,3}{works}"
 )
 _STARTS = pattern(
-    r"^\W*(?:(?:ok|okay|so|now|can|could|would|you|u|please|pls|plz|kindly|just|and|then|help|me|to|请|請|帮|幫|我|你|麻烦)\s*,?\s*)*{works}"
+    r"^\W*(?:(?:ok|okay|so|now|can|could|would|you|u|please|pls|plz|kindly|just|and|then|help|me|to|请|請|帮|幫|我|你|麻烦)\s*(?:,\s*)?)*{works}"
 )
 _ASKS = pattern(
-    r"^\W*(?:ok|so|and)?\s*{asks}|(?:->|=>|→)\s?\w+\s*$|\b{pointers}\s(?:\w+\s)?{texts}[^.!\n]*\?|^\s*(?:\^|↑|👆)|tl;?dr\W*$|^.{0,24}{asks}"
+    r"^\W*(?:(?:ok|so|and)\s*)?{asks}|(?:->|=>|→)\s?\w+\s*$|\b{pointers}\s(?:\w+\s)?{texts}[^.!\n]*\?|^\s*(?:\^|↑|👆)|tl;?dr\W*$|^.{0,24}{asks}"
 )
 _BACK = pattern(
     r"{works}\W*(?:$|[.,;?!，。]|(?:for me|in|into|to|as|and|pls|please|this|these|that|it|the above|them|一下|上面|以上|这|成)|\d+ )"

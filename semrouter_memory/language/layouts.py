@@ -16,7 +16,7 @@ from semrouter_memory.language.word_lists import entries, pattern
 
 _ROLE = pattern(r"^\s*(?:[\[<(#*【]+\s*)?{roles}\s*(?:[\])>*】]+\s*[:：]?|[:：])")
 _RULE = re.compile(
-    r"^\s*(?:([-=_*#~+<>])\1{2,}|[-—–]{2,}\s|[-=*\s]*(?:BEGIN|START|END)(?: OF)?(?: [A-Z]+)+)|[-=_*~—]{3,}\s*$"
+    r"^(?:\s*(?:([-=_*#~+<>])\1{2,}|[-—–]{2,}\s)|[-=*\s]*(?:BEGIN|START|END)(?: OF)?(?: [A-Z]+)+)|[-=_*~—]{3,}\s*$"
 )
 _CODE = pattern(r"\s*{code_lines}")
 _CODE_TOKEN = re.compile(

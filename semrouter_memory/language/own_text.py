@@ -10,10 +10,9 @@ import re
 from functools import lru_cache
 
 from semrouter_memory.language.handed_over import without_handed_over
-from semrouter_memory.language.invisible import visible
 from semrouter_memory.language.layouts import closing, gap, is_gap, without_laid_out, without_quoted
 from semrouter_memory.language.quoted_spans import GAP, without_enclosed
-from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.scripts import CJK, visible
 from semrouter_memory.language.word_lists import pattern
 
 MAX_READ_CHARS, MAX_READ_LINES = 16_000, 1_000
@@ -27,6 +26,8 @@ LEFT_OUT = "…"
 _INJECTS = pattern(r"{injections}")
 _CONFIDENTIAL = pattern(r"{confidences}", re.IGNORECASE | re.MULTILINE)
 _FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|im|ive|me|my|we|our)\b|[我咱]", re.IGNORECASE)
+_BLANKS = re.compile(r"([^\S\n]{40})[^\S\n]+")
+"""More blanks than any layout has: patterns would try each of them."""
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 _LETTER = re.compile(r"(?<=[.!?]) (?=Dear [^,\n]{1,40},\s*\n)")
 """Where a letter begins behind a sentence."""
@@ -49,7 +50,8 @@ def own_text(text: str) -> str:
     text = visible(text[:MAX_READ_CHARS]).replace(GAP, "").strip()
     if not text or confidential(text):
         return ""
-    text = _LETTER.sub("\n", _BLANK_LINES.sub("\n\n", "\n".join(text.splitlines())))
+    text = _BLANKS.sub(r"\1", "\n".join(text.splitlines()))
+    text = _LETTER.sub("\n", _BLANK_LINES.sub("\n\n", text))
     text = "\n".join(without_quoted(text.split("\n")[:MAX_READ_LINES]))
     lines = without_laid_out(without_enclosed(text).split("\n"))
     lines = without_handed_over(lines, closing(lines))

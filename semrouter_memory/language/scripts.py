@@ -1,4 +1,4 @@
-"""Which characters are Chinese, and which variants of a character are the same. Pure."""
+"""Which characters are Chinese, which variants of a character are the same, and which are invisible. Pure."""
 
 import re
 
@@ -14,3 +14,17 @@ CJK = re.compile(rf"[{CJK_RANGE}]")
 """One Chinese character."""
 APOSTROPHES = str.maketrans("’‘ʼ＇", "''''")
 """Typographic apostrophes as the ASCII one, for `str.translate`."""
+
+
+# Zero-width characters, fillers, bidirectional controls, tag characters, and the variation selectors that nothing uses.
+# Joiners belong to letters and emoji; next to ASCII they only hide something.
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    "|(?<=[\x00-\x7f])[\u200c\u200d\ufe00-\ufe0e]+|[\u200c\u200d]+(?=[\x00-\x7f]|$)|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]+"
+)
+
+
+def visible(text: str) -> str:
+    """Without characters that people do not see."""
+    return _INVISIBLE.sub("", text)

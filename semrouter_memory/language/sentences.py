@@ -3,7 +3,7 @@
 import re
 
 # After a full stop only before a blank or the end ("3.5", "e.g. this" stay whole); Chinese needs none.
-_END = re.compile(r"(?:[.!?…]+[\"')\]”’]*(?=\s|$)|[。！？!?][”」』）]*|\n)\s*")
+_END = re.compile(r"(?:(?<![.!?…])[.!?…]++[\"')\]”’]*(?=\s|$)|[。！？!?][”」』）]*|\n)\s*")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:mr|mrs|ms|dr|prof|st|sr|jr|vs|etc|e\.g|i\.e|a\.m|p\.m|no|approx|inc|ltd|u\.s|u\.k)|\b[A-Z]|^\s*\d{1,2})\.\s*$",
     re.IGNORECASE,

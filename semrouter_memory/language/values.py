@@ -21,11 +21,13 @@ _MONTHS = {
 }
 _ONES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _TEENS = ("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
-_WRITTEN = {word: str(number) for number, word in enumerate((*_ONES, *_TEENS), 1)}
+_WRITTEN = {word: number for number, word in enumerate((*_ONES, *_TEENS), 1)}
 _TENS = {
-    word: number
+    word: 10 * number
     for number, word in enumerate(("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"), 2)
 }
+NUMBER_WORDS = _WRITTEN | _TENS
+"""The numbers up to ninety that are one English word."""
 _UNITS = {
     unit: name
     for name, units in {
@@ -52,10 +54,10 @@ _UNITS = {
     }.items()
     for unit in units.split()
 }
-_SCALES = {"k": 1_000, "m": 1_000_000, "千": 1_000, "万": 10_000}
+SCALES = {"k": 1_000, "m": 1_000_000, "千": 1_000, "万": 10_000}
 _DIGITS = {digit: number for number, digit in enumerate("零一二三四五六七八九")} | {"两": 2, "〇": 0}
 _PLACES = {"十": 10, "百": 100, "千": 1_000, "万": 10_000}
-_ORDINALS = {
+ORDINALS = {
     word: number
     for number, word in enumerate(
         ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"), 1
@@ -85,9 +87,9 @@ def values(text: str) -> frozenset[str]:
 def split(text: str) -> tuple[frozenset[str], str]:
     """The values of a text, and the rest of the text in lower case without accents."""
     text = folded(text)
-    text = _COMPOUND.sub(lambda match: str(_TENS[match[1]] * 10 + int(_WRITTEN[match[2]])), text)
+    text = _COMPOUND.sub(lambda match: str(_TENS[match[1]] + _WRITTEN[match[2]]), text)
     text = _WORD.sub(_written, text)
-    text = _HAN_NUMBER.sub(lambda match: str(_han_number(match.group())), text)
+    text = _HAN_NUMBER.sub(lambda match: str(han_number(match.group())), text)
     found: set[str] = set()
 
     def take(read: _Reader) -> Callable[[re.Match[str]], str]:
@@ -121,10 +123,11 @@ def kinds(found: frozenset[str]) -> dict[str, frozenset[str]]:
 
 def _written(match: re.Match[str]) -> str:
     word = match.group()
-    return str(_TENS[word] * 10) if word in _TENS else _WRITTEN.get(word, word)
+    return str(NUMBER_WORDS.get(word, word))
 
 
-def _han_number(text: str) -> int:
+def han_number(text: str) -> int:
+    """The number that Chinese characters write: 一九九五, 三百, 一万二."""
     if all(char in _DIGITS for char in text):
         return int("".join(str(_DIGITS[char]) for char in text))
     total, digit, place = 0, 0, 1
@@ -141,7 +144,7 @@ def _han_number(text: str) -> int:
 
 def _number(digits: str, scale: str | None = None) -> str:
     digits = digits.replace(",", "")
-    return f"{float(digits) * _SCALES.get(scale or '', 1):.12g}" if len(digits) < 15 else digits  # noqa: PLR2004
+    return f"{float(digits) * SCALES.get(scale or '', 1):.12g}" if len(digits) < 15 else digits  # noqa: PLR2004
 
 
 def _money(match: re.Match[str]) -> tuple[str, ...]:
@@ -223,8 +226,8 @@ _PATTERNS: tuple[tuple[re.Pattern[str], _Reader], ...] = (
     (re.compile(r"(?<!\w)\+?\(?\d[\d() -]{5,}\d\b"), lambda match: (f"phone:{re.sub(r'[^0-9]', '', match.group())}",)),
     (re.compile(r"(?<![a-z\d.])((?:19|20)\d\d)(?![a-z\d]|\.\d)年?"), lambda match: (f"year:{match[1]}",)),
     (
-        re.compile(rf"\b(?:(?P<word>{'|'.join(_ORDINALS)})|(?P<digits>\d{{1,2}})(?:st|nd|rd|th))\b"),
-        lambda match: (f"ordinal:{match['digits'] or _ORDINALS[match['word']]}",),
+        re.compile(rf"\b(?:(?P<word>{'|'.join(ORDINALS)})|(?P<digits>\d{{1,2}})(?:st|nd|rd|th))\b"),
+        lambda match: (f"ordinal:{match['digits'] or ORDINALS[match['word']]}",),
     ),
     (
         re.compile(rf"(?P<number>{_NUM})(?P<scale>[千万])"),

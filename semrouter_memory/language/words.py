@@ -3,9 +3,14 @@
 English words are separated by the text itself. Chinese is not segmented: a run of characters is cut at function words,
 and what lies between them counts as content. That needs no dictionary and is right often enough to tell a vague query
 from one that names something.
+
+The learned decisions read a text as words and pairs of neighbouring words (`tokens`, `ngrams`).
 """
 
+import itertools
 import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from semrouter_memory.language.scripts import APOSTROPHES, CJK, CJK_RANGE
 
@@ -63,3 +68,25 @@ def content_runs(text: str) -> list[str]:
 
 def _runs(word: str) -> list[str]:
     return [part for part in _CJK_FUNCTION_WORDS.split(word) if part]
+
+
+_TOKEN_LETTER = rf"[^\W\d_{CJK_RANGE}]"
+_TOKEN = re.compile(rf"{_TOKEN_LETTER}+(?:'{_TOKEN_LETTER}+)?|[{CJK_RANGE}]|\d+|[?!:.,;\"]|\n")
+_FULL_WIDTH = str.maketrans("’‘？！：。，；“”", "''?!:.,;\"\"")
+_FIRST = 3
+
+
+# A message is read again for each of its sentences, and for the turn after it.
+@lru_cache(64)
+def tokens(text: str) -> tuple[str, ...]:
+    """Lower-cased words, single Chinese characters and marks; every number is one token."""
+    found = _TOKEN.findall(text.translate(_FULL_WIDTH).lower().strip())
+    return tuple("0" if token.isdigit() else token for token in found)
+
+
+def ngrams(found: Sequence[str]) -> Iterator[str]:
+    """Each token, each pair of neighbours with the text's ends, and the first tokens as such."""
+    framed = ["^", *found, "$"]
+    yield from found
+    yield from (f"{one} {other}" for one, other in itertools.pairwise(framed))
+    yield from (f"first {token}" for token in found[:_FIRST])

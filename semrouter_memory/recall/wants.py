@@ -10,8 +10,8 @@ request names ("when is Priya's exam?"). The words' part is found while the mode
 import math
 from collections.abc import Container, Sequence
 
-from semrouter_memory.language.ngrams import ngrams, tokens
 from semrouter_memory.language.terms import terms
+from semrouter_memory.language.words import ngrams, tokens
 from semrouter_memory.learned.logistic import Features, Logistic, log_odds
 from semrouter_memory.model import Message, Role, Vector
 from semrouter_memory.recall.prototypes import Intent

@@ -1,7 +1,7 @@
 """Asks a chat model to sum a session up in one or two dated sentences.
 
 What it answers is a stranger's text: it is bounded, must speak of the user and of the right day, and is held against
-what the user said themselves (`gate`) and, of an agent's run, its goal, steps and outcome (`runs`). Any other answer
+what the user said themselves (`grounding`) and, of an agent's run, its goal, steps and outcome (`episodes`). Any other answer
 makes no episode; an agent's run is then told without a model.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.events import CandidatesRefused
+from semrouter_memory.language.sentences import sentences
 from semrouter_memory.model import ChatMessage, LoggedTurn
 from semrouter_memory.ports import ChatModel, Observer
-from semrouter_memory.retain.episodes import MAX_CHARS, as_candidate, when
-from semrouter_memory.retain.gate import gate
-from semrouter_memory.retain.runs import run_of
+from semrouter_memory.retain.episodes import MAX_CHARS, as_candidate, run_of, when
+from semrouter_memory.retain.grounding import ground
 
 EXTRACTOR = "episode_llm"
 _MAX_PROMPT_CHARS = 24_000
@@ -23,7 +23,7 @@ _MAX_USER_CHARS = 1_500
 _MAX_ANSWER_CHARS = 400
 """Of an assistant's message: enough for an outcome; its knowledge is not wanted."""
 _MIN_CHARS = 25
-_MAX_SENTENCES = 4
+_MAX_SENTENCES = 5
 
 _INSTRUCTIONS = """\
 You keep the long-term memory of an assistant. Sum the session below up in one or two sentences, so that it can be \
@@ -43,12 +43,10 @@ _FENCE = re.compile(r"^```\w*\s*|\s*```$")
 _DATED = re.compile(r"^(?:On|From|Between)\s+(\d{4}-\d\d-\d\d)\b|^(\d{4}-\d\d-\d\d)")
 _THE_USER = re.compile(r"^the user\b", re.IGNORECASE)
 _ABOUT_USER = re.compile(r"\bthe user\b|用户", re.IGNORECASE)
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TOLD_OF_RUNS = (
     "tool tools step steps outcome result results lesson failed worked done finished completed passed used ran run"
 )
 """Words that a run is told with."""
-_SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？]")
 _STRANGE = re.compile(
     r"[{}<>\[\]]|https?://|\b(?:as an ai|i cannot|i can't|i'm sorry|here is|ignore (?:all|previous))\b", re.IGNORECASE
 )
@@ -95,7 +93,7 @@ def prompt(turns: Sequence[LoggedTurn]) -> list[ChatMessage]:
 
 
 def checked(answer: str, turns: Sequence[LoggedTurn], refused: Counter[str]) -> str:
-    """The answer as an episode, "" when it is none; `refused` counts why the gate refused it."""
+    """The answer as an episode, "" when it is none; `refused` counts why it was refused."""
     text = _FENCE.sub("", strip_reasoning(strip_block(answer)).strip()).strip("\"'“” \n")
     text = " ".join(text.split())
     first, last = when(turns)
@@ -119,7 +117,7 @@ def _line(turn: LoggedTurn) -> str:
 def _fits(text: str) -> bool:
     return (
         _MIN_CHARS <= len(text) <= MAX_CHARS
-        and len(_SENTENCE_END.findall(text)) <= _MAX_SENTENCES
+        and len(sentences(text)) <= _MAX_SENTENCES
         and bool(_ABOUT_USER.search(text))
         and not _STRANGE.search(text)
     )
@@ -128,6 +126,6 @@ def _fits(text: str) -> bool:
 def _was_said(text: str, turns: Sequence[LoggedTurn], refused: Counter[str]) -> bool:
     run = run_of(turns)
     told = () if run is None else (run.goal, run.outcome, *run.steps, *run.lessons, _TOLD_OF_RUNS)
-    gated = gate([as_candidate(text, turns, extractor=EXTRACTOR)], turns, also=told)
-    refused.update(gated.turned_away)
-    return bool(gated.candidates)
+    grounded = ground([as_candidate(text, turns, extractor=EXTRACTOR)], turns, also=told)
+    refused.update(grounded.turned_away)
+    return bool(grounded.candidates)

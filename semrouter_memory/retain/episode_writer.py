@@ -26,7 +26,7 @@ class EpisodeWriter:
     """Writes episodes.
 
     Args:
-        keep_quotes: quotes are kept.
+        keep_quotes: quotes are stored.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class EpisodeWriter:
         """Write the session's episode, if there is anything to say.
 
         Args:
-            turns: the session's turns that are still kept, oldest first; at least one.
+            turns: the session's turns that are still stored, oldest first; at least one.
 
         Returns:
             False when there is an episode and it was not written: the claim is lost, a turn was deleted meanwhile, or

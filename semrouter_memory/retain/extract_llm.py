@@ -2,7 +2,7 @@
 
 The model reads user and assistant texts only, never system prompts or tool results, and answers with a JSON array of
 `{"type": ..., "content": ..., "turn": n}`. What it answers is a stranger's text: it is bounded, redacted, and held against what the
-user said themselves (`gate`).
+user said themselves (`grounding`).
 """
 
 import json
@@ -16,7 +16,7 @@ from semrouter_memory.language.terms import terms
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.model import Candidate, ChatMessage, Json, LoggedTurn, MemoryType
 from semrouter_memory.ports import ChatModel, Embedder
-from semrouter_memory.retain.gate import Gated, gate
+from semrouter_memory.retain.grounding import Grounded, ground
 from semrouter_memory.retain.redact import is_redacted, without_secrets
 
 EXTRACTOR = "llm"
@@ -72,26 +72,28 @@ class LlmExtractor:
         self._model = model
         self._embedder = embedder
 
-    async def extract_gated(self, turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn]) -> Gated:
+    async def extract(self, turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn]) -> Grounded:
         """What the turns say about the user, and how much the model listed that the user did not say.
 
         Raises:
             ChatModelError: the model failed, or answered something that is no JSON array.
         """
         answer = await self._model.complete(prompt(turns, context))
-        gated = gate([_candidate(each, turns, self._model.name) for each in parse(answer)], turns, context)
-        return await self._settled(gated) if self._embedder and gated.doubtful and gated.said else gated
+        grounded = ground([_candidate(each, turns, self._model.name) for each in parse(answer)], turns, context)
+        return await self._settled(grounded) if self._embedder and grounded.doubtful and grounded.said else grounded
 
-    async def _settled(self, gated: Gated) -> Gated:
+    async def _settled(self, grounded: Grounded) -> Grounded:
         """With what was said in other words; what cannot be compared stays refused."""
         assert self._embedder is not None
-        contents = [each.content for each in gated.doubtful]
+        contents = [each.content for each in grounded.doubtful]
         try:
-            vectors = await self._embedder.embed_passages([to_third_person(text) for text in (*contents, *gated.said)])
+            vectors = await self._embedder.embed_passages(
+                [to_third_person(text) for text in (*contents, *grounded.said)]
+            )
         except UnavailableError:
-            return gated
-        said = dict(zip(gated.said, vectors[len(contents) :], strict=True))
-        return gated.settled(
+            return grounded
+        said = dict(zip(grounded.said, vectors[len(contents) :], strict=True))
+        return grounded.settled(
             {
                 content: {sentence: float(vector @ other) for sentence, other in said.items()}
                 for content, vector in zip(contents, vectors, strict=False)

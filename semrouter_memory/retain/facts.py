@@ -7,6 +7,7 @@ from importlib import resources
 
 from semrouter_memory.language.scripts import CJK, CJK_RANGE
 from semrouter_memory.language.terms import terms
+from semrouter_memory.language.values import NUMBER_WORDS
 from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.model import Fact
 
@@ -22,7 +23,7 @@ MANY = frozenset({"allergy", "has", "owns", "likes", "dislikes", "preference", "
 """Attributes of which a user has several, or that do not change."""
 _ARTICLES = word_set("a an the about around roughly only at up to")
 NUMBER = re.compile(
-    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b|[一二两三四五六七八九十百千万]+(?:元|块|万|千|号|月)",
+    rf"\d|\b(?:{'|'.join(NUMBER_WORDS)})\b|[一二两三四五六七八九十百千万]+(?:元|块|万|千|号|月)",
     re.IGNORECASE,
 )
 _DATE = re.compile(

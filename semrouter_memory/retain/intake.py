@@ -130,7 +130,7 @@ def cleaned(turn: Turn, *, max_chars: int) -> CleanTurn:
         user_texts=tuple(user.text for user in users),
         assistant_text=answer.text,
         tools=tuple(replace(tool, outcome=left.text) for tool, left in zip(turn.tools, outcomes, strict=True)),
-        # Kept whole or not at all: a chain that is rebuilt must say what was said.
+        # Stored whole or not at all: a rebuilt chain repeats the conversation word for word.
         items=turn.items if all(text in clean or not redact(text).kinds for text in _texts(turn.items)) else None,
     )
     return CleanTurn(

@@ -1,6 +1,6 @@
 """From a finished exchange to memories: accept the turn, then extract, reconcile and write in the background.
 
-Strategy. `accept` commits the turn to the turn log and returns. A crash at any later point loses nothing, because work is
+Strategy. `TurnIntake.accept` commits the turn to the turn log and returns. A crash at any later point loses nothing, because work is
 repeated until the log records it as finished, and duplicates nothing, because reconciling the same memory again skips it.
 Quotes are taken at once; a model is asked when a trigger fires, outside the owner's lock. A claim is renewed while a step
 runs. When all turns of an ended session are read, its episode is written. `failures` handles a step that fails.
@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.errors import ModelUnavailableError, TurnLogError
 from semrouter_memory.events import SessionDue
-from semrouter_memory.model import Appended, Claim, LoggedTurn, SessionKey, Turn
+from semrouter_memory.model import Claim, LoggedTurn, SessionKey
 from semrouter_memory.ports import (
     ChatModel,
     Clock,
@@ -28,14 +28,13 @@ from semrouter_memory.ports import (
 )
 from semrouter_memory.retain.episode_writer import EpisodeWriter
 from semrouter_memory.retain.failures import FailurePolicy
-from semrouter_memory.retain.idling import Idling
 from semrouter_memory.retain.intake import TurnIntake
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.scheduling import ExtractionScheduler
 from semrouter_memory.retain.session_end import SessionEndHandler
 from semrouter_memory.retain.steps import ModelStep, QuoteStep, StepParts, quoted_part, scene_turns, unread, with_quotes
 from semrouter_memory.retain.topics import TopicWatch
-from semrouter_memory.retain.triggers import Pace, Trigger
+from semrouter_memory.retain.triggers import Idling, Pace, Trigger
 
 _SWEEP_EVERY = timedelta(hours=1)
 _RENEWALS = 3
@@ -47,12 +46,12 @@ _MANY_TURNS = 100
 
 
 class Retainer:
-    """Accepts turns and extracts them.
+    """Extracts the turns that its `intake` accepts.
 
     Args:
         reader: for whether the store is available, and for a session's earlier episode.
         chat_model: with the role `memory_extraction`.
-        states: receives every turn that was read; None when session states are not kept.
+        states: receives every turn that was read; None when session states are not stored.
         wake: asks for `process(key)` to be run soon; may be ignored, the next tick asks again.
         jitter: draws 0..1.
         monotonic: seconds on a clock that is never set.
@@ -82,7 +81,7 @@ class Retainer:
         self._wake = wake
         self._swept_at: datetime | None = None
         self._retrying = 0
-        self._intake = TurnIntake(turn_log, observer, max_chars=config.max_turn_chars, wake=wake)
+        self.intake = TurnIntake(turn_log, observer, max_chars=config.max_turn_chars, wake=wake)
         self._topics = TopicWatch(embedder, similarity=config.drift_similarity)
         self._failures = FailurePolicy(
             turn_log=turn_log, reader=reader, observer=observer, clock=clock, config=config, jitter=jitter
@@ -115,20 +114,10 @@ class Retainer:
             context_turns=self._config.context_turns,
         )
 
-    # -- accepting -----------------------------------------------------------------------------------------------------
-
-    def accept(self, turn: Turn) -> Appended | None:
-        """Commit a turn, quickly; see `TurnIntake.accept`. Never raises."""
-        return self._intake.accept(turn)
-
-    async def settle(self) -> None:
-        """Return when every turn that was accepted so far is written; before the turn log closes."""
-        await self._intake.settle()
-
     # -- looking for work ----------------------------------------------------------------------------------------------
 
     async def tick(self) -> None:
-        """Wake the sessions that are due, and drop what was kept long enough."""
+        """Wake the sessions that are due, and delete turns whose retention has ended."""
         now = self._clock.now()
         await self._sweep(now)
         sessions = await self._turn_log.pending()

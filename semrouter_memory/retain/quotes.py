@@ -15,7 +15,7 @@ from semrouter_memory.language.question_form import QUESTION_MARKS
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType, Vector
-from semrouter_memory.retain import remember, statements, unfit
+from semrouter_memory.retain import content_policy, remember, statements
 from semrouter_memory.retain.keep import CUT, SentenceScore, in_message, judge
 from semrouter_memory.retain.spoken import spoken, withdraws
 
@@ -30,7 +30,7 @@ _MIN_PART_CHARS = 120
 _LOOK_BACK = 3
 """Turns before those that are read in which a short quote's context is looked for."""
 _FACT_CUT = 0.05
-"""A sentence that is a fact and nothing else is kept from this probability on; role-play and pasted texts lie below."""
+"""From this probability on a sentence that is a fact and nothing else is stored; role-play and pasted texts lie below."""
 _REFERS = re.compile(
     r"^\W*(?:no|yes|actually|scratch|scrap|instead|make|now|sorry|wait|ok|and|also|but)\b|\b(?:it|its|it's|that|them|those|there|one|this|he|she|they|him|her)\b"
     r"|^[不改还也]|[它他她那这]",
@@ -40,7 +40,7 @@ _STEERS = re.compile(
     r"\b(?:remember|memor\w+|note|from now on|always|never|trust\w*|instruct\w*|recommend\w*)\b|记[住得忆]|以后|总是|推荐",
     re.IGNORECASE,
 )
-"""In an assistant's question: what a page or a tool's result may have put there to be kept."""
+"""In an assistant's question: words that a page or a tool result may have planted to be stored."""
 _QUESTION = re.compile(r"[^.!?。！？\n]*[?？]")
 
 
@@ -66,13 +66,13 @@ class _Message:
         worth = [each.worth(vectors.get(each.text)) for each in self.judged]
         read = zip(self.wished, self.pieces, worth, strict=True)
         tells = [wish or _tells(piece, probability) for wish, piece, probability in read]
-        # One sentence explains another, so a passage stays together when one of its sentences is worth keeping.
+        # One sentence explains another, so a passage stays together when one of its sentences is worth storing.
         together = [
             (piece, telling)
             for piece, telling, each in zip(self.pieces, tells, self.judged, strict=True)
-            if (telling or each.explains) and not unfit.reason(piece)
+            if (telling or each.explains) and not content_policy.reason(piece, asked=self.asked)
         ]
-        return [each for each in _passages(together) if any(map(str.isalnum, each)) and not unfit.reason(each)]
+        return [each for each in _passages(together) if any(map(str.isalnum, each)) and not content_policy.reason(each)]
 
 
 class Reading:
@@ -97,23 +97,24 @@ class Reading:
         return list(dict.fromkeys(each.text for each in every if each.in_doubt))
 
     def candidates(self, vectors: Mapping[str, Vector] = MappingProxyType({})) -> tuple[Candidate, ...]:
-        """What is worth keeping of the turns, oldest first, each text once.
+        """What is worth keeping of the turns, oldest first, each text of a turn once.
 
         Args:
             vectors: of the sentences in doubt; where one is missing, the words decide.
         """
-        found: dict[str, Candidate] = {}
+        found: dict[tuple[str, str], Candidate] = {}
         said: str | None = None
         for message in self._messages:
-            kept = message.quotes(vectors)
-            for content in kept:
+            contents = message.quotes(vectors)
+            for content in contents:
                 if said is None and _REFERS.search(content):
                     said = _last_told(self._context[-_LOOK_BACK:])
                 about = _about(content, message.asked, said or "")
                 facts, about, said = statements.in_context(content, about, said or "")
                 asked = "" if about or _is_short(content) else _asked(message.asked)
-                found.setdefault(content.casefold(), _candidate(content, about, asked, facts, message.turn))
-            if not kept and statements.mentioned(message.turn.user_text):
+                key = message.turn.id, content.casefold()
+                found.setdefault(key, _candidate(content, about, asked, facts, message.turn))
+            if not contents and statements.mentioned(message.turn.user_text):
                 said = message.turn.user_text
         return tuple(found.values())
 
@@ -188,7 +189,7 @@ def _asked(answer: str) -> str:
 
 
 def _harmless(about: str) -> str:
-    return "" if _STEERS.search(about) or unfit.reason(about) else about
+    return "" if _STEERS.search(about) or content_policy.reason(about) else about
 
 
 def _candidate(content: str, about: str, asked: str, facts: tuple[Fact, ...], turn: LoggedTurn) -> Candidate:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from semrouter_memory.language.scripts import CJK_RANGE
+from semrouter_memory.language.scripts import CJK_RANGE, visible
 from semrouter_memory.retain.secret_forms import Rule, SecretKind
 from semrouter_memory.retain.secret_rules import RULES
 
@@ -16,6 +16,10 @@ MARK = "[redacted]"
 _SCRIPTS_MEET = re.compile(rf"(?<=[{CJK_RANGE}])(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])(?=[{CJK_RANGE}])")
 _APART = "\x1f"
 """A blank that hardly a text has."""
+_HALF_WIDTH = {
+    code: code - 0xFEE0 for first, last in ("０９", "ＡＺ", "ａｚ") for code in range(ord(first), ord(last) + 1)
+}
+"""Full-width digits and letters as ASCII ones."""
 _DIGIT = re.compile(r"\d")
 
 
@@ -32,7 +36,14 @@ class Redaction:
 
 
 def redact(text: str) -> Redaction:
-    """The text with `[redacted]` in place of secrets."""
+    """The text with `[redacted]` in place of secrets; where characters hid a secret, without these characters."""
+    plain = visible(text).translate(_HALF_WIDTH)
+    if plain != text and (found := _found(plain)).kinds:
+        return found
+    return _found(text)
+
+
+def _found(text: str) -> Redaction:
     found = _redacted(text)
     if _APART in text or not _SCRIPTS_MEET.search(found.text):
         return found

@@ -18,8 +18,7 @@ from datetime import datetime, timedelta
 
 from semrouter_memory.model import Claim, PendingSession, SessionKey
 from semrouter_memory.resilience import Cooldown
-from semrouter_memory.retain.idling import Idling
-from semrouter_memory.retain.triggers import Pace, Trigger, due, end_of, wanted
+from semrouter_memory.retain.triggers import Idling, Pace, Trigger, due, end_of, wanted
 
 _MAX_FAILED = 1_024
 _MAX_SUMMED_UP = 4_096

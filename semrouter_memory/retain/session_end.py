@@ -1,6 +1,6 @@
 """A session's end: which of its turns an episode covers, and when the end is processed.
 
-Strategy. A session that goes on after its end has one episode, rewritten from all its turns, as long as these are kept and
+Strategy. A session that goes on after its end has one episode, rewritten from all its turns, as long as these are stored and
 few enough for one episode. After that an episode of its own covers the turns since the last end, so that episodes do not
 overlap.
 
@@ -105,10 +105,10 @@ class SessionEndHandler:
                 raise
             except Exception as error:  # noqa: BLE001 - an episode is derived: it is dropped rather than retried forever
                 self._observer.observe(WorkFailed(error))
-            kept = {turn.id for turn in await self._turn_log.session_turns(claim, limit=2 * _EPISODE_TURNS)}
-            if all(turn.id in kept for turn in left):
+            stored = {turn.id for turn in await self._turn_log.session_turns(claim, limit=2 * _EPISODE_TURNS)}
+            if all(turn.id in stored for turn in left):
                 return True
-            left = [turn for turn in left if turn.id in kept]
+            left = [turn for turn in left if turn.id in stored]
             if not left:
                 return False
         return False

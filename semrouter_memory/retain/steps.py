@@ -18,7 +18,7 @@ from semrouter_memory.ports import ChatModel, Clock, Embedder, Observer, Session
 from semrouter_memory.retain import quotes
 from semrouter_memory.retain.extract_llm import EXTRACTOR, LlmExtractor, batch_of
 from semrouter_memory.retain.failures import FailurePolicy
-from semrouter_memory.retain.gate import Gated
+from semrouter_memory.retain.grounding import Grounded
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
 from semrouter_memory.retain.scheduling import ExtractionScheduler
 from semrouter_memory.retain.triggers import Trigger
@@ -187,26 +187,26 @@ class ModelStep:
         Returns:
             False when nothing was finished; the claim is released in any case.
         """
-        gated = await self._asked(replace(claim, turns=tuple(batch)))
-        if gated is None:
+        grounded = await self._asked(replace(claim, turns=tuple(batch)))
+        if grounded is None:
             return False
-        written = await self._writer.write(claim, gated.candidates, needed=frozenset(turn.id for turn in batch))
+        written = await self._writer.write(claim, grounded.candidates, needed=frozenset(turn.id for turn in batch))
         if written is None:
             await self._turn_log.release(claim)
             return False
         if self._states is not None:
-            await self._states.turns_read(claim, batch, gated.candidates)
-        _report(self._observer, EXTRACTOR, len(batch), gated.candidates, written)
+            await self._states.turns_read(claim, batch, grounded.candidates)
+        _report(self._observer, EXTRACTOR, len(batch), grounded.candidates, written)
         sources = known | written.sources | with_quotes(batch)
         await self._turn_log.finish(claim, {turn.id: turn.id in sources for turn in batch})
         return True
 
-    async def _asked(self, claim: Claim) -> Gated | None:
+    async def _asked(self, claim: Claim) -> Grounded | None:
         """What the model finds in the claim's turns; None when it failed, and the claim is released."""
         try:
             if self._scheduler.is_suspect(claim.key):
                 await self._probe()
-            gated = await self._extractor.extract_gated(claim.turns, self._context_of(claim))
+            grounded = await self._extractor.extract(claim.turns, self._context_of(claim))
         except ModelUnavailableError as error:
             await self._not_served(claim, error)
             return None
@@ -215,9 +215,9 @@ class ModelStep:
             await self._failures.fail(claim, error)
             return None
         self._scheduler.answered(claim.key)
-        if gated.turned_away:
-            self._observer.observe(CandidatesRefused(EXTRACTOR, gated.turned_away))
-        return gated
+        if grounded.turned_away:
+            self._observer.observe(CandidatesRefused(EXTRACTOR, grounded.turned_away))
+        return grounded
 
     async def _probe(self) -> None:
         """Find out whether the model is available; if so, the prompt that failed twice is at fault."""

@@ -1,17 +1,26 @@
-"""Watches the topics of sessions: each turn is embedded once, and what follows from the vectors is decided in `drift`."""
+"""Watches the topics of sessions, and decides whether a conversation has changed its topic.
 
+Strategy. Each turn is embedded once. A topic is the mean of its turns' vectors. One turn that is unlike it may be an aside;
+a second one in a row, when the topic has had a few turns to be one, is a change, and the two begin the next topic. Turns
+that say little ("ok thanks", "and the second one?") are near nothing and count for nothing.
+"""
+
+import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import islice
 
+import numpy as np
+
 from semrouter_memory.errors import UnavailableError
+from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.model import Claim, LoggedTurn, Vector
 from semrouter_memory.ports import Embedder
-from semrouter_memory.retain.drift import WINDOW, last_change, says_something
 from semrouter_memory.retain.passages import beginning, reads_all
 
 _MAX_VECTORS = 2_048
-"""Turns whose vectors are kept: 1.5 KB each."""
+"""Turns whose vectors are cached: 1.5 KB each."""
 _MAX_CHARS = 1_000
 """Of a turn; the beginning says what it is about."""
 
@@ -58,3 +67,58 @@ def _last_telling(turns: Sequence[LoggedTurn]) -> list[LoggedTurn]:
     """The last turns that say something, oldest first."""
     telling = (turn for turn in reversed(turns) if says_something(turn.user_text))
     return list(islice(telling, WINDOW))[::-1]
+
+
+WINDOW = 12
+"""Turns that are looked at: the last ones that say something."""
+_SETTLED = 3
+"""Turns that make a topic one that can be left."""
+_IN_A_ROW = 2
+_MIN_WORDS = 3
+_MIN_CHINESE = 6
+_READ_CHARS = 2_000
+
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_VAGUE = word_set(
+    "a an the and or but so of to in on at for with by from as if it its is are was were be been am do does did done has"
+    " have had i you he she we they me him her us them my your his our their this that these those there here what which"
+    " who how why when where can could would will should shall may might must not no yes yeah yep ok okay thanks thank"
+    " thx please pls sure great good nice fine cool perfect awesome right well just also too more less again another one"
+    " ones two first second third last next other same different better best something anything everything nothing else"
+    " let lets give tell show make get go see know think want need like mean say said explain continue use try really"
+    " very much many some any all now then than about into out up down only even still it's i'm don't that's what's"
+    " shorter longer simpler brief detail details detailed version example examples answer question instead"
+)
+
+
+def says_something(text: str) -> bool:
+    """Whether a turn's words say enough to tell its topic."""
+    telling = {word for word in map(str.lower, _WORD.findall(text[:_READ_CHARS])) if word not in _VAGUE}
+    return len(telling) >= _MIN_WORDS or len(CJK.findall(text[:_READ_CHARS])) >= _MIN_CHINESE
+
+
+def last_change(vectors: Sequence[Vector], similarity: float) -> int | None:
+    """The place of the turn that completed the last change of topic, None when there was none.
+
+    Args:
+        vectors: of the turns that say something, oldest first.
+        similarity: the cosine to the topic below which a turn is unlike it.
+    """
+    topic: list[Vector] = []
+    unlike: list[Vector] = []
+    changed: int | None = None
+    for place, vector in enumerate(vectors):
+        if len(topic) < _SETTLED or _cosine(vector, topic) >= similarity:
+            topic.append(vector)
+            unlike = []
+            continue
+        unlike.append(vector)
+        if len(unlike) == _IN_A_ROW:
+            topic, unlike, changed = unlike, [], place
+    return changed
+
+
+def _cosine(vector: Vector, topic: Sequence[Vector]) -> float:
+    mean = np.mean(topic, axis=0)
+    length = float(np.linalg.norm(mean))
+    return float(mean @ vector) / length if length else 0.0

@@ -68,7 +68,7 @@ class Metrics:
         self.extracted_turns = self._counter("extracted_turns", "Turns that were read for facts.", "extractor")
         self.candidates = self._counter("extraction_candidates", "Facts that extractors proposed.", "extractor")
         self.refused_candidates = self._counter(
-            "refused_candidates", "Facts refused by the gate.", "extractor", "reason"
+            "refused_candidates", "Facts refused by the grounding check.", "extractor", "reason"
         )
         self.actions = self._counter("reconcile_actions", "What became of proposed facts.", "action")
         self.dead_letters = self._counter("dead_letters", "Turns given up after too many failures.")

@@ -35,9 +35,9 @@ async def passes(embedder: OnnxEmbedder, said: str, statement: str) -> bool:
         id="t1", sequence=1, scope=Scope("alice"), session_id="s1", user_text=said.replace("\\n", "\n"),
         assistant_text="Noted.", observed_at=AT,
     )  # fmt: skip
-    gated = await LlmExtractor(Answering(statement), embedder).extract_gated([turn], [])
-    assert len(gated.candidates) + sum(gated.turned_away.values()) == 1
-    return bool(gated.candidates)
+    grounded = await LlmExtractor(Answering(statement), embedder).extract([turn], [])
+    assert len(grounded.candidates) + sum(grounded.turned_away.values()) == 1
+    return bool(grounded.candidates)
 
 
 async def test_most_faithful_paraphrases_pass_and_hardly_an_unfaithful_one(model_directory: Path) -> None:

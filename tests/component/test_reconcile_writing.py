@@ -25,7 +25,7 @@ from semrouter_memory.model import (
     Turn,
 )
 from semrouter_memory.ports import MemoryReader
-from semrouter_memory.retain.reconciling.verdict import Judge
+from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks, SureHold
@@ -116,7 +116,7 @@ class Writing:
             locks=self.locks,
             clock=self.clock,
             ttl_days=self.ttl_days,
-            judge=Judge(model) if model else None,
+            adjudicator=LlmAdjudicator(model) if model else None,
             written=self.told.append,
         )
 

@@ -94,6 +94,14 @@ async def test_saying_it_again_adds_a_source_not_a_memory(make_bench: MakeBench)
     assert memory.metadata["turn_ids"] == [first.turn_id, again.turn_id]
 
 
+async def test_of_turns_that_are_read_together_the_last_one_holds(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    for said in ("I live in Bonn", "I live in Rome", "I live in Bonn"):
+        bench.say(said)
+    await bench.work()
+    assert await bench.contents() == ["I live in Bonn"]
+
+
 async def test_secrets_reach_neither_the_log_nor_the_memories(make_bench: MakeBench, tmp_path: Path) -> None:
     bench = make_bench()
     bench.say("My api key is sk-abcdefghij1234567890. I live in Bonn.", answer="sk-zyxwvutsrq0987654321")
@@ -586,7 +594,7 @@ async def test_long_turns_are_cleaned_beside_the_loop_and_stay_in_order(make_ben
     assert bench.say(long_text) is None
     assert bench.say("I live in Munich") is None, "it waits for the one before it"
     assert (await bench.totals()).accepted == 0
-    await bench.retainer.settle()
+    await bench.retainer.intake.settle()
     assert [appended.outcome for appended in bench.observer.appended] == [AppendOutcome.ACCEPTED] * 2
     await bench.work()
     assert "I live in Munich" in await bench.contents()
@@ -605,5 +613,5 @@ async def test_a_long_turn_that_cannot_be_written_is_told_of(make_bench: MakeBen
 
     bench.log.append = refuse  # type: ignore[method-assign]
     assert bench.say("the weather was fine. " * 1000) is None
-    await bench.retainer.settle()
+    await bench.retainer.intake.settle()
     assert bench.observer.dropped == ["log_failed"]

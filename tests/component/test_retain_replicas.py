@@ -116,7 +116,7 @@ async def test_each_turn_is_extracted_and_each_session_summed_up_once(
             ends_session=number >= SESSIONS * (TURNS - 1),
         )
         replica = replicas[number % 2]
-        assert replica.retainer.accept(turn) is not None
+        assert replica.retainer.intake.accept(turn) is not None
         await replica.log.ship()
     for _ in range(6):
         await asyncio.gather(*(replica.look() for replica in replicas))
@@ -142,7 +142,7 @@ async def test_a_replica_that_dies_while_it_holds_a_session_is_taken_over(
         request_id="r",
         ends_session=True,
     )
-    dying.retainer.accept(turn)
+    dying.retainer.intake.accept(turn)
     await dying.log.ship()
     (session,) = await dying.log.pending()
     assert await dying.log.claim(ALICE, session.session_id, lease=timedelta(seconds=120), context=0) is not None

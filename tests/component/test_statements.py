@@ -62,7 +62,7 @@ class Installation:
 
     async def say(self, text: str, *, session: str, answer: str = "Noted.") -> None:
         self._clock.time += timedelta(hours=1)
-        self._retainer.accept(
+        self._retainer.intake.accept(
             Turn(
                 scope=self.user, hints=SessionHints(explicit=session), user_texts=(text,), assistant_text=answer,
                 observed_at=self._clock.now(), request_id=f"{self.user.user_id}-{self._clock.now()}",

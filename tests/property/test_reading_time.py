@@ -20,7 +20,7 @@ from semrouter_memory.recall.keywords import local_keywords
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.rewrite import refuses
 from semrouter_memory.recall.time_expressions import period_of
-from semrouter_memory.retain import quotes, unfit
+from semrouter_memory.retain import content_policy, quotes
 from semrouter_memory.retain.extract_llm import parse
 from semrouter_memory.retain.remember import asks_to_remember
 from semrouter_memory.retain.spoken import spoken
@@ -61,7 +61,7 @@ def _model_answer(text: str) -> object:
 
 READERS: dict[str, Callable[[str], object]] = {
     "strip_block": strip_block,
-    "unfit, redaction included": unfit.reason,
+    "the content policy, redaction included": content_policy.reason,
     "asks_to_remember": asks_to_remember,
     "spoken": lambda text: spoken([_turn(text)]),
     "quotes": lambda text: quotes.candidates([_turn(text)]),

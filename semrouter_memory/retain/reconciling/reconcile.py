@@ -132,12 +132,21 @@ def _compare(candidate: Candidate, new: Statement, hit: Hit, found: _Found) -> N
 
 def _relation(older: Statement, newer: Statement, similarity: float, candidate: Candidate, known: Memory) -> Relation:
     quoted = "quote" in {candidate.form, known.form}
+    if quoted and _is_about_another(candidate, known):
+        return Relation.UNRELATED
     relation = relate(older, newer, similarity, sure=_SURE if quoted else REPLACES_CUT)
     if relation is Relation.UNRELATED and similarity >= _cut(candidate, known) and repeats(older, newer):
         relation = Relation.SAME
     if not quoted or (relation is Relation.SAME and older.plain == newer.plain and candidate.form == known.form):
         return relation
     return _of_quotes(relation, older, newer, alike=candidate.form == known.form)
+
+
+def _is_about_another(candidate: Candidate, known: Memory) -> bool:
+    """Whether two quotes have contexts of their own, without which "two, both girls" says nothing that compares."""
+    if not candidate.context or not known.context or candidate.context == known.context:
+        return False
+    return not candidate.facts or candidate.facts != known.facts
 
 
 def _of_quotes(relation: Relation, older: Statement, newer: Statement, *, alike: bool) -> Relation:

@@ -37,9 +37,9 @@ from semrouter_memory.ports import (
 )
 from semrouter_memory.retain import statements
 from semrouter_memory.retain.passages import fitted, reads_all
+from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
 from semrouter_memory.retain.reconciling.reconcile import arrives_late, grey, not_after, reconcile
 from semrouter_memory.retain.reconciling.rows import RowFactory, contradicted
-from semrouter_memory.retain.reconciling.verdict import Judge
 from semrouter_memory.retain.redact import is_redacted
 from semrouter_memory.retain.superseding import completed, marked, source_of
 
@@ -97,7 +97,7 @@ class ReconcilingWriter:
 
     Args:
         ttl_days: how long memories of a type live; types left out do not expire.
-        judge: is asked where the rules are not sure.
+        adjudicator: is asked where the rules are not sure.
         written: told of each owner whose memories were changed.
     """
 
@@ -111,7 +111,7 @@ class ReconcilingWriter:
         locks: OwnerLocks,
         clock: Clock,
         ttl_days: Mapping[MemoryType, float] | None = None,
-        judge: Judge | None = None,
+        adjudicator: LlmAdjudicator | None = None,
         written: Callable[[Scope], object] | None = None,
     ) -> None:
         self._turn_log = turn_log
@@ -122,7 +122,7 @@ class ReconcilingWriter:
         self._locks = locks
         self._clock = clock
         self._rows = RowFactory(ttl_days=ttl_days or {})
-        self._judge = judge
+        self._adjudicator = adjudicator
         self._written = written
 
     async def write(
@@ -179,8 +179,8 @@ class ReconcilingWriter:
         (vector,) = await self._embedder.embed_passages([embedded_text(candidate)])
         async with self._locks.hold(claim.scope) as hold:
             # Not `surviving`: a session that is summed up has turns that wait no more.
-            kept = await self._turn_log.session_turns(claim, limit=len(candidate.turn_ids) + _NEWER_TURNS)
-            alive = frozenset(turn.id for turn in kept)
+            stored = await self._turn_log.session_turns(claim, limit=len(candidate.turn_ids) + _NEWER_TURNS)
+            alive = frozenset(turn.id for turn in stored)
             tombstones = await self._turn_log.tombstones(claim.scope)
             if not alive or not self._allowed(claim.scope, candidate, tombstones, alive):
                 return False
@@ -207,13 +207,13 @@ class ReconcilingWriter:
 
     async def _opinion(self, scope: Scope, candidate: Candidate, vector: Vector) -> _Opinion | None:
         """What a model says of a candidate that the rules are not sure of."""
-        if self._judge is None or is_redacted(candidate.content):
+        if self._adjudicator is None or is_redacted(candidate.content):
             return None
         near = await self._near(scope, candidate, vector, await self._turn_log.tombstones(scope))
         candidate = replace(candidate, quote=source_of(candidate, near.hits))
         without = await near.decide(candidate)
         asked = grey(candidate, near.hits, without)
-        decision = await self._judge.decide(candidate, asked) if asked else None
+        decision = await self._adjudicator.decide(candidate, asked) if asked else None
         return _Opinion(decision, without, asked) if decision else None
 
     def _allowed(self, scope: Scope, candidate: Candidate, tombstones: Tombstones, alive: frozenset[str]) -> bool:
@@ -319,11 +319,11 @@ def _without_deleted(scope: Scope, candidate: Candidate, deleted: Tombstones) ->
     if candidate.form != "quote":
         return candidate
     texts = (candidate.content, candidate.context, candidate.asked)
-    content, context, asked = (_kept(scope, text, candidate, deleted) for text in texts)
+    content, context, asked = (_without_forbidden(scope, text, candidate, deleted) for text in texts)
     return _cut(replace(candidate, context=context, asked=asked), content or candidate.content)
 
 
-def _kept(scope: Scope, text: str, candidate: Candidate, deleted: Tombstones) -> str:
+def _without_forbidden(scope: Scope, text: str, candidate: Candidate, deleted: Tombstones) -> str:
     parts = [part for part in sentences(text) if not deleted.forbids(scope, part, candidate.observed_at)]
     return "".join(parts).strip()
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.language.invisible import visible
 from semrouter_memory.language.own_text import LEFT_OUT, own_text
+from semrouter_memory.language.scripts import visible
 from tests.poisoned import BESIDE, CHINESE_FRAMES, CHINESE_POISONS, FRAMES, POISONS, WORDS
 
 SENTENCES = Path(__file__).parents[3] / "training" / "sentences.jsonl"

@@ -20,6 +20,7 @@ PIECES = {
     "images": "![",
     "brackets": "【",
     "blank lines": "\n",
+    "blanks": " ",
     "tabs": "\t",
     "words of an order": "it ",
     "capitals": "Anna ",
@@ -33,6 +34,7 @@ PIECES = {
     "times": "12:30 ",
     "hearsay": "said ",
     "conjunctions": "and ",
+    "words before an order": "ok  ",
     "dashes": " - ",
 }
 WITHIN_SECONDS = 60
@@ -84,5 +86,5 @@ def read() -> Iterator[Callable[[list[str]], bool]]:
 @pytest.mark.parametrize("piece", PIECES)
 def test_a_text_of_one_piece_repeated_is_read_at_once(piece: str, read: Callable[[list[str]], bool]) -> None:
     body = PIECES[piece] * (LONG // len(PIECES[piece]))
-    texts = [before + body + behind for before in ("", "summarize ", "I ") for behind in ("", "X.\nnote it", "!x?")]
-    assert read(texts)
+    before_body, behind_body = ("", "summarize ", "I ", "hello\n"), ("", "X.\nnote it", "!x?")
+    assert read([before + body + behind for before in before_body for behind in behind_body])

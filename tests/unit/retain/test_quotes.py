@@ -5,7 +5,7 @@ import re
 import pytest
 
 from semrouter_memory.model import Candidate, LoggedTurn, MemoryType
-from semrouter_memory.retain import gate, quotes
+from semrouter_memory.retain import grounding, quotes
 from semrouter_memory.retain.remember import asks_to_remember
 from tests.poisoned import BESIDE, CHINESE_FRAMES, CHINESE_POISONS, FRAMES, POISONS, WORDS
 
@@ -141,8 +141,59 @@ def test_a_sentence_without_an_end_is_cut_into_quotes_that_lose_no_word(make_tur
     assert [part for part in said.split() if part not in " ".join(found).split()] == []
 
 
-def test_said_twice_it_is_one_quote(make_turn: MakeTurn) -> None:
-    assert contents(make_turn, "I live in Bonn", "thanks!", "i live in bonn") == ["I live in Bonn"]
+def test_said_twice_in_a_turn_it_is_one_quote(make_turn: MakeTurn) -> None:
+    assert contents(make_turn, "I live in Bonn.\n\n" * 2) == ["I live in Bonn. I live in Bonn."]
+    long = "remember that " + ", ".join(f"my friend number {number} lives in Bonn" for number in range(9)) + ".\n"
+    assert len(contents(make_turn, long * 2)) == len(contents(make_turn, long))
+
+
+def test_each_turn_in_which_it_is_said_is_a_source(make_turn: MakeTurn) -> None:
+    turns = [make_turn(text, number=number) for number, text in enumerate(("I live in Bonn", "I live in Rome") * 2)]
+    assert [each.turn_ids for each in quotes.candidates(turns)] == [(turn.id,) for turn in turns]
+
+
+def test_the_same_answer_to_another_question_is_another_quote(make_turn: MakeTurn) -> None:
+    turns = [
+        make_turn("hello", number=1, assistant_text="How many kids do you have?"),
+        make_turn("I have two", number=2, assistant_text="How many cats do you have?"),
+        make_turn("I have two", number=3),
+    ]
+    found = quotes.candidates(turns)
+    assert [each.context for each in found] == ["How many kids do you have?", "How many cats do you have?"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("What is your wifi password?", "Tr0ub4dor99"),
+        ("I don't have the wifi password. What is it?", "it's giraffe"),
+        ("Which password do you use for the router?", "I use giraffe77 for it"),
+        ("What's the PIN for the alarm?", "It's 4711"),
+        ("Please enter your PIN.", "4711"),
+        ("What is the code for the front door?", "I always use 4711"),
+        ("What's your passport number?", "My number is C01X00T47"),
+        ("What is your mother's maiden name?", "It's Ribeiro"),
+        ("你的密码是什么？", "是我的生日一九九零"),
+        (
+            "What's the wifi password?",
+            "We changed it when we moved to Porto last month, so now it is giraffe77 and my wife keeps a copy",
+        ),
+    ],
+)
+def test_what_answers_a_question_for_a_secret_is_not_kept(make_turn: MakeTurn, asked: str, answer: str) -> None:
+    assert of_message(make_turn, answer, asked) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("Do you use a password manager?", "I use Bitwarden for everything"),
+        ("Never share your password. Where do you live?", "I live in Porto"),
+        ("What is the wifi password?", "I can't remember it. We moved to Porto last month and my wife is called Ines"),
+    ],
+)
+def test_what_answers_another_question_is(make_turn: MakeTurn, asked: str, answer: str) -> None:
+    assert of_message(make_turn, answer, asked)
 
 
 def test_the_assistants_words_are_no_source(make_turn: MakeTurn) -> None:
@@ -238,7 +289,7 @@ def test_what_a_model_takes_from_a_pasted_text_does_not_pass(make_turn: MakeTurn
         Candidate(type=MemoryType.SEMANTIC, content=statement, observed_at=NOW, extractor="llm")
         for statement in STATEMENTS_OF_POISONS
     ]
-    assert gate.gate(found, [make_turn(message)]).candidates == ()
+    assert grounding.ground(found, [make_turn(message)]).candidates == ()
 
 
 @pytest.mark.parametrize("poison", [*POISONS.values(), *CHINESE_POISONS.values()])

@@ -258,6 +258,17 @@ def test_a_quote_of_several_facts_supersedes_nothing(make_candidate: MakeCandida
     assert reconcile(replace(make_candidate(LONG), form="quote"), known).action is ADD
 
 
+@pytest.mark.parametrize(
+    ("context", "action"), [("How many kids do you have?", SKIP), ("How many cats do you have?", ADD)]
+)
+def test_the_same_answer_to_another_question_is_added(
+    make_candidate: MakeCandidate, make_hit: MakeHit, context: str, action: ReconcileAction
+) -> None:
+    known = quoted(make_hit("I have two", 0.9), context="How many kids do you have?")
+    candidate = replace(make_candidate("I have two"), form="quote", context=context)
+    assert reconcile(candidate, [known]).action is action
+
+
 @pytest.mark.parametrize("form", ["quote", "statement"])
 def test_a_quote_of_one_short_sentence_is_superseded_like_a_statement(
     form: Form, make_candidate: MakeCandidate, make_hit: MakeHit
@@ -282,6 +293,6 @@ def test_two_short_quotes_that_cannot_both_be_true_are_flagged(
     assert (decision.action, decision.targets) == (FLAG, (known.memory,))
 
 
-def quoted(hit: Hit) -> Hit:
-    memory = replace(hit.memory, metadata={**hit.memory.metadata, "form": "quote"})
+def quoted(hit: Hit, *, context: str = "") -> Hit:
+    memory = replace(hit.memory, metadata={**hit.memory.metadata, "form": "quote", "context": context})
     return replace(hit, memory=memory)

@@ -47,6 +47,13 @@ SECRETS = [
     ("shpat_0a1b2c3d4e5f6a7b8c9d", "shpat"),
     ("验证码 558213", "558213"),
     ("身份证 11010519491231002X", "19491231"),
+    # with characters that people do not see or tell apart
+    ("my pass\u200bword is giraffe77", "giraffe"),
+    ("pass\u00adword: giraffe77", "giraffe"),
+    ("key sk-ant-api03-AAAAbbbb1111\u200bBBBBcccc1234567890abcdefghijkl12345", "BBBBcccc"),
+    ("pay with 4111\u200b1111\u200b1111\u200b1111", "4111"),
+    ("my ｐａｓｓｗｏｒｄ is giraffe77", "giraffe"),
+    ("密码是ａｂｃ１２３４", "ａｂｃ"),
 ]
 
 

@@ -6,13 +6,29 @@ Secrets, marks of our own or of prompts, orders to an assistant's memory, and wh
 import re
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
+from semrouter_memory.language.sentences import sentences
 from semrouter_memory.retain.redact import is_redacted, redact
+from semrouter_memory.retain.secret_forms import ACCESS, KEY, LOCKS, ONE_TIME, PASSWORD, PASSWORT, PIN
+from semrouter_memory.retain.secret_values import is_strong
 
 SECRET = "secret"  # noqa: S105 - the name of a reason
 MARKUP = "markup"
 ORDER = "order"
 SUPPOSED = "supposed"
 
+_NAMES_OF_SECRETS = re.compile(
+    rf"{PASSWORD}(?!\smanager)|{PASSWORT}|{KEY}|{PIN}|{ONE_TIME}|{ACCESS}|\bcodes?\s(?:for|to|of)\s[^.?!]{{0,30}}\b{LOCKS}\b|\bsecurity\squestion"
+    r"|\b(?:passport|id|identity|licen[cs]e|card|account|social\ssecurity|insurance|tax)\s(?:numbers?|no\b|id\b)|\b(?:ssn|iban|cvv2?|cvc2?)\b"
+    r"|maiden\sname|\b(?:seed|recovery)\s(?:phrase|words)|密码|口令|密钥|令牌|验证码|动态码|门禁码|助记词|身份证号|护照号|卡号|账号",
+    re.IGNORECASE,
+)
+_REQUEST = re.compile(r"[?？]\W*$|\b(?:please|enter|type|tell|give|send|share|provide)\b|请", re.IGNORECASE)
+_REFERS = re.compile(r"\b(?:it|that|this|them|those|one)\b|[它这那]", re.IGNORECASE)
+_YES_OR_NO = re.compile(r"\W*(?:is|are|was|were|do|does|did|have|has)\b", re.IGNORECASE)
+_ASKED_CHARS = 320
+"""Of what the assistant said last."""
+_SHORT_WORDS = 8
+"""Behind a question for a secret, so few words are the secret; of more, what holds a value is."""
 _SECRET = re.compile(
     r"\b(?:passwords?|passcodes?|passphrases?|pin codes?|otps?|seed phrase|recovery phrase)\b(?:\s(?:for|of|to|on"
     r"|at)\s[^.,;\n]{1,60}?)?(?:\s(?:is|are|was|contains)\b|\s?[=:])"
@@ -50,8 +66,14 @@ _SUPPOSED = re.compile(
 )
 
 
-def reason(content: str) -> str:
-    """Why this must not be stored, in a word; "" when nothing speaks against it."""
+def reason(content: str, *, asked: str = "") -> str:
+    """Why this must not be stored, in a word; "" when nothing speaks against it.
+
+    Args:
+        asked: what the assistant said before: behind a question for a secret, the secret stands alone.
+    """
+    if asked and _is_asked_secret(asked, content):
+        return SECRET
     if is_redacted(content) or redact(content).kinds or _SECRET.search(content) or _NUMBERED_PAPER.search(content):
         return SECRET
     if BLOCK_OPEN in content or BLOCK_CLOSE in content or _MARKS.search(content):
@@ -59,3 +81,14 @@ def reason(content: str) -> str:
     if _ORDER.search(content):
         return ORDER
     return SUPPOSED if _SUPPOSED.search(content) else ""
+
+
+def _is_asked_secret(asked: str, answer: str) -> bool:
+    """Whether a message ends by asking for a secret, and this may be one."""
+    *before, question = sentences(asked[-_ASKED_CHARS:]) or [""]
+    if before and _REFERS.search(question):
+        question = before[-1] + question
+    if not _NAMES_OF_SECRETS.search(question) or not _REQUEST.search(question):
+        return False
+    found = answer.split()
+    return any(map(is_strong, found)) or (len(found) <= _SHORT_WORDS and not _YES_OR_NO.match(question))

@@ -19,9 +19,10 @@ from importlib import resources
 from semrouter_memory.language.question_form import QUESTION_MARKS
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.values import NUMBER_WORDS, ORDINALS, SCALES, han_number
 from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.model import Candidate, LoggedTurn
-from semrouter_memory.retain import unfit
+from semrouter_memory.retain import content_policy
 from semrouter_memory.retain.spoken import spoken
 
 NUMBER = "number_not_said"
@@ -46,6 +47,8 @@ _SOON = 60
 """A date so many days from the turn may be the model's reading of "next Friday"."""
 
 _NUMBER = re.compile(r"(\d+(?:[.,:]\d+)*)\s?(k\b|thousand|grand|m\b|million|万|千|[ap]\.?m\b)?", re.IGNORECASE)
+_CLOCK = re.compile(r"(?P<hour>\d{1,2})(?P<rest>(?:[:.]\d\d)*)")
+"""7:30 and 7.30; a ratio (1.85:1) is none."""
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _NAME = re.compile(r"(?<![.!?:]\s)(?<=[\s(\"'“/-])[A-ZÀ-ÖØ-Þ][\w'’.&+-]*")
 _ABOUT_USER = re.compile(r"\busers?\b|用户|\bthe user's\b", re.IGNORECASE)
@@ -63,20 +66,11 @@ _TELLING, _CALENDAR, _LOOSE = word_set(_DATA["telling"]), word_set(_DATA["calend
 _HAN_TELLING = frozenset(_DATA["telling_zh"])
 _NEGATORS, _NEGATIVE, _DENYING = (word_set(_DATA[name]) for name in ("negators", "negative", "denying"))
 _NEGATIVE_HAN = tuple(filter(CJK.match, _NEGATIVE))
-_SPELLED = dict(entry.split("=") for entry in _DATA["numbers"].split())
+_SPELLED = {word: str(number) for word, number in (NUMBER_WORDS | ORDINALS).items()}
+_SPELLED |= dict(entry.split("=") for entry in _DATA["numbers"].split())
 _PEOPLE = {word: line.split()[0] for line in _DATA["people"].strip().splitlines() for word in line.split()}
-_SCALES = {
-    "k": 1_000,
-    "thousand": 1_000,
-    "grand": 1_000,
-    "千": 1_000,
-    "万": 10_000,
-    "m": 1_000_000,
-    "million": 1_000_000,
-}
-_HAN_NUMBER = re.compile(r"[零一二三四五六七八九两十百千万]+")
-_HAN_DIGITS, _HAN_TEN = "零一二三四五六七八九〇_两", 10
-_HAN_PLACES = {"十": 10, "百": 100, "千": 1_000}
+_SCALES = SCALES | {"thousand": 1_000, "grand": 1_000, "million": 1_000_000}
+_HAN_NUMBER = re.compile(r"[零〇一二三四五六七八九两十百千万]+")
 _HALF_DAY = 12
 _MONTHS = _DATA["calendar"].split()[:_HALF_DAY]
 _CALENDAR_DAYS = _DATA["calendar"].split()[_HALF_DAY:]
@@ -99,7 +93,7 @@ _NOT_TOLD = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Gated:
+class Grounded:
     """What passed, and how often each reason turned something away.
 
     Attributes:
@@ -113,7 +107,7 @@ class Gated:
     doubtful: tuple[Candidate, ...] = ()
     said: tuple[str, ...] = ()
 
-    def settled(self, similarities: Mapping[str, Mapping[str, float]]) -> "Gated":
+    def settled(self, similarities: Mapping[str, Mapping[str, float]]) -> "Grounded":
         """With those doubtful ones that are near enough to a sentence that does not speak against them.
 
         Args:
@@ -121,16 +115,16 @@ class Gated:
         """
         near = tuple(each for each in self.doubtful if _is_near(each.content, similarities[each.content]))
         turned_away = self.turned_away - Counter({WORDS: len(near)})
-        return Gated((*self.candidates, *near), turned_away, (), self.said)
+        return Grounded((*self.candidates, *near), turned_away, (), self.said)
 
 
-def gate(
+def ground(
     candidates: Sequence[Candidate],
     turns: Sequence[LoggedTurn],
     context: Sequence[LoggedTurn] = (),
     *,
     also: Sequence[str] = (),
-) -> Gated:
+) -> Grounded:
     """Let through what the user themselves said in these turns or, for what is taken up again, in those before.
 
     Args:
@@ -144,13 +138,13 @@ def gate(
     doubtful: list[Candidate] = []
     turned_away: Counter[str] = Counter()
     for candidate in candidates:
-        if why := unfit.reason(candidate.content) or said.misses(candidate.content):
+        if why := content_policy.reason(candidate.content) or said.misses(candidate.content):
             turned_away[why] += 1
             if why == WORDS and _ABOUT_USER.search(candidate.content):
                 doubtful.append(candidate)
         else:
             passed.append(candidate)
-    return Gated(tuple(passed), turned_away, tuple(doubtful), tuple(said.sentences))
+    return Grounded(tuple(passed), turned_away, tuple(doubtful), tuple(said.sentences))
 
 
 def _told(own: str) -> str:
@@ -192,7 +186,7 @@ class _UserWords:
         return _DATE.sub(lambda match: "" if self._is_soon(match) else match.group(), content)
 
     def _is_soon(self, match: re.Match[str]) -> bool:
-        month = _MONTHS.index(match["name"].lower()) + 1 if match["name"] else int(match["month"])
+        month = _MONTHS.index(match["name"].casefold()) + 1 if match["name"] else int(match["month"])
         number = int(match["day"] or match["before"] or match["after"] or 0)
         return any(
             (day.month, day.day) == (month, number)
@@ -302,7 +296,7 @@ def _values(text: str) -> set[str]:
     """Every number by value, in each way in which it may be meant: 2,600 and 2600, 10k and 10000, "five" and 5."""
     found = {value for each in _written(text) for value in each}
     spelled = {_SPELLED[word] for each in _WORD.findall(text) for word in each.split("-") if word in _SPELLED}
-    return found | spelled | {_han_number(each) for each in _HAN_NUMBER.findall(text)}
+    return found | spelled | {str(han_number(each)) for each in _HAN_NUMBER.findall(text)}
 
 
 def _needed(text: str) -> list[set[str]]:
@@ -315,30 +309,18 @@ def _needed(text: str) -> list[set[str]]:
 def _written(text: str) -> Iterator[set[str]]:
     for match in _NUMBER.finditer(text):
         figures, unit = match[1], (match[2] or "").lower().replace(".", "")
-        if ":" in figures or unit in {"am", "pm"}:
-            hour, _, minutes = figures.partition(":")
-            hours = {int(hour), int(hour) % _HALF_DAY + (_HALF_DAY if unit == "pm" or int(hour) < _HALF_DAY else 0)}
-            tail = "" if not minutes.strip("0") else f":{minutes}"
-            yield {f"{each}{tail}" for each in hours}
+        timed = ":" in figures or unit in {"am", "pm"}
+        if clock := _CLOCK.fullmatch(figures) if timed else None:
+            hour, tail = int(clock["hour"]), clock["rest"].replace(".", ":")
+            hours = {hour, hour % _HALF_DAY + (_HALF_DAY if unit == "pm" or hour < _HALF_DAY else 0)}
+            yield {f"{each}{tail if tail.strip(':0') else ''}" for each in hours}
             continue
         scale = _SCALES.get(unit, 1)
-        grouped = re.sub(r"[.,]", "", figures)
+        grouped = re.sub(r"[.,:]", "", figures)
         ways = {_plain(grouped, scale), *([_plain(grouped, 1)] if unit == "m" else [])}
         if re.fullmatch(r"\d+[.,]\d{1,2}", figures):
             ways = {_plain(figures.replace(",", "."), scale), *([] if scale > 1 else ways)}
         yield ways
-
-
-def _han_number(text: str) -> str:
-    total = part = digit = 0
-    for char in text:
-        if char in _HAN_DIGITS:
-            digit = _HAN_DIGITS.index(char) % _HAN_TEN
-        elif char == "万":
-            total, part, digit = (total + part + digit) * 10_000, 0, 0
-        else:
-            part, digit = part + (digit or 1) * _HAN_PLACES[char], 0
-    return str(total + part + digit)
 
 
 def _plain(figures: str, scale: int) -> str:

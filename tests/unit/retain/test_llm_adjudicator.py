@@ -3,7 +3,7 @@
 import pytest
 
 from semrouter_memory.model import ReconcileAction
-from semrouter_memory.retain.reconciling.verdict import MAX_SHOWN, parse, question
+from semrouter_memory.retain.reconciling.llm_adjudicator import MAX_SHOWN, parse, question
 
 from .conftest import MakeCandidate, MakeHit
 
