@@ -7,8 +7,9 @@ from typing import Any
 import yaml
 
 from semrouter_memory.config import Config
-from semrouter_memory.doctor import checks, envoy_file
+from semrouter_memory.doctor import envoy_file
 from semrouter_memory.doctor.context import context_of
+from semrouter_memory.doctor.diagnose import run_checks
 from semrouter_memory.doctor.finding import Finding
 from tests.deploy_files import FILES, Chain, Json
 
@@ -66,7 +67,7 @@ def diagnose(
     envoy: Chain, settings: Mapping[str, Any] | None = None, *, config_given: bool = True, secret: str | None = None
 ) -> list[Finding]:
     config = Config(**(settings or {}))
-    return checks.run(context_of(parsed(envoy).bootstrap, config, config_given=config_given, secret=secret))
+    return run_checks(context_of(parsed(envoy).bootstrap, config, config_given=config_given, secret=secret))
 
 
 def codes(findings: list[Finding]) -> set[tuple[str, str]]:

@@ -11,7 +11,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from semrouter_memory.config import Config, secret
+from semrouter_memory.config import Config, secret_readers
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.store.lite import NOT_INSTALLED
@@ -72,25 +72,11 @@ def _questions(config: Config) -> Iterator[Question]:
 
 
 def _machine_questions(config: Config) -> Iterator[Question]:
-    memory, server, management = config.memory, config.server, config.management
-    secrets = {
-        "server.shared_secret_file": (server.shared_secret, server.shared_secret_file),
-        "management.operator_token_file": (management.operator_token, management.operator_token_file),
-        "memory.milvus.token_file": (memory.milvus.token, memory.milvus.token_file),
-        "memory.redis.password_file": (memory.redis.password, memory.redis.password_file),
-        "recording.pseudonym_key_file": (config.recording.pseudonym_key, config.recording.pseudonym_key_file),
-        "telemetry.tracing.headers_file": (
-            None,
-            config.telemetry.tracing.headers_file if config.telemetry.tracing.enabled else None,
-        ),
-    }
-    for name, (value, file) in secrets.items():
-        yield _named(name, partial(secret, value, file))
-    for number, model in enumerate(config.external_models):
-        yield _named(f"external_models.{number}", partial(getattr, model, "api_key"))
+    for name, question in secret_readers(config):
+        yield _named(name, question)
     for name, directory in _directories(config):
         yield partial(_require_directory, name, directory)
-    if memory.milvus.uri is None and memory.milvus.address is None:
+    if config.memory.milvus.uri is None and config.memory.milvus.address is None:
         yield _require_lite
 
 

@@ -1,4 +1,4 @@
-"""The command line. It parses, calls, prints; logic lives in the packages below."""
+"""The command line. It parses, calls, prints; logic is in the packages below."""
 
 from typing import Annotated
 

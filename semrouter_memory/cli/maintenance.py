@@ -5,14 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from semrouter_memory.cli.operator import operator_command
-from semrouter_memory.cli.output import AsJson, print_json
+from semrouter_memory.cli.output import AsJson, out, print_json
 from semrouter_memory.manage.client import OperatorClient
 from semrouter_memory.model import Json
-
-_out = Console(highlight=False)
 
 
 def register(group: typer.Typer) -> None:
@@ -55,4 +52,4 @@ def _report(shares: Sequence[dict[str, Json]], *, as_json: bool) -> None:
         return
     for share in shares:
         note = f" ({share['note']})" if share["note"] else ""
-        _out.print(f"{share['part']}: {share['seconds']:.2f} s{note}", markup=False, soft_wrap=True)
+        out.print(f"{share['part']}: {share['seconds']:.2f} s{note}", markup=False, soft_wrap=True)

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from semrouter_memory.cli.importing import import_file
 from semrouter_memory.cli.operator import OPERATOR_API, TOKEN_FILE_VARIABLE, URL_VARIABLE
-from semrouter_memory.cli.output import AsJson, print_json, print_table, shown
+from semrouter_memory.cli.output import AsJson, err, out, print_json, print_table, shown
 from semrouter_memory.cli.reembed import register as register_reembed
 from semrouter_memory.config import secret
 from semrouter_memory.errors import InvalidRequestError
@@ -38,9 +37,6 @@ def register(group: typer.Typer) -> None:
     """Add the commands to a group."""
     group.add_typer(memory_app, name="memory")
 
-
-_out = Console(highlight=False)
-_err = Console(stderr=True, highlight=False)
 
 Type = Annotated[MemoryType | None, typer.Option("--type", help="Its type.")]
 Types = Annotated[list[MemoryType] | None, typer.Option("--type", help="Only this type; may be repeated.")]
@@ -138,7 +134,7 @@ def _list(
         return
     _print_table(page["data"])
     if page["next_cursor"]:
-        _err.print(f"more: --cursor {shown(page['next_cursor'])}", markup=False, soft_wrap=True)
+        err.print(f"more: --cursor {shown(page['next_cursor'])}", markup=False, soft_wrap=True)
 
 
 @_command("get")
@@ -164,7 +160,7 @@ def _end_session(
 ) -> None:
     """Say that a session is at its end: what waits is learned from now, and it is summed up."""
     ended = client.end_session(session_id)
-    _out.print(f"ended {shown(ended['session_id'])}, {ended['waiting']} turns to learn from", markup=False)
+    out.print(f"ended {shown(ended['session_id'])}, {ended['waiting']} turns to learn from", markup=False)
 
 
 @_command("search")
@@ -228,7 +224,7 @@ def _update(
 def _forget(client: MemoryClient, memory_id: MemoryId) -> None:
     """Delete one memory."""
     client.forget(memory_id)
-    _out.print(f"forgot {shown(memory_id)}", markup=False)
+    out.print(f"forgot {shown(memory_id)}", markup=False)
 
 
 @_command("forget-all")
@@ -242,7 +238,7 @@ def _forget_all(
     what = "everything" if project is None else f"everything in project {shown(project)}"
     if not yes:
         typer.confirm(f"Forget {what} that is remembered? This cannot be undone.", abort=True)
-    _out.print(f"forgot {client.forget_all(project)['deleted']} memories", markup=False)
+    out.print(f"forgot {client.forget_all(project)['deleted']} memories", markup=False)
 
 
 @_command("export")
@@ -271,14 +267,14 @@ def _import(
     Memories that are there already are skipped, so a file may be imported again.
     One that was deleted comes back.
     """
-    result = import_file(file, partial(client.import_lines, from_user=from_user), _err)
+    result = import_file(file, partial(client.import_lines, from_user=from_user), err)
     if as_json:
         print_json(result)
     else:
-        _out.print(f"{result['imported']} imported, {result['skipped']} skipped, {result['refused']} refused")
+        out.print(f"{result['imported']} imported, {result['skipped']} skipped, {result['refused']} refused")
         for error in result["errors"]:
             where = f" ({error['param']})" if error["param"] else ""
-            _err.print(f"line {error['line']}{where}: {shown(error['message'])}", markup=False, soft_wrap=True)
+            err.print(f"line {error['line']}{where}: {shown(error['message'])}", markup=False, soft_wrap=True)
     if result["refused"]:
         raise typer.Exit(1)
 

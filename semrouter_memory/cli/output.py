@@ -10,6 +10,8 @@ from rich.table import Table
 from semrouter_memory.model import Json
 
 _PIPE_WIDTH = 240
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
 
@@ -19,9 +21,8 @@ def print_json(value: Json) -> None:
 
 
 def print_table(table: Table) -> None:
-    console = Console(highlight=False)
     # A pipe has no width of its own; the 80 columns that are assumed then would cut the ids.
-    Console(highlight=False, width=None if console.is_terminal else _PIPE_WIDTH).print(table)
+    Console(highlight=False, width=None if out.is_terminal else _PIPE_WIDTH).print(table)
 
 
 def shown(text: str) -> str:

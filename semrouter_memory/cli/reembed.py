@@ -3,17 +3,13 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from semrouter_memory.cli.importing import import_lines
 from semrouter_memory.cli.operator import operator_command
-from semrouter_memory.cli.output import AsJson, print_json
+from semrouter_memory.cli.output import AsJson, err, out, print_json
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.client import OperatorClient
 from semrouter_memory.model import Json
-
-_out = Console(highlight=False)
-_err = Console(stderr=True, highlight=False)
 
 
 def register(group: typer.Typer) -> None:
@@ -54,7 +50,7 @@ def _reembed(
         )
     total = int(client.collection(source)["memories"])
     with client.export_collection(source) as lines:
-        report = import_lines(lines, client.import_lines, _err, description=f"copying {source}", total=total)
+        report = import_lines(lines, client.import_lines, err, description=f"copying {source}", total=total)
     dropped = drop_source and not report["refused"]
     if dropped:
         client.drop_collection(source)
@@ -90,4 +86,4 @@ def _report(source: str, report: dict[str, Json], *, dropped: bool) -> None:
             f" run this again with --drop-source --from-collection {source}"
         )
     for line in lines:
-        _out.print(line, markup=False, soft_wrap=True)
+        out.print(line, markup=False, soft_wrap=True)

@@ -3,12 +3,11 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from semrouter_memory.cli.operator import operator_command
-from semrouter_memory.cli.output import AsJson, print_json, print_table, shown
+from semrouter_memory.cli.output import AsJson, err, out, print_json, print_table, shown
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.client import OperatorClient
 from semrouter_memory.model import Json, TurnState
@@ -38,9 +37,6 @@ def register(group: typer.Typer) -> None:
     group.add_typer(turns_app, name="turns")
 
 
-_out = Console(highlight=False)
-_err = Console(stderr=True, highlight=False)
-
 TurnId = Annotated[str, typer.Argument(help="The turn's id.")]
 User = Annotated[str | None, typer.Option(help="Only this user's.")]
 
@@ -67,7 +63,7 @@ def _list(
         table.add_row(*(Text(shown(cell)) for cell in _cells(turn)))
     print_table(table)
     if page["next_before"]:
-        _err.print(f"more: --before {page['next_before']}")
+        err.print(f"more: --before {page['next_before']}")
 
 
 @operator_command(turns_app, "show")
@@ -92,7 +88,7 @@ def _retry(
     if as_json:
         print_json({"retried": retried})
     else:
-        _out.print(f"{retried} waiting again")
+        out.print(f"{retried} waiting again")
 
 
 @operator_command(turns_app, "drop")
@@ -102,7 +98,7 @@ def _drop(client: OperatorClient, *, turn_id: TurnId, as_json: AsJson = False) -
     if as_json:
         print_json(dropped)
     else:
-        _out.print(f"dropped {shown(turn_id)}", markup=False)
+        out.print(f"dropped {shown(turn_id)}", markup=False)
 
 
 @operator_command(turns_app, "totals")
@@ -120,7 +116,7 @@ def _totals(client: OperatorClient, *, as_json: AsJson = False) -> None:
             table.add_row(str(totals[name]), meaning)
         print_table(table)
     if totals["accepted"] != sum(totals[part] for part in parts):
-        _err.print("these do not add up to the turns accepted")
+        err.print("these do not add up to the turns accepted")
         raise typer.Exit(1)
 
 

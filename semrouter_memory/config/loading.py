@@ -1,6 +1,8 @@
 """The whole file, read and checked, with the environment on top."""
 
 import os
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from pydantic import ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from semrouter_memory.config.memory import MemoryConfig
+from semrouter_memory.config.section import secret
 from semrouter_memory.config.service import (
     ExternalModel,
     ManagementConfig,
@@ -147,3 +150,17 @@ def _explain(error: ValidationError, path: Path | None) -> str:
         what = "unknown key" if problem["type"] == "extra_forbidden" else problem["msg"].removeprefix("Value error, ")
         lines.append(f"  {where}: {what}")
     return "\n".join(lines)
+
+
+def secret_readers(config: Config) -> Iterator[tuple[str, Callable[[], object]]]:
+    """For each setting that names a secret's file or variable, what reads it or raises `ConfigurationError`."""
+    memory, server, management = config.memory, config.server, config.management
+    recording, tracing = config.recording, config.telemetry.tracing
+    yield "server.shared_secret_file", partial(secret, server.shared_secret, server.shared_secret_file)
+    yield "management.operator_token_file", partial(secret, management.operator_token, management.operator_token_file)
+    yield "memory.milvus.token_file", partial(secret, memory.milvus.token, memory.milvus.token_file)
+    yield "memory.redis.password_file", partial(secret, memory.redis.password, memory.redis.password_file)
+    yield "recording.pseudonym_key_file", partial(secret, recording.pseudonym_key, recording.pseudonym_key_file)
+    yield "telemetry.tracing.headers_file", partial(secret, None, tracing.headers_file if tracing.enabled else None)
+    for index, model in enumerate(config.external_models):
+        yield f"external_models[{index}]", partial(getattr, model, "api_key")

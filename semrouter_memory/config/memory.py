@@ -190,7 +190,7 @@ class AgeingConfig(Section):
 
     ttl_days: dict[MemoryType, Annotated[float, Field(gt=0)]] = Field(
         default_factory=dict,
-        description="days after it was last said, by type, after which a memory expires; a type that is not named never expires",
+        description="days since the user last stated it, by type, after which a memory expires; a type that is not named never expires",
     )
     max_memories: int = Field(
         10_000,

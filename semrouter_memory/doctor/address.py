@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from semrouter_memory.doctor.node import Node
 
 _UNIX = "unix:"
+_ANY = {"": "127.0.0.1", "*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
+"""Hosts that stand for all of a machine's addresses, each with one that can be connected to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,12 @@ class Address:
 
     @property
     def is_any(self) -> bool:
-        """Whether it stands for all of a machine's addresses."""
-        return self.host in {"", "*", "0.0.0.0", "::"}  # noqa: S104 - compared, not bound
+        return not self.path and self.host in _ANY
+
+    @property
+    def connectable(self) -> "Address":
+        """The address to connect to."""
+        return Address(host=_ANY[self.host], port=self.port) if self.is_any else self
 
     @property
     def is_literal(self) -> bool:
@@ -57,17 +63,23 @@ def of_endpoint(address: Node) -> Address | None:
     return Address(host=socket.get("address").text, port=port) if port else None
 
 
-def reaches(endpoint: Address, listen: Address) -> bool:
-    """Whether a connection to the endpoint arrives at the listener, as far as names tell: a name may be this machine's."""
+def reaches(endpoint: Address, listen: Address, *, surely: bool = False) -> bool:
+    """Whether a connection to the endpoint arrives at the listener, as far as names tell: a name may be this machine's.
+
+    Args:
+        surely: a name or an address that may be another machine's does not count.
+    """
     if endpoint.path or listen.path:
         return bool(endpoint.path and listen.path) and _same_path(endpoint.path, listen.path)
     if endpoint.port != listen.port and listen.port:
         return False
-    if listen.is_any or endpoint.host == listen.host:
+    if endpoint.host == listen.host:
         return True
+    if listen.is_any:
+        return endpoint.is_loopback or not surely
     if listen.is_loopback or endpoint.is_loopback:
         return listen.is_loopback and endpoint.is_loopback
-    return not (listen.is_literal and endpoint.is_literal)
+    return not surely and not (listen.is_literal and endpoint.is_literal)
 
 
 def _same_path(endpoint: str, listen: str) -> bool:

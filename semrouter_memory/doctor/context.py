@@ -5,15 +5,7 @@ from dataclasses import dataclass, field
 
 from semrouter_memory.config import Config
 from semrouter_memory.doctor.address import Address, of_setting
-from semrouter_memory.doctor.filter_chains import (
-    API_PATH,
-    AppliedFilter,
-    GatewayRoute,
-    HttpFilterChain,
-    MemoryFilter,
-    chains_of,
-    clusters_of,
-)
+from semrouter_memory.doctor.gateway import HttpFilterChain, MemoryFilter, chains_of, clusters_of
 from semrouter_memory.doctor.node import Node
 
 
@@ -41,15 +33,10 @@ class CheckContext:
     @property
     def guarded_chains(self) -> list[HttpFilterChain]:
         """The chains through which a user's memories can be reached."""
-        return [chain for chain in self.chains if chain.memory or self.api_routes(chain)]
+        return [chain for chain in self.chains if chain.memory or chain.api_routes]
 
     @property
-    def memory_filters(self) -> Iterator[MemoryFilter]:
-        for chain in self.chains:
-            yield from chain.memory
-
-    @property
-    def applied(self) -> Iterator[AppliedFilter]:
+    def applied(self) -> Iterator[MemoryFilter]:
         for chain in self.chains:
             yield from chain.applied
 
@@ -57,6 +44,12 @@ class CheckContext:
     def memory_clusters(self) -> list[Node]:
         """The clusters that memory filters call."""
         names = {each.cluster for each in self.applied}
+        return [self.clusters[name] for name in sorted(names) if name in self.clusters]
+
+    @property
+    def api_clusters(self) -> list[Node]:
+        """The clusters that routes to the management API lead to."""
+        names = {name for chain in self.chains for route in chain.api_routes for name in route.clusters}
         return [self.clusters[name] for name in sorted(names) if name in self.clusters]
 
     @property
@@ -70,32 +63,18 @@ class CheckContext:
     def listen(self) -> Address | None:
         return of_setting(self.config.server.listen)
 
-    def cluster(self, name: str) -> Node:
-        return self.clusters.get(name, Node(None))
-
-    def api_routes(self, chain: HttpFilterChain) -> list[GatewayRoute]:
-        """The routes at which requests to the management API end: neither LLM routes nor the catch-all beside them."""
-        paths = (API_PATH, f"{API_PATH}/x")
-        routes = {route.place.path: route for path in paths for route in chain.matching_routes("GET", path)}
-        return [route for route in routes.values() if _names_api(route.match)]
-
-    def api_clusters(self) -> list[str]:
-        """The names of the clusters that routes to the management API lead to."""
-        return sorted({name for chain in self.chains for route in self.api_routes(chain) for name in route.clusters})
+    def xds_source(self, name: str) -> Node:
+        """The source from which listeners (`lds_config`) or clusters (`cds_config`) come over xDS."""
+        return self.bootstrap.get("dynamic_resources", name)
 
 
 def context_of(bootstrap: Node, config: Config, *, config_given: bool, secret: str | None) -> CheckContext:
+    clusters = clusters_of(bootstrap)
     return CheckContext(
         config=config,
         config_given=config_given,
         secret=secret,
         bootstrap=bootstrap,
-        chains=chains_of(bootstrap, of_setting(config.server.listen)),
-        clusters=clusters_of(bootstrap),
+        chains=chains_of(bootstrap, clusters, of_setting(config.server.listen)),
+        clusters=clusters,
     )
-
-
-def _names_api(match: Node) -> bool:
-    if "memory" in match.get("safe_regex", "regex").text:
-        return True
-    return any(API_PATH in match.get(name).text for name in ("path_separated_prefix", "prefix", "path"))

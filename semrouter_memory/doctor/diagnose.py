@@ -1,18 +1,88 @@
-"""One diagnosis: reads both configurations, runs the checks, asks the servers. An unreadable file is a finding, too."""
+"""One diagnosis: reads both configurations, runs the checks, asks the servers. An unreadable file is a finding, too.
+
+Strategy: tables say which checks there are. Each is a function from the context, and from what it checks, to findings.
+"""
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from semrouter_memory.config import ENV_PREFIX, Config, load, secret
-from semrouter_memory.doctor import checks, envoy_file, envoy_validation, sidecar_config
+from semrouter_memory.doctor import clusters, envoy_file, identity, memory_filters, routes, sidecar_config
 from semrouter_memory.doctor.context import CheckContext, context_of
 from semrouter_memory.doctor.finding import Diagnosis, Finding, Severity, found
+from semrouter_memory.doctor.gateway import HttpFilterChain
 from semrouter_memory.doctor.node import Node
 from semrouter_memory.errors import ConfigurationError
 
 Progress = Callable[[str], object]
+
+SIDECAR: tuple[Callable[[CheckContext], Iterable[Finding]], ...] = (
+    sidecar_config.memory_is_on,
+    sidecar_config.secrets_are_readable,
+    sidecar_config.open_ports_have_a_secret,
+    sidecar_config.store_address_is_valid,
+    sidecar_config.replicas_share_a_store,
+    sidecar_config.body_is_not_trusted,
+    sidecar_config.messages_hold_bodies,
+)
+"""Checks of the sidecar's settings alone."""
+
+ENVOY: tuple[Callable[[CheckContext], Iterable[Finding]], ...] = (
+    memory_filters.listeners_are_in_the_file,
+    memory_filters.filters_are_in_the_file,
+    memory_filters.memory_filters_exist,
+    memory_filters.secret_is_sent,
+    clusters.clusters_are_in_the_file,
+    clusters.filters_call_a_cluster,
+    clusters.addresses_agree,
+    routes.api_is_reachable,
+    routes.streams_end_gracefully,
+)
+"""Checks of Envoy's configuration as a whole, together with the sidecar's."""
+
+MEMORY_CHAINS: tuple[Callable[[CheckContext, HttpFilterChain], Iterable[Finding]], ...] = (
+    memory_filters.fields_fit_the_role,
+    memory_filters.timeouts_fit,
+    memory_filters.each_task_has_one_filter,
+    memory_filters.retain_comes_first,
+    memory_filters.answers_are_read_once,
+    memory_filters.bodies_may_be_changed,
+    memory_filters.headers_are_forwarded,
+    memory_filters.filters_send_the_same,
+    memory_filters.filters_are_on_together,
+    memory_filters.settings_are_known,
+    memory_filters.claim_metadata_is_forwarded,
+    memory_filters.results_are_received,
+    routes.routes_are_in_the_file,
+    routes.memory_is_on_for_chats_alone,
+    routes.upgrades_are_not_held,
+    routes.bodies_fit_the_route,
+    routes.answers_may_take_long,
+    routes.request_ids_are_envoys,
+    routes.overrides_name_filters,
+    clusters.answers_outlive_the_sidecar,
+    identity.ids_are_not_sent_upstream,
+)
+"""Checks of each chain that has memory filters."""
+
+GUARDED_CHAINS: tuple[Callable[[CheckContext, HttpFilterChain], Iterable[Finding]], ...] = (
+    identity.clients_cannot_claim_identity,
+    identity.users_are_authenticated_first,
+    identity.users_come_from_a_verified_source,
+    identity.tokens_are_required,
+    identity.keys_are_safe,
+    identity.blank_ends_are_refused,
+)
+"""Checks of each chain through which memories can be reached, the management API's included."""
+
+MEMORY_CLUSTERS: tuple[Callable[[CheckContext, Node], Iterable[Finding]], ...] = (
+    clusters.endpoints_take_the_load,
+    clusters.bodies_and_streams_fit,
+    clusters.connections_and_streams_last,
+)
+"""Checks of each cluster that memory filters call."""
 
 
 def diagnose(
@@ -40,13 +110,34 @@ def diagnose(
         secret=_secret(settings) if settings is not None else None,
     )
     progress("checking")
-    findings = [*checks.run(context), *findings]
+    findings = [*run_checks(context), *findings]
     if settings is not None:
         progress("loading the embedding model")
         findings += sidecar_config.model_files(context, elsewhere=offline)
         findings += [] if offline else asyncio.run(_servers(context, progress))
-    ordered = sorted(checks.once(findings), key=lambda finding: finding.severity is not Severity.ERROR)
+    ordered = sorted(_once(findings), key=lambda finding: finding.severity is not Severity.ERROR)
     return Diagnosis(tuple(ordered))
+
+
+def run_checks(context: CheckContext) -> list[Finding]:
+    """The findings of all checks that apply, and the values that they could not read; each place and code once."""
+    findings = [finding for check in SIDECAR for finding in check(context)]
+    if context.bootstrap:
+        findings += [finding for check in ENVOY for finding in check(context)]
+        for checks, chains in ((MEMORY_CHAINS, context.memory_chains), (GUARDED_CHAINS, context.guarded_chains)):
+            findings += [finding for chain in chains for check in checks for finding in check(context, chain)]
+        for cluster in context.memory_clusters:
+            findings += [finding for check in MEMORY_CLUSTERS for finding in check(context, cluster)]
+    findings += [found("envoy-field", path, problem=problem) for path, problem in context.bootstrap.misread.items()]
+    return _once(findings)
+
+
+def _once(findings: Iterable[Finding]) -> list[Finding]:
+    """The first finding of each code at each place."""
+    first: dict[tuple[str, str], Finding] = {}
+    for finding in findings:
+        first.setdefault((finding.code, finding.where), finding)
+    return list(first.values())
 
 
 def _settings(path: Path | None, findings: list[Finding]) -> Config | None:
@@ -66,7 +157,7 @@ def _bootstrap(path: Path, findings: list[Finding], progress: Progress) -> Node:
         findings.append(found("envoy-unreadable", str(path), problem=problem))
         return Node(None)
     progress("validating Envoy's configuration")
-    findings += envoy_validation.validate(file, str(path))
+    findings += envoy_file.validate(file, str(path))
     return file.bootstrap
 
 
@@ -84,6 +175,6 @@ def _is_configured_by_environment() -> bool:
 async def _servers(context: CheckContext, progress: Progress) -> list[Finding]:
     from semrouter_memory.doctor import servers  # noqa: PLC0415 - takes a second to load
 
-    probes = servers.probes(context)
+    probes = list(servers.probes(context))
     progress("asking " + ", ".join(dict.fromkeys(probe.server for probe in probes)))
     return [finding for answer in await asyncio.gather(*map(servers.ask, probes)) for finding in answer]

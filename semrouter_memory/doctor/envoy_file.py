@@ -1,10 +1,16 @@
-"""An Envoy configuration on disk: read within bounds, and recognised for what it is.
+"""An Envoy configuration on disk: read within bounds, recognised for what it is, and validated by Envoy where it is installed.
 
 Besides a bootstrap (YAML or JSON), a Kubernetes ConfigMap that carries one is read. Any other file ends in one message
 that says what it looks like.
+
+Strategy of the validation: Envoy stops at the first mistake and names its path in most cases. Of its message only the reason
+is shown, because the rest repeats the whole configuration with the keys in it. Messages that depend on the machine (files,
+extensions) say nothing about the configuration.
 """
 
 import re
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +18,10 @@ from typing import Any
 
 import yaml
 
+from semrouter_memory.doctor.finding import Finding, found
 from semrouter_memory.doctor.node import Node, keyed
 from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.stack.envoy import find_envoy
 
 _MAX_BYTES = 4 * 1024 * 1024
 _MAX_DEPTH = 100
@@ -29,6 +37,12 @@ _BOOTSTRAP_KEYS = frozenset(
         "admin",
     ]
 )
+_TIMEOUT_SECONDS = 30
+_MAX_MESSAGE_CHARS = 300
+_LOCATED = re.compile(r"@ (?P<path>[^:]+): (?P<type>.+?), near \S+ \(offset \d+\): (?P<reason>.+)")
+_UNKNOWN_FIELD = re.compile(r"no such field: '(?P<name>[^']*)'")
+_FOREIGN_TYPE = re.compile(r"could not find @type '[^']*/(?!envoy\.)|Didn't find a registered implementation")
+_MACHINE = re.compile(r"[Ff]ailed to load|[Uu]nable to read|[Ii]nvalid path|does not exist|[Nn]o such file")
 _IGNORED = "!ignore"
 """The tag of a key that Envoy drops with its value; a place for anchors."""
 _NULL = "tag:yaml.org,2002:null"
@@ -90,13 +104,13 @@ def parse(text: str, source: str) -> EnvoyFile:
     documents = _documents(text, source)
     if not documents:
         raise ConfigurationError(f"{source} is empty: an Envoy bootstrap with static_resources was expected")
-    found = [EnvoyFile(Node(document), text) for document in documents if _is_bootstrap(document)]
-    found += _in_config_maps(documents, source)
-    if len(found) > 1:
-        raise ConfigurationError(f"{source} holds {len(found)} Envoy bootstraps; doctor reads one at a time")
-    if not found:
+    bootstraps = [EnvoyFile(Node(document), text) for document in documents if _is_bootstrap(document)]
+    bootstraps += _in_config_maps(documents, source)
+    if len(bootstraps) > 1:
+        raise ConfigurationError(f"{source} holds {len(bootstraps)} Envoy bootstraps; doctor reads one at a time")
+    if not bootstraps:
         raise ConfigurationError(f"{source} is no Envoy bootstrap (static_resources): {_looks_like(documents[0])}")
-    return found[0]
+    return bootstraps[0]
 
 
 def _documents(text: str, source: str) -> list[Any]:
@@ -163,3 +177,48 @@ def _looks_like(document: Any) -> str:
     if "services" in document:
         return "it looks like a compose file; doctor reads what Envoy is started with"
     return f"its keys are {', '.join(ascii(str(key))[:40] for key in list(document)[:5])}"
+
+
+def validate(file: EnvoyFile, source: str) -> list[Finding]:
+    """What Envoy refuses in the bootstrap: at most one finding.
+
+    Args:
+        source: the name of the file, for a mistake without a path.
+    """
+    try:
+        message = _run(file.text)
+    except (ConfigurationError, OSError, subprocess.SubprocessError) as problem:
+        return [found("envoy-not-validated", source, problem=str(problem)[:_MAX_MESSAGE_CHARS])]
+    if not message:
+        return []
+    where, reason = _located(message)
+    if _FOREIGN_TYPE.search(reason) or _MACHINE.search(reason):
+        return [found("envoy-not-validated/ended", source, problem=reason)]
+    prefix = f"{file.bootstrap.path}." if file.bootstrap.path else ""
+    return [found("envoy-field/envoy", prefix + where if where else source, problem=reason)]
+
+
+def _run(text: str) -> str:
+    """Envoy's message about the text; "" when it accepts it."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".yaml") as file:
+        file.write(text)
+        file.flush()
+        # The node is often named on Envoy's command line.
+        node = ["--service-node", "doctor", "--service-cluster", "doctor"]
+        command = [find_envoy(), "--mode", "validate", "-c", file.name, "--log-level", "critical", *node]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)  # noqa: S603 - Envoy itself
+        lines = done.stderr.replace(file.name, "").partition("error initializing configuration '': ")
+    return "" if done.returncode == 0 else " ".join((lines[2] or lines[0]).split()) or f"exit status {done.returncode}"
+
+
+def _located(message: str) -> tuple[str, str]:
+    """The path that the message names, if any, and the reason."""
+    message = re.sub(r"\): \{.*| has unknown fields$", "", message).replace(".<any>", "")
+    if constraint := re.search(r"Proto constraint validation failed \((.*)\)", message):
+        return "", constraint[1][:_MAX_MESSAGE_CHARS]
+    message = re.sub(r":? goo\.gle/debug.*|^.*?INVALID_ARGUMENT: ", "", message).rstrip(")")
+    if (located := _LOCATED.search(message)) is None:
+        return "", message[:_MAX_MESSAGE_CHARS]
+    unknown = _UNKNOWN_FIELD.search(located["reason"])
+    path = f"{located['path']}.{unknown['name']}" if unknown else located["path"]
+    return path, f"{located['type']}: {located['reason']}"[:_MAX_MESSAGE_CHARS]

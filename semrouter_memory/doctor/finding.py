@@ -1,8 +1,9 @@
 """A finding: one mistake, with its place and the fix. The texts of all findings are in `findings.toml`."""
 
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from importlib import resources
 from string import Template
 
@@ -76,3 +77,44 @@ def found(code: str, at: Node | str, severity: Severity | None = None, **values:
 def graded(is_error: bool) -> Severity:  # noqa: FBT001 - reads as a sentence
     """The severity of a finding that is an error only beyond some value."""
     return Severity.ERROR if is_error else Severity.WARNING
+
+
+class Unit(Enum):
+    """What a limit counts; the value is how it is shown."""
+
+    COUNT = "{:g}"
+    BYTES = "{:.3g} MiB"
+    SECONDS = "{:g} s"
+
+    def shown(self, value: float) -> str:
+        return self.value.format(value / MIB if self is Unit.BYTES else value)
+
+
+MIB = 1024 * 1024
+
+
+def limit(
+    code: str,
+    field: Node,
+    unit: Unit,
+    *,
+    below: float,
+    default: float | None = None,
+    error_to: float | None = None,
+    **values: object,
+) -> Iterator[Finding]:
+    """A finding where one of Envoy's limits is below a bound. A duration of zero is no limit.
+
+    Args:
+        default: Envoy's own, where the field is missing; None: no limit.
+        error_to: the largest limit that is an error; None: the severity is the catalogue's.
+        values: further placeholders, besides `value`, `default` and `name`.
+    """
+    given = field.seconds if unit is Unit.SECONDS else field.number
+    value = default if given is None else given
+    if value is None or value >= below or (unit is Unit.SECONDS and value <= 0):
+        return
+    severity = None if error_to is None else graded(value <= error_to)
+    note = " (Envoy's default)" if given is None else ""
+    name = field.path.rpartition(".")[2]
+    yield found(code, field, severity, value=unit.shown(value), default=note, name=name, **values)

@@ -1,6 +1,6 @@
 """Which route takes a request: as much of Envoy's matching as the paths of an LLM API need. Pure.
 
-What cannot be told (another header's value, a template of an extension) counts as "perhaps": such a route is checked, and
+What is unknown (another header's value, a template of an extension) counts as "perhaps": such a route is checked, and
 so are those behind it.
 """
 
@@ -24,6 +24,8 @@ def _below(path: str, prefix: str) -> bool:
     return path == prefix or path.startswith(f"{prefix}/")
 
 
+_CONDITIONS = ("query_parameters", "grpc", "cookies", "runtime_fraction", "tls_context", "dynamic_metadata")
+"""What a route may ask for besides path and headers."""
 _PATH_TESTS: dict[str, _PathTest] = {"prefix": str.startswith, "path": str.__eq__, "path_separated_prefix": _below}
 _TEXT_TESTS: dict[str, _PathTest] = {
     "exact": str.__eq__,
@@ -34,13 +36,13 @@ _TEXT_TESTS: dict[str, _PathTest] = {
 
 
 def text_matches(matcher: Node, text: str) -> bool | None:
-    """Whether a StringMatcher takes the text; None: it cannot be told."""
+    """Whether a StringMatcher takes the text; None: unknown."""
     taken = _first_test(matcher, _TEXT_TESTS, text, str.lower if matcher.get("ignore_case").flag else str)
     return regex_matches(matcher.get("safe_regex"), text) if taken is None else taken
 
 
 def regex_matches(matcher: Node, text: str) -> bool | None:
-    """Whether a regular expression takes the whole text; None: it cannot be told."""
+    """Whether a regular expression takes the whole text; None: unknown."""
     if not matcher:
         return None
     try:
@@ -54,7 +56,7 @@ def route_matches(match: Node, method: str, path: str) -> Match:
     if not match:
         return Match.PERHAPS
     verdicts = [_path_matches(match, path), *(_header_matches(header, method) for header in match.items("headers"))]
-    if match.get("query_parameters") or match.get("grpc") or match.get("cookies"):
+    if any(match.get(name) for name in _CONDITIONS):
         verdicts.append(Match.PERHAPS)
     return min(verdicts, key=lambda verdict: verdict.value)
 

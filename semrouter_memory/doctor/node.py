@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 _TYPE = "@type"
 _TYPED_STRUCTS = frozenset({"xds.type.v3.TypedStruct", "udpa.type.v1.TypedStruct"})
-"""Messages that hold any other message as a mapping beside its type."""
+"""Messages that hold the type of another message and its fields as a mapping."""
 _SWITCH = dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True) | dict.fromkeys(
     ("false", "f", "no", "n", "off", "0"), False
 )

@@ -19,8 +19,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from semrouter_memory.config import ExternalModel, secret
 from semrouter_memory.doctor.address import Address, of_setting
 from semrouter_memory.doctor.context import CheckContext
-from semrouter_memory.doctor.filter_chains import API_PATH, endpoints_of
-from semrouter_memory.doctor.finding import Finding, found, graded
+from semrouter_memory.doctor.finding import Finding, found
+from semrouter_memory.doctor.gateway import API_PATH, endpoints_of
 from semrouter_memory.doctor.node import Node
 from semrouter_memory.doctor.sidecar_config import store_location
 from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
@@ -29,27 +29,38 @@ from semrouter_memory.store.location import Server
 
 TIMEOUT_SECONDS = 3.0
 
-_LOCAL = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "*": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Probe:
     """One server to be asked.
 
     Attributes:
+        server: its name; also that of the text when it does not answer.
         where: the setting or the place in the YAML that names it.
-        remedy: what to do when it does not answer.
+        detail: its address or its task, where there are several.
     """
 
     server: str
     where: Node | str
     ask: Callable[[], Awaitable[list[Finding]]]
-    remedy: str
-    is_vital: bool = True
+    detail: object = ""
 
 
-def probes(context: CheckContext) -> list[Probe]:
-    return [*_sidecar(context), *_milvus(context), *_redis(context), *_models(context)]
+def probes(context: CheckContext) -> Iterator[Probe]:
+    server, management, memory = context.config.server, context.config.management, context.config.memory
+    for where, address in _targets(context.memory_clusters, "server.listen", server.listen):
+        yield Probe("sidecar", where, partial(_health, address, where), address)
+    for where, address in _targets(context.api_clusters, "management.listen", management.listen):
+        yield Probe("management API", where, partial(_api, context, address), address)
+    for where, address in _targets([], "management.operator_listen", management.operator_listen or ""):
+        yield Probe("operator's port", where, partial(_ready, address), address)
+    if isinstance(location := store_location(context), Server):
+        yield Probe("Milvus", "memory.milvus", partial(_collection, context, location.uri))
+    if memory.redis.url is not None:
+        yield Probe("Redis", "memory.redis.url", partial(_ping, context))
+    for index, model in enumerate(context.config.external_models):
+        where = f"external_models[{index}]"
+        yield Probe("model", f"{where}.llm_endpoint", partial(_list_models, model, where), model.model_role)
 
 
 async def ask(probe: Probe) -> list[Finding]:
@@ -65,47 +76,18 @@ async def ask(probe: Probe) -> list[Finding]:
         problem = str(failure)
     except Exception as failure:  # noqa: BLE001 - a foreign client's errors are many, and their texts may quote secrets
         problem = type(failure).__name__
-    texts = {"server": probe.server, "problem": problem, "remedy": probe.remedy}
-    return [found("unreachable", probe.where, graded(probe.is_vital), **texts)]
-
-
-def _sidecar(context: CheckContext) -> Iterator[Probe]:
-    server, management = context.config.server, context.config.management
-    for where, address in _targets(context.memory_clusters, "server.listen", server.listen):
-        yield Probe(
-            server=f"the sidecar's gRPC port {address}",
-            where=where,
-            ask=partial(_health, address, where),
-            remedy="start it: semrouter-memory serve --config FILE",
-        )
-    api_clusters = [context.cluster(name) for name in context.api_clusters()]
-    for where, address in _targets(api_clusters, "management.listen", management.listen):
-        yield Probe(
-            server=f"the management API at {address}",
-            where=where,
-            ask=partial(_api, context, address),
-            remedy="start the sidecar, and let both name the same address",
-        )
-    for where, address in _targets([], "management.operator_listen", management.operator_listen or ""):
-        yield Probe(
-            server=f"the operator's port {address}",
-            where=where,
-            ask=partial(_ready, address),
-            remedy="start the sidecar",
-            is_vital=False,
-        )
+    return [found(f"unreachable/{probe.server}", probe.where, problem=problem, detail=probe.detail)]
 
 
 def _targets(clusters: list[Node], setting: str, listen: str) -> list[tuple[Node | str, Address]]:
     """The endpoints of these clusters; where there are none, the setting's own address."""
     own = of_setting(listen)
-    found_ones: list[tuple[Node | str, Address]] = [each for cluster in clusters for each in endpoints_of(cluster)]
-    return found_ones or ([(setting, own)] if own is not None else [])
+    endpoints: list[tuple[Node | str, Address]] = [each for cluster in clusters for each in endpoints_of(cluster)]
+    return endpoints or ([(setting, own)] if own is not None else [])
 
 
 async def _health(address: Address, where: Node | str) -> list[Finding]:
-    target = str(address) if address.path else str(_connectable(address))
-    async with grpc.aio.insecure_channel(target) as channel:
+    async with grpc.aio.insecure_channel(str(address.connectable)) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
             answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_SECONDS)
@@ -130,35 +112,17 @@ async def _ready(address: Address) -> list[Finding]:
         state = (await _get(address, "/readyz", {})).json()
     except ValueError:
         raise UnavailableError("another server answers there", service=Service.SERVER) from None
-    away = isinstance(state, dict) and state.get("store") == "unavailable"
-    return [found("store-away", "memory.milvus")] if away else []
+    unavailable = isinstance(state, dict) and state.get("store") == "unavailable"
+    return [found("store-unavailable", "memory.milvus")] if unavailable else []
 
 
 async def _get(address: Address, path: str, headers: dict[str, str]) -> httpx.Response:
     transport = httpx.AsyncHTTPTransport(uds=address.path) if address.path else None
-    base = "http://localhost" if address.path else f"http://{_connectable(address)}"
+    base = "http://localhost" if address.path else f"http://{address.connectable}"
     async with httpx.AsyncClient(
         transport=transport, base_url=base, timeout=TIMEOUT_SECONDS, trust_env=False
     ) as client:
         return await client.get(path, headers=headers)
-
-
-def _connectable(address: Address) -> Address:
-    return Address(host=_LOCAL.get(address.host, address.host), port=address.port)
-
-
-def _milvus(context: CheckContext) -> Iterator[Probe]:
-    try:
-        location = store_location(context)
-    except ConfigurationError:
-        return  # store_address_is_valid reports that
-    if isinstance(location, Server):
-        yield Probe(
-            server="Milvus",
-            where="memory.milvus",
-            ask=partial(_collection, context, location.uri),
-            remedy="start it, or correct memory.milvus.address, .uri or .token",
-        )
 
 
 async def _collection(context: CheckContext, uri: str) -> list[Finding]:
@@ -185,16 +149,6 @@ async def _collection(context: CheckContext, uri: str) -> list[Finding]:
     return [found("dimension-mismatch/collection", "memory.milvus.dimension", **texts)]
 
 
-def _redis(context: CheckContext) -> Iterator[Probe]:
-    if context.config.memory.redis.url is not None:
-        yield Probe(
-            server="Redis",
-            where="memory.redis.url",
-            ask=partial(_ping, context),
-            remedy="start it, or correct memory.redis.url and its password",
-        )
-
-
 async def _ping(context: CheckContext) -> list[Finding]:
     from redis.asyncio import Redis  # noqa: PLC0415 - takes long to load
     from redis.exceptions import RedisError, ResponseError  # noqa: PLC0415
@@ -217,16 +171,6 @@ async def _ping(context: CheckContext) -> list[Finding]:
     finally:
         await client.aclose()
     return [] if policy in {"noeviction", b"noeviction"} else [found("redis-evicts", "memory.redis.url")]
-
-
-def _models(context: CheckContext) -> Iterator[Probe]:
-    for index, model in enumerate(context.config.external_models):
-        yield Probe(
-            server=f"the model for {model.model_role}",
-            where=f"external_models[{index}].llm_endpoint",
-            ask=partial(_list_models, model, f"external_models[{index}]"),
-            remedy="start its server, or correct its address",
-        )
 
 
 async def _list_models(model: ExternalModel, where: str) -> list[Finding]:

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator
 
-from semrouter_memory.config import secret
+from semrouter_memory.config import secret_readers
 from semrouter_memory.doctor.context import CheckContext
-from semrouter_memory.doctor.finding import Finding, found
+from semrouter_memory.doctor.finding import MIB, Finding, found
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.store.location import LiteFile, Server, resolve_endpoint
 from semrouter_memory.transport.server import is_local
-
-_MIB = 1024 * 1024
 
 
 def memory_is_on(context: CheckContext) -> Iterator[Finding]:
@@ -18,23 +16,12 @@ def memory_is_on(context: CheckContext) -> Iterator[Finding]:
 
 
 def secrets_are_readable(context: CheckContext) -> Iterator[Finding]:
-    memory, server, management = context.config.memory, context.config.server, context.config.management
-    files = {
-        "server.shared_secret_file": (server.shared_secret, server.shared_secret_file),
-        "management.operator_token_file": (management.operator_token, management.operator_token_file),
-        "memory.milvus.token_file": (memory.milvus.token, memory.milvus.token_file),
-        "memory.redis.password_file": (memory.redis.password, memory.redis.password_file),
-    }
-    for name, (value, file) in files.items():
+    for name, read in secret_readers(context.config):
         try:
-            secret(value, file)
+            read()
         except ConfigurationError as problem:
-            yield found("secret-unreadable", name, problem=problem)
-    for index, model in enumerate(context.config.external_models):
-        try:
-            _ = model.api_key
-        except ConfigurationError as problem:
-            yield found("api-key-missing", f"external_models[{index}]", problem=problem)
+            code = "api-key-missing" if name.startswith("external_models") else "secret-unreadable"
+            yield found(code, name, problem=problem)
 
 
 def open_ports_have_a_secret(context: CheckContext) -> Iterator[Finding]:
@@ -47,7 +34,7 @@ def open_ports_have_a_secret(context: CheckContext) -> Iterator[Finding]:
 
 def store_address_is_valid(context: CheckContext) -> Iterator[Finding]:
     try:
-        store_location(context)
+        resolve_endpoint(context.config.memory.milvus, context.config.memory.directory)
     except ConfigurationError as problem:
         yield found("milvus-uri", "memory.milvus.uri", problem=problem)
 
@@ -66,7 +53,7 @@ def messages_hold_bodies(context: CheckContext) -> Iterator[Finding]:
     server = context.config.server
     if server.max_message_bytes <= server.max_body_bytes:
         size, body = server.max_message_bytes, server.max_body_bytes
-        yield found("message-size", "server.max_message_bytes", size=size, body=body, enough=body + 8 * _MIB)
+        yield found("message-size", "server.max_message_bytes", size=size, body=body, enough=body + 8 * MIB)
 
 
 def model_files(context: CheckContext, *, elsewhere: bool) -> Iterator[Finding]:
@@ -91,11 +78,12 @@ def model_files(context: CheckContext, *, elsewhere: bool) -> Iterator[Finding]:
 
 def uses_lite(context: CheckContext) -> bool:
     """Whether memories are in a Milvus Lite file."""
+    return isinstance(store_location(context), LiteFile)
+
+
+def store_location(context: CheckContext) -> Server | LiteFile | None:
+    """None where `store_address_is_valid` finds a mistake."""
     try:
-        return isinstance(store_location(context), LiteFile)
+        return resolve_endpoint(context.config.memory.milvus, context.config.memory.directory)
     except ConfigurationError:
-        return False
-
-
-def store_location(context: CheckContext) -> Server | LiteFile:
-    return resolve_endpoint(context.config.memory.milvus, context.config.memory.directory)
+        return None

@@ -1,5 +1,6 @@
 """One mistake at a time in the shipped chains: doctor finds it, and nothing else."""
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -210,10 +211,6 @@ def _threshold(envoy: Chain, **limits: int) -> None:
     _sidecar(envoy)["circuit_breakers"]["thresholds"][0].update(limits)
 
 
-def _protocol_key(envoy: Chain, key: str) -> None:
-    _sidecar(envoy)["typed_extension_protocol_options"] = {key: _protocol(envoy)}
-
-
 def _buffer_filter(envoy: Chain, size: int) -> None:
     kind = f"{TYPES}.extensions.filters.http.buffer.v3.Buffer"
     config = {"@type": kind, "max_request_bytes": size}
@@ -290,6 +287,66 @@ def _another_processor(envoy: Chain) -> None:
     envoy.manager["http_filters"].insert(1, {"name": "other", "typed_config": config})
 
 
+def _strips(envoy: Chain) -> dict[str, Any]:
+    """A filter strips in place of the early mutations."""
+    (extension,) = envoy.manager.pop("early_header_mutation_extensions")
+    entry = _mutation(*extension["typed_config"]["mutations"])
+    envoy.manager["http_filters"].insert(0, entry)
+    return entry
+
+
+def _mutates_on_route(envoy: Chain, *mutations: dict[str, Any]) -> None:
+    envoy.manager["http_filters"].insert(1, _mutation())
+    kind = f"{TYPES}.extensions.filters.http.header_mutation.v3.HeaderMutationPerRoute"
+    _per_route(envoy, "llm", mutation={"@type": kind, "mutations": {"request_mutations": list(mutations)}})
+
+
+def _off(*names: str) -> dict[str, Any]:
+    return {name: {"@type": f"{TYPES}.config.route.v3.FilterConfig", "disabled": True} for name in names}
+
+
+def _two_authentications(envoy: Chain) -> None:
+    """Both are disabled where memories are."""
+    kind = f"{TYPES}.extensions.filters.http.lua.v3.Lua"
+    envoy.manager["http_filters"].insert(1, {"name": "own", "typed_config": {"@type": kind}})
+    route = _route(envoy)
+    route["typed_per_filter_config"] = _off("own", "envoy.filters.http.api_key_auth")
+
+
+def _requires_on(envoy: Chain, method: str) -> None:
+    """Chats ask for a token, and the API where it is asked by one method."""
+    chats, required = {"safe_regex": {"regex": "/v1/(chat/completions|responses)"}}, {"provider_name": "users"}
+    api = {"prefix": "/v1/memory", "headers": [{"name": ":method", "string_match": {"exact": method}}]}
+    _jwt(envoy)["rules"] = [{"match": match, "requires": required} for match in (chats, api)]
+
+
+def _fraction(envoy: Chain) -> None:
+    """A fraction of the chats ends at a route of its own, and all others where answers are cut."""
+    share = {"default_value": {"numerator": 10, "denominator": "HUNDRED"}}
+    first = copy.deepcopy(_route(envoy))
+    first["match"]["runtime_fraction"] = share
+    envoy.manager["route_config"]["virtual_hosts"][0]["routes"].insert(0, first)
+    _route(envoy)["route"].pop("timeout")
+
+
+def _open_with_demo_keys_on_a_route(envoy: Chain) -> None:
+    (listener,) = envoy.bootstrap["static_resources"]["listeners"]
+    listener["address"]["socket_address"]["address"] = "0.0.0.0"
+    for each in _keys(envoy):
+        each["key"] = each["key"].replace("demo", "own")
+    kind = f"{TYPES}.extensions.filters.http.api_key_auth.v3.ApiKeyAuthPerRoute"
+    own = {"@type": kind, "credentials": [{"key": "demo-key-alice", "client": "alice"}]}
+    _per_route(envoy, "llm", envoy_filters_http_api__key__auth=own)
+
+
+def _without_secret_on_route(envoy: Chain) -> None:
+    for config in _both(envoy):
+        _metadata(config, secret=_SECRET)
+    _route(envoy, "memory-api")["request_headers_to_add"] = [{"header": {"key": "x-memory-secret", "value": _SECRET}}]
+    bare = override(grpc_service={"envoy_grpc": {"cluster_name": "memory_sidecar"}, "timeout": "0s"})
+    _per_route(envoy, "llm", memory_retain=bare, memory_recall=bare)
+
+
 _DISABLED = {"@type": f"{TYPES}.extensions.filters.http.ext_proc.v3.ExtProcPerRoute", "disabled": True}
 _BUFFER = 4 * 1024 * 1024
 
@@ -305,7 +362,7 @@ MISTAKES = [
     Mistake("the virtual host strips", lambda e: _late(e, e.manager["route_config"]["virtual_hosts"][0]), "error headers-not-stripped", "early_header_mutation_extensions", also="error user-removed-on-api"),
     Mistake("the route configuration strips", lambda e: _late(e, e.manager["route_config"]), "error headers-not-stripped", "early_header_mutation_extensions", also="error user-removed-on-api"),
     Mistake("another header is the identity", lambda _: None, "error headers-not-stripped", "early_header_mutation_extensions", also="error user-not-passed-on", settings={"memory": {"identity": {"user_header": "x-user"}}}),
-    Mistake("nobody authenticates", lambda e: e.manager["http_filters"].pop(0), "error nobody-authenticates", "typed_config.http_filters"),
+    Mistake("nobody authenticates", lambda e: e.manager["http_filters"].pop(0), "error not-authenticated", "typed_config.http_filters"),
     Mistake("authentication comes last", lambda e: move(e, "envoy.filters.http.api_key_auth", 3), "error authenticated-too-late", "http_filters[3]"),
     Mistake("the key's owner is not passed on", lambda e: filter_of(e, "envoy.filters.http.api_key_auth").pop("forwarding"), "error user-not-passed-on", "typed_config.http_filters"),
     Mistake("the claim is not passed on", lambda e: _jwt(e)["providers"]["users"].pop("claim_to_headers"), "error user-not-passed-on", "typed_config.http_filters", chain="jwt"),
@@ -332,6 +389,7 @@ MISTAKES = [
     Mistake("only a blank at the beginning is refused", lambda e: _refuses(e, "(?s)\\s.*"), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
     Mistake("blanks are refused in another header", lambda e: _refuses(e, "(?s)\\s.*|.*\\s", "x-other"), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
     Mistake("the API's route refuses nothing", lambda e: _per_route(e, "memory-api", envoy_filters_http_rbac={"@type": f"{TYPES}.extensions.filters.http.rbac.v3.RBACPerRoute"}), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
+    Mistake("the API's route refuses nothing, wrapped", lambda e: _per_route(e, "memory-api", envoy_filters_http_rbac={"@type": f"{TYPES}.config.route.v3.FilterConfig", "config": {"@type": f"{TYPES}.extensions.filters.http.rbac.v3.RBACPerRoute"}}), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
     Mistake("another server's names may have a blank", _named_elsewhere, "warning blank-ends-accepted", "http_filters[0]"),
     Mistake("the LLM server learns who the user is", lambda e: _route(e).pop("request_headers_to_remove"), "warning user-upstream", "routes[0].request_headers_to_remove"),
     Mistake("the LLM server learns it on other paths", lambda e: _route(e, "other").pop("request_headers_to_remove"), "warning user-upstream", "routes[2].request_headers_to_remove"),
@@ -412,7 +470,7 @@ MISTAKES = [
     Mistake("a client's header is a part of the user", lambda e: _early(e, _user("u-%REQ_WITHOUT_QUERY(:path?x-user):9%")), "error user-from-client", "mutations[3].append.header.value"),
     Mistake("a request header is the user", lambda e: _early(e, _user("%REQUEST_HEADER(x-user)%")), "error user-from-client", "mutations[3].append.header.value"),
     Mistake("a query is the user", lambda e: _early(e, _user("%QUERY_PARAM(user)%")), "error user-from-client", "mutations[3].append.header.value"),
-    Mistake("the user is set and removed again", lambda e: _early(e, _user("%DOWNSTREAM_PEER_SUBJECT%"), {"remove": "x-authz-user-id"}), "error nobody-authenticates", "typed_config.http_filters"),
+    Mistake("the user is set and removed again", lambda e: _early(e, _user("%DOWNSTREAM_PEER_SUBJECT%"), {"remove": "x-authz-user-id"}), "error not-authenticated", "typed_config.http_filters"),
     Mistake("a filter removes the user and takes it from the client", _stripped_and_set, "error user-from-client", "request_mutations[1].append.header.value"),
     Mistake("everybody is one user", lambda e: _early(e, _user("alice")), "warning user-constant", "mutations[3].append.header.value"),
     Mistake("a filter takes the user from the client", lambda e: e.manager["http_filters"].__setitem__(0, _mutation(_user("%REQ(x-user)%"))), "error user-from-client", "http_filters[0].typed_config.mutations.request_mutations[0]"),
@@ -439,17 +497,12 @@ MISTAKES = [
     Mistake("few streams in a connection", lambda e: http2_of(e).update(max_concurrent_streams=10), "warning concurrent-streams", "http2_protocol_options.max_concurrent_streams"),
     Mistake("a connection for ten requests", lambda e: _protocol(e).update(common_http_protocol_options={"max_requests_per_connection": 10}), "warning connection-requests", "common_http_protocol_options.max_requests_per_connection"),
     Mistake("a connection for 5 s", lambda e: _protocol(e).update(common_http_protocol_options={"max_connection_duration": "5s"}), "warning connection-duration", "common_http_protocol_options.max_connection_duration"),
-    Mistake("no router", lambda e: e.manager["http_filters"].pop(), "error no-router", "typed_config.http_filters"),
-    Mistake("a filter behind the router", lambda e: move(e, "envoy.filters.http.router", 1), "error router-not-last", "http_filters[1]"),
-    Mistake("protocol options under another name", lambda e: _protocol_key(e, "http2"), "error protocol-options-key", 'typed_extension_protocol_options["http2"]'),
     Mistake("a filter's name is misspelt", lambda e: _per_route(e, "llm", memory_recal=override(grpc_initial_metadata=[])), "error filter-unknown", 'routes[0].typed_per_filter_config["memory.recal"]'),
     Mistake("content-length may not be changed", lambda e: _recall(e).update(mutation_rules={"disallow_expression": {"regex": "content-.*"}}), "error mutation-rules", "mutation_rules.disallow_expression"),
     Mistake("a filter buffers 1 MiB", lambda e: _buffer_filter(e, 1 << 20), "error buffer-filter", "http_filters[1].typed_config.max_request_bytes"),
     Mistake("half of the traffic is recalled and not learned", lambda e: _weighted(e, typed_per_filter_config={"memory.retain": _DISABLED}), "error one-filter-disabled", "weighted_clusters.clusters[1]"),
     Mistake("half of the traffic fails closed", lambda e: _weighted(e, typed_per_filter_config={"memory.recall": override(failure_mode_allow=False)}), "error failure-mode-allow", 'clusters[1].typed_per_filter_config["memory.recall"].overrides.failure_mode_allow'),
     Mistake("a weighted cluster strips", _late_in_weighted, "error headers-not-stripped", "early_header_mutation_extensions"),
-    Mistake("a weighted cluster is not there", lambda e: _weighted(e, name="gone"), "error cluster-missing", "weighted_clusters.clusters[1].name"),
-    Mistake("the LLM's cluster is not there", lambda e: _route(e)["route"].update(cluster="gone"), "error cluster-missing", "routes[0].route.cluster"),
     Mistake("another processor's cluster is not there", _another_processor, "error cluster-missing", "http_filters[1].typed_config.grpc_service"),
     Mistake("no service is named", lambda e: _recall(e).pop("grpc_service"), "error no-grpc-service", "http_filters[3].typed_config.grpc_service"),
     Mistake("no endpoint", lambda e: _sidecar(e).pop("load_assignment"), "error no-endpoints", "clusters[0].load_assignment"),
@@ -462,6 +515,17 @@ MISTAKES = [
     Mistake("endpoints come from elsewhere", lambda e: (_sidecar(e).pop("load_assignment"), _sidecar(e).update(type="EDS", eds_cluster_config={"eds_config": {"ads": {}}})), "warning endpoints-unseen", "clusters[0].eds_cluster_config"),
     Mistake("virtual hosts come from elsewhere", lambda e: e.manager["route_config"].update(vhds={"config_source": {"ads": {}}}), "warning routes-unseen", "route_config.vhds"),
     Mistake("Google's client is used", lambda e: _google(e, "dns:///localhost:50051"), "warning google-grpc", "http_filters[2].typed_config.grpc_service"),
+    Mistake("the filter that strips is disabled", lambda e: _strips(e).update(disabled=True), "error headers-not-stripped", "early_header_mutation_extensions"),
+    Mistake("a route disables the filter that strips", lambda e: (_strips(e), _route(e).update(typed_per_filter_config=_off("mutation"))), "error headers-not-stripped", "early_header_mutation_extensions"),
+    Mistake("a route takes the user from the client", lambda e: _mutates_on_route(e, _user("%REQ(x-user)%")), "error user-from-client", 'typed_per_filter_config["mutation"].mutations.request_mutations[0]'),
+    Mistake("a filter removes who was authenticated", lambda e: e.manager["http_filters"].insert(1, _mutation({"remove": "x-authz-user-id"})), "error user-not-passed-on", "typed_config.http_filters"),
+    Mistake("neither authentication is enabled on a route", _two_authentications, "error authentication-off", "routes[0]"),
+    Mistake("the authentication is disabled", lambda e: e.filters["envoy.filters.http.api_key_auth"].update(disabled=True), "error not-authenticated", "typed_config.http_filters"),
+    Mistake("headers become metadata", lambda e: _replace_auth(e, "extensions.filters.http.header_to_metadata.v3.Config", {}), "error not-authenticated", "typed_config.http_filters"),
+    Mistake("a token is asked for only to read the API", lambda e: _requires_on(e, "GET"), "error authentication-off", "typed_config.rules", chain="jwt"),
+    Mistake("the demo keys of a route are open to others", _open_with_demo_keys_on_a_route, "warning demo-keys", 'typed_per_filter_config["envoy.filters.http.api_key_auth"].credentials'),
+    Mistake("most chats end at a second route", _fraction, "error route-timeout", "routes[1].route.timeout"),
+    Mistake("a route's service sends no secret", _without_secret_on_route, "error secret-not-sent", 'typed_per_filter_config["memory.retain"].overrides.grpc_service.initial_metadata', secret=_SECRET),
     Mistake("a filter buffers 4 MiB", lambda e: _buffer_filter(e, _BUFFER), "warning buffer-filter", "http_filters[1].typed_config.max_request_bytes"),
 ]  # fmt: skip
 
@@ -629,6 +693,36 @@ def _sound() -> Iterator[tuple[str, Callable[[Chain], object], str]]:
         "two-filter",
     )
     yield (
+        "a filter in front strips",
+        _strips,
+        "two-filter",
+    )
+    yield (
+        "a filter behind ours removes the user for the LLM server",
+        lambda e: (
+            e.manager["http_filters"].insert(4, _mutation({"remove": "x-authz-user-id"})),
+            [_route(e, name).pop("request_headers_to_remove") for name in ("llm", "other")],
+            _route(e, "memory-api")["typed_per_filter_config"].update(_off("mutation")),
+        ),
+        "two-filter",
+    )
+    yield (
+        "a route's stream may be silent for longer than others",
+        lambda e: (
+            e.manager.pop("stream_idle_timeout"),
+            _route(e)["route"].update(idle_timeout="900s"),
+        ),
+        "two-filter",
+    )
+    yield (
+        "a route takes no upgrades",
+        lambda e: (
+            _route(e)["match"]["headers"].pop(1),
+            _route(e)["route"].update(upgrade_configs=[{"upgrade_type": "websocket", "enabled": False}]),
+        ),
+        "two-filter",
+    )
+    yield (
         "a second listener that has nothing to do with us",
         lambda e: e.bootstrap["static_resources"]["listeners"].append(
             {
@@ -674,8 +768,24 @@ def test_a_second_listener_that_reaches_the_api_without_authentication_is_found(
         route.pop("typed_per_filter_config", None)
     listeners.append(other)
     findings = diagnose(envoy)
-    assert codes(findings) == {("error", "nobody-authenticates"), ("error", "headers-not-stripped")}
+    assert codes(findings) == {("error", "not-authenticated"), ("error", "headers-not-stripped")}
     assert all("listeners[1]" in finding.where for finding in findings)
+
+
+def test_another_processor_with_a_port_of_the_same_number_is_not_taken_for_the_sidecar() -> None:
+    """A gateway with a semantic router: both are services of a cluster and listen on all of their addresses."""
+    envoy = chain()
+    other = copy.deepcopy(_sidecar(envoy))
+    other["name"] = "router"
+    envoy.bootstrap["static_resources"]["clusters"].append(other)
+    for name, host in (("memory_sidecar", "memory.svc"), ("router", "router.svc")):
+        endpoints(envoy, name)[0]["endpoint"]["address"]["socket_address"]["address"] = host
+    config = {"@type": _recall(envoy)["@type"], "grpc_service": {"envoy_grpc": {"cluster_name": "router"}}}
+    envoy.manager["http_filters"].insert(2, {"name": "routing", "typed_config": config})
+    for filters in _both(envoy):
+        _metadata(filters, secret=_SECRET)
+    _route(envoy, "memory-api")["request_headers_to_add"] = [{"header": {"key": "x-memory-secret", "value": _SECRET}}]
+    assert diagnose(envoy, {"server": {"listen": "0.0.0.0:50051"}}, secret=_SECRET) == []
 
 
 def test_a_filter_of_an_upstream_is_named_and_must_fail_open() -> None:

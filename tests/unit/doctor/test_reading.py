@@ -8,19 +8,20 @@ from typing import Any
 import pytest
 
 from semrouter_memory.config import Config
-from semrouter_memory.doctor import checks, envoy_file, envoy_validation
+from semrouter_memory.doctor import envoy_file
 from semrouter_memory.doctor.context import context_of
+from semrouter_memory.doctor.diagnose import run_checks
 from semrouter_memory.doctor.finding import Finding
 from semrouter_memory.errors import ConfigurationError
 from tests.deploy_files import FILES, Chain
-from tests.envoy_mutations import chain, codes, diagnose, filter_of, parsed
+from tests.envoy_mutations import chain, codes, diagnose, filter_of, move, parsed
 
 _EXT_PROC = "static_resources.listeners[0].filter_chains[0].filters[0].typed_config.http_filters[2].typed_config"
 
 
 def validated(envoy: Chain) -> list[Finding]:
     """What the real Envoy refuses."""
-    return envoy_validation.validate(parsed(envoy), "envoy.yaml")
+    return envoy_file.validate(parsed(envoy), "envoy.yaml")
 
 
 def written(directory: Path, content: str | bytes) -> Path:
@@ -33,7 +34,7 @@ def written(directory: Path, content: str | bytes) -> Path:
     "path", ["envoy/two-filter.yaml", "envoy/single-filter.yaml", "envoy/jwt.yaml", "deploy/envoy.yaml"]
 )
 def test_every_shipped_bootstrap_is_accepted_by_envoy(path: str) -> None:
-    findings = envoy_validation.validate(envoy_file.read(FILES.root / path), path)
+    findings = envoy_file.validate(envoy_file.read(FILES.root / path), path)
     # The key set of envoy/jwt.yaml is a file on Envoy's machine.
     assert codes(findings) == ({("warning", "envoy-not-validated")} if "jwt" in path else set())
 
@@ -61,21 +62,48 @@ def test_what_envoy_refuses_is_named_with_its_path(
     assert says in finding.what
 
 
+def _route(envoy: Chain) -> dict[str, Any]:
+    action: dict[str, Any] = envoy.routes["llm"]["route"]
+    return action
+
+
+def _weighted(envoy: Chain, name: str) -> None:
+    clusters = [{"name": "llm", "weight": 1}, {"name": name, "weight": 1}]
+    envoy.routes["llm"]["route"] = {"weighted_clusters": {"clusters": clusters}}
+
+
+def _protocol_key(envoy: Chain, key: str) -> None:
+    cluster = envoy.clusters["memory_sidecar"]
+    (options,) = cluster["typed_extension_protocol_options"].values()
+    cluster["typed_extension_protocol_options"] = {key: options}
+
+
+def _retain(envoy: Chain) -> dict[str, Any]:
+    return filter_of(envoy, "memory.retain")
+
+
+_REFUSED_WITHOUT_A_PATH: list[tuple[str, Callable[[Chain], object], str]] = [
+    ("no such number", lambda e: _retain(e)["processing_mode"].update(request_body_mode=99), "RequestBodyMode"),
+    ("no such mode", lambda e: _retain(e)["processing_mode"].update(request_body_mode="BUFERED"), "BUFERED"),
+    ("no such type", lambda e: _retain(e).update({"@type": f"{_retain(e)['@type']}Filter"}), "could not find @type"),
+    ("no router", lambda e: e.manager["http_filters"].pop(), "is the last filter in a http filter chain"),
+    ("a filter behind the router", lambda e: move(e, "envoy.filters.http.router", 1), "router must be the last filter"),
+    ("protocol options under another name", lambda e: _protocol_key(e, "http2"), "for name: 'http2'"),
+    ("the LLM's cluster is not there", lambda e: _route(e).update(cluster="gone"), "unknown cluster 'gone'"),
+    ("a weighted cluster is not there", lambda e: _weighted(e, "gone"), "unknown weighted cluster 'gone'"),
+]
+
+
 @pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda c: c["processing_mode"].update(request_body_mode=99), "RequestBodyMode"),
-        (lambda c: c["processing_mode"].update(request_body_mode="BUFERED"), "BUFERED"),
-        (lambda c: c.update({"@type": f"{c['@type']}Filter"}), "could not find @type"),
-    ],
+    ("name", "change", "says"), _REFUSED_WITHOUT_A_PATH, ids=[case[0] for case in _REFUSED_WITHOUT_A_PATH]
 )
 def test_what_envoy_refuses_without_a_path_is_an_error_of_the_file(
-    change: Callable[[dict[str, Any]], object], says: str
+    name: str, change: Callable[[Chain], object], says: str
 ) -> None:
     envoy = chain()
-    change(filter_of(envoy, "memory.retain"))
+    change(envoy)
     (finding,) = validated(envoy)
-    assert (finding.severity.value, finding.code, finding.where) == ("error", "envoy-field", "envoy.yaml")
+    assert (finding.severity.value, finding.code, finding.where) == ("error", "envoy-field", "envoy.yaml"), name
     assert says in finding.what
 
 
@@ -165,7 +193,7 @@ def test_a_file_that_is_not_there_and_a_directory_are_refused(tmp_path: Path) ->
 )
 def test_a_bootstrap_full_of_nonsense_is_still_looked_through(content: str, tmp_path: Path) -> None:
     file = envoy_file.read(written(tmp_path, content))
-    assert isinstance(checks.run(context_of(file.bootstrap, Config(), config_given=True, secret=None)), list)
+    assert isinstance(run_checks(context_of(file.bootstrap, Config(), config_given=True, secret=None)), list)
 
 
 def test_a_config_map_that_carries_a_bootstrap_is_opened(tmp_path: Path) -> None:
@@ -229,5 +257,5 @@ def test_a_config_map_in_camel_case_is_opened(tmp_path: Path) -> None:
 
 def test_json_is_read_as_yaml_is(tmp_path: Path) -> None:
     file = envoy_file.read(written(tmp_path, json.dumps(chain().bootstrap)))
-    assert checks.run(context_of(file.bootstrap, Config(), config_given=True, secret=None)) == []
-    assert envoy_validation.validate(file, "envoy.yaml") == []
+    assert run_checks(context_of(file.bootstrap, Config(), config_given=True, secret=None)) == []
+    assert envoy_file.validate(file, "envoy.yaml") == []

@@ -1,11 +1,11 @@
-"""HTTP filter chains, the memory filters in them, and the configuration that applies on each route. Pure.
+"""The gateway that a bootstrap describes: HTTP filter chains, their routes, and the memory filters as they work there. Pure.
 
-Strategy: the configuration of a filter on a route is the filter's own with the overrides of route configuration, virtual host
-and route on top, merged as Envoy merges them. Checks see only the merged `AppliedFilter`.
+Strategy: one walk over the configuration finds all of it, and the checks read the result. The configuration of a filter on a
+route is the filter's own with the overrides of route configuration, virtual host and route on top, merged as Envoy does.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from semrouter_memory.doctor.address import Address, of_endpoint, reaches
@@ -15,7 +15,6 @@ from semrouter_memory.doctor.node import Node, first
 CHAT_PATHS = ("/v1/chat/completions", "/v1/responses")
 API_PATH = "/v1/memory"
 BODY_MODES = ("NONE", "STREAMED", "BUFFERED", "BUFFERED_PARTIAL", "FULL_DUPLEX_STREAMED", "GRPC")
-HEADER_MODES = ("DEFAULT", "SEND", "SKIP")
 PROCESSOR = "ExternalProcessor"
 _PER_FILTER = "typed_per_filter_config"
 
@@ -31,46 +30,49 @@ class FilterRole(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFilter:
-    """An ext_proc filter that calls the sidecar."""
-
-    name: str
-    index: int
-    entry: Node
-    config: Node
-    role: FilterRole
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppliedFilter:
-    """A memory filter as it works on a route.
+    """An ext_proc filter that calls the sidecar, by itself or as it works on a route.
 
     Attributes:
+        index: its position in the chain.
         overrides: the route's entries for this filter, the least specific first.
-        metadata: the initial metadata that it sends, names in lower case.
     """
 
-    filter: MemoryFilter
-    overrides: tuple[Node, ...]
-    enabled: bool
-    mode: Node
-    service: Node
-    metadata: Mapping[str, str]
-    failure_mode_allow: Node
-    namespaces: frozenset[str]
+    entry: Node
+    index: int
+    role: FilterRole
+    overrides: tuple[Node, ...] = ()
 
     @property
     def name(self) -> str:
-        return self.filter.name
+        return self.entry.get("name").text
+
+    @property
+    def is_enabled(self) -> bool:
+        return is_enabled(self.entry, self.overrides[-1] if self.overrides else Node(None))
+
+    @property
+    def service(self) -> Node:
+        return self.setting("grpc_service")
 
     @property
     def cluster(self) -> str:
         return cluster_named(self.service)
 
-    def body_mode(self, side: str) -> str:
-        return self.mode.get(f"{side}_body_mode").choice(BODY_MODES)
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The initial metadata that it sends, names in lower case."""
+        pairs = [*self.service.items("initial_metadata")]
+        for override in self.overrides:
+            pairs += per_route(override).get("overrides").items("grpc_initial_metadata")
+        return {pair.get("key").text.lower(): pair.get("value").text or pair.get("raw_value").decoded for pair in pairs}
 
-    def skips_headers(self, side: str) -> bool:
-        return self.mode.get(f"{side}_header_mode").choice(HEADER_MODES) == "SKIP"
+    def setting(self, name: str, *below: str) -> Node:
+        """A field of the configuration: the most specific override of it, else the filter's own, as a whole."""
+        overrides = [per_route(override).get("overrides", name) for override in reversed(self.overrides)]
+        return first([*overrides, config_of(self.entry).get(name)]).get(*below)
+
+    def body_mode(self, side: str) -> str:
+        return self.setting("processing_mode", f"{side}_body_mode").choice(BODY_MODES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +81,12 @@ class GatewayRoute:
 
     Attributes:
         levels: from the least specific level to the route itself, or to one of its weighted clusters that overrides more.
+        memory: the memory filters as they work here.
     """
 
     node: Node
     levels: tuple[Node, ...]
-    applied: tuple[AppliedFilter, ...] = ()
+    memory: tuple[MemoryFilter, ...] = ()
 
     @property
     def place(self) -> Node:
@@ -103,32 +106,40 @@ class GatewayRoute:
         return self.node.get("route")
 
     @property
-    def has_memory(self) -> bool:
-        return any(each.enabled for each in self.applied)
+    def enabled(self) -> list[MemoryFilter]:
+        return [each for each in self.memory if each.is_enabled]
+
+    @property
+    def has_overrides(self) -> bool:
+        return any(each.overrides for each in self.memory)
 
     @property
     def request_modes(self) -> set[str]:
         """The modes in which memory filters get request bodies."""
-        return {each.body_mode("request") for each in self.applied if each.enabled}
-
-    @property
-    def targets(self) -> list[Node]:
-        """The names of the clusters that the route leads to."""
-        weighted = [first((each.get("name"), each.get("cluster"))) for each in _weighted(self.node)]
-        return [target for target in weighted or [self.action.get("cluster")] if target.text]
+        return {each.body_mode("request") for each in self.enabled}
 
     @property
     def clusters(self) -> list[str]:
-        return [target.text for target in self.targets]
+        """The clusters that the route leads to."""
+        weighted = [first((each.get("name"), each.get("cluster"))) for each in _weighted(self.node)]
+        return [target.text for target in weighted or [self.action.get("cluster")] if target.text]
+
+    def overrides_for(self, entry: Node) -> list[Node]:
+        """The overrides for a filter, the least specific first."""
+        entries = (level.entries(_PER_FILTER).get(entry.get("name").text) for level in self.levels)
+        return [override for override in entries if override is not None]
 
     def override_for(self, entry: Node) -> Node:
         """The most specific override for a filter."""
-        name = entry.get("name").text
-        return first([*(level.entries(_PER_FILTER).get(name, Node(None)) for level in reversed(self.levels))])
+        return first([*reversed(self.overrides_for(entry)), Node(None)])
 
     def runs(self, entry: Node) -> bool:
         """Whether a filter is enabled here."""
         return is_enabled(entry, self.override_for(entry))
+
+    def headers_to_add(self) -> list[Node]:
+        """The headers that the route adds to requests after all filters."""
+        return [option.get("header") for level in self.levels for option in level.items("request_headers_to_add")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +147,7 @@ class HttpFilterChain:
     """One HTTP connection manager.
 
     Attributes:
-        base: the memory filters as they are configured without any route.
+        memory: the memory filters as they are configured without any route.
         hosts: the routes of each virtual host.
     """
 
@@ -144,7 +155,6 @@ class HttpFilterChain:
     manager: Node
     filters: tuple[Node, ...]
     memory: tuple[MemoryFilter, ...]
-    base: tuple[AppliedFilter, ...]
     hosts: tuple[tuple[GatewayRoute, ...], ...] = field(repr=False)
 
     @property
@@ -167,26 +177,27 @@ class HttpFilterChain:
         return [(index, entry) for index, entry in enumerate(self.filters) if index not in memory]
 
     @property
-    def routes(self) -> Iterator[GatewayRoute]:
-        for host in self.hosts:
-            yield from host
+    def routes(self) -> list[GatewayRoute]:
+        return [route for host in self.hosts for route in host]
 
     @property
-    def levels(self) -> list[Node]:
-        """Every level of the routes once."""
-        return list({level.path: level for route in self.routes for level in route.levels}.values())
-
-    @property
-    def applied(self) -> Iterator[AppliedFilter]:
+    def applied(self) -> Iterator[MemoryFilter]:
         """The memory filters as they are, then as routes override them."""
-        yield from self.base
+        yield from self.memory
         for route in self.routes:
-            yield from (each for each in route.applied if each.overrides and each.enabled)
+            yield from (each for each in route.enabled if each.overrides)
 
     @property
     def chat_routes(self) -> list[GatewayRoute]:
         found = {route.place.path: route for path in CHAT_PATHS for route in self.matching_routes("POST", path)}
         return list(found.values())
+
+    @property
+    def api_routes(self) -> list[GatewayRoute]:
+        """The routes at which requests to the management API end: neither LLM routes nor the catch-all."""
+        paths = (API_PATH, f"{API_PATH}/x")
+        routes = {route.place.path: route for path in paths for route in self.matching_routes("GET", path)}
+        return [route for route in routes.values() if _names_api(route.match)]
 
     def matching_routes(self, method: str, path: str) -> list[GatewayRoute]:
         """The routes at which such a request may end, in any virtual host."""
@@ -229,27 +240,23 @@ def per_route(override: Node) -> Node:
     return override.get("config") if override.kind == "FilterConfig" else override
 
 
-def chains_of(bootstrap: Node, listen: Address | None) -> tuple[HttpFilterChain, ...]:
+def chains_of(bootstrap: Node, clusters: Mapping[str, Node], listen: Address | None) -> tuple[HttpFilterChain, ...]:
     """The chains of a bootstrap.
 
     Args:
         listen: the sidecar's address; a filter that calls it is for memory, whatever its name.
     """
     managers = list(_managers(bootstrap))
-    processors = [
-        entry
-        for _, manager in managers
-        for entry in manager.items("http_filters")
-        if config_of(entry).kind == PROCESSOR
-    ]
-    memory = _memory_paths(processors, clusters_of(bootstrap), listen)
+    entries = [entry for _, manager in managers for entry in manager.items("http_filters")]
+    processors = [entry for entry in entries if config_of(entry).kind == PROCESSOR]
+    memory = frozenset(entry.path for entry in _for_memory(processors, clusters, listen))
     return tuple(_chain(listener, manager, memory) for listener, manager in managers)
 
 
-def calls_sidecar(config: Node, clusters: Mapping[str, Node], listen: Address | None) -> bool:
+def calls_sidecar(config: Node, clusters: Mapping[str, Node], listen: Address | None, *, surely: bool = False) -> bool:
     """Whether an ext_proc filter's cluster leads to the sidecar's address."""
     endpoints = endpoints_of(clusters.get(cluster_named(config.get("grpc_service")), Node(None)))
-    return listen is not None and any(reaches(address, listen) for _, address in endpoints)
+    return listen is not None and any(reaches(address, listen, surely=surely) for _, address in endpoints)
 
 
 def _managers(bootstrap: Node) -> Iterator[tuple[Node, Node]]:
@@ -261,58 +268,64 @@ def _managers(bootstrap: Node) -> Iterator[tuple[Node, Node]]:
                     yield listener, manager
 
 
-def _memory_paths(processors: Sequence[Node], clusters: Mapping[str, Node], listen: Address | None) -> frozenset[str]:
-    """The paths of the memory filters: by their addresses, else by their names; if neither tells, all of them."""
-    found = {
-        entry.path
-        for entry in processors
-        if calls_sidecar(config_of(entry), clusters, listen)
-        or "memory" in f"{entry.get('name').text} {cluster_named(config_of(entry).get('grpc_service'))}".lower()
+def _for_memory(processors: Sequence[Node], clusters: Mapping[str, Node], listen: Address | None) -> Sequence[Node]:
+    """The memory filters: by names and addresses; else those whose address may be the sidecar's; else all.
+
+    Another processor may have a port of the same number on another host: where one filter is certain, an address that is
+    only possible does not count.
+    """
+    sure = {
+        each.path: cluster_named(config_of(each).get("grpc_service"))
+        for each in processors
+        if calls_sidecar(config_of(each), clusters, listen, surely=True)
+        or "memory" in f"{each.get('name').text} {cluster_named(config_of(each).get('grpc_service'))}".lower()
     }
-    return frozenset(found or (entry.path for entry in processors))
+    same = {name for name in sure.values() if name}
+    found = [
+        each for each in processors if each.path in sure or cluster_named(config_of(each).get("grpc_service")) in same
+    ]
+    return found or [each for each in processors if calls_sidecar(config_of(each), clusters, listen)] or processors
 
 
 def _chain(listener: Node, manager: Node, memory_paths: frozenset[str]) -> HttpFilterChain:
-    entries = tuple(manager.items("http_filters"))
-    found = [(index, entry) for index, entry in enumerate(entries) if entry.path in memory_paths]
-    roles = _roles([entry.get("name").text for _, entry in found], [config_of(entry) for _, entry in found])
+    filters = tuple(manager.items("http_filters"))
+    found = [(index, entry) for index, entry in enumerate(filters) if entry.path in memory_paths]
+    roles = _roles([entry for _, entry in found])
     memory = tuple(
-        MemoryFilter(name=entry.get("name").text, index=index, entry=entry, config=config_of(entry), role=role)
-        for (index, entry), role in zip(found, roles, strict=True)
+        MemoryFilter(entry=entry, index=index, role=role) for (index, entry), role in zip(found, roles, strict=True)
     )
     config = manager.get("route_config")
-    return HttpFilterChain(
-        listener=listener,
-        manager=manager,
-        filters=entries,
-        memory=memory,
-        base=tuple(_apply(each, ()) for each in memory),
-        hosts=tuple(
-            tuple(
-                GatewayRoute(node=route, levels=levels, applied=tuple(_apply(each, levels) for each in memory))
-                for route in host.items("routes")
-                for levels in _levels(config, host, route)
-            )
-            for host in config.items("virtual_hosts")
-        ),
+    hosts = tuple(
+        tuple(
+            _route(route, levels, memory) for route in host.items("routes") for levels in _levels(config, host, route)
+        )
+        for host in config.items("virtual_hosts")
     )
+    return HttpFilterChain(listener=listener, manager=manager, filters=filters, memory=memory, hosts=hosts)
 
 
-def _roles(names: list[str], configs: list[Node]) -> list[FilterRole]:
+def _route(node: Node, levels: tuple[Node, ...], memory: Sequence[MemoryFilter]) -> GatewayRoute:
+    bare = GatewayRoute(node=node, levels=levels)
+    memory = [replace(each, overrides=tuple(bare.overrides_for(each.entry))) for each in memory]
+    return replace(bare, memory=tuple(memory))
+
+
+def _roles(entries: Sequence[Node]) -> list[FilterRole]:
     """The intended role of each filter; the checks tell whether it fulfils it."""
-    observing = [bool(config.get("observability_mode").flag) for config in configs]
-    if len(configs) == 1 and not observing[0]:
-        return [FilterRole.BOTH if _reads_answers(configs[0]) else FilterRole.RECALL]
-    if len(configs) > 1 and len(set(observing)) == 1:
+    observing = [bool(config_of(entry).get("observability_mode").flag) for entry in entries]
+    if observing == [False]:
+        return [FilterRole.BOTH if _reads_answers(config_of(entries[0])) else FilterRole.RECALL]
+    if len(entries) > 1 and len(set(observing)) == 1:
         # All the same: one of them is misconfigured, and its name or its body mode tells which.
-        observing = [_sounds_like_retain(*each) for each in zip(names, configs, strict=True)]
+        observing = [_sounds_like_retain(entry) for entry in entries]
     return [FilterRole.RETAIN if each else FilterRole.RECALL for each in observing]
 
 
-def _sounds_like_retain(name: str, config: Node) -> bool:
+def _sounds_like_retain(entry: Node) -> bool:
+    name = entry.get("name").text
     if "retain" in name or "recall" in name:
         return "retain" in name
-    return config.get("processing_mode", "request_body_mode").choice(BODY_MODES) == "STREAMED"
+    return config_of(entry).get("processing_mode", "request_body_mode").choice(BODY_MODES) == "STREAMED"
 
 
 def _reads_answers(config: Node) -> bool:
@@ -334,26 +347,7 @@ def _weighted(route: Node) -> list[Node]:
     return route.get("route", "weighted_clusters").items("clusters")
 
 
-def _apply(each: MemoryFilter, levels: Iterable[Node]) -> AppliedFilter:
-    overrides = [level.entries(_PER_FILTER)[each.name] for level in levels if each.name in level.entries(_PER_FILTER)]
-    details = [per_route(override).get("overrides") for override in overrides]
-    configs = [*reversed(details), each.config]
-    service = first([config.get("grpc_service") for config in configs])
-    options = first([config.get("metadata_options") for config in configs])
-    return AppliedFilter(
-        filter=each,
-        overrides=tuple(overrides),
-        enabled=is_enabled(each.entry, overrides[-1] if overrides else Node(None)),
-        mode=first([config.get("processing_mode") for config in configs]),
-        service=service,
-        metadata=_metadata(service, details),
-        failure_mode_allow=first([config.get("failure_mode_allow") for config in configs]),
-        namespaces=frozenset(options.get("forwarding_namespaces").texts("untyped")),
-    )
-
-
-def _metadata(service: Node, details: Iterable[Node]) -> dict[str, str]:
-    pairs = [*service.items("initial_metadata")]
-    for detail in details:
-        pairs += detail.items("grpc_initial_metadata")
-    return {pair.get("key").text.lower(): pair.get("value").text or pair.get("raw_value").decoded for pair in pairs}
+def _names_api(match: Node) -> bool:
+    if "memory" in match.get("safe_regex", "regex").text:
+        return True
+    return any(API_PATH in match.get(name).text for name in ("path_separated_prefix", "prefix", "path"))
