@@ -1,6 +1,6 @@
 """Fixtures of all suites. A missing service skips on a laptop and fails in CI; see the fixture modules."""
 
-import os
+import gc
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,10 +14,6 @@ pytest_plugins = (
     "tests.redis_server",
     "tests.stepped_time",
 )
-
-# Before anything loads numpy, also in the processes that tests start: its threads wait for each other by spinning, so that
-# on processors that other tests keep busy, two take three times the CPU time of one.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -36,6 +32,15 @@ _LONGEST = (
 )
 _ORDER = (*_LONGEST, "faults", "envoy", "component", "contract", "unit", "property")
 """Files go to the workers in this order: a long one that began last would be waited for by all workers but one."""
+
+
+# Thousands of tests and all modules stay to the end: garbage collections need not look at them again and again.
+gc.disable()
+
+
+def pytest_runtestloop() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,15 +4,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_array
-from sklearn.feature_extraction import DictVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GroupKFold
 
 from semrouter_memory import learned
+
+if TYPE_CHECKING:  # it takes seconds to load, and many read only the labelled files
+    from sklearn.feature_extraction import DictVectorizer
+    from sklearn.linear_model import LogisticRegression
 
 WEIGHTS = Path(learned.__file__).parent
 TRAINING = Path(__file__).parent
@@ -61,6 +61,8 @@ def _weights(names: Sequence[str], row: Sequence[float]) -> dict[str, float]:
 
 def left_out(examples: Sequence[Example], *, strength: float, fewest: int = 1) -> list[dict[str, float]]:
     """For each example the probabilities by class, of a model that was fitted without its person."""
+    from sklearn.model_selection import GroupKFold  # noqa: PLC0415
+
     found: list[dict[str, float]] = [{}] * len(examples)
     people = [each.person for each in examples]
     for known, unseen in GroupKFold(_FOLDS).split(examples, groups=people):
@@ -71,7 +73,11 @@ def left_out(examples: Sequence[Example], *, strength: float, fewest: int = 1) -
     return found
 
 
-def _fitted(examples: Sequence[Example], strength: float, fewest: int) -> tuple[DictVectorizer, LogisticRegression]:
+def _fitted(examples: Sequence[Example], strength: float, fewest: int) -> "tuple[DictVectorizer, LogisticRegression]":
+    from scipy.sparse import csr_array  # noqa: PLC0415
+    from sklearn.feature_extraction import DictVectorizer  # noqa: PLC0415
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
+
     vectorizer = DictVectorizer()
     table = vectorizer.fit_transform([each.features for each in examples])
     _, places = np.unique([each.person for each in examples], return_inverse=True)

@@ -200,7 +200,7 @@ async def test_while_somebody_asks_without_a_break_what_was_deleted_shows_no_mor
     async with asyncio.TaskGroup() as group:
         for number in range(2):
             group.create_task(asking.go_on(number))
-        for number in range(6):
+        for number in range(4):
             memory_id, amount = await stored(on, number % 2, asking.user)
             await eventually(partial(asking.shows_in_both, amount), "never shown")
             await request(on, (number + 1) % 2, asking.user, "DELETE", f"/{memory_id}")
