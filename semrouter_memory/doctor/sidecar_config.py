@@ -34,7 +34,7 @@ def open_ports_have_a_secret(context: CheckContext) -> Iterator[Finding]:
 
 def store_address_is_valid(context: CheckContext) -> Iterator[Finding]:
     try:
-        resolve_endpoint(context.config.memory.milvus, context.config.memory.directory)
+        locate(context.config.memory.milvus, context.config.memory.directory)
     except ConfigurationError as problem:
         yield found("milvus-uri", "memory.milvus.uri", problem=problem)
 
@@ -84,6 +84,6 @@ def uses_lite(context: CheckContext) -> bool:
 def store_location(context: CheckContext) -> Server | LiteFile | None:
     """None where `store_address_is_valid` finds a mistake."""
     try:
-        return resolve_endpoint(context.config.memory.milvus, context.config.memory.directory)
+        return locate(context.config.memory.milvus, context.config.memory.directory)
     except ConfigurationError:
         return None
