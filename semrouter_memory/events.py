@@ -169,7 +169,7 @@ class PassagesTruncated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerIndexesMeasured:
-    """The size of the memories kept in memory, and the number of their owners."""
+    """The size of the owner indexes in memory, and the number of their owners."""
 
     nbytes: int
     owners: int

@@ -148,7 +148,7 @@ def request_phase(
     usage: UsageNotes | None = None,
     search: VectorSearch | None = None,
 ) -> RequestPhase:
-    """Recall, and compression beside it.
+    """Recall, and compression at the same time.
 
     Args:
         search: the search of these adapters, where others use it too.

@@ -19,7 +19,7 @@ from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.stack.llm import StandInLlm
 from semrouter_memory.stack.llm_probe import probe
-from semrouter_memory.stack.ports import LOOPBACK, beside, chosen_ports
+from semrouter_memory.stack.ports import LOOPBACK, chosen_ports, following
 from semrouter_memory.stack.progress import steps
 from semrouter_memory.stack.run_directory import locked, operator_token_file, shell_environment, write_private
 from semrouter_memory.stack.stack import Stack, StackOptions
@@ -48,7 +48,7 @@ _LOOK = """\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What the command line says; port 0 draws a free one, None is a number beside Envoy's.
+    """What the command line says; port 0 draws a free one, None is a number after Envoy's.
 
     Attributes:
         ports: by name, as in `StackOptions`; `llm_port` is the stand-in's.
@@ -105,7 +105,7 @@ async def stay(options: RunOptions) -> None:
 async def _start_and_wait(options: RunOptions, console: Console) -> None:
     async with AsyncExitStack() as exits:
         exits.enter_context(locked(options.directory))
-        ports: dict[str, Any] = dict(chosen_ports({"port": options.port, **beside(options.port, options.ports)}))
+        ports: dict[str, Any] = dict(chosen_ports({"port": options.port, **following(options.port, options.ports)}))
         with steps(console) as say:
             llm, model = await _llm(options, ports.pop("llm_port"), exits, console, say)
             token = operator_token_file(options.directory, os.environ)
@@ -173,7 +173,7 @@ def _print_lines(console: Console, stack: Stack, env: Path, model: str, llm: str
     python = shlex.quote(sys.executable)
     parts = {
         "": f"Up. Envoy listens on {stack.url}; the LLM is {llm}. Ctrl-C ends it.\n"
-        f"Memories, logs and settings are kept in {env.parent}: the next start knows them.\n"
+        f"Memories, logs and settings are stored in {env.parent}: the next start knows them.\n"
         f"Operator: {stack.operator_url}/metrics and /readyz. In another terminal:\n",
         "Tell it something, as alice (bob's key is demo-key-bob)": _TELL.format(url=stack.url, key=_KEY, body=body),
         "Ask in a new conversation": _ASK.format(python=python, url=stack.url, key=_KEY, model=json.dumps(model)),

@@ -1,4 +1,4 @@
-"""Files of cases, one JSON object a line, and the results that are written beside the tables.
+"""Files of cases, one JSON object a line, and the results that are written in addition to the tables.
 
 Strategy: a file is read whole and checked before anything is measured, so that a mistake in its last line does not cost
 the minutes before it. Every complaint names file and line.

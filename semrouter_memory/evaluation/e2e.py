@@ -82,8 +82,8 @@ class EndToEndCase:
 class MissStage(StrEnum):
     """Where the wanted text was lost."""
 
-    NOT_KEPT = "not kept"
-    NOT_FOUND = "kept but not among the first ten"
+    NOT_KEPT = "not stored"
+    NOT_FOUND = "stored but not among the first ten"
     NOT_INJECTED = "ranked but not injected"
 
 

@@ -66,7 +66,7 @@ def _draw_scores(axes: Axes, row: Swept) -> None:
     gold, other = scores_of(row.asked)
     for name, scores, colour in (("other", other, _OTHER), ("gold", gold, _GOLD)):
         if scores:
-            # Shares, because gold is one in dozens and would not be seen beside the rest.
+            # Shares, because gold is one in dozens and would not be seen next to the rest.
             weights = np.full(len(scores), 1 / len(scores))
             axes.hist(
                 np.clip(scores, 0, 1),

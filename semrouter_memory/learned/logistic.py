@@ -1,6 +1,6 @@
 """Logistic models: a weight for each named feature, a bias, and the probability that they make. Pure.
 
-Strategy: the weights are data, one JSON file a model beside this module, written by `make fit` from the labelled texts in
+Strategy: the weights are data, one JSON file a model next to this module, written by `make fit` from the labelled texts in
 `training/`. A feature that the model does not know has no weight, so features can be words.
 """
 

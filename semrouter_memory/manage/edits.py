@@ -9,7 +9,7 @@ from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import ASKED, CONTEXT, FORM, OUTDATED_BY, QUOTE, STATEMENTS, Json, Memory, MemoryType
 
 _MAX_REPLACED = 200
-"""Turn ids kept of a memory's earlier content; a memory is learned from no more."""
+"""Turn ids stored of a memory's earlier content; a memory is learned from no more."""
 _OF_THE_CONTENT = {"turn_ids", "consolidated_from", FORM, CONTEXT, ASKED, QUOTE, STATEMENTS, OUTDATED_BY}
 """Metadata that describes the content and is dropped with it: an edited quote is a statement."""
 

@@ -38,7 +38,7 @@ class WholeTurnJson(TurnJson):
     user_text: str
     assistant_text: str
     tools: list[dict[str, str]] = Field(description="Tools that were called, and the beginning of what they returned.")
-    items: list[Any] | None = Field(description="The whole items, where they are kept for context compression.")
+    items: list[Any] | None = Field(description="The whole items, where they are stored for context compression.")
 
     @classmethod
     def of_whole(cls, turn: LoggedTurn) -> Self:

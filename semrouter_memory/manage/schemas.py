@@ -26,7 +26,7 @@ Importance = Annotated[float, Field(ge=0, le=1, strict=True, description="0 (tri
 Metadata = Annotated[
     dict[str, Any],
     Field(
-        description="Anything worth keeping beside the statement, as JSON. `form`, `context`, `quote`, `statements`,"
+        description="Anything worth keeping with the statement, as JSON. `form`, `context`, `quote`, `statements`,"
         " `outdated_by`, `turn_ids`, `extractor`, `model`, `confirmations`, `flagged`, `contradicts`, `replaces`, `consolidated_from`, `imported_at` and `asserted_at`"
         " belong to the service. Bounded by `management.max_metadata_bytes`.",
         examples=[{"origin": "crm"}],
@@ -45,7 +45,7 @@ def _utc(time: datetime) -> datetime:
 
 
 UtcTime = Annotated[AwareDatetime, AfterValidator(_utc)]
-"""With an offset from UTC, whichever; kept in UTC."""
+"""With any offset from UTC; stored in UTC."""
 
 Expiry = Annotated[
     UtcTime | None,
@@ -161,7 +161,7 @@ class MemoryJson(BaseModel):
     )
     expires_at: datetime | None = Field(description="From then on it is not recalled, and a sweep deletes it.")
     importance: float
-    flagged: bool = Field(description="It contradicts other memories and could not be reconciled; all are kept.")
+    flagged: bool = Field(description="It contradicts other memories and could not be reconciled; all stay.")
     contradicts: list[str] = Field(description="The ids of those.")
     access_count: int | None = Field(
         description="How often it was put into a request, as written every `memory.ageing.usage_seconds`; null while that"

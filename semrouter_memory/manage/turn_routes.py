@@ -100,7 +100,7 @@ async def list_turns(
 
 @router.get("/turns/totals", summary="Count turns", responses=errors(), dependencies=[exactly()])
 async def turn_totals(context: Context) -> TotalsJson:
-    """What became of all turns ever accepted; kept in the log itself, so that nothing resets it."""
+    """What became of all turns ever accepted; stored in the log itself, so that nothing resets it."""
     return TotalsJson.of(await context.turn_log.totals())
 
 

@@ -39,7 +39,7 @@ ASSERTED_AT = "asserted_at"
 
 
 def derived_id(*of: str) -> str:
-    """The id of a memory that is made of exactly that: whoever makes it again writes the same row."""
+    """The id of a memory that is made of exactly that: making it again writes the same row."""
     return f"mem_{hashlib.sha256(json.dumps(of).encode()).hexdigest()[:28]}"
 
 

@@ -14,7 +14,7 @@ class EvictionReason(StrEnum):
     TOMBSTONED = "tombstoned"
     """It was deleted while the store was unavailable: hidden since, purged now."""
     HISTORY = "history"
-    """Superseded for longer than history is kept."""
+    """Superseded for longer than history is stored."""
     ORPHANED = "orphaned"
     """History of a memory that does not exist any more."""
     PRUNED = "pruned"

@@ -113,7 +113,7 @@ class RewritingSearch:
 
     async def search(self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer) -> SearchResult:
         if self._rewriter.wants_before(query):
-            return await self._beside(query, request, deadline, timer)
+            return await self._with_rewriting(query, request, deadline, timer)
         plain = await self._strategy.search(query, request, deadline, timer)
         threshold = request.options.threshold
         if not self._rewriter.wants_after(query.text, best_relevance=plain.best, threshold=threshold):
@@ -124,7 +124,9 @@ class RewritingSearch:
             await self._rewritten(answering, query, request, deadline, timer, until=until, is_answer=True)
         )
 
-    async def _beside(self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer) -> SearchResult:
+    async def _with_rewriting(
+        self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer
+    ) -> SearchResult:
         """The model is asked while the plain query is searched."""
         until = deadline.rewrite()
         rewriting = asyncio.create_task(self._rewriter.rewrite(query.text, query.history))

@@ -93,7 +93,7 @@ class SentenceScore:
 
     @property
     def explains(self) -> bool:
-        """Whether it may stay beside a sentence that is worth keeping: it is no request, small talk or others' text."""
+        """Whether it may stay with a sentence that is worth keeping: it is no request, small talk or others' text."""
         return not self.asking and self.probabilities["other"] < _SMALL_TALK and self.probabilities["untrue"] < _UNTRUE
 
     def worth(self, vector: Vector | None = None) -> float:

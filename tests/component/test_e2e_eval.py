@@ -35,7 +35,7 @@ def test_what_was_said_in_one_session_answers_a_later_question(tmp_path: Path, m
     (result,) = json.loads(out.read_text())["files"]
     assert result["kinds"]["all that want memory"]["answered"] == 0.5
     assert result["kinds"]["all that want none"]["quiet"] == 1.0
-    assert result["lost"] == {"not kept": 2}
+    assert result["lost"] == {"not stored": 2}
     assert result["memories"] >= 4
     assert "What is my shoe size?" in done.output
 

@@ -14,7 +14,7 @@ from semrouter_memory.cli import app
 from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
 from semrouter_memory.stack import llm_probe
 from semrouter_memory.stack.llm_probe import LlmProbe, probe
-from semrouter_memory.stack.ports import LOOPBACK, beside, chosen_ports, free_port
+from semrouter_memory.stack.ports import LOOPBACK, chosen_ports, following, free_port
 from semrouter_memory.stack.process import Process
 from semrouter_memory.stack.run_directory import LOCK, operator_token_file
 from tests.one_answer import answering
@@ -53,16 +53,16 @@ def refused(command: str, *arguments: str | Path) -> str:
 
 
 def test_ports_that_are_not_given_follow_envoys() -> None:
-    assert beside(10000, dict.fromkeys(NAMES)) == dict(zip(NAMES, range(10001, 10006), strict=True))
+    assert following(10000, dict.fromkeys(NAMES)) == dict(zip(NAMES, range(10001, 10006), strict=True))
 
 
 def test_a_port_that_is_given_is_left_out_of_those_that_follow() -> None:
     given = dict.fromkeys(NAMES) | {"llm_port": 10001, "api_port": 0}
-    assert list(beside(10000, given).values()) == [10002, 0, 10003, 10004, 10001]
+    assert list(following(10000, given).values()) == [10002, 0, 10003, 10004, 10001]
 
 
 def test_beside_a_drawn_port_all_are_drawn() -> None:
-    assert set(beside(0, dict.fromkeys(NAMES)).values()) == {0}
+    assert set(following(0, dict.fromkeys(NAMES)).values()) == {0}
     drawn = chosen_ports(dict.fromkeys(NAMES, 0))
     assert len(set(drawn.values())) == len(NAMES)
 

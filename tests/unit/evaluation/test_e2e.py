@@ -74,7 +74,7 @@ def test_figures_are_by_kind_and_of_those_that_want_memory_and_those_that_do_not
     assert kinds["direct"]["answered"] == kinds["all that want memory"]["answered"] == 0.5
     assert kinds["general"]["quiet"] == kinds["all that want none"]["quiet"] == 0.5
     assert kinds["direct"]["coverage"] is None
-    assert result["lost"] == {"not kept": 1}
+    assert result["lost"] == {"not stored": 1}
 
 
 @pytest.mark.parametrize(
