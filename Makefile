@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BENCH_ARGS ?=
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup model redis demo run test faults fuzz check format proto docs recordings bench wheel fit image clean
+.PHONY: help setup model redis demo run test coverage faults fuzz check format proto docs recordings bench wheel fit image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -76,6 +76,14 @@ $(REDIS)/redis-server:
 
 test: setup model redis ## all test suites, with the real Envoy, the real Milvus and the real Redis
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+# Processes that tests start are not measured, so that the shell around the pure modules is covered by more than is shown.
+coverage: setup model redis ## branch coverage of the tests without Envoy; the pure modules must have at least 95 %
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder --cov --cov-report= \
+	  tests/unit tests/property tests/contract tests/component $(PYTEST_ARGS)
+	@$(BIN)/coverage report --skip-covered
+	@$(BIN)/coverage report --skip-covered --fail-under=95 \
+	  --include="$$($(BIN)/python -c 'from tests.architecture.test_pure import MODULES; print(*MODULES, sep=",")')"
 
 faults: setup model redis ## the fault suite in full (about a quarter of an hour); `make test` runs a reduced round of each fault
 	@SEMROUTER_MEMORY_FAULTS=full $(BIN)/python -m pytest -s tests/faults $(PYTEST_ARGS)
