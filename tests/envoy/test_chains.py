@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from .client import APIS, CHAT, RESPONSES, asking, behaving, streamed_without_envoy, streaming, told
-from .conftest import ALICE, BOB, Installation, installed
+from .conftest import ALICE, BOB, Installation, installed, patient
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -75,6 +75,7 @@ async def running(
 
     def edit(config: dict[str, Any]) -> None:
         blank_user(config)
+        patient(config)
         if change is not None:
             change(config)
 

@@ -284,19 +284,31 @@ async def deleted(on: Pair, number: int, user: str) -> None:
 
 
 async def test_a_conversation_that_goes_on_at_the_other_is_one_session(on: Pair) -> None:
-    """By its own transcript, by the response it goes on from, and by what its client calls it."""
+    """By its own transcript, by the response it goes on from, and by what its client calls it.
+
+    A turn is forwarded to the shared log some milliseconds after its answer, and users take longer to go on.
+    """
     user = USERS[12]
+
+    async def forwarded(count: int) -> None:
+        async def all_of_them() -> bool:
+            return len(await on.turns(user)) == count
+
+        await eventually(all_of_them, f"turn {count} did not reach the shared log")
+
     messages = []
     for number, place in enumerate(PLACES[:4]):
         messages.append({"role": "user", "content": told(place)})
         async with on.replicas[number % 2].http(key_of(user)) as http:
             answer = await http.post(CHAT, json={"model": "m", "messages": messages})
         messages.append(answer.raise_for_status().json()["choices"][0]["message"])
+        await forwarded(1 + number)
     before: dict[str, str] = {}
     for number, place in enumerate(PLACES[4:8]):
         async with on.replicas[number % 2].http(key_of(user)) as http:
             answer = await http.post(RESPONSES, json={"model": "m", "input": told(place), **before})
         before = {"previous_response_id": answer.raise_for_status().json()["id"]}
+        await forwarded(5 + number)
     for number, place in enumerate(PLACES[8:12]):
         await say(on, number % 2, user, told(place), **{"x-session-id": "named"})
     await on.settled()
