@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240
 
 USERS = [f"user-{number}" for number in range(8)]
 ASKED = "What's my budget for the Hawaii trip?"
+_REPEATS = 3
 SLOW_SECONDS = 3.0
 BACK_SECONDS = 90
 _AMOUNT = re.compile(r"\$[\d,]*\d")
@@ -95,8 +96,11 @@ async def request(on: Pair, number: int, user: str, method: str, path: str = "",
 
 
 async def done(on: Pair, number: int, user: str, method: str, path: str = "", **options: Any) -> Any:
-    """One call that must succeed; returns its answer."""
-    answer = await request(on, number, user, method, path, **options)
+    """One call that must succeed, repeated when the answer says so (Redis was slow under the lock); returns its answer."""
+    for _ in range(_REPEATS):
+        answer = await request(on, number, user, method, path, **options)
+        if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE or "lock_lost" not in answer.text:
+            break
     assert answer.is_success, answer.text
     return answer.json()
 
