@@ -26,6 +26,38 @@ EXTRACTOR = "episode_runs"
 MAX_CHARS = 900
 """Of a whole episode."""
 
+_MAX_SENTENCE_CHARS = 200
+_MAX_NAME_CHARS = 64
+_MAX_STEPS = 12
+_MAX_LESSONS = 3
+_READ_CHARS = 2_000
+
+_FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_MARKDOWN = re.compile(r"^[\s#>*-]+|\*\*|__|`")
+_ABOUT_MEMORY = re.compile(
+    r"\b(?:remember\w*|memor\w+|note that|keep in mind|from now on|always|never|the user\b|user's|users?\s+(?:is|has|likes|lives|wants|prefers)"
+    r"|ignore|instruction\w*|system prompt|you(?:'re| (?:are|like|love|live|have|want|prefer|work|own|need|use|bank|said|told|speak|drive))|your (?:name|favou?rite|birthday|address|password)"
+    r"|your\s[^.!?]{1,40}?\s(?:is|are|was|were)|my\s[\w' -]{1,30}?\s(?:is|are|was|were)|I (?:live|work at|prefer|love|like|own))\b"
+    r"|用户|记住|记得|记忆|以后|你(?:的[^，。]{1,12})?(?:是|住|喜欢|有|叫)|指令",
+    re.IGNORECASE,
+)
+_OF_ONESELF = re.compile(r"\W*(?:I|I'm|I've|my|we|our)\b|.{0,4}我", re.IGNORECASE)
+"""A line that tells and is not taken for the user's own: somebody else's, then."""
+_VERDICT = re.compile(
+    r"\b(?:next time|should(?:n't| not)? have|you forgot|that(?:'s| is| was) (?:wrong|not what|exactly|right|perfect|better)|(?:did not|didn't|doesn't|does not) work"
+    r"|(?:it |that |this )?work(?:s|ed) (?:now|well|perfectly|fine)|too (?:long|short|slow|verbose)|wrong|mistake)\b"
+    r"|下次|不对|错了|太(?:长|短|慢|啰嗦)|正是|没有用|成功了",
+    re.IGNORECASE,
+)
+_FAILURE = re.compile(
+    r"\b(?:error|errors|failed|failure|exception|traceback|timed out|timeout|denied|forbidden|unauthorized|not found|refused)\b|失败|错误|超时|拒绝",
+    re.IGNORECASE,
+)
+_SUCCESS = re.compile(
+    r"\b(?:no|0|zero|without) (?:error|errors|failure|failures)\b|\b(?:errors?|failed|failures)\W{1,3}(?:0|null|none|false|\[\])",
+    re.IGNORECASE,
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
@@ -106,39 +138,6 @@ def _chinese(turns: Sequence[LoggedTurn], run: Run) -> str:
     if run.lessons:
         told += f"教训：{'；'.join(run.lessons)}。"
     return told
-
-
-_MAX_SENTENCE_CHARS = 200
-_MAX_NAME_CHARS = 64
-_MAX_STEPS = 12
-_MAX_LESSONS = 3
-_READ_CHARS = 2_000
-
-_FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_MARKDOWN = re.compile(r"^[\s#>*-]+|\*\*|__|`")
-_ABOUT_MEMORY = re.compile(
-    r"\b(?:remember\w*|memor\w+|note that|keep in mind|from now on|always|never|the user\b|user's|users?\s+(?:is|has|likes|lives|wants|prefers)"
-    r"|ignore|instruction\w*|system prompt|you(?:'re| (?:are|like|love|live|have|want|prefer|work|own|need|use|bank|said|told|speak|drive))|your (?:name|favou?rite|birthday|address|password)"
-    r"|your\s[^.!?]{1,40}?\s(?:is|are|was|were)|my\s[\w' -]{1,30}?\s(?:is|are|was|were)|I (?:live|work at|prefer|love|like|own))\b"
-    r"|用户|记住|记得|记忆|以后|你(?:的[^，。]{1,12})?(?:是|住|喜欢|有|叫)|指令",
-    re.IGNORECASE,
-)
-_OF_ONESELF = re.compile(r"\W*(?:I|I'm|I've|my|we|our)\b|.{0,4}我", re.IGNORECASE)
-"""A line that tells and is not taken for the user's own: somebody else's, then."""
-_VERDICT = re.compile(
-    r"\b(?:next time|should(?:n't| not)? have|you forgot|that(?:'s| is| was) (?:wrong|not what|exactly|right|perfect|better)|(?:did not|didn't|doesn't|does not) work"
-    r"|(?:it |that |this )?work(?:s|ed) (?:now|well|perfectly|fine)|too (?:long|short|slow|verbose)|wrong|mistake)\b"
-    r"|下次|不对|错了|太(?:长|短|慢|啰嗦)|正是|没有用|成功了",
-    re.IGNORECASE,
-)
-_FAILURE = re.compile(
-    r"\b(?:error|errors|failed|failure|exception|traceback|timed out|timeout|denied|forbidden|unauthorized|not found|refused)\b|失败|错误|超时|拒绝",
-    re.IGNORECASE,
-)
-_SUCCESS = re.compile(
-    r"\b(?:no|0|zero|without) (?:error|errors|failure|failures)\b|\b(?:errors?|failed|failures)\W{1,3}(?:0|null|none|false|\[\])",
-    re.IGNORECASE,
-)
 
 
 def run_of(turns: Sequence[LoggedTurn]) -> Run | None:

@@ -9,8 +9,14 @@ failures of the session, so an outage costs none, however long it takes and howe
 
 A session that ends while the model is not asked about it keeps its end until its turns are read. An episode that needs no
 model is written once meanwhile, and again when the session goes on.
+
+For how long a session has been idle: when its last turn is seen first, its age is read from the clock, since a process that
+starts has nothing else. From then on the monotonic clock counts. So a session neither ends nor stays open because the clock
+was set. A turn from the future, which a clock has given that was set back since, is as old as the time for which it has been
+known.
 """
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +24,9 @@ from datetime import datetime, timedelta
 
 from semrouter_memory.model import Claim, PendingSession, SessionKey
 from semrouter_memory.resilience import Cooldown
-from semrouter_memory.retain.triggers import Idling, Pace, Trigger, due, end_of, wanted
+from semrouter_memory.retain.triggers import Pace, Trigger, due, end_of, wanted
 
+_MAX_SESSIONS = 16_384
 _MAX_FAILED = 1_024
 _MAX_SUMMED_UP = 4_096
 _SUSPECT_FAILURES = 2
@@ -39,6 +46,41 @@ class FailureRecord:
     failures: int
     answers: int
     cooldown: Cooldown | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A session's last turn, its age when it was seen first, and when that was."""
+
+    last_observed_at: datetime
+    age: timedelta
+    seen: float
+
+
+class Idling:
+    """Remembers the sessions that were looked at last.
+
+    Args:
+        monotonic: seconds on a monotonic clock.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._seen: OrderedDict[SessionKey, _Seen] = OrderedDict()
+
+    def since(self, key: SessionKey, last_observed_at: datetime, now: datetime) -> datetime:
+        """When the session fell idle, by the clock as it stands now.
+
+        Args:
+            last_observed_at: when its last turn was said, by the clock as it stood then.
+        """
+        known = self._seen.pop(key, None)
+        if known is None or known.last_observed_at < last_observed_at:
+            known = _Seen(last_observed_at, max(now - last_observed_at, timedelta()), self._monotonic())
+        self._seen[key] = known
+        if len(self._seen) > _MAX_SESSIONS:
+            self._seen.popitem(last=False)
+        return now - known.age - timedelta(seconds=self._monotonic() - known.seen)
 
 
 class ExtractionScheduler:

@@ -24,6 +24,27 @@ _MAX_VECTORS = 2_048
 _MAX_CHARS = 1_000
 """Of a turn; the beginning says what it is about."""
 
+WINDOW = 12
+"""Turns that are looked at: the last ones that say something."""
+_SETTLED = 3
+"""Turns that make a topic one that can be left."""
+_IN_A_ROW = 2
+_MIN_WORDS = 3
+_MIN_CHINESE = 6
+_READ_CHARS = 2_000
+
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_VAGUE = word_set(
+    "a an the and or but so of to in on at for with by from as if it its is are was were be been am do does did done has"
+    " have had i you he she we they me him her us them my your his our their this that these those there here what which"
+    " who how why when where can could would will should shall may might must not no yes yeah yep ok okay thanks thank"
+    " thx please pls sure great good nice fine cool perfect awesome right well just also too more less again another one"
+    " ones two first second third last next other same different better best something anything everything nothing else"
+    " let lets give tell show make get go see know think want need like mean say said explain continue use try really"
+    " very much many some any all now then than about into out up down only even still it's i'm don't that's what's"
+    " shorter longer simpler brief detail details detailed version example examples answer question instead"
+)
+
 
 class TopicWatch:
     """Tells whether a session's waiting turns have left its topic.
@@ -67,28 +88,6 @@ def _last_telling(turns: Sequence[LoggedTurn]) -> list[LoggedTurn]:
     """The last turns that say something, oldest first."""
     telling = (turn for turn in reversed(turns) if says_something(turn.user_text))
     return list(islice(telling, WINDOW))[::-1]
-
-
-WINDOW = 12
-"""Turns that are looked at: the last ones that say something."""
-_SETTLED = 3
-"""Turns that make a topic one that can be left."""
-_IN_A_ROW = 2
-_MIN_WORDS = 3
-_MIN_CHINESE = 6
-_READ_CHARS = 2_000
-
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_VAGUE = word_set(
-    "a an the and or but so of to in on at for with by from as if it its is are was were be been am do does did done has"
-    " have had i you he she we they me him her us them my your his our their this that these those there here what which"
-    " who how why when where can could would will should shall may might must not no yes yeah yep ok okay thanks thank"
-    " thx please pls sure great good nice fine cool perfect awesome right well just also too more less again another one"
-    " ones two first second third last next other same different better best something anything everything nothing else"
-    " let lets give tell show make get go see know think want need like mean say said explain continue use try really"
-    " very much many some any all now then than about into out up down only even still it's i'm don't that's what's"
-    " shorter longer simpler brief detail details detailed version example examples answer question instead"
-)
 
 
 def says_something(text: str) -> bool:

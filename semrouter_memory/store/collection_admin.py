@@ -83,16 +83,8 @@ class CollectionAdmin:
         """Same as the store's `scan`, of any collection; loads it."""
         await self._ask("load", lambda store: store.for_collection(name).load(), seconds=PREPARE_SECONDS)
 
-        async def read(after_key: str) -> list[Row]:
-            expression = schema.everything_expression(after_key=after_key)
-            rows: list[Row] = await self._ask(
-                "scan",
-                lambda store: store.for_collection(name).query(expression, schema.SCAN_COLUMNS, limit=SCAN_BATCH),
-            )
-            return rows
-
-        async for rows in pages_by_key(read, limit=SCAN_BATCH):
-            yield schema.anyones_memories_from(rows)
+        async for memories in scanned(self._ask, lambda store: store.for_collection(name)):
+            yield memories
 
     async def drop(self, name: str) -> None:
         """Delete a collection with everything in it, for good."""

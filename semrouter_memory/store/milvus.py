@@ -100,8 +100,8 @@ class MilvusStore:
         Takes at most 5 s when the server does not answer; making the collection takes a server about 3 s.
 
         Raises:
-            ConfigurationError: Milvus Lite is not installed, or its file is another process's.
-            ConfigurationError: the collection was made for another dimension or embedding.
+            ConfigurationError: Milvus Lite is not installed, its file is another process's, or the collection was made for
+                another dimension or embedding.
         """
         try:
             await self._supervisor.start()
