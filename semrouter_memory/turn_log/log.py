@@ -33,7 +33,6 @@ from semrouter_memory.turn_log.view import View, with_contents
 
 T = TypeVar("T")
 
-
 _MAX_TURN_CHARS = 64_000
 
 

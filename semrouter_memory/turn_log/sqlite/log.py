@@ -33,7 +33,7 @@ _BATCH_PAUSE_SECONDS = 0.002
 _IN_BATCHES = frozenset({"purge", "sweep", "erase_answers"})
 _AT_ONCE = frozenset({"history"})
 """A request waits for it: a few rows, by key, on the event loop's thread."""
-_BESIDE = frozenset({"chain", "list_turns", "get_turn"})
+_IN_READING_THREAD = frozenset({"chain", "list_turns", "get_turn"})
 
 
 class SqliteStorage:
@@ -54,7 +54,7 @@ class SqliteStorage:
     async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
         if operation in _AT_ONCE:
             return self.read_now(operation, look, self.local)
-        if operation in _BESIDE:
+        if operation in _IN_READING_THREAD:
             return await self._reading_thread.run(partial(self.read_now, operation, look, self._reading))
         return await self.database.thread.run(partial(self.read_now, operation, look, self.background))
 
