@@ -19,8 +19,8 @@ from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType, ToolUse, derived_id
 from semrouter_memory.retain import content_policy
+from semrouter_memory.retain.directives import spoken
 from semrouter_memory.retain.passages import fitted
-from semrouter_memory.retain.spoken import spoken
 
 EXTRACTOR = "episode_runs"
 MAX_CHARS = 900

@@ -23,7 +23,7 @@ from semrouter_memory.language.values import NUMBER_WORDS, ORDINALS, SCALES, han
 from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.model import Candidate, LoggedTurn
 from semrouter_memory.retain import content_policy
-from semrouter_memory.retain.spoken import spoken
+from semrouter_memory.retain.directives import spoken
 
 NUMBER = "number_not_said"
 NAME = "name_not_said"

@@ -15,9 +15,9 @@ from semrouter_memory.language.question_form import QUESTION_MARKS
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType, Vector
-from semrouter_memory.retain import content_policy, remember, statements
+from semrouter_memory.retain import content_policy, directives, statements
+from semrouter_memory.retain.directives import spoken, withdraws
 from semrouter_memory.retain.keep import CUT, SentenceScore, in_message, judge
-from semrouter_memory.retain.spoken import spoken, withdraws
 
 EXTRACTOR = "quotes"
 _MAX_QUOTE_CHARS = 400
@@ -126,7 +126,7 @@ def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) 
 
 def _message(turn: LoggedTurn, own: str, asked: str) -> _Message:
     pieces = [piece for whole in sentences(own) if not withdraws(whole) for piece in _readable(whole)]
-    return _Message(turn, asked, pieces, remember.wished(pieces), judge(in_message(pieces, own, asked)))
+    return _Message(turn, asked, pieces, directives.wished(pieces), judge(in_message(pieces, own, asked)))
 
 
 def _tells(piece: str, probability: float) -> bool:
