@@ -8,7 +8,7 @@ import re
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.retain.redact import is_redacted, redact
-from semrouter_memory.retain.secret_forms import ACCESS, KEY, LOCKS, ONE_TIME, PASSWORD, PASSWORT, PIN
+from semrouter_memory.retain.secret_rules import ASKED
 from semrouter_memory.retain.secret_values import is_strong
 
 SECRET = "secret"  # noqa: S105 - the name of a reason
@@ -16,12 +16,6 @@ MARKUP = "markup"
 ORDER = "order"
 SUPPOSED = "supposed"
 
-_NAMES_OF_SECRETS = re.compile(
-    rf"{PASSWORD}(?!\smanager)|{PASSWORT}|{KEY}|{PIN}|{ONE_TIME}|{ACCESS}|\bcodes?\s(?:for|to|of)\s[^.?!]{{0,30}}\b{LOCKS}\b|\bsecurity\squestion"
-    r"|\b(?:passport|id|identity|licen[cs]e|card|account|social\ssecurity|insurance|tax)\s(?:numbers?|no\b|id\b)|\b(?:ssn|iban|cvv2?|cvc2?)\b"
-    r"|maiden\sname|\b(?:seed|recovery)\s(?:phrase|words)|密码|口令|密钥|令牌|验证码|动态码|门禁码|助记词|身份证号|护照号|卡号|账号",
-    re.IGNORECASE,
-)
 _REQUEST = re.compile(r"[?？]\W*$|\b(?:please|enter|type|tell|give|send|share|provide)\b|请", re.IGNORECASE)
 _REFERS = re.compile(r"\b(?:it|that|this|them|those|one)\b|[它这那]", re.IGNORECASE)
 _YES_OR_NO = re.compile(r"\W*(?:is|are|was|were|do|does|did|have|has)\b", re.IGNORECASE)
@@ -88,7 +82,7 @@ def _is_asked_secret(asked: str, answer: str) -> bool:
     *before, question = sentences(asked[-_ASKED_CHARS:]) or [""]
     if before and _REFERS.search(question):
         question = before[-1] + question
-    if not _NAMES_OF_SECRETS.search(question) or not _REQUEST.search(question):
+    if not ASKED.search(question) or not _REQUEST.search(question):
         return False
     found = answer.split()
     return any(map(is_strong, found)) or (len(found) <= _SHORT_WORDS and not _YES_OR_NO.match(question))
