@@ -2,7 +2,7 @@
 
 Strategy: a phrase matches whole words in any case, with any apostrophe, and Chinese characters one by one, so no list needs a
 regular expression. A list has phrases between two blanks or line ends; within a phrase `/` separates the words of which
-one stands there, and `?` follows a word that may be missing.
+one stands there, `?` follows one that may be missing, and `...` stands for up to eight tokens of the same sentence.
 """
 
 import tomllib
@@ -15,6 +15,8 @@ from semrouter_memory.language.words import tokens
 
 MARKS = frozenset('?!:.,;"\n')
 """Tokens that are no words."""
+_GAP, _GAP_TOKENS = "...", 8
+_SENTENCE_ENDS = frozenset(".?!\n")
 
 
 class Phrases:
@@ -29,7 +31,7 @@ class Phrases:
     def length_at(self, found: Sequence[str], place: int) -> int:
         """How many tokens the longest phrase has that begins at this place, 0 for none."""
         begun = self._by_first.get(found[place], ()) if place < len(found) else ()
-        return max((len(each) for each in begun if tuple(found[place : place + len(each)]) == each), default=0)
+        return max((_length(each, found, place) for each in begun), default=0)
 
     def places(self, found: Sequence[str]) -> Iterator[int]:
         """Where a phrase begins."""
@@ -59,6 +61,22 @@ def after(found: Sequence[str], skipped: Phrases, place: int = 0) -> int:
     return place
 
 
+def _length(phrase: tuple[str, ...], found: Sequence[str], place: int) -> int:
+    """How many tokens the phrase takes at this place, 0 where something else stands."""
+    if _GAP not in phrase:
+        return len(phrase) if tuple(found[place : place + len(phrase)]) == phrase else 0
+    at = phrase.index(_GAP)
+    begun, rest = phrase[:at], phrase[at + 1 :]
+    if tuple(found[place : place + at]) != begun:
+        return 0
+    for end in range(place + at + 1, min(place + at + _GAP_TOKENS, len(found) - 1) + 1):
+        if found[end - 1] in _SENTENCE_ENDS:
+            return 0
+        if length := _length(rest, found, end):
+            return end - place + length
+    return 0
+
+
 def _listed(name: str) -> Iterator[str]:
     return (each.strip() for line in _lists()[name].splitlines() for each in line.split("  ") if each.strip())
 
@@ -71,6 +89,6 @@ def _lists() -> dict[str, str]:
 def _variants(phrase: str) -> Iterator[tuple[str, ...]]:
     places = []
     for word in phrase.split(" "):
-        choices = [tokens(each) for each in word.removesuffix("?").split("/")]
+        choices = [(_GAP,)] if word == _GAP else [tokens(each) for each in word.removesuffix("?").split("/")]
         places.append([*choices, ()] if word.endswith("?") else choices)
     return (tuple(token for part in parts for token in part) for parts in product(*places))
