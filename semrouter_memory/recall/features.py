@@ -9,10 +9,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import chain, islice
 
 import numpy as np
 from numpy.typing import NDArray
 
+from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.terms import terms
 from semrouter_memory.model import Hit, Message, Role, Vector
@@ -88,7 +90,7 @@ class QueryFeatures:
         return cls(
             text=text,
             terms=tuple(dict.fromkeys(terms(query.search_words))),
-            answered=tuple(term for answer in _last_answers(history) for term in terms(answer)),
+            answered=tuple(dict.fromkeys(term for answer in _last_answers(history) for term in terms(answer))),
             need=need_of(text),
             personal=personal,
             impersonal=not personal and bool(_GENERAL_FORM.match(text)) and not query.follows_up,
@@ -145,19 +147,23 @@ class CandidateFeatures:
     @classmethod
     def of(cls, index: MemoryIndex, positions: NDArray[np.intp], query: QueryFeatures) -> "CandidateFeatures":
         """The features that words and times tell."""
-        lexical, created_at = index.words.scores(query.terms), index.created_at
-        answered = index.words.shares(query.answered) if query.answered else np.zeros_like(lexical)
+        words, created_at = index.words, index.created_at
         selected = _selection(index, positions)
+        named = tuple(chain.from_iterable(query.names))
+        found = iter(words.find((*query.terms, *named, *query.answered)))
+        lexical = words.scores([*islice(found, len(query.terms))])[selected]
+        known_names = _known_names(words, selected, [[*islice(found, len(name))] for name in query.names])
+        answered = words.shares([*found])[selected] if query.answered else np.zeros_like(lexical)
         return cls(
             index=index,
             positions=positions,
-            lexical=lexical[selected],
+            lexical=lexical,
             # Among the candidates only: a memory of another project, or an expired one, is no neighbour.
-            nearby=_nearby(lexical[selected], created_at[selected]),
-            answered=answered[selected],
+            nearby=_nearby(lexical, created_at[selected]),
+            answered=answered,
             labels=index.labels[selected],
             timely=_written_in(query.period, created_at[selected]),
-            known_names=_known_names(index, selected, query.names),
+            known_names=known_names,
         )
 
     def compared(self, vector: Vector) -> "CandidateFeatures":
@@ -178,14 +184,13 @@ def _last_answers(history: Sequence[Message]) -> list[str]:
     return [message.text[:_MAX_ANSWER_CHARS] for message in history if message.role is Role.ASSISTANT][-_ANSWERS:]
 
 
-def _known_names(index: MemoryIndex, selected: slice | NDArray[np.intp], names: Sequence[Sequence[str]]) -> int:
-    """How many of the names occur in these memories."""
-
-    def occur(terms: Sequence[str]) -> bool:
-        return bool(index.words.scores(terms)[selected].any())
-
-    # Of a pasted text's hundred rare words none does as a rule, and one look-up tells.
-    return sum(map(occur, names)) if names and occur([term for name in names for term in name]) else 0
+def _known_names(words: TermIndex, selected: slice | NDArray[np.intp], names: Sequence[Sequence[slice]]) -> int:
+    """How many of the names, given by the postings of their terms, occur in these memories."""
+    if isinstance(selected, slice):
+        return sum(any(part.start < part.stop for part in name) for name in names)
+    shown = np.zeros(len(words), dtype=np.bool_)
+    shown[selected] = True
+    return sum(bool(shown[words.texts_at(name)].any()) for name in names)
 
 
 def _selection(index: MemoryIndex, positions: NDArray[np.intp]) -> slice | NDArray[np.intp]:
