@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.terms import terms
-from semrouter_memory.model import Hit, Message, Role, Vector
+from semrouter_memory.model import Hit, Memory, Message, Role, Vector
 from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.recall import wants
 from semrouter_memory.recall.categories import Need, need_of
@@ -174,10 +174,38 @@ class CandidateFeatures:
         return len(self.positions)
 
     def hits(self, rows: Sequence[int] | NDArray[np.intp], relevances: Floats) -> list[Hit]:
-        """The memories of these rows, decoded, each with its relevance."""
-        memories = [self.index.memory(int(self.positions[row])) for row in rows]
-        similarities = self.similarity[rows].tolist()
-        return [Hit(*each) for each in zip(memories, similarities, relevances.tolist(), strict=True)]
+        """The memories of these rows, each with its relevance."""
+        positions, similarities = self.positions[rows].tolist(), self.similarity[rows].tolist()
+        ranked = zip(positions, similarities, relevances.tolist(), strict=True)
+        return [_IndexedHit.of(self.index, *each) for each in ranked]
+
+
+class _IndexedHit(Hit):
+    """A hit whose memory is decoded when it is first asked for: most are too far from the question to be looked at."""
+
+    __slots__ = ("_index", "_position")
+    _index: MemoryIndex
+    _position: int
+
+    @classmethod
+    def of(cls, index: MemoryIndex, position: int, similarity: float, relevance: float) -> "_IndexedHit":
+        hit = cls.__new__(cls)
+        for name, value in zip(_HIT_FIELDS, (index, position, similarity, relevance), strict=True):
+            object.__setattr__(hit, name, value)
+        return hit
+
+    def __getattr__(self, name: str) -> Memory:
+        """Called for `memory` alone, as long as it is not set."""
+        if name != "memory":
+            raise AttributeError(name)
+        memory = self._index.memory(self._position)
+        object.__setattr__(self, "memory", memory)
+        # Hits are kept for a while, and the index may be replaced.
+        object.__setattr__(self, "_index", None)
+        return memory
+
+
+_HIT_FIELDS = ("_index", "_position", "similarity", "relevance")
 
 
 def _last_answers(history: Sequence[Message]) -> list[str]:
