@@ -349,8 +349,8 @@ class DeletionLog(Deletions, Protocol):
     async def erase_answers(self, scope: Scope, *, since: datetime) -> None:
         """Erase what was answered in this user's finished turns since then, in whatever project; the turns stay.
 
-        A log that cannot change a turn's text erases all of it. What a turn that is not finished says is erased by
-        `finish`, if a memory of the user was deleted since the turn began.
+        What a turn that is not finished says is erased by `finish`, if a memory of the user was deleted since the turn
+        began.
         """
         ...
 

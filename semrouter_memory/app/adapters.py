@@ -193,7 +193,7 @@ async def _in_redis(
         clock=clock,
         shipped=arrived,
         on_error=lambda error: observer.observe(WorkFailed(error)),
-        # Longer than the sweep keeps them; keys that are not swept expire.
+        # Longer than the sweep keeps turns; texts that are not swept expire.
         keep=timedelta(days=2 * memory.retain.turn_retention_days),
         max_turn_chars=memory.retain.max_turn_chars,
         longest_back_off=timedelta(seconds=memory.retain.retry_max_seconds),

@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import timedelta
 from functools import partial
@@ -306,26 +306,44 @@ class TestTotals:
 
 
 class TestEnding:
-    async def test_what_is_finished_ends_by_itself_and_what_waits_does_not(self, shared: Installation) -> None:
+    async def test_the_text_of_a_session_that_is_done_with_expires_and_what_waits_does_not(
+        self, shared: Installation
+    ) -> None:
         async with shared.replica(started=False) as replica:
             appended = await append(replica.log, a_turn("a", session="s", request="q", response="r"))
             with shared.client() as client:
-                assert {
-                    name: client.ttl(name) for name in own_keys(client, shared, ":turn:", ":session:")
-                } == dict.fromkeys(own_keys(client, shared, ":turn:", ":session:"), -1)
+                assert text_ttls(client, shared) == [-1]
                 claim = await claimed(replica.log, appended.session_id)
                 await replica.log.mark_episode(claim, through=claim.turns[0].sequence)
                 await replica.log.finish(claim, {claim.turns[0].id: True})
-                names = own_keys(client, shared, ":turn:", ":session:", ":key:")
-                assert len(names) >= 5
-                assert all(int(client.ttl(name)) > 0 for name in names)
+                (ttl,) = text_ttls(client, shared)
+                assert ttl > 0
                 await append(replica.log, a_turn("b", session="s"))
-                assert {client.ttl(name) for name in own_keys(client, shared, ":session:")} == {-1}
+                assert text_ttls(client, shared) == [-1]
+
+    async def test_a_turn_whose_text_has_expired_is_swept_with_all_that_leads_to_it(self, shared: Installation) -> None:
+        async with shared.replica(started=False) as replica:
+            empty = own_keys(shared)
+            for session in ("s", "t"):
+                appended = await append(replica.log, a_turn("a", session=session, request=session, response=session))
+                claim = await claimed(replica.log, appended.session_id)
+                await replica.log.mark_episode(claim, through=claim.turns[0].sequence)
+                await replica.log.finish(claim, {claim.turns[0].id: True})
+            with shared.client() as client:
+                client.delete(*(name for name in own_keys(shared) if name.endswith(b":content")))
+            assert await replica.log.list_turns(scope=ALICE, states=None, limit=5) == []
+            assert await replica.log.sweep(finished_before=START + timedelta(days=1)) == 2
+            left = own_keys(shared) - empty
+            assert not [name for name in left if any(kind in name for kind in (b":turn", b":session:", b":key:"))]
 
 
-def own_keys(client: "Redis", installation: Installation, *kinds: str) -> list[bytes]:
-    names: Iterator[bytes] = client.scan_iter(f"{installation.prefix}:*")
-    return [name for name in names if not kinds or any(kind.encode() in name for kind in kinds)]
+def text_ttls(client: "Redis", installation: Installation) -> list[int]:
+    return [int(client.ttl(name)) for name in own_keys(installation) if name.endswith(b":content")]
+
+
+def own_keys(installation: Installation) -> set[bytes]:
+    with installation.client() as client:
+        return set(client.scan_iter(f"{installation.prefix}:*"))
 
 
 class TestForgetting:

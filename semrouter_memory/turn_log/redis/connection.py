@@ -219,3 +219,10 @@ def checked(url: str) -> str:
     if parts.password is not None:
         raise ConfigurationError("memory.redis.url: without a password; put it into memory.redis.password_file")
     return url
+
+
+def pairs(answer: Any) -> dict[bytes, bytes]:
+    """A hash as Redis answers it, whether redis-py has made a dictionary of it or not."""
+    if isinstance(answer, dict):
+        return answer
+    return dict(zip(answer[::2], answer[1::2], strict=True))

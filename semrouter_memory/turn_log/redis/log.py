@@ -7,8 +7,7 @@ whether it is a repetition are found out there. Everything runs on the event loo
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar, Unpack
 
@@ -22,7 +21,6 @@ from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
 from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
 from semrouter_memory.turn_log.redis.connection import Command, RedisConnection
-from semrouter_memory.turn_log.redis.expiry import Expiry
 from semrouter_memory.turn_log.redis.forwarder import Forwarder
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.rows import RedisRows
@@ -42,14 +40,6 @@ _RUN_SECONDS = 90 * 86_400
 """How long Redis remembers a run of a spool that ships nothing: a sidecar that was off for longer may repeat a turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What works under one shared key."""
-
-    rows: RedisRows
-    expiry: Expiry
-
-
 class RedisStorage:
     """Runs decisions as optimistic transactions (implements `Storage`).
 
@@ -58,7 +48,7 @@ class RedisStorage:
     then it is given ours.
 
     Attributes:
-        known: what works under the key that is known; None before Redis was reached for the first time.
+        known: the rows under the key that is known; None before Redis was reached for the first time.
     """
 
     def __init__(
@@ -72,32 +62,32 @@ class RedisStorage:
         self._asked_after = -1
         self.transactions = Transactions(connection, keys)
         self._key = spool.digest_key()
-        self.known = self._parts_of(self._key) if self._key else None
+        self.known = self._rows_under(self._key) if self._key else None
 
     async def change(self, operation: str, scope_or_owner: Scope | str, decide: Decision[T]) -> T:
-        async with self.using(operation) as parts:
+        async with self.using(operation) as rows:
             owner = scope_or_owner
             if isinstance(owner, Scope):
-                owner = parts.rows.digests.owner(owner)
+                owner = rows.digests.owner(owner)
 
             async def work() -> tuple[list[Command], T]:
-                changes, result = await decide(parts.rows)
-                return parts.rows.commands(changes), result
+                changes, result = await decide(rows)
+                return rows.commands(changes), result
 
             return await self.transactions.on_owner(owner, work)
 
     async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
-        async with self.using(operation) as parts:
-            return await look(parts.rows)
+        async with self.using(operation) as rows:
+            return await look(rows)
 
     @asynccontextmanager
-    async def using(self, operation: str) -> AsyncIterator[_Parts]:
+    async def using(self, operation: str) -> AsyncIterator[RedisRows]:
         try:
-            yield await self.parts()
+            yield await self.rows()
         except UnavailableError as error:
             raise TurnLogError(f"turn log: {operation} failed: {error}") from None
 
-    async def parts(self) -> _Parts:
+    async def rows(self) -> RedisRows:
         """Under the key that Redis has, unless there was no outage since it was asked last.
 
         Raises:
@@ -111,13 +101,12 @@ class RedisStorage:
         key = bytes(await self._connection.execute("GET", self._keys.digest_key))
         if self.known is None or key != self._key:
             await self._spool.remember_digest_key(key)
-            self._key, self.known = key, self._parts_of(key)
+            self._key, self.known = key, self._rows_under(key)
         self._asked_after = disturbances
         return self.known
 
-    def _parts_of(self, key: bytes) -> _Parts:
-        rows = RedisRows(self._connection, self._keys, Digests(key), self._times, keep=self._keep)
-        return _Parts(rows, Expiry(self._connection, self._keys, rows, self.transactions))
+    def _rows_under(self, key: bytes) -> RedisRows:
+        return RedisRows(self._connection, self._keys, Digests(key), self._times, keep=self._keep)
 
 
 class RedisTurnLog(StoredTurnLog):
@@ -128,7 +117,7 @@ class RedisTurnLog(StoredTurnLog):
     Args:
         path: the local file; it and its directory are made when they are missing.
         prefix: begins every key.
-        keep: how long finished turns stay in Redis when no sweep takes them before.
+        keep: how long what was said stays in Redis when no sweep removes it before.
         shipped: told of each turn that has arrived in Redis and waits: whose it is, and its session.
         on_error: told of background errors that are bugs, not outages.
         settings: see `LogSettings`.
@@ -160,7 +149,7 @@ class RedisTurnLog(StoredTurnLog):
     async def start(self) -> None:
         """Begin to ship. Redis need not be there."""
         with suppress(UnavailableError):
-            self._times.pass_deletion(await (await self._redis.parts()).rows.latest_time())
+            self._times.pass_deletion(await (await self._redis.rows()).latest_time())
         self._forwarder.start()
 
     async def stop(self) -> None:
@@ -175,7 +164,7 @@ class RedisTurnLog(StoredTurnLog):
     def content_hash(self, content: str) -> str:
         if self._redis.known is None:
             raise TurnLogError("turn log: Redis was never reached, so deletions are not possible yet")
-        return self._redis.known.rows.digests.content_hash(content)
+        return self._redis.known.digests.content_hash(content)
 
     # -- accepting -----------------------------------------------------------------------------------------------------
 
@@ -204,7 +193,7 @@ class RedisTurnLog(StoredTurnLog):
         """
         spooled = load(arriving.payload, arriving.scope) if arriving.payload is not None else None
         arrived = self._keys.spool(arriving.run)
-        rows = (await self._redis.parts()).rows
+        rows = await self._redis.rows()
 
         async def work() -> tuple[list[Command], Appended | None]:
             if int(await self._connection.execute("GET", arrived) or 0) >= arriving.number:
@@ -228,13 +217,13 @@ class RedisTurnLog(StoredTurnLog):
 
     async def tombstones(self, scope: Scope) -> OwnerTombstones:
         """What was deleted of this owner; from what is known here while Redis is unavailable or slow."""
-        parts = self._redis.known
-        if parts is None:
+        rows = self._redis.known
+        if rows is None:
             try:
-                parts = await self._redis.parts()
+                rows = await self._redis.rows()
             except UnavailableError:
                 return OwnerTombstones(content_hash=self.content_hash)
-        return await parts.rows.tombstones_at_once(scope)
+        return await rows.tombstones_at_once(scope)
 
     async def pending(self) -> list[PendingSession]:
         await self._spool.checkpoint()
@@ -249,23 +238,14 @@ class RedisTurnLog(StoredTurnLog):
     async def tombstone(self, deletion: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
         stored = await self._remove_deleted(deletion, turn_ids)
         if not stored.memory_id:
-            async with self._redis.using("tombstone") as parts:
-                await parts.expiry.clean(parts.rows.digests.owner(stored.scope))
             await self._spool.redact_covered(stored)
             self._forwarder.wake()
         await self._spool.erase()
 
-    async def sweep(self, *, finished_before: datetime) -> int:
-        async with self._redis.using("sweep") as parts:
-            for owner in await parts.rows.pending_purges():
-                await parts.expiry.clean(owner)
-            await parts.expiry.clean_before(micros(finished_before))
-        return await super().sweep(finished_before=finished_before)
-
     async def totals(self) -> TurnTotals:
         """The counts of all replicas, and of what waits in this one's spool."""
-        async with self._redis.using("totals") as parts, self._forwarder.pausing:
-            counted, shipped = await parts.rows.counts(*await self._spool.runs())
+        async with self._redis.using("totals") as rows, self._forwarder.pausing:
+            counted, shipped = await rows.counts(*await self._spool.runs())
             # What has arrived, and was not deleted from the spool before a crash, is counted there already.
             spooled = await self._spool.accepted_after(shipped)
             for name in ("accepted", "waiting"):

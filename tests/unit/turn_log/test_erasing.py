@@ -60,7 +60,7 @@ async def purge_one_batch(log: SqliteTurnLog) -> None:
     """What is done of a purge when a crash ends it."""
 
     async def batch(rows: Rows) -> tuple[Changes, None]:
-        found = await rows.of_owner(rows.digests.owner(ALICE), after=0)
+        found = await rows.listed(rows.digests.owner(ALICE), None, before=0, limit=BATCH)
         return await removal.removed(rows, found), None
 
     await log._file.change("purge", ALICE, batch)
