@@ -321,29 +321,9 @@ class TestEnding:
                 await append(replica.log, a_turn("b", session="s"))
                 assert text_ttls(client, shared) == [-1]
 
-    async def test_a_turn_whose_text_has_expired_is_swept_with_all_that_leads_to_it(self, shared: Installation) -> None:
-        async with shared.replica(started=False) as replica:
-            empty = own_keys(shared)
-            for session in ("s", "t"):
-                appended = await append(replica.log, a_turn("a", session=session, request=session, response=session))
-                claim = await claimed(replica.log, appended.session_id)
-                await replica.log.mark_episode(claim, through=claim.turns[0].sequence)
-                await replica.log.finish(claim, {claim.turns[0].id: True})
-            with shared.client() as client:
-                client.delete(*(name for name in own_keys(shared) if name.endswith(b":content")))
-            assert await replica.log.list_turns(scope=ALICE, states=None, limit=5) == []
-            assert await replica.log.sweep(finished_before=START + timedelta(days=1)) == 2
-            left = own_keys(shared) - empty
-            assert not [name for name in left if any(kind in name for kind in (b":turn", b":session:", b":key:"))]
-
 
 def text_ttls(client: "Redis", installation: Installation) -> list[int]:
-    return [int(client.ttl(name)) for name in own_keys(installation) if name.endswith(b":content")]
-
-
-def own_keys(installation: Installation) -> set[bytes]:
-    with installation.client() as client:
-        return set(client.scan_iter(f"{installation.prefix}:*"))
+    return [int(client.ttl(name)) for name in client.scan_iter(f"{installation.prefix}:*:content")]
 
 
 class TestForgetting:
