@@ -5,9 +5,9 @@ rules are written once: SQLite answers every read at once, so its rules run to t
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from semrouter_memory.model import Scope, TurnState
 from semrouter_memory.turn_log.digests import Digests
@@ -117,12 +117,12 @@ class Storage(Protocol):
     async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T: ...
 
 
-def completed(coroutine: Coroutine[Any, Any, T]) -> T:
+def completed(awaitable: Awaitable[T]) -> T:
     """The result of a coroutine that never suspends."""
+    steps = awaitable.__await__()
     try:
-        coroutine.send(None)
+        next(steps)
     except StopIteration as end:
         result: T = end.value
         return result
-    coroutine.close()
     raise RuntimeError("a local read suspended")

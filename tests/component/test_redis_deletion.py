@@ -66,8 +66,8 @@ class TestExpiredTexts:
     @pytest.mark.parametrize("way", ["sweep", "deletion"])
     async def test_a_turn_without_its_text_goes_with_all_that_leads_to_it(self, shared: Installation, way: str) -> None:
         async with shared.replica(started=False) as replica:
-            replica.log._redis.known = None
-            replica.log._redis._keep = timedelta(milliseconds=50)
+            replica.log._known = None
+            replica.log._keep = timedelta(milliseconds=50)
             await accept(replica.log, a_turn("of another owner", scope=BOB, session="s"))
             before = keys(shared)
             for session in ("s", "t"):

@@ -699,7 +699,7 @@ class TestTombstones:
         for number, project in enumerate(["gemini", "gemini", "apollo"]):
             await accept(turn_log, a_turn(str(number), scope=Scope("alice", project), session=str(number)))
         monkeypatch.setattr(removal, "BATCH", 1)
-        storage = turn_log._storage
+        storage = turn_log
         real, purged = storage.change, []
 
         async def change(operation: str, owner: Any, decide: Any) -> Any:

@@ -97,9 +97,6 @@ class SqliteRows:
         return int(latest)
 
     async def tombstones(self, owner: str) -> OwnerTombstones:
-        return self.tombstones_now(owner)
-
-    def tombstones_now(self, owner: str) -> OwnerTombstones:
         """From the cache as long as the owner's version is the same."""
         row = self._connection.execute("SELECT version FROM deletions WHERE owner = ?", (owner,)).fetchone()
         if row is None:

@@ -127,9 +127,9 @@ class Spool:
         with suppress(TurnLogError):
             await self._database.run("checkpoint", self._database.checkpoint)
 
-    async def erase(self) -> None:
-        """Sync, and take what was deleted out of the write-ahead log too."""
-        await self._database.run("erase", self._database.erase)
+    async def erase(self) -> bool:
+        """Sync, and take what was deleted out of the write-ahead log too; False when a reader prevents it for now."""
+        return await self._database.run("erase", self._database.erase)
 
     async def compact(self) -> None:
         """Overwrite everything in the file that is not in use, and empty the write-ahead log."""
