@@ -161,6 +161,15 @@ class TestWhileRedisIsAway:
             assert one.log.content_hash("User lives in Berlin") == known
 
 
+async def test_a_spool_that_is_full_is_reported_as_full(shared: Installation) -> None:
+    """What fails locally while Redis is used is no outage of Redis."""
+    async with shared.replica(started=False) as replica:
+        with pytest.raises(TurnLogError) as caught:
+            async with replica.log._using("pending"):
+                raise TurnLogError("the disk is full", reason="log_full")
+        assert (caught.value.reason, str(caught.value)) == ("log_full", "the disk is full")
+
+
 async def has_accepted(installation: Installation, turns: int) -> bool:
     with installation.client() as client:
         return client.hget(f"{installation.prefix}:totals", "accepted") == str(turns).encode()

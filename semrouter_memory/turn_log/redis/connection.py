@@ -7,8 +7,8 @@ executed it. Of redis-py's errors only the class name is reported, since some qu
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -206,6 +206,17 @@ class RedisConnection:
                 self._circuit.succeeded()
                 self._present.set()
             self._judged.set()
+
+
+@contextmanager
+def reported_as(error: Callable[[str], UnavailableError], operation: str) -> Iterator[None]:
+    """Reports an unavailable Redis as the error of the part that an adapter implements; other errors stay as they are."""
+    try:
+        yield
+    except UnavailableError as failure:
+        if failure.service is not Service.REDIS:
+            raise
+        raise error(f"{operation} failed: {failure}") from None
 
 
 def checked(url: str) -> str:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from semrouter_memory.errors import MemoryServiceError, TurnLogError, UnavailableError
 from semrouter_memory.model import Appended, AppendOutcome, Scope
 from semrouter_memory.resilience import Backoff
-from semrouter_memory.turn_log.redis.connection import RedisConnection
+from semrouter_memory.turn_log.redis.connection import RedisConnection, reported_as
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn
 
@@ -156,9 +156,8 @@ class Forwarder:
                 await self._requeue(turn)
                 continue
             try:
-                outcome = await self._take(turn)
-            except UnavailableError as error:
-                raise TurnLogError(f"turn log: shipping failed: {error}") from None
+                with reported_as(TurnLogError, "turn log: forwarding"):
+                    outcome = await self._take(turn)
             except MemoryServiceError:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a turn does to us, the others go on

@@ -18,7 +18,7 @@ from semrouter_memory.turn_log.bounds import bounded, dump, load
 from semrouter_memory.turn_log.columns import micros
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
-from semrouter_memory.turn_log.redis.connection import Command, RedisConnection
+from semrouter_memory.turn_log.redis.connection import Command, RedisConnection, reported_as
 from semrouter_memory.turn_log.redis.forwarder import Forwarder
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.rows import RedisRows
@@ -116,10 +116,8 @@ class RedisTurnLog(StoredTurnLog):
 
     @asynccontextmanager
     async def _using(self, operation: str) -> AsyncIterator[RedisRows]:
-        try:
+        with reported_as(TurnLogError, f"turn log: {operation}"):
             yield await self._rows()
-        except UnavailableError as error:
-            raise TurnLogError(f"turn log: {operation} failed: {error}") from None
 
     async def _rows(self) -> RedisRows:
         """Under the key that Redis has, unless there was no outage since it was asked last.
