@@ -227,7 +227,7 @@ class TurnInbox(Protocol):
     def append(self, turn: Turn, *, remember: bool) -> Appended:
         """Commit a turn, idempotently. The commit is what "accepted" means.
 
-        A shared log commits to its local spool; session and repetition are then resolved when the turn is shipped.
+        A shared log commits to its local spool; session and repetition are then resolved when the turn is forwarded.
 
         Duplicate: the same owner's request id or `retry_of` with the same user texts, or the same (session, history
         hash or previous response, user texts), was accepted before. A duplicate's transcript hashes are still learned, since the

@@ -192,7 +192,7 @@ async def _in_redis(
         redis,
         prefix=config.prefix,
         clock=clock,
-        shipped=arrived,
+        forwarded=arrived,
         on_error=lambda error: observer.observe(WorkFailed(error)),
         # Longer than the sweep keeps turns; texts that are not swept expire.
         keep=timedelta(days=2 * memory.retain.turn_retention_days),

@@ -195,10 +195,10 @@ class TestShippingOnce:
             replica.log.append(a_turn("a"), remember=False)
             replica.log.append(a_turn("tool call", response="r", complete=False), remember=False)
             copy_spool(replica.spool, shared.directory / "crashed")
-            assert len(await replica.log.ship()) == 2
+            assert len(await replica.log.forward()) == 2
         async with shared.replica("crashed", started=False) as replica:
             assert await replica.log.totals() == TurnTotals(accepted=1, waiting=1)
-            assert await replica.log.ship() == []
+            assert await replica.log.forward() == []
             assert await replica.log.totals() == TurnTotals(accepted=1, waiting=1)
 
     async def test_a_spool_that_comes_back_older_takes_new_turns(self, shared: Installation) -> None:
@@ -207,11 +207,11 @@ class TestShippingOnce:
             copy_spool(replica.spool, shared.directory / "restored")
             for number in range(5):
                 replica.log.append(a_turn(str(number)), remember=False)
-            await replica.log.ship()
+            await replica.log.forward()
         async with shared.replica("restored", started=False) as replica:
             for number in range(3):
                 replica.log.append(a_turn(f"new {number}"), remember=False)
-            assert [item.outcome for item in await replica.log.ship()] == [AppendOutcome.ACCEPTED] * 3
+            assert [item.outcome for item in await replica.log.forward()] == [AppendOutcome.ACCEPTED] * 3
             assert (await replica.log.totals()).accepted == 9
 
     async def test_a_redis_that_comes_back_without_the_last_turns_is_sent_them_again(
@@ -271,7 +271,7 @@ class TestShippingOnce:
                 replica.log.append(a_turn(f"turn {number}", session="s"), remember=False)
                 await until(lambda number=number: has_arrived(replica.log, number))  # type: ignore[misc]
             assert len(replica.errors) == 2
-            await replica.log.ship()
+            await replica.log.forward()
             assert len(replica.errors) == 4
             totals = await replica.log.totals()
             assert (totals.accepted, totals.waiting) == (42, 42)
@@ -300,7 +300,7 @@ class TestTotals:
                 replica.log.append(a_turn(str(number)), remember=False)
             replica.log.append(a_turn("tool call", complete=False), remember=False)
             assert await replica.log.totals() == TurnTotals(accepted=3, waiting=3)
-            await replica.log.ship()
+            await replica.log.forward()
             assert await replica.log.totals() == TurnTotals(accepted=3, waiting=3)
 
     async def test_turns_forgotten_before_they_were_shipped_are_deleted_ones(self, shared: Installation) -> None:
@@ -309,8 +309,8 @@ class TestTotals:
                 replica.log.append(a_turn("a"), remember=False)
                 replica.log.append(a_turn("b", scope=BOB), remember=False)
             await one.log.tombstone(Tombstone(scope=ALICE, at=START))
-            assert [item.outcome for item in await one.log.ship()] == ["forgotten", "accepted"]
-            assert [item.outcome for item in await two.log.ship()] == ["forgotten", "accepted"]
+            assert [item.outcome for item in await one.log.forward()] == ["forgotten", "accepted"]
+            assert [item.outcome for item in await two.log.forward()] == ["forgotten", "accepted"]
             assert await one.log.totals() == TurnTotals(accepted=4, deleted=2, waiting=2)
 
 
@@ -371,7 +371,7 @@ class TestForgetting:
             await replica.log.tombstone(Tombstone(scope=eve, at=START, reach=Reach.ALL))
             assert secret not in everything_in(installation)
             assert "bob stays" in everything_in(installation)
-            await two.log.ship()
+            await two.log.forward()
             for each in (replica, two):
                 await each.log.compact()
                 assert secret not in text_of(each.spool.parent)

@@ -7,7 +7,7 @@ totals                   hash     durable counts
 turns, dead, finished    zset     all turns by sequence number; dead letters; finished ones by the time they finished
 pending                  hash     session -> what triggers decide on, of those that are not done with
 purges                   set      owners whose deletion is not complete
-spool:<id>               string   the last number shipped from that spool
+spool:<run>              string   the last number forwarded of that run of a spool
 turn:<n>                 string   a turn's state
 key:<digest>             zset     the turns that are found by that lookup key, by when they were learned
 owner:<o>:version        string   changes with everything of an owner; what transactions watch
@@ -36,8 +36,8 @@ class Keys:
         self.changed = self._of("changed")
         self.purges = self._of("purges")
 
-    def spool(self, spool_id: str) -> str:
-        return self._of("spool", spool_id)
+    def spool(self, run: str) -> str:
+        return self._of("spool", run)
 
     def turn(self, sequence: int) -> str:
         return self._of("turn", str(sequence))

@@ -14,7 +14,7 @@ from typing import TypeVar, Unpack
 from semrouter_memory.errors import TurnLogError, UnavailableError
 from semrouter_memory.model import Appended, AppendOutcome, PendingSession, Scope, Tombstone, Turn, TurnTotals
 from semrouter_memory.ports import Clock
-from semrouter_memory.turn_log.bounds import bounded, dump, load
+from semrouter_memory.turn_log.bounds import bounded
 from semrouter_memory.turn_log.columns import micros
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
@@ -23,18 +23,18 @@ from semrouter_memory.turn_log.redis.forwarder import Forwarder
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.rows import RedisRows
 from semrouter_memory.turn_log.redis.transaction import Transactions
-from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn
+from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn, load
 from semrouter_memory.turn_log.storage import Changes, Decision, Rows
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
 
 T = TypeVar("T")
 
-_LAST_SHIP_SECONDS = 2.0
-"""At shutdown. What is not shipped by then waits in the spool for the next start."""
+_LAST_FORWARD_SECONDS = 2.0
+"""At shutdown. What is not forwarded by then waits in the spool for the next start."""
 _KEEP = timedelta(days=14)
 _KEY_BYTES = 32
 _RUN_SECONDS = 90 * 86_400
-"""How long Redis remembers a run of a spool that ships nothing: a sidecar that was off for longer may repeat a turn."""
+"""How long Redis remembers a run of a spool that forwards nothing: a sidecar that was off for longer may repeat a turn."""
 
 
 class RedisTurnLog(StoredTurnLog):
@@ -50,7 +50,7 @@ class RedisTurnLog(StoredTurnLog):
         path: the local file; it and its directory are made when they are missing.
         prefix: begins every key.
         keep: how long what was said in finished turns stays in Redis when no sweep removes it before.
-        shipped: told of each turn that has arrived in Redis and waits: whose it is, and its session.
+        forwarded: told of each turn that has arrived in Redis and waits: whose it is, and its session.
         on_error: told of background errors that are bugs, not outages.
         settings: see `LogSettings`.
 
@@ -65,7 +65,7 @@ class RedisTurnLog(StoredTurnLog):
         *,
         prefix: str,
         clock: Clock,
-        shipped: Callable[[Scope, str], object],
+        forwarded: Callable[[Scope, str], object],
         on_error: Callable[[BaseException], object],
         keep: timedelta = _KEEP,
         **settings: Unpack[LogSettings],
@@ -79,7 +79,9 @@ class RedisTurnLog(StoredTurnLog):
         self._asked_after = -1
         self._key = self._spool.digest_key()
         self._known = self._rows_under(self._key) if self._key else None
-        self._forwarder = Forwarder(self._spool, connection, self._keys, self._take, shipped=shipped, on_error=on_error)
+        self._forwarder = Forwarder(
+            self._spool, connection, self._keys, self._take, forwarded=forwarded, on_error=on_error
+        )
 
     async def start(self) -> None:
         """Begin to forward. Redis need not be available."""
@@ -90,7 +92,7 @@ class RedisTurnLog(StoredTurnLog):
 
     async def stop(self) -> None:
         """Forward what can be forwarded in a short time, then close the spool. The connection stays open."""
-        await self._forwarder.stop(_LAST_SHIP_SECONDS)
+        await self._forwarder.stop(_LAST_FORWARD_SECONDS)
         self._spool.close()
 
     # -- the storage ---------------------------------------------------------------------------------------------------
@@ -153,14 +155,13 @@ class RedisTurnLog(StoredTurnLog):
 
     def append(self, turn: Turn, *, remember: bool) -> Appended:
         self._times.observe(micros(turn.observed_at))
-        payload = dump(bounded(turn, remember=remember, max_turn_chars=self._max_turn_chars))
-        self._spool.append(turn.scope, payload, observed_at=micros(turn.observed_at), complete=turn.complete)
+        self._spool.append(bounded(turn, remember=remember, max_turn_chars=self._max_turn_chars))
         self._forwarder.wake()
         return Appended(AppendOutcome.ACCEPTED if turn.complete else AppendOutcome.INCOMPLETE)
 
-    async def ship(self) -> list[Appended]:
-        """Ship all that is spooled now, without waiting for the background; what became of it, in order."""
-        return await self._forwarder.ship()
+    async def forward(self) -> list[Appended]:
+        """Forward all that is spooled now, without waiting for the background; what became of it, in order."""
+        return await self._forwarder.forward()
 
     async def _take(self, arriving: SpooledTurn) -> Appended | None:
         """Take one in, once.
@@ -211,7 +212,7 @@ class RedisTurnLog(StoredTurnLog):
     async def end_session(self, scope: Scope, session: str) -> PendingSession | None:
         # The session may be there only when what is spooled has arrived.
         async with self._using("end_session"):
-            await self.ship()
+            await self.forward()
         return await super().end_session(scope, session)
 
     async def _commit(self, deletion: Tombstone) -> Tombstone:
@@ -224,9 +225,9 @@ class RedisTurnLog(StoredTurnLog):
     async def totals(self) -> TurnTotals:
         """The counts of all replicas, and of what waits in this one's spool."""
         async with self._using("totals") as rows, self._forwarder.pausing:
-            counted, shipped = await rows.counts(*await self._spool.runs())
+            counted, forwarded = await rows.counts(*await self._spool.runs())
             # What has arrived, and was not deleted from the spool before a crash, is counted there already.
-            spooled = await self._spool.accepted_after(shipped)
+            spooled = await self._spool.accepted_after(forwarded)
             for name in ("accepted", "waiting"):
                 counted[name] = counted.get(name, 0) + spooled
             return TurnTotals(**counted)
