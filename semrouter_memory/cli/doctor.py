@@ -14,14 +14,11 @@ from semrouter_memory.cli.output import AsJson, print_json, shown
 from semrouter_memory.doctor.finding import Diagnosis, Finding, Severity
 
 _PIPE_WIDTH = 160
+app = typer.Typer()
 _COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
 
 
-def register(group: typer.Typer) -> None:
-    """Add the command to a group."""
-    group.command()(doctor)
-
-
+@app.command()
 def doctor(
     envoy: Annotated[
         Path | None,
