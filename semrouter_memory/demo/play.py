@@ -194,14 +194,14 @@ async def play(*, model: Path, port: int, directory: Path) -> bool:
     console = Console()
     if os.environ.get("LLM_BASE_URL"):
         console.print("[dim]the demo has a stand-in LLM; LLM_BASE_URL is for `make run`[/]")
-    chosen_ports({"port": port})
+    ports = chosen_ports(port, ["port"])
     with locked(directory):
         _clear(directory)
         async with AsyncExitStack() as exits:
             llm = StandInLlm()
             with steps(console) as say:
                 url = await exits.enter_async_context(served(llm))
-                options = StackOptions(directory=directory, model_directory=model, llm=url, port=port)
+                options = StackOptions(directory=directory, model_directory=model, llm=url, ports=ports)
                 stack = await exits.enter_async_context(Stack(options, say))
             demo = Demo(stack, llm, console)
             await demo.run()
