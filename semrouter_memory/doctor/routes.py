@@ -11,8 +11,8 @@ from semrouter_memory.doctor.context import CheckContext
 from semrouter_memory.doctor.finding import (
     MIB,
     Below,
+    FieldRule,
     Finding,
-    Rule,
     Unit,
     broken,
     found,
@@ -49,26 +49,26 @@ _POLICIES = ("ROUND_ROBIN", "LEAST_REQUEST", "RING_HASH", "RANDOM", "", "MAGLEV"
 
 # Envoy's own default is 1,024 for each; below these, a burst is refused.
 _BREAKER = (
-    Rule("circuit-breaker", "max_requests", Below(3000, Unit.COUNT, 1024, error_to=1024)),
-    Rule("circuit-breaker-burst", "max_pending_requests", Below(1024, Unit.COUNT, error_to=0)),
-    Rule("circuit-breaker-burst", "max_connections", Below(100, Unit.COUNT, error_to=0)),
+    FieldRule("circuit-breaker", "max_requests", Below(3000, Unit.COUNT, 1024, error_to=1024)),
+    FieldRule("circuit-breaker-burst", "max_pending_requests", Below(1024, Unit.COUNT, error_to=0)),
+    FieldRule("circuit-breaker-burst", "max_connections", Below(100, Unit.COUNT, error_to=0)),
 )
 _FEW_REQUESTS = Below(1000, Unit.COUNT, unlimited=0)
 _CONNECTION = (
-    Rule("connection-requests", "max_requests_per_connection", _FEW_REQUESTS),
-    Rule("connection-requests", "common_http_protocol_options.max_requests_per_connection", _FEW_REQUESTS),
-    Rule(
+    FieldRule("connection-requests", "max_requests_per_connection", _FEW_REQUESTS),
+    FieldRule("connection-requests", "common_http_protocol_options.max_requests_per_connection", _FEW_REQUESTS),
+    FieldRule(
         "connection-duration",
         "common_http_protocol_options.max_connection_duration",
         Below(60, Unit.SECONDS, unlimited=0),
     ),
-    Rule(
+    FieldRule(
         "stream-duration",
         "common_http_protocol_options.max_stream_duration",
         Below(math.inf, Unit.SECONDS, unlimited=0),
     ),
 )
-_STREAMS = (Rule("concurrent-streams", "max_concurrent_streams", Below(100, Unit.COUNT)),)
+_STREAMS = (FieldRule("concurrent-streams", "max_concurrent_streams", Below(100, Unit.COUNT)),)
 
 
 # -- routes -------------------------------------------------------------------------------------------------------------
@@ -118,14 +118,14 @@ def bodies_fit_the_route(context: CheckContext, chain: HttpFilterChain) -> Itera
     for route in chain.chat_routes:
         if "BUFFERED" in route.request_modes:
             size = _buffer_limit(chain, route)
-            limit = Rule("route-buffer-limit", "", Below(body, Unit.BYTES, MIB, error_to=MIB))
+            limit = FieldRule("route-buffer-limit", "", Below(body, Unit.BYTES, MIB, error_to=MIB))
             yield from broken([limit], lambda _, size=size: size, **texts)
             if (size.number or 0) > message:
                 yield found("route-above-message", size, limit=Unit.BYTES.shown(server.max_message_bytes))
         for entry in chain.filters[: chain.memory[-1].index]:
             if route.enabled and config_of(entry).kind == "Buffer" and route.runs(entry):
                 buffer = first((per_route(route.override_for(entry)).get("buffer"), config_of(entry)))
-                limit = Rule("buffer-filter", "max_request_bytes", Below(body, Unit.BYTES, error_to=MIB))
+                limit = FieldRule("buffer-filter", "max_request_bytes", Below(body, Unit.BYTES, error_to=MIB))
                 yield from broken([limit], buffer.get, **texts)
 
 
@@ -138,12 +138,12 @@ def _buffer_limit(chain: HttpFilterChain, route: GatewayRoute) -> Node:
 
 _SLOW = Below(300, Unit.SECONDS, error_to=_ROUTE_SECONDS, unlimited=0)
 _ROUTE = (
-    Rule("route-timeout", "timeout", replace(_SLOW, default=_ROUTE_SECONDS)),
-    Rule("answer-duration", "max_stream_duration.max_stream_duration", _SLOW),
+    FieldRule("route-timeout", "timeout", replace(_SLOW, default=_ROUTE_SECONDS)),
+    FieldRule("answer-duration", "max_stream_duration.max_stream_duration", _SLOW),
 )
 _RETRY = (
-    Rule("retry-timeout", "per_try_timeout", replace(_SLOW, error_to=None), {"what": "takes"}),
-    Rule("retry-timeout", "per_try_idle_timeout", replace(_SLOW, error_to=None), {"what": "is silent for"}),
+    FieldRule("retry-timeout", "per_try_timeout", replace(_SLOW, error_to=None), {"what": "takes"}),
+    FieldRule("retry-timeout", "per_try_idle_timeout", replace(_SLOW, error_to=None), {"what": "is silent for"}),
 )
 # Envoy's default of 300 s is too short for a model that thinks.
 _IDLE = Below(301, Unit.SECONDS, 300, unlimited=0)
@@ -157,10 +157,10 @@ def answers_may_take_long(_: CheckContext, chain: HttpFilterChain) -> Iterator[F
         policy = first([level.get("retry_policy") for level in (route.action, *reversed(route.levels))])
         yield from broken(_RETRY, policy.get)
         if not own:
-            duration = Rule("answer-duration", "common_http_protocol_options.max_stream_duration", _SLOW)
+            duration = FieldRule("answer-duration", "common_http_protocol_options.max_stream_duration", _SLOW)
             yield from broken([duration], chain.manager.get)
         if route.action.get("idle_timeout"):
-            yield from broken([Rule("stream-idle-timeout", "idle_timeout", _IDLE)], route.action.get)
+            yield from broken([FieldRule("stream-idle-timeout", "idle_timeout", _IDLE)], route.action.get)
 
 
 def api_is_reachable(context: CheckContext) -> Iterator[Finding]:
@@ -186,13 +186,13 @@ def _api_missing(chain: HttpFilterChain) -> Finding:
 
 
 _MANAGER = (
-    Rule("routes-unseen", "rds", is_set),
-    Rule("routes-unseen", "scoped_routes", is_set),
-    Rule("routes-unseen", "route_config.vhds", is_set),
+    FieldRule("routes-unseen", "rds", is_set),
+    FieldRule("routes-unseen", "scoped_routes", is_set),
+    FieldRule("routes-unseen", "route_config.vhds", is_set),
     # A retried exchange is recognised by its request id, which must not be the client's choice.
-    Rule("request-id", "use_remote_address", is_off, {"fix": "use_remote_address: true"}),
-    Rule("request-id", "preserve_external_request_id", is_on, {"fix": "leave it out"}),
-    Rule("request-id", "generate_request_id", lambda node: node.flag is False, {"fix": "leave it out, or true"}),
+    FieldRule("request-id", "use_remote_address", is_off, {"fix": "use_remote_address: true"}),
+    FieldRule("request-id", "preserve_external_request_id", is_on, {"fix": "leave it out"}),
+    FieldRule("request-id", "generate_request_id", lambda node: node.flag is False, {"fix": "leave it out, or true"}),
 )
 
 
@@ -200,12 +200,12 @@ def manager_fits(context: CheckContext, chain: HttpFilterChain) -> Iterator[Find
     """The fields of the HTTP connection manager."""
     # Envoy's clock for a request's arrival runs on during recall.
     arrival = Below(_ROUTE_SECONDS, Unit.SECONDS, error_to=context.deadline_seconds, unlimited=0)
-    rules = [*_MANAGER, Rule("request-timeout", "request_timeout", arrival)]
+    rules = [*_MANAGER, FieldRule("request-timeout", "request_timeout", arrival)]
     if not all(route.action.get("idle_timeout") for route in chain.chat_routes) or not chain.chat_routes:
-        rules.append(Rule("stream-idle-timeout", "stream_idle_timeout", _IDLE))
+        rules.append(FieldRule("stream-idle-timeout", "stream_idle_timeout", _IDLE))
     yield from broken(rules, chain.manager.get)
     for host in chain.manager.get("route_config").items("virtual_hosts"):
-        yield from broken([Rule("routes-unseen", "matcher", is_set)], host.get)
+        yield from broken([FieldRule("routes-unseen", "matcher", is_set)], host.get)
 
 
 def overrides_name_filters(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
@@ -311,13 +311,13 @@ def limits_fit(context: CheckContext, cluster: Node) -> Iterator[Finding]:
     """Bodies and streams fit, and connections last."""
     server, name, http2 = context.config.server, cluster.get("name").text, http2_options(cluster)
     body = server.max_body_bytes
-    buffer = Rule(
+    buffer = FieldRule(
         "cluster-buffer-limit",
         "per_connection_buffer_limit_bytes",
         Below(body, Unit.BYTES, MIB, error_to=MIB),
         {"wanted": Unit.BYTES.shown(body), "enough": max(server.max_message_bytes, body)},
     )
-    window = Rule(
+    window = FieldRule(
         "stream-window",
         "initial_stream_window_size",
         Below(body, Unit.BYTES, 16 * MIB),
