@@ -116,7 +116,7 @@ async def _first_model(server: LlmServer, console: Console, say: Callable[[str],
 
 
 async def _until_envoy_ends(stack: Stack, console: Console) -> None:
-    """A sidecar that ends is only told of: requests pass without it."""
+    """When the sidecar ends, a warning is printed: requests pass without it."""
     envoy, sidecar = (asyncio.ensure_future(part.ended()) for part in (stack.envoy, stack.sidecar))
     try:
         await asyncio.wait({envoy, sidecar}, return_when=asyncio.FIRST_COMPLETED)
