@@ -17,15 +17,14 @@ import uvloop
 from semrouter_memory import __version__
 from semrouter_memory.app import pipelines, preflight
 from semrouter_memory.app.adapters import Adapters, connect
-from semrouter_memory.app.management import serve_management
+from semrouter_memory.app.management import serve_management, start_recordings
 from semrouter_memory.app.models import ExternalModels
-from semrouter_memory.app.recording import start_recordings
 from semrouter_memory.config import Config, secret
 from semrouter_memory.errors import TurnLogError, UnavailableError, name_of
 from semrouter_memory.events import OwnerIndexesMeasured, WorkFailed, WorkQueued
 from semrouter_memory.exchange.exchange import ExchangeSettings
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
-from semrouter_memory.manage.operator import Exposition, Readiness
+from semrouter_memory.manage.http import Exposition, Readiness
 from semrouter_memory.model import Scope, SessionKey
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.pipeline import Retainer

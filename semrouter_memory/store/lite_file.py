@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from pymilvus.grpc_gen.schema_pb2 import FieldData
+from pymilvus.grpc_gen.schema_pb2 import StructArrayField
 
 from semrouter_memory.errors import StoreUnavailableError
 
@@ -24,8 +24,6 @@ _STAMP = "Timestamp"
 _EARLIEST = 1
 _LOGICAL_BITS = 18
 """Of a stamp; the others are milliseconds since 1970."""
-_LENGTH_DELIMITED = 2
-"""Protobuf's wire type of messages and texts."""
 
 _SPARE_BYTES = 1 << 20
 """For SQLite's journal and its pages, besides the rows."""
@@ -128,50 +126,18 @@ def reveal(path: Path) -> int:
 
 
 def _stamped_now(record: bytes, now: int) -> bytes | None:
-    """The record with the earliest stamp in place of a later one than `now`; None when it is not later.
+    """The record with the earliest stamp in place of those later than `now`; None when there are none.
 
-    A record is a protobuf message whose first field repeats a `FieldData` for each column, the stamp among them.
+    Milvus Lite's record repeats a `FieldData` for each column in its first field, the stamp among them, as `StructArrayField`
+    does; protobuf keeps the other fields.
     """
-    changed = bytearray()
-    position, is_later = 0, False
-    while position < len(record):
-        begin = position
-        tag, position = _varint(record, position)
-        if tag & 7 != _LENGTH_DELIMITED:
-            _, position = _varint(record, position)
-            changed += record[begin:position]
-            continue
-        size, position = _varint(record, position)
-        value, position = record[position : position + size], position + size
-        if tag >> 3 == 1:
-            column = FieldData.FromString(value)
+    columns, is_later = StructArrayField.FromString(record), False
+    for column in columns.fields:
+        if column.field_name == _STAMP:
             stamps = column.scalars.long_data.data
-            if column.field_name == _STAMP and any(stamp > now for stamp in stamps):
-                is_later = True
-                stamps[:] = [min(stamp, _EARLIEST) for stamp in stamps]
-                value = column.SerializeToString()
-        changed += _encoded(tag) + _encoded(len(value)) + value
-    return bytes(changed) if is_later else None
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follow
-            return value, position
-        shift += 7
-
-
-def _encoded(value: int) -> bytes:
-    encoded = bytearray()
-    while value >= 0x80:  # noqa: PLR2004 - the same bit
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+            is_later = is_later or any(stamp > now for stamp in stamps)
+            stamps[:] = [_EARLIEST if stamp > now else stamp for stamp in stamps]
+    return columns.SerializeToString() if is_later else None
 
 
 def _forget_unused_terms(connection: sqlite3.Connection) -> None:

@@ -7,7 +7,7 @@ SDK's: bounded (OTEL_BSP_MAX_QUEUE_SIZE, 2,048 spans), emptied by a thread of it
 import asyncio
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +106,7 @@ class SaidOnce(SpanExporter):
         return self._exporter.force_flush(timeout_millis)
 
 
-def _exporter(config: TracingConfig, headers: Mapping[str, str] | None) -> SpanExporter:
+def _exporter(config: TracingConfig, headers: dict[str, str] | None) -> SpanExporter:
     protocol = config.protocol or _protocol_told()
     # One of the two is enough; each brings libraries that the other does not need.
     if protocol == "grpc":
@@ -118,7 +118,7 @@ def _exporter(config: TracingConfig, headers: Mapping[str, str] | None) -> SpanE
     if protocol == "http/protobuf":
         from opentelemetry.exporter.otlp.proto.http import trace_exporter as http_exporter  # noqa: PLC0415
 
-        return http_exporter.OTLPSpanExporter(endpoint=_traces_url(config.endpoint), headers=_dict(headers))
+        return http_exporter.OTLPSpanExporter(endpoint=_traces_url(config.endpoint), headers=headers)
     raise ConfigurationError(
         f"the OTLP protocol {protocol!r} ({_PROTOCOLS[1]}) is not known: use grpc or http/protobuf"
     )
@@ -126,10 +126,6 @@ def _exporter(config: TracingConfig, headers: Mapping[str, str] | None) -> SpanE
 
 def _protocol_told() -> str:
     return next((told for name in _PROTOCOLS if (told := os.environ.get(name))), "grpc")
-
-
-def _dict(headers: Mapping[str, str] | None) -> dict[str, str] | None:
-    return None if headers is None else dict(headers)
 
 
 def _traces_url(endpoint: str | None) -> str | None:

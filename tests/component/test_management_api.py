@@ -24,8 +24,7 @@ from starlette.types import Scope as AsgiScope
 from semrouter_memory.config import IdentityConfig, ManagementConfig, TelemetryConfig
 from semrouter_memory.errors import NotFoundError, Service, StoreUnavailableError, UnavailableError
 from semrouter_memory.manage.client import ApiEndpoint, MemoryClient, OperatorClient
-from semrouter_memory.manage.http import create_user_api
-from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
+from semrouter_memory.manage.http import Exposition, Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, SessionHints, Turn, Usage

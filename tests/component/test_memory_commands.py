@@ -13,8 +13,7 @@ from typer.testing import CliRunner, Result
 from semrouter_memory.cli.memory import memory_app
 from semrouter_memory.config import IdentityConfig, ManagementConfig
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError, UnavailableError
-from semrouter_memory.manage.http import create_user_api
-from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
+from semrouter_memory.manage.http import Exposition, Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.stack.llm import StandInLlm
