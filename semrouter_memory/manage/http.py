@@ -27,7 +27,7 @@ from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import Reason
 
 _ABOUT = """The memories of the authenticated user. Who that is, a filter in front says (header `{header}`); clients
-cannot choose. A memory of somebody else does not exist: 404."""
+cannot choose. Memories of other users do not exist: 404."""
 
 _ABOUT_OPERATOR = """Health and metrics. With an operator's token configured, also the memory routes, for the user in `user_id`, the
 turns of the log, and care of the files."""
@@ -81,7 +81,7 @@ class Readiness:
         serving: the model is loaded and Envoy's port listens.
         store_available: does not decide: requests pass without memory meanwhile, and taking the sidecar out of service
             would bring nothing back.
-        turn_log_damaged: the turn log takes no turns until somebody acts, so it is not ready.
+        turn_log_damaged: the turn log takes no turns until an operator acts, so the sidecar is not ready.
     """
 
     serving: bool

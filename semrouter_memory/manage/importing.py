@@ -64,7 +64,7 @@ class Importer:
         """Import what the chunks hold; `report` is up to date at every moment.
 
         Args:
-            from_user: another user whose lines may be taken over; lines of anybody else are refused.
+            from_user: another user whose lines may be taken over; lines of all others are refused.
         """
         await self._import(chunks, report, lambda raw: self._read(raw, scope_of, from_user), exact=False)
 

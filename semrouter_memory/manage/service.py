@@ -88,7 +88,7 @@ class MemoryService:
 
     Args:
         redact: finds secrets; content that it would change is refused.
-        state: knows how often memories were used.
+        state: counts how often memories were used.
         written: called with the scope of an owner whose memories changed.
         ttl_days: lifetime of memories, by type, for which a caller names no expiry; types left out do not expire.
         searcher: scores search results as recall does; None: one with the default settings.

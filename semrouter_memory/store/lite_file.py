@@ -91,7 +91,7 @@ def copy(path: Path, directory: Path) -> None:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         connection.execute("VACUUM INTO ?", (str(target),)).close()
         for written in (target, directory):
-            _sync(written)
+            sync(written)
 
 
 def reveal(path: Path) -> int:
@@ -143,7 +143,7 @@ def _stamped_now(record: bytes, now: int) -> bytes | None:
 def _forget_unused_terms(connection: sqlite3.Connection) -> None:
     """Milvus Lite counts the texts that hold a term, by the term's hash, and keeps those that it counts to zero.
 
-    Otherwise a guessed word would show that somebody once used it. A hash that is missing counts as zero for Milvus Lite.
+    Otherwise a guessed word would show that a user once wrote it. A hash that is missing counts as zero for Milvus Lite.
     """
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'token_doc_count'").fetchone():
         connection.execute("DELETE FROM token_doc_count WHERE doc_count <= 0").close()
@@ -154,7 +154,7 @@ def _open(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -125,7 +125,7 @@ class Spans:
             work.end(error)
 
     def observe(self, event: Event) -> None:
-        """Spans are told of turns by the exchange, and of steps by the work, that runs in the current context."""
+        """The current context tells which exchange or which work an event belongs to."""
         match event:
             case TurnAppended(Appended(AppendOutcome.ACCEPTED, session_id)) if session_id:
                 self._origins.add(session_id, trace.get_current_span().get_span_context())
@@ -134,7 +134,7 @@ class Spans:
                     work.extracted(event)
             case EpisodeFinished(extractor=extractor) if extractor:
                 if (work := _current_work.get()) is not None:
-                    work.summed_up(event)
+                    work.episode_finished(event)
             case _:
                 pass
 
@@ -149,7 +149,7 @@ class ExchangeSpans:
 
     @never_raising
     def headers(self, header: Callable[[str], str]) -> None:
-        """A proxy that traces names its span in the metadata; else the client's own headers have the last word."""
+        """A proxy that traces names its span in the metadata; otherwise the client's headers count."""
         if not trace.get_current_span(self._context).get_span_context().is_valid:
             fields = propagate.get_global_textmap().fields
             self._context = propagate.extract({name: value for name in fields if (value := header(name))}, Context())
@@ -295,7 +295,7 @@ class Work:
             for origin in self._origins.unread(self._session_id, event.extractor):
                 self.open().add_link(origin)
 
-    def summed_up(self, event: EpisodeFinished) -> None:
+    def episode_finished(self, event: EpisodeFinished) -> None:
         attributes: Attributes = {
             f"{OWN}extractor": event.extractor,
             f"{OWN}turns": event.turns,
@@ -350,7 +350,7 @@ class TracedChatModel:
 
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
         """Same as the model's own."""
-        span = self._tracer.start_span(f"chat {self.name}", _asking(), SpanKind.CLIENT, self._attributes)
+        span = self._tracer.start_span(f"chat {self.name}", _parent_of_call(), SpanKind.CLIENT, self._attributes)
         try:
             return await self._model.complete(messages)
         except BaseException as error:
@@ -360,7 +360,7 @@ class TracedChatModel:
             span.end()
 
 
-def _asking() -> Context | None:
+def _parent_of_call() -> Context | None:
     """Whose child a model's call is: the current work's, else (None) the exchange's."""
     work = _current_work.get()
     return set_span_in_context(work.open()) if work is not None else None
