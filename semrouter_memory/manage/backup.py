@@ -14,14 +14,9 @@ from typing import Protocol
 
 from semrouter_memory.deletion.files import PartResult, run_parts
 from semrouter_memory.errors import InvalidRequestError, Service, UnavailableError
+from semrouter_memory.ports import LogFiles, StateStore
 
 _MODE = 0o700
-
-
-class Files(Protocol):
-    """A part that keeps files: the turn log, or the state store."""
-
-    async def backup(self, directory: Path) -> None: ...
 
 
 class StoreFiles(Protocol):
@@ -40,8 +35,8 @@ class Backup:
         file_lock: held meanwhile; a compaction holds it too.
     """
 
-    turn_log: Files
-    state: Files
+    turn_log: LogFiles
+    state: StateStore
     store: StoreFiles
     file_lock: asyncio.Lock
 
