@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from semrouter_memory.config import IdentityConfig, ManagementConfig
 from semrouter_memory.manage.backup import Backup
-from semrouter_memory.manage.http import Exposition, Readiness, create_operator_api, create_user_api
+from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
@@ -149,7 +149,7 @@ def _apps(service: MemoryService, context: OperatorContext) -> tuple[FastAPI, Fa
         config=_CONFIG,
         token=TOKEN,
         readiness=lambda: Readiness(serving=True, store_available=True),
-        metrics=lambda: Exposition(*Metrics().exposition()),
+        metrics=Metrics().exposition,
         context=context,
     )
     return create_user_api(service, identity=identity, config=_CONFIG), operator

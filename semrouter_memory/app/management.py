@@ -12,7 +12,7 @@ from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import ConfigurationError, InputFileError
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.manage.backup import Backup
-from semrouter_memory.manage.http import Exposition, Readiness, create_operator_api, create_user_api
+from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
@@ -29,7 +29,7 @@ async def serve_management(
     deletion: DeletionService,
     shared_secret: str | None,
     readiness: Callable[[], Readiness],
-    metrics: Callable[[], Exposition],
+    metrics: Callable[[], tuple[bytes, str]],
     recordings: Recordings,
     searcher: VectorSearch,
     on_exit: AsyncExitStack,

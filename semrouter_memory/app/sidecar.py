@@ -24,7 +24,7 @@ from semrouter_memory.errors import TurnLogError, UnavailableError, name_of
 from semrouter_memory.events import OwnerIndexesMeasured, WorkFailed, WorkQueued
 from semrouter_memory.exchange.exchange import ExchangeSettings
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
-from semrouter_memory.manage.http import Exposition, Readiness
+from semrouter_memory.manage.http import Readiness
 from semrouter_memory.model import Scope, SessionKey
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.pipeline import Retainer
@@ -103,7 +103,7 @@ class App:
             deletion=deletion,
             shared_secret=shared_secret,
             readiness=lambda: self._readiness(adapters),
-            metrics=lambda: Exposition(*self._metrics.exposition()),
+            metrics=self._metrics.exposition,
             recordings=recordings,
             searcher=searcher,
             on_exit=self._exit,

@@ -93,14 +93,6 @@ class Readiness:
         return self.serving and not self.turn_log_damaged
 
 
-@dataclass(frozen=True, slots=True)
-class Exposition:
-    """The metrics as Prometheus reads them."""
-
-    body: bytes
-    content_type: str
-
-
 def create_operator_api(
     service: MemoryService,
     *,
@@ -108,7 +100,7 @@ def create_operator_api(
     config: ManagementConfig,
     token: str | None,
     readiness: Callable[[], Readiness],
-    metrics: Callable[[], Exposition],
+    metrics: Callable[[], tuple[bytes, str]],
     context: OperatorContext | None = None,
 ) -> FastAPI:
     """The ASGI application for `management.operator_listen`.
@@ -117,7 +109,7 @@ def create_operator_api(
         token: the operator's; None: only health and metrics are served.
         context: serves the operator's own routes.
         readiness: asked at each /readyz.
-        metrics: asked at each /metrics.
+        metrics: called at each /metrics; gives the text and its content type.
     """
     app = _base_app("Memory, operator", _ABOUT_OPERATOR, config)
     _add_health(app, readiness, metrics)
@@ -134,7 +126,7 @@ def create_operator_api(
     return app
 
 
-def _add_health(app: FastAPI, readiness: Callable[[], Readiness], metrics: Callable[[], Exposition]) -> None:
+def _add_health(app: FastAPI, readiness: Callable[[], Readiness], metrics: Callable[[], tuple[bytes, str]]) -> None:
     @app.get("/healthz", summary="The process answers")
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
@@ -155,8 +147,8 @@ def _add_health(app: FastAPI, readiness: Callable[[], Readiness], metrics: Calla
 
     @app.get("/metrics", summary="Prometheus metrics", response_class=Response)
     async def exposition() -> Response:
-        current = metrics()
-        return Response(current.body, headers={"content-type": current.content_type})
+        body, content_type = metrics()
+        return Response(body, headers={"content-type": content_type})
 
 
 def _operator_check(token: str) -> Callable[[HTTPAuthorizationCredentials | None], None]:

@@ -79,7 +79,7 @@ class MilvusStore:
         self._lite = LiteServer(location.path) if isinstance(location, LiteFile) else None
         self._writes = RWLock()
         self._ahead = WriteAhead(
-            journal_of(self._target, data_dir),
+            journal=journal_of(self._target, data_dir),
             lock=self._writes,
             seconds=self._timeout_seconds,
             tombstones=tombstones,
@@ -309,7 +309,7 @@ class MilvusStore:
         """
         if self._lite is None:
             return "memories are on a Milvus server and not in this backup; the server has its own"
-        await self._alone(partial(self._lite.backup, directory), partial(self._ahead.copy, directory))
+        await self._alone(partial(self._lite.backup, directory), partial(self._ahead.journal.copy, directory))
         return ""
 
     async def _alone(self, *work: Callable[[], None]) -> None:

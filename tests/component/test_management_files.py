@@ -21,7 +21,7 @@ from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import IdentityConfig, ManagementConfig, MilvusConfig
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError
 from semrouter_memory.manage.backup import Backup
-from semrouter_memory.manage.http import Exposition, Readiness, create_operator_api, create_user_api
+from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
@@ -119,7 +119,7 @@ async def living_in(directory: Path, sockets: Path) -> AsyncIterator[House]:
         config=config,
         token=TOKEN,
         readiness=lambda: Readiness(serving=True, store_available=True),
-        metrics=lambda: Exposition(b"", "text/plain"),
+        metrics=lambda: (b"", "text/plain"),
         context=OperatorContext(
             records=log,
             turn_log=log,

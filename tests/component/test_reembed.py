@@ -17,7 +17,7 @@ from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import IdentityConfig, ManagementConfig, MilvusConfig
 from semrouter_memory.errors import ConfigurationError, InvalidRequestError
 from semrouter_memory.manage.backup import Backup
-from semrouter_memory.manage.http import Exposition, Readiness, create_operator_api
+from semrouter_memory.manage.http import Readiness, create_operator_api
 from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope, Tombstone
@@ -100,7 +100,7 @@ class Place:
                 config=ManagementConfig(),
                 token="operator-token",
                 readiness=lambda: Readiness(serving=True, store_available=True),
-                metrics=lambda: Exposition(b"", "text/plain"),
+                metrics=lambda: (b"", "text/plain"),
                 context=OperatorContext(
                     records=self.log,
                     turn_log=self.log,

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from semrouter_memory.config import IdentityConfig, ManagementConfig
-from semrouter_memory.manage.http import Exposition, Readiness, create_operator_api
+from semrouter_memory.manage.http import Readiness, create_operator_api
 from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.replay.recordings import LiveOptions
 
@@ -41,7 +41,7 @@ async def test_a_route_takes_what_it_declares_and_lists_alone_are_repeated(query
         config=ManagementConfig(),
         token="token",
         readiness=lambda: Readiness(serving=True, store_available=True),
-        metrics=lambda: Exposition(b"", "text/plain"),
+        metrics=lambda: (b"", "text/plain"),
         context=OperatorContext(
             records=nothing,
             turn_log=nothing,
