@@ -90,17 +90,16 @@ def _context(request: Request) -> OperatorContext:
 Context = Annotated[OperatorContext, Depends(_context)]
 TurnId = Annotated[str, Path(description="The turn's id.")]
 User = Annotated[str | None, Query(min_length=1, description="Only this user's turns; without it, all users'.")]
-
 Name = Annotated[str, Path(description="The collection's name.")]
 
-turns = api_router("/v1", "turns")
-files = api_router("/v1", "files")
-collections = api_router("/v1/collections", "collections")
-recordings = api_router("/v1", "recordings", in_schema=False)
-ROUTERS = (turns, files, collections, recordings)
+turn_routes = api_router("/v1", "turns")
+file_routes = api_router("/v1", "files")
+collection_routes = api_router("/v1/collections", "collections")
+recording_routes = api_router("/v1", "recordings", in_schema=False)
+ROUTERS = (turn_routes, file_routes, collection_routes, recording_routes)
 
 
-@turns.get("/turns", summary="List turns")
+@turn_routes.get("/turns", summary="List turns")
 async def list_turns(
     *,
     context: Context,
@@ -117,13 +116,13 @@ async def list_turns(
     return TurnList(data=[TurnJson.of(turn) for turn in turns], next_before=further)
 
 
-@turns.get("/turns/totals", summary="Count turns")
+@turn_routes.get("/turns/totals", summary="Count turns")
 async def turn_totals(context: Context) -> TotalsJson:
     """What became of all turns ever accepted; stored in the log itself, so that nothing resets it."""
     return TotalsJson.model_validate(await context.turn_log.totals())
 
 
-@turns.post("/turns/retry", summary="Retry all dead letters")
+@turn_routes.post("/turns/retry", summary="Retry all dead letters")
 async def retry_all(context: Context, user_id: User = None) -> Retried:
     """Let every dead letter wait again, or those of one user; each may fail as often as before."""
     retried = before = 0
@@ -137,17 +136,13 @@ async def retry_all(context: Context, user_id: User = None) -> Retried:
         before = page[-1].sequence
 
 
-@turns.get("/turns/{turn_id}", summary="Show a turn", responses=NOT_FOUND)
+@turn_routes.get("/turns/{turn_id}", summary="Show a turn", responses=NOT_FOUND)
 async def show_turn(context: Context, turn_id: TurnId) -> WholeTurnJson:
     """One turn with what the user said and was answered."""
     return WholeTurnJson.of(await _turn(context, turn_id))
 
 
-@turns.post(
-    "/turns/{turn_id}/retry",
-    summary="Retry a dead letter",
-    responses=CONFLICT,
-)
+@turn_routes.post("/turns/{turn_id}/retry", summary="Retry a dead letter", responses=CONFLICT)
 async def retry_turn(context: Context, turn_id: TurnId) -> Retried:
     """Let it wait again; it may fail as often as before."""
     turn = await _turn(context, turn_id)
@@ -156,11 +151,7 @@ async def retry_turn(context: Context, turn_id: TurnId) -> Retried:
     return Retried(retried=1)
 
 
-@turns.delete(
-    "/turns/{turn_id}",
-    summary="Drop a turn",
-    responses=CONFLICT,
-)
+@turn_routes.delete("/turns/{turn_id}", summary="Drop a turn", responses=CONFLICT)
 async def drop_turn(context: Context, turn_id: TurnId) -> Dropped:
     """Delete a dead letter or a waiting turn, without learning from it."""
     turn = await _turn(context, turn_id)
@@ -169,13 +160,13 @@ async def drop_turn(context: Context, turn_id: TurnId) -> Dropped:
     return Dropped(id=turn_id)
 
 
-@files.post("/compact", summary="Take what was deleted out of the files")
+@file_routes.post("/compact", summary="Take what was deleted out of the files")
 async def compact(context: Context) -> MaintenanceDone:
     """Rewrites the files; requests go on meanwhile, writes to memories wait. Also done on schedule."""
     return _done(require_all(await context.deletion.compact()))
 
 
-@files.post("/backup", summary="Copy the data directory")
+@file_routes.post("/backup", summary="Copy the data directory")
 async def backup(context: Context, body: BackupRequest) -> MaintenanceDone:
     """A consistent copy, taken while everything runs. To restore it, let `memory.data_dir` name it."""
     if "\x00" in body.directory:
@@ -186,7 +177,7 @@ async def backup(context: Context, body: BackupRequest) -> MaintenanceDone:
 # -- collections -------------------------------------------------------------------------------------------------------
 
 
-@collections.get("", summary="List collections")
+@collection_routes.get("", summary="List collections")
 async def list_collections(context: Context) -> CollectionList:
     """The collections that this service made, each for one embedding."""
     found = await context.collections.embeddings()
@@ -198,7 +189,7 @@ async def list_collections(context: Context) -> CollectionList:
     )
 
 
-@collections.post(
+@collection_routes.post(
     "/import",
     summary="Import the lines of a collection",
     responses=TOO_LARGE,
@@ -214,7 +205,7 @@ async def import_collection(request: Request, api: Api) -> Imported:
     return report
 
 
-@collections.get("/{name}", summary="Count a collection", responses=NOT_FOUND)
+@collection_routes.get("/{name}", summary="Count a collection", responses=NOT_FOUND)
 async def show_collection(context: Context, name: Name) -> CountedCollection:
     """One collection with the number of its memories, superseded and expired ones included."""
     embedding = await _embedding(context.collections, name)
@@ -223,7 +214,7 @@ async def show_collection(context: Context, name: Name) -> CountedCollection:
     return CountedCollection(name=name, embedding=embedding, current=current, memories=count)
 
 
-@collections.get(
+@collection_routes.get(
     "/{name}/export",
     summary="Export a collection",
     response_class=StreamingResponse,
@@ -235,7 +226,7 @@ async def export_collection(context: Context, name: Name) -> StreamingResponse:
     return StreamingResponse(_lines(context.collections, name), media_type=NDJSON)
 
 
-@collections.delete("/{name}", summary="Drop a collection", responses=NOT_FOUND)
+@collection_routes.delete("/{name}", summary="Drop a collection", responses=NOT_FOUND)
 async def drop_collection(context: Context, name: Name) -> CollectionDropped:
     """Delete another collection with everything in it, for good."""
     if name == context.collections.current:
@@ -250,7 +241,7 @@ async def drop_collection(context: Context, name: Name) -> CollectionDropped:
 # -- recordings --------------------------------------------------------------------------------------------------------
 
 
-@recordings.post("/recording")
+@recording_routes.post("/recording")
 async def record(
     context: Context,
     *,

@@ -47,10 +47,7 @@ router = api_router(PREFIX, "memory")
 _SESSIONS, _END = b"/sessions/", b"/end"
 
 
-@router.get(
-    "",
-    summary="List memories",
-)
+@router.get("", summary="List memories")
 async def list_memories(
     *,
     user: User,
@@ -88,11 +85,7 @@ async def store_memory(user: User, api: Api, body: StoreRequest) -> MemoryJson:
     return stored
 
 
-@router.delete(
-    "",
-    summary="Forget everything of a user, or of one of their projects",
-    responses=NOT_FOUND,
-)
+@router.delete("", summary="Forget everything of a user, or of one of their projects", responses=NOT_FOUND)
 async def forget_memories(
     user: User,
     api: Api,
@@ -205,11 +198,7 @@ async def get_memory(user: User, api: Api, memory_id: MemoryId) -> MemoryJson:
     return found
 
 
-@router.get(
-    "/{memory_id}/history",
-    summary="What was said before",
-    responses=NOT_FOUND,
-)
+@router.get("/{memory_id}/history", summary="What was said before", responses=NOT_FOUND)
 async def memory_history(user: User, api: Api, memory_id: MemoryId) -> History:
     """All memories that replaced one another to which that one belongs, oldest first. Any of their ids will do."""
     scope = api.scope(user, None)
