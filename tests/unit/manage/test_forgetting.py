@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from semrouter_memory.errors import LockLostError, NotFoundError, Service, UnavailableError
-from semrouter_memory.manage.edits import MemoryEdit, NewMemory
+from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
 from semrouter_memory.model import Memory, Reach, Scope
 from tests.raising import raising
 
@@ -163,7 +163,7 @@ async def test_what_another_memory_says_as_the_summary_did_may_be_said_again(hou
 async def test_a_summary_that_was_reworded_by_hand_stays(house: House) -> None:
     """It is a statement of its own; what it says of its originals, nobody knows."""
     put_summary(house, "s", "m1", "m2")
-    await house.service.update(ALICE, "s", MemoryEdit(content="User likes everything"))
+    await house.service.update(ALICE, "s", UpdateRequest(content="User likes everything"))
     await house.service.forget(ALICE, "m1")
     assert set(house.store.rows) == {"m2", "s"}
 
@@ -241,7 +241,7 @@ async def test_without_the_state_nothing_of_a_user_is_shown_any_more(house: Hous
 async def test_nothing_is_written_under_a_lock_that_was_lost(house: House) -> None:
     house.locks.lost_after = 0
     with pytest.raises(LockLostError):
-        await house.service.store(ALICE, NewMemory(content="User likes tea"))
+        await house.service.store(ALICE, StoreRequest(content="User likes tea"))
     assert house.store.rows == {}
     assert house.changed == []
 
