@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar, Unpack
 
-from semrouter_memory.errors import TurnLogError, UnavailableError
+from semrouter_memory.errors import Service, TurnLogError, UnavailableError
 from semrouter_memory.model import Appended, AppendOutcome, PendingSession, Scope, Tombstone, Turn, TurnTotals
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.bounds import bounded
@@ -197,12 +197,12 @@ class RedisTurnLog(StoredTurnLog):
 
     async def tombstones(self, scope: Scope) -> OwnerTombstones:
         """What was deleted of this owner; from what is known here while Redis is unavailable or slow."""
-        rows = self._known
-        if rows is None:
-            try:
-                rows = await self._rows()
-            except UnavailableError:
-                return OwnerTombstones(content_hash=self.content_hash)
+        try:
+            rows = self._known or await self._rows()
+        except UnavailableError as error:
+            if error.service is not Service.REDIS:
+                raise
+            return OwnerTombstones(content_hash=self.content_hash)
         return await rows.tombstones_at_once(scope)
 
     async def pending(self) -> list[PendingSession]:

@@ -4,52 +4,27 @@ Strategy. Files are made for their owner's eyes before SQLite opens them, since 
 mode. Every connection writes ahead (readers and writers do not wait for each other) and overwrites what it deletes.
 """
 
-import asyncio
 import os
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 
-from semrouter_memory.errors import ConfigurationError, MemoryServiceError
+from semrouter_memory.errors import ConfigurationError
 
-T = TypeVar("T")
-
+_SETTINGS = (
+    "journal_mode = WAL",
+    "synchronous = NORMAL",
+    "secure_delete = ON",
+    "foreign_keys = ON",
+    # Checkpoints sync, which takes milliseconds: `Database` places them.
+    "wal_autocheckpoint = 0",
+    # Else VACUUM's copy is a file in the machine's directory for temporary ones.
+    "temp_store = MEMORY",
+)
 _COPY_SUFFIX = ".part"
 _PRIMARY_CODE = 0xFF
 _SIDE_FILES = ("-wal", "-shm")
-_ERASE_ATTEMPTS = 100
-_ERASE_PAUSE_SECONDS = 0.05
-"""A reader keeps the write-ahead log from being emptied: it is asked for five seconds."""
-
-
-class FileThread:
-    """Works on a file in a thread of its own, in the order in which work is submitted.
-
-    Args:
-        error: makes the error of work that is submitted after `close`.
-        what: the file's name in its message.
-    """
-
-    def __init__(self, name: str, *, error: Callable[[str], MemoryServiceError], what: str) -> None:
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
-        self._error = error
-        self._what = what
-
-    def submit(self, work: Callable[[], T]) -> Future[T]:
-        try:
-            return self._executor.submit(work)
-        except RuntimeError:
-            raise self._error(f"the {self._what} is closed") from None
-
-    async def run(self, work: Callable[[], T]) -> T:
-        return await asyncio.wrap_future(self.submit(work))
-
-    def close(self) -> None:
-        """Return when all submitted work has ended."""
-        self._executor.shutdown()
 
 
 class FileIdentity:
@@ -91,7 +66,7 @@ def connect(path: Path, *, busy_seconds: float) -> sqlite3.Connection:
     """A connection for one thread at a time; transactions are the caller's to begin and to end."""
     connection = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
     try:
-        for setting in ("journal_mode = WAL", "synchronous = NORMAL", "secure_delete = ON", "foreign_keys = ON"):
+        for setting in _SETTINGS:
             connection.execute(f"PRAGMA {setting}").close()
     except BaseException:
         connection.close()
@@ -110,15 +85,6 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         with suppress(sqlite3.Error):
             connection.rollback()
         raise
-
-
-async def emptied(erase: Callable[[], Awaitable[bool]]) -> bool:
-    """Repeat an `erase` that fails while another connection reads; returns whether it succeeded in the end."""
-    for _ in range(_ERASE_ATTEMPTS):
-        if await erase():
-            return True
-        await asyncio.sleep(_ERASE_PAUSE_SECONDS)
-    return False
 
 
 @contextmanager

@@ -2,11 +2,11 @@
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from semrouter_memory.errors import ConfigurationError, TurnLogError
+from semrouter_memory.errors import ConfigurationError, MemoryServiceError
 from semrouter_memory.turn_log.sqlite.connections import primary_code
 
 _CHECK_SECONDS = 10.0
@@ -17,17 +17,19 @@ _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 class Failures:
-    """Turns SQLite's errors of one file into `TurnLogError`s.
+    """Turns SQLite's errors of one file into those of the part that it belongs to.
 
     Args:
-        what: the file's name in messages.
+        what: the part's name in messages.
+        error: makes an error of a message and a reason (see `TurnLogError`).
 
     Attributes:
         damage: what failed first because the file is damaged; "" as long as nothing did.
     """
 
-    def __init__(self, what: str, path: Path) -> None:
+    def __init__(self, what: str, path: Path, error: Callable[[str, str], MemoryServiceError]) -> None:
         self._what = what
+        self._error = error
         self._path = path
         self.damage = ""
 
@@ -41,9 +43,8 @@ class Failures:
             reason = f"{self._what}: {operation} failed: {error}"
             if code in _DAMAGED:
                 self.damage = self.damage or f"{self._path.name}: {operation}: {error}"
-                raise TurnLogError(f"{reason}; {self._path} is damaged", reason="log_damaged") from error
-            full = code == sqlite3.SQLITE_FULL
-            raise TurnLogError(reason, reason="log_full" if full else "log_failed") from error
+                raise self._error(f"{reason}; {self._path} is damaged", "log_damaged") from error
+            raise self._error(reason, "log_full" if code == sqlite3.SQLITE_FULL else "log_failed") from error
 
 
 def require_sound(connection: sqlite3.Connection) -> None:

@@ -1,18 +1,17 @@
 """The turn log in a local SQLite file (implements the `TurnLog` and `TurnRecords` ports)."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TypeVar, Unpack
 
-from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import Appended, PendingSession, Scope, Turn, TurnTotals
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.bounds import bounded
 from semrouter_memory.turn_log.columns import micros
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
-from semrouter_memory.turn_log.sqlite.connections import FileThread, emptied
 from semrouter_memory.turn_log.sqlite.contents import Contents
 from semrouter_memory.turn_log.sqlite.database import BATCH_COMMITS, BATCH_LOG_PAGES, Database
 from semrouter_memory.turn_log.sqlite.rows import SqliteRows
@@ -50,13 +49,12 @@ class SqliteTurnLog(StoredTurnLog):
             for connection in (self._database.local, self._database.background, self._database.reading)
         )
         self._contents = Contents(self._database.background)
-        self._reading_thread = FileThread("turn-log-reads", error=TurnLogError, what="turn log")
-        self._times.pass_deletion(self._read("latest time", lambda rows: rows.latest_time(), self._background))
+        self._times.pass_deletion(self._read("latest time", lambda rows: rows.latest_time()))
 
     # -- the storage ---------------------------------------------------------------------------------------------------
 
     async def change(self, operation: str, _: Scope | str, decide: Decision[T]) -> T:
-        return await self._database.thread.run(partial(self._change, operation, decide))
+        return await asyncio.wrap_future(self._database.submit(partial(self._change, operation, decide)))
 
     def _change(self, operation: str, decide: Decision[T]) -> T:
         in_batches = operation in _IN_BATCHES
@@ -69,14 +67,14 @@ class SqliteTurnLog(StoredTurnLog):
 
     async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
         if operation in _AT_ONCE:
-            return self._read(operation, look, self._local)
+            return self._read(operation, look)
         if operation in _IN_READING_THREAD:
-            return await self._reading_thread.run(partial(self._read, operation, look, self._reading))
-        return await self._database.thread.run(partial(self._read, operation, look, self._background))
+            return await self._database.look_up(operation, lambda: completed(look(self._reading)))
+        return await self._database.run(operation, lambda: completed(look(self._background)))
 
-    def _read(self, operation: str, look: Callable[[Rows], Awaitable[T]], rows: SqliteRows) -> T:
+    def _read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
         with self._database.failures.of(operation):
-            return completed(look(rows))
+            return completed(look(self._local))
 
     async def erase(self) -> bool:
         return await self._database.run("erase", self._database.erase)
@@ -100,14 +98,14 @@ class SqliteTurnLog(StoredTurnLog):
         return appended
 
     async def tombstones(self, scope: Scope) -> OwnerTombstones:
-        return self._read("tombstones", lambda rows: rows.tombstones(self._digests.owner(scope)), self._local)
+        return self._read("tombstones", lambda rows: rows.tombstones(self._digests.owner(scope)))
 
     # -- with the file -------------------------------------------------------------------------------------------------
 
     async def pending(self) -> list[PendingSession]:
         self._database.require_file()
         pending = await super().pending()
-        self._database.thread.submit(self._database.checkpoint)
+        self._database.submit(self._database.checkpoint)
         return pending
 
     async def totals(self) -> TurnTotals:
@@ -123,8 +121,7 @@ class SqliteTurnLog(StoredTurnLog):
         await self._migrate()
         await self._database.write("compact", self._contents.switch_table, commits=BATCH_COMMITS)
         await self._migrate()
-        if not await emptied(self.erase):
-            raise TurnLogError("turn log: compact failed: another process keeps reading")
+        await self._database.erase_in_time()
 
     async def _migrate(self) -> None:
         while await self._database.write("compact", self._contents.migrate_batch, commits=BATCH_COMMITS):
@@ -135,5 +132,4 @@ class SqliteTurnLog(StoredTurnLog):
 
     def close(self) -> None:
         """Let the threads end what they were asked for, then close the file."""
-        self._reading_thread.close()
         self._database.close()

@@ -180,8 +180,7 @@ class Spool:
 
     async def compact(self) -> None:
         """Overwrite everything in the file that is not in use, and empty the write-ahead log."""
-        await self._database.run("compact", self._database.vacuum)
-        await self.erase()
+        await self._database.rewrite()
 
     async def backup(self, directory: Path) -> None:
         await self._database.backup(directory)
