@@ -418,7 +418,7 @@ class TurnRecords(Protocol):
 
 
 class Tombstones(Protocol):
-    """One owner's deletions. Two of one owner are equal when nothing was deleted between them."""
+    """One owner's deletions. Two of one owner are equal when nothing was deleted between them. False: nothing was deleted."""
 
     def covers(self, memory: Memory) -> bool:
         """Whether this memory was deleted: by id, or by scope after it was observed."""
