@@ -157,24 +157,18 @@ class StoredTurnLog(ABC):
 
     async def _claim(self, scope: Scope, session_id: str, lease: timedelta, context: int) -> Claim | None:
         name, token, now = storable(session_id, MAX_SESSION_ID_CHARS), self._new_id(), self._clock.now()
-
-        async def take(rows: Rows) -> tuple[Changes, claims.Taken | None]:
-            return await claims.take(rows, scope, name, token=token, now=now, lease=lease)
-
-        async def whole(rows: Rows) -> Claim:
-            assert taken is not None
-            longest = self._longest_back_off
-            return await claims.whole(rows, taken, context=context, now=micros(now), longest_back_off=longest)
-
-        taken = await self.change("claim", scope, take)
+        taken = await self.change(
+            "claim", scope, lambda rows: claims.take(rows, scope, name, token=token, now=now, lease=lease)
+        )
         if taken is None:
             return None
+        read = partial(claims.whole, context=context, now=micros(now), longest_back_off=self._longest_back_off)
         try:
-            return await self.read("claim", whole)
+            return await self.read("claim", lambda rows: read(rows, taken))
         except Exception:
             # Or the session would wait for the end of a lease that nothing holds.
             with suppress(MemoryServiceError):
-                await self.release(taken.without_turns())
+                await self.release(taken)
             raise
 
     async def surviving(self, claim: Claim) -> frozenset[str]:
@@ -188,37 +182,33 @@ class StoredTurnLog(ABC):
 
     async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
         until = micros(self._clock.now() + lease)
-        return await self._held("renew", claim, partial(claims.renew, until=until), otherwise=False)
-
-    async def mark_rules_done(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
-        found = {turn.sequence: outcomes[turn.id] for turn in claim.turns if turn.id in outcomes}
-        await self._held("mark_rules_done", claim, partial(claims.mark_rules_done, found=found), otherwise=None)
-
-    async def mark_episode(self, claim: Claim, *, through: int) -> None:
-        await self._held("mark_episode", claim, partial(claims.mark_episode, through=through), otherwise=None)
-
-    async def finish(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
-        stored = {turn.sequence: outcomes[turn.id] for turn in claim.turns if turn.id in outcomes}
-        now = self._clock.now()
-        await self._held("finish", claim, partial(claims.finish, stored=stored, now=now), otherwise=None)
-
-    async def fail(self, claim: Claim, error: str, *, retry_at: datetime, max_attempts: int) -> int:
-        failing = {turn.sequence for turn in claim.turns}
-        at = micros(retry_at)
-        work = partial(claims.fail, failing=failing, error=error, retry_at=at, max_attempts=max_attempts)
-        return await self._held("fail", claim, work, otherwise=0)
+        return bool((await self._held("renew", claim, partial(claims.renew, until=until))).sessions)
 
     async def release(self, claim: Claim) -> None:
-        await self._held("release", claim, claims.release, otherwise=None)
+        await self._held("release", claim, claims.release)
+
+    async def mark_rules_done(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
+        found = _by_sequence(claim, outcomes)
+        await self._held("mark_rules_done", claim, partial(claims.mark_rules_done, found=found))
+
+    async def mark_episode(self, claim: Claim, *, through: int) -> None:
+        await self._held("mark_episode", claim, partial(claims.mark_episode, through=through))
+
+    async def finish(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
+        stored, now = _by_sequence(claim, outcomes), self._clock.now()
+        await self._held("finish", claim, partial(claims.finish, stored=stored, now=now))
+
+    async def fail(self, claim: Claim, error: str, *, retry_at: datetime, max_attempts: int) -> int:
+        failing, at = {turn.sequence for turn in claim.turns}, micros(retry_at)
+        decide = partial(claims.fail, failing=failing, error=error, retry_at=at, max_attempts=max_attempts)
+        return (await self._held("fail", claim, decide)).counts["dead_lettered"]
+
+    async def _held(self, operation: str, claim: Claim, decide: claims.Decide) -> Changes:
+        return await self.change(operation, claim.scope, lambda rows: claims.held(rows, claim, decide))
 
     async def end_session(self, scope: Scope, session: str) -> PendingSession | None:
         name = bounded_name(session)
         return await self.change("end_session", scope, lambda rows: claims.end_session(rows, scope, name))
-
-    async def _held(self, operation: str, claim: Claim, work: claims.Work[T], *, otherwise: T) -> T:
-        return await self.change(
-            operation, claim.scope, lambda rows: claims.held(rows, claim, work, otherwise=otherwise)
-        )
 
     # -- removing ------------------------------------------------------------------------------------------------------
 
@@ -235,11 +225,7 @@ class StoredTurnLog(ABC):
 
     async def _commit(self, deletion: Tombstone) -> Tombstone:
         deletion = replace(deletion, at=max(deletion.at, moment(self._times.latest)))
-
-        async def commit(rows: Rows) -> tuple[Changes, Tombstone]:
-            return await removal.tombstone(rows, deletion)
-
-        stored = await self.change("tombstone", deletion.scope, commit)
+        stored = await self.change("tombstone", deletion.scope, lambda rows: removal.tombstone(rows, deletion))
         self._times.pass_deletion(micros(stored.at))
         return stored
 
@@ -261,6 +247,10 @@ class StoredTurnLog(ABC):
         if removed:
             await self.erase()
         return removed
+
+
+def _by_sequence(claim: Claim, outcomes: Mapping[str, bool]) -> dict[int, bool]:
+    return {turn.sequence: outcomes[turn.id] for turn in claim.turns if turn.id in outcomes}
 
 
 async def _history(rows: Rows, scope: Scope, response_id: str, limit: int) -> list[Message]:
