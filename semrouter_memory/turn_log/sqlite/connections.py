@@ -1,4 +1,4 @@
-"""How the SQLite files of the data directory are opened, written, emptied of what was deleted, and copied.
+"""How the SQLite files of the data directory are opened, checked for damage, written and copied.
 
 Strategy. Files are made for their owner's eyes before SQLite opens them, since the -wal and -shm files take over the
 mode. Every connection writes ahead (readers and writers do not wait for each other) and overwrites what it deletes.
@@ -6,11 +6,12 @@ mode. Every connection writes ahead (readers and writers do not wait for each ot
 
 import os
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.errors import ConfigurationError, MemoryServiceError
 
 _SETTINGS = (
     "journal_mode = WAL",
@@ -25,6 +26,11 @@ _SETTINGS = (
 _COPY_SUFFIX = ".part"
 _PRIMARY_CODE = 0xFF
 _SIDE_FILES = ("-wal", "-shm")
+_CHECK_SECONDS = 10.0
+"""How long a start looks for damage: some gigabytes."""
+_CHECK_STEPS = 100_000
+"""Instructions of SQLite between two looks at the clock, some milliseconds."""
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 class FileIdentity:
@@ -47,7 +53,7 @@ class FileIdentity:
         return found.st_dev, found.st_ino
 
 
-def primary_code(error: sqlite3.Error) -> int:
+def _primary_code(error: sqlite3.Error) -> int:
     """SQLite's result without what it adds to it; 0 for an error of the Python module itself."""
     return int(getattr(error, "sqlite_errorcode", 0)) & _PRIMARY_CODE
 
@@ -152,3 +158,55 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class Failures:
+    """Turns SQLite's errors of one file into those of the part that it belongs to.
+
+    Args:
+        what: the part's name in messages.
+        error: makes an error of a message and a reason (see `TurnLogError`).
+
+    Attributes:
+        damage: what failed first because the file is damaged; "" as long as nothing did.
+    """
+
+    def __init__(self, what: str, path: Path, error: Callable[[str, str], MemoryServiceError]) -> None:
+        self._what = what
+        self._error = error
+        self._path = path
+        self.damage = ""
+
+    @contextmanager
+    def of(self, operation: str) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = _primary_code(error)
+            # SQLite's messages name tables and conditions, never values.
+            reason = f"{self._what}: {operation} failed: {error}"
+            if code in _DAMAGED:
+                self.damage = self.damage or f"{self._path.name}: {operation}: {error}"
+                raise self._error(f"{reason}; {self._path} is damaged", "log_damaged") from error
+            raise self._error(reason, "log_full" if code == sqlite3.SQLITE_FULL else "log_failed") from error
+
+
+def require_sound(connection: sqlite3.Connection) -> None:
+    """Raise when the file is damaged anywhere, as far as that is found out in time.
+
+    Raises:
+        ConfigurationError: it is; the message says what to do.
+        sqlite3.DatabaseError: same, where not even the check can be made.
+    """
+    deadline = time.monotonic() + _CHECK_SECONDS
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, _CHECK_STEPS)
+    try:
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.OperationalError as error:
+        if _primary_code(error) != sqlite3.SQLITE_INTERRUPT:
+            raise
+        return
+    finally:
+        connection.set_progress_handler(None, 0)
+    if found != ("ok",):
+        raise ConfigurationError("it is damaged; restore it, or move it away to begin with an empty one")

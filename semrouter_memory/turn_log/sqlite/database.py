@@ -29,14 +29,15 @@ from typing import TypeVar
 
 from semrouter_memory.errors import ConfigurationError, MemoryServiceError, TurnLogError
 from semrouter_memory.turn_log.sqlite.connections import (
+    Failures,
     FileIdentity,
     connect,
     copy_file,
     create_private,
     opening,
+    require_sound,
     transaction,
 )
-from semrouter_memory.turn_log.sqlite.damage import Failures, require_sound
 from semrouter_memory.turn_log.sqlite.schema import set_up
 
 T = TypeVar("T")
