@@ -27,8 +27,7 @@ from semrouter_memory.turn_log.columns import (
 )
 from semrouter_memory.turn_log.digests import Digests, TurnPlacement, new_session_id
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
-from semrouter_memory.turn_log.storage import Changes
-from semrouter_memory.turn_log.view import View
+from semrouter_memory.turn_log.storage import Changes, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,7 @@ from typing import TypeAlias
 from semrouter_memory.model import Claim, PendingSession, Scope, TurnState
 from semrouter_memory.turn_log.columns import micros, moment, storable
 from semrouter_memory.turn_log.rows import SessionRow, TurnRow
-from semrouter_memory.turn_log.storage import Changes, Rows, waiting_turns
-from semrouter_memory.turn_log.view import View, with_contents
+from semrouter_memory.turn_log.storage import Changes, Rows, View, waiting_turns, with_contents
 
 USUAL_LEASE = timedelta(minutes=10)
 """How long leases are taken to be before the first claim says it."""

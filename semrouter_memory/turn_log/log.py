@@ -30,9 +30,8 @@ from semrouter_memory.turn_log.bounds import BoundedTurn, bounded_name
 from semrouter_memory.turn_log.columns import MAX_SESSION_ID_CHARS, micros, moment, storable
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
 from semrouter_memory.turn_log.rows import TurnRow
-from semrouter_memory.turn_log.storage import Changes, Decision, Rows
+from semrouter_memory.turn_log.storage import Changes, Decision, Rows, View, with_contents
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
-from semrouter_memory.turn_log.view import View, with_contents
 
 T = TypeVar("T")
 
