@@ -1,6 +1,6 @@
 """Deletes memories with every trace: rows, history, linked quotes and statements, summaries, usage, state, turns.
 
-Strategy. `tombstone` deletes because somebody asked for it. It commits a tombstone first: from then on every read that
+Strategy. `tombstone` deletes on request. It commits a tombstone first: from then on every read that
 checks tombstones hides the memory, on every replica, and no writer brings it back. Then the traces that lead to the memory
 are purged (turns, usage, state), and the rows last, predecessors before successors: as long as anything is left, the named
 row is still there, and repeating the call finishes the deletion. State is purged before the turns, which alone tell in

@@ -73,7 +73,7 @@ async def take(
     if session is None:
         return Changes(), None
     exact = await _exact(rows, session, await rows.pending_purges())
-    # Ours already: the answer to an attempt before this one was lost.
+    # Taken by an earlier attempt whose answer was lost.
     if not exact.is_pending or not (session.token == token or _claimable(session, micros(now), lease)):
         return Changes(), None
     taken = replace(session, token=token, lease_until=micros(now + lease))
@@ -169,7 +169,7 @@ async def finish(view: View, session: SessionRow, *, stored: Mapping[int, bool],
 
     waiting = await waiting_turns(view.rows, session)
     changes = _changed(session.released(not_before=None), waiting, finished)
-    # The turn may tell of a memory that was deleted since.
+    # The turn may repeat a memory that was deleted since.
     deleted = view.tombstones.last_memory
     changes.contents_erased += [row for row in waiting if row.sequence in stored and row.observed_at <= deleted]
     return changes

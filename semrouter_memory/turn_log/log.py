@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from semrouter_memory.errors import MemoryServiceError
@@ -30,6 +31,7 @@ from semrouter_memory.turn_log.bounds import BoundedTurn, bounded_name
 from semrouter_memory.turn_log.columns import MAX_SESSION_ID_CHARS, micros, moment, storable
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
 from semrouter_memory.turn_log.rows import TurnRow
+from semrouter_memory.turn_log.sqlite.database import Database
 from semrouter_memory.turn_log.storage import Changes, Decision, Rows, View, with_contents
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
 
@@ -55,7 +57,8 @@ class LogSettings(TypedDict, total=False):
 class StoredTurnLog(ABC):
     """What every storage has in common (implements `Storage` with its subclasses)."""
 
-    def __init__(self, *, clock: Clock, **settings: Unpack[LogSettings]) -> None:
+    def __init__(self, path: Path, *, clock: Clock, **settings: Unpack[LogSettings]) -> None:
+        self._database = Database(path)
         self._clock = clock
         self._times = HybridClock(clock)
         self._new_id = settings.get("new_id", lambda: uuid.uuid4().hex)
@@ -72,9 +75,21 @@ class StoredTurnLog(ABC):
     @abstractmethod
     async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T: ...
 
-    @abstractmethod
-    async def erase(self) -> bool:
-        """Sync, and take what was deleted out of the local files too; returns False when a reader prevents it for now."""
+    async def erase(self) -> None:
+        """Sync, and take what was deleted out of the local files, unless a reader prevents it for now."""
+        await self._database.run("erase", self._database.erase)
+
+    @property
+    def damage(self) -> str:
+        return self._database.failures.damage
+
+    async def backup(self, directory: Path) -> None:
+        """Copy the local file. Redis is backed up by its own means."""
+        await self._database.backup(directory)
+
+    def close(self) -> None:
+        """Let the threads end what they were asked for, then close the file."""
+        self._database.close()
 
     async def start(self) -> None:
         """Complete what another process left of a deletion, in the background."""

@@ -2,12 +2,12 @@
 
 Strategy. The tasks of a process queue for an asyncio lock, and the first of them for a key in Redis that holds a random
 token and ends by itself. While it is held it is renewed; `confirm` renews it right before a write, so that the whole of
-its time lies ahead of the write. Only the holder of the token gives it back.
+its time lies ahead of the write. Only the holder of the token releases it.
 
 A replica that finds the key taken leaves a note that it wants it, and looks again soon. While the note
 stands no other replica takes the key, so that a busy replica cannot starve the others.
 
-A process that stands still right after `confirm` for longer than the lock's time may still write while another
+A process that is paused right after `confirm` for longer than the lock's time may still write while another
 one holds it: the vector store knows no fencing tokens.
 """
 

@@ -1,8 +1,8 @@
 """Optimistic transactions on one owner.
 
 Strategy. WATCH the owner's version, read what is needed (on any connection: a change after the WATCH breaks the
-transaction), decide in Python, and send all changes in one MULTI together with a new version. When another replica was
-faster, nothing is changed and the decision is made anew. Within the process transactions of an owner take turns, so
+transaction), decide in Python, and send all changes in one MULTI together with a new version. When another replica
+commits first, nothing is changed and the decision is made again. Within the process transactions of an owner take turns, so
 that only replicas can collide. A transaction that lost takes precedence: the others wait, so that a long one (a deletion)
 is not starved by many short ones (the turns of a user who goes on talking).
 """
@@ -68,7 +68,7 @@ class Transactions:
         raise UnavailableError("too many changes of one owner at a time", service=Service.REDIS)
 
     async def _once(self, version: str, precedence: str, work: Work[T], also_watch: Sequence[str]) -> tuple[T] | None:
-        """The result; None: another replica was faster, or has precedence."""
+        """The result; None: another replica committed first, or has precedence."""
         async with self._connection.calling(), self._connection.pipeline() as pipeline:
             await pipeline.watch(version, *also_watch)
             first = await pipeline.get(precedence)

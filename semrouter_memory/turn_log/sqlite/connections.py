@@ -47,7 +47,7 @@ class FileIdentity:
 
     def _look(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self._path)  # noqa: PTH116 - on the way of every turn; pathlib takes thrice the time
+            found = os.stat(self._path)  # noqa: PTH116 - for every turn; pathlib takes three times as long
         except OSError:
             return None
         return found.st_dev, found.st_ino

@@ -2,7 +2,7 @@
 
 Strategy. Three connections: `local` belongs to the event loop's thread (append, tombstones), `background` to the file's
 own thread, `reading` to the one that reads what a request waits for. Writes of the first two take turns on a
-lock of ours, because SQLite's own waiting sleeps for milliseconds where a lock wakes at once; reads never wait (WAL).
+lock of ours, because SQLite polls every few milliseconds and a lock wakes its waiter at once; reads never wait (WAL).
 
 The turn log's file belongs to one process. A lock on a second file (`turns.db.lock`) makes a second process fail at its
 start; the kernel releases it when the process ends, however that happens.
@@ -254,7 +254,7 @@ class Database:
         For the background thread. Writers wait for it, so it is given up soon.
 
         Returns:
-            False when somebody reads right now, whose pages stay in the write-ahead log until the next time.
+            False when another process reads: the write-ahead log is emptied the next time.
         """
         self._commits = 1
         self.checkpoint()

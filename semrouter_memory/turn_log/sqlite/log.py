@@ -13,7 +13,7 @@ from semrouter_memory.turn_log.columns import micros
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
 from semrouter_memory.turn_log.sqlite.contents import Contents
-from semrouter_memory.turn_log.sqlite.database import BATCH_COMMITS, BATCH_LOG_PAGES, Database
+from semrouter_memory.turn_log.sqlite.database import BATCH_COMMITS, BATCH_LOG_PAGES
 from semrouter_memory.turn_log.sqlite.rows import SqliteRows
 from semrouter_memory.turn_log.storage import Decision, Rows, completed
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
@@ -41,8 +41,7 @@ class SqliteTurnLog(StoredTurnLog):
     """
 
     def __init__(self, path: Path, *, clock: Clock, **settings: Unpack[LogSettings]) -> None:
-        super().__init__(clock=clock, **settings)
-        self._database = Database(path)
+        super().__init__(path, clock=clock, **settings)
         self._digests = Digests(self._database.digest_key)
         self._local, self._background, self._reading = (
             SqliteRows(connection, self._digests, self._times)
@@ -76,14 +75,7 @@ class SqliteTurnLog(StoredTurnLog):
         with self._database.failures.of(operation):
             return completed(look(self._local))
 
-    async def erase(self) -> bool:
-        return await self._database.run("erase", self._database.erase)
-
     # -- where it is called --------------------------------------------------------------------------------------------
-
-    @property
-    def damage(self) -> str:
-        return self._database.failures.damage
 
     def content_hash(self, content: str) -> str:
         return self._digests.content_hash(content)
@@ -115,7 +107,7 @@ class SqliteTurnLog(StoredTurnLog):
         """Take what was deleted before out of the files, batch by batch, while the log is in use (see contents.py).
 
         Raises:
-            TurnLogError: somebody keeps reading; what is deleted then is in the write-ahead log still.
+            TurnLogError: another process keeps reading, so the write-ahead log still holds what was deleted.
         """
         # At first, what an earlier compaction did not get to.
         await self._migrate()
@@ -126,10 +118,3 @@ class SqliteTurnLog(StoredTurnLog):
     async def _migrate(self) -> None:
         while await self._database.write("compact", self._contents.migrate_batch, commits=BATCH_COMMITS):
             pass
-
-    async def backup(self, directory: Path) -> None:
-        await self._database.backup(directory)
-
-    def close(self) -> None:
-        """Let the threads end what they were asked for, then close the file."""
-        self._database.close()

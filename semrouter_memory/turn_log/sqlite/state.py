@@ -2,7 +2,7 @@
 
 Strategy. One connection in one thread of its own for what changes the file, one in another for what is looked up, since
 a request waits for look-ups, and rewriting the file takes as long as it is large. Nothing here is waited for on the event
-loop's thread. What has ended is not given out from that moment, and deleted by `sweep`. Several processes may open the
+loop's thread. A value that has ended is not returned any more, and `sweep` deletes it. Several processes may open the
 same file: their writes wait for each other in that thread.
 """
 
@@ -147,7 +147,7 @@ class SqliteStateStore:
         """Take what was deleted out of the files.
 
         Raises:
-            UnavailableError: another process keeps reading; what is deleted is in the write-ahead log still.
+            UnavailableError: another process keeps reading; the write-ahead log still holds what was deleted.
         """
         # VACUUM, since SQLite does not overwrite what it moved from page to page. Look-ups go on meanwhile.
         await self._database.rewrite()
