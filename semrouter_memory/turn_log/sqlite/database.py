@@ -155,7 +155,7 @@ class Database:
 
     @contextmanager
     def writing_local(self, operation: str) -> Iterator[None]:
-        """Same as `writing`, on the event loop's thread."""
+        """A transaction on the event loop's thread."""
         self.require_file()
         with self.failures.of(operation), self._transaction(self.local):
             yield
@@ -167,36 +167,31 @@ class Database:
         except RuntimeError:
             raise self._kind.error(f"the {self._kind.name} is closed", "log_failed") from None
 
-    async def run(self, operation: str, work: Callable[[], T]) -> T:
-        """Work in the background thread, without a transaction."""
-        return await asyncio.wrap_future(self.submit(partial(self._run, operation, work)))
+    async def run(self, operation: str, work: Callable[[], T], *, thread: str = "background") -> T:
+        """Work in a thread, without a transaction."""
+        return await asyncio.wrap_future(self.submit(partial(self._run, operation, work), thread=thread))
 
     async def look_up(self, operation: str, work: Callable[[], T]) -> T:
         """Same as `run`, in the reading thread."""
-        return await asyncio.wrap_future(self.submit(partial(self._run, operation, work), thread="reading"))
+        return await self.run(operation, work, thread="reading")
 
     async def write(self, operation: str, work: Callable[[], T], *, commits: int = 1) -> T:
-        """Same as `writing`, in the background thread."""
-        return await asyncio.wrap_future(self.submit(partial(self._write, operation, work, commits)))
+        """Work in the background thread, in one transaction; when it fails, nothing of it is committed.
+
+        Args:
+            commits: what it counts for towards the next checkpoint.
+        """
+        return await self.run(operation, partial(self._write, work, commits))
 
     def _run(self, operation: str, work: Callable[[], T]) -> T:
         with self.failures.of(operation):
             return work()
 
-    def _write(self, operation: str, work: Callable[[], T], commits: int) -> T:
-        with self.writing(operation, commits=commits):
-            return work()
-
-    @contextmanager
-    def writing(self, operation: str, *, commits: int = 1) -> Iterator[None]:
-        """One transaction; raises the file's error when it cannot be committed, and then nothing of it is.
-
-        Args:
-            commits: what it counts for towards the next checkpoint.
-        """
-        with self.failures.of(operation), self._transaction(self.background):
-            yield
+    def _write(self, work: Callable[[], T], commits: int) -> T:
+        with self._transaction(self.background):
+            result = work()
             self._commits += commits - 1
+        return result
 
     @contextmanager
     def _transaction(self, connection: sqlite3.Connection) -> Iterator[None]:

@@ -1,6 +1,5 @@
 """The turn log in a local SQLite file (implements the `TurnLog` and `TurnRecords` ports)."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -53,15 +52,16 @@ class SqliteTurnLog(StoredTurnLog):
     # -- the storage ---------------------------------------------------------------------------------------------------
 
     async def change(self, operation: str, _: Scope | str, decide: Decision[T]) -> T:
-        return await asyncio.wrap_future(self._database.submit(partial(self._change, operation, decide)))
-
-    def _change(self, operation: str, decide: Decision[T]) -> T:
         in_batches = operation in _IN_BATCHES
-        with self._database.writing(operation, commits=BATCH_COMMITS if in_batches else 1):
-            changes, result = completed(decide(self._background))
-            self._background.apply(changes)
+        commits = BATCH_COMMITS if in_batches else 1
+        result = await self._database.write(operation, partial(self._change, decide), commits=commits)
         if in_batches and self._database.checkpoint_due:
-            self._database.checkpoint(long_log_pages=BATCH_LOG_PAGES)
+            await self._database.run("checkpoint", partial(self._database.checkpoint, long_log_pages=BATCH_LOG_PAGES))
+        return result
+
+    def _change(self, decide: Decision[T]) -> T:
+        changes, result = completed(decide(self._background))
+        self._background.apply(changes)
         return result
 
     async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
