@@ -65,7 +65,7 @@ _SCHEMA = (
     # Turns that are accepted for Redis and not forwarded yet, see spool.py.
     # payload: NULL once the turn was deleted before it was forwarded; then only the count of it is.
     """CREATE TABLE spool (
-        key INTEGER PRIMARY KEY,
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
         run TEXT NOT NULL,
         number INTEGER NOT NULL,
         complete INTEGER NOT NULL,
