@@ -16,6 +16,7 @@ from typing import Any
 
 from semrouter_memory.config import ManagementConfig, RecallConfig
 from semrouter_memory.deletion.lineage import lineage, pages
+from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, UnavailableError
 from semrouter_memory.language.third_person import embedded_text
@@ -239,7 +240,8 @@ class MemoryService:
         content = await self._admissible(new.content)
         self._check_metadata(new.metadata)
         self._check_expiry(new.expires_at)
-        async with self._locks.hold(scope) as hold:
+
+        async def store(hold: OwnerHold) -> Memory:
             time = await self._turn_log.timestamp()
             now = min(time, self._clock.now())
             memory = Memory(
@@ -257,6 +259,8 @@ class MemoryService:
             )
             return await self._stored(scope, memory.asserted(time, now=now), new, hold)
 
+        return await locked_change(self._locks, scope, store)
+
     async def update(self, scope: Scope, memory_id: str, edit: UpdateRequest) -> Memory:
         """Change a memory; it counts as said again now.
 
@@ -269,9 +273,12 @@ class MemoryService:
         self._check_expiry(changes.get("expires_at"))
         if "content" in changes:
             changes["content"] = await self._admissible(edit.content)
-        async with self._locks.hold(scope) as hold:
+
+        async def update(hold: OwnerHold) -> Memory:
             memory = await self._edited(await self.get(scope, memory_id), changes)
             return await self._write(scope, memory, hold)
+
+        return await locked_change(self._locks, scope, update)
 
     async def forget(self, scope: Scope, memory_id: str) -> None:
         """Delete one memory with all its traces: history, linked memories, turns, usage, state.

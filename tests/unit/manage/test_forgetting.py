@@ -246,6 +246,24 @@ async def test_nothing_is_written_under_a_lock_that_was_lost(house: House) -> No
     assert house.changed == []
 
 
+async def test_a_change_whose_lock_is_lost_for_a_moment_is_made_again(house: House) -> None:
+    """As while Redis is slow: no client has to repeat its request."""
+    house.put("m1")
+    house.locks.losses = 2
+    stored = await house.service.store(ALICE, StoreRequest(content="User likes tea"))
+    assert house.store.rows.keys() == {"m1", stored.id}
+    house.locks.losses = 2
+    updated = await house.service.update(ALICE, stored.id, UpdateRequest(importance=0.9))
+    assert house.store.rows[stored.id].importance == updated.importance == 0.9
+    house.locks.losses = 2
+    await house.service.forget(ALICE, stored.id)
+    assert house.store.rows.keys() == {"m1"}
+    house.locks.losses = 2
+    assert await house.service.forget_all(ALICE, Reach.ALL) == 1
+    assert house.store.rows == {}
+    assert house.locks.losses == 0
+
+
 async def test_a_deleted_memory_is_in_nobodys_history(house: House) -> None:
     """Even while its row is still there; the rest of the chain is shown from every id, oldest first."""
     put_chain(house, "m1", "m2", "m3", "m4")
