@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from semrouter_memory.config import Config
-from semrouter_memory.embedding.build import build_model
+from semrouter_memory.embedding.build import Progress, build_model
+from semrouter_memory.embedding.files import BUILT_MODEL, MODEL_FILE
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.embedding.profile import BUILT_MODEL, MODEL_FILE
-from semrouter_memory.embedding.weights import Progress
 
 CHECKOUT_MODEL = Path(".cache/model")
 """Where the Makefile's targets keep the model, seen from the checkout."""
