@@ -8,6 +8,7 @@ short to be understood alone carries the question that it answers, or what was s
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 from semrouter_memory.language.phrases import MARKS, phrases
@@ -118,8 +119,15 @@ def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) 
 
 
 def _message(turn: LoggedTurn, own: str, asked: str) -> _Message:
+    return _Message(turn, asked, *_read(own, asked))
+
+
+# A turn is read again where a later one refers to it.
+@lru_cache(64)
+def _read(own: str, asked: str) -> tuple[Sequence[str], Sequence[bool], Sequence[SentenceScore]]:
+    """The sentences of a message, which of them the user asks to have remembered, and what their words tell."""
     pieces = [piece for whole in sentences(own) if not withdraws(whole) for piece in _readable(whole)]
-    return _Message(turn, asked, pieces, directives.wished(pieces), judge(in_message(pieces, own, asked)))
+    return pieces, directives.wished(pieces), judge(in_message(pieces, own, asked))
 
 
 def _tells(piece: str, probability: float) -> bool:
