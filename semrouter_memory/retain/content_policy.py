@@ -11,8 +11,7 @@ from semrouter_memory.language.phrases import MARKS, after, phrases
 from semrouter_memory.language.question_form import QUESTION_MARKS
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.language.words import tokens
-from semrouter_memory.retain.redact import is_redacted, redact
-from semrouter_memory.retain.secret_rules import ASKED
+from semrouter_memory.retain.redact import ASKED, is_redacted, redact
 from semrouter_memory.retain.secret_values import is_strong
 
 SECRET = "secret"  # noqa: S105 - the name of a reason

@@ -21,8 +21,7 @@ from semrouter_memory.retain.extract_llm import EXTRACTOR, LlmExtractor, batch_o
 from semrouter_memory.retain.failures import FailurePolicy
 from semrouter_memory.retain.grounding import Grounded
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
-from semrouter_memory.retain.scheduling import ExtractionScheduler
-from semrouter_memory.retain.triggers import Trigger
+from semrouter_memory.retain.scheduling import ExtractionScheduler, Trigger
 
 _SCENE_TURNS = 20
 """Earlier turns that say what a short quote is about, and whether a role-play is in progress."""
