@@ -125,7 +125,6 @@ _HALF_WIDTH = {
     code: code - 0xFEE0 for first, last in ("０９", "ＡＺ", "ａｚ") for code in range(ord(first), ord(last) + 1)
 }
 """Full-width digits and letters as ASCII ones."""
-_DIGIT = re.compile(r"\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +158,7 @@ def _found(text: str) -> Redaction:
 
 def _redacted(text: str) -> Redaction:
     kinds: list[SecretKind] = []
-    folded, has_digit = text.casefold(), _DIGIT.search(text) is not None
+    folded, has_digit = text.casefold(), any(map(str.isdigit, text))
     for rule in RULES:
         if (has_digit or not rule.needs_digit) and (not rule.needs or any(each in folded for each in rule.needs)):
             text = rule.pattern.sub(_Replace(rule, kinds), text)

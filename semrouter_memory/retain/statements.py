@@ -18,7 +18,7 @@ from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.language.words import spans, tokens
 from semrouter_memory.model import Candidate, Fact
 from semrouter_memory.retain.directives import wish
-from semrouter_memory.retain.facts import DATA, MANY, NUMBER, covers, is_name, kind
+from semrouter_memory.retain.facts import DATA, MANY, covers, has_number, is_name, kind
 
 _SINGLE, _ROLES = word_set(DATA["single"]), word_set(DATA["role"])
 _SINGLE_ZH, _ROLES_ZH = tuple(DATA["single_zh"].split()), tuple(DATA["role_zh"].split())
@@ -266,7 +266,7 @@ def _checked(attribute: str, third: str, wanted: str, value: str) -> Fact | None
         return Fact("diet", value, f"User is {value}") if plain[0] in _DIETS and len(plain) == 1 else None
     fits = {
         "name": is_name(value),
-        "number": bool(NUMBER.search(value)),
+        "number": has_number(value),
         "role": bool({*plain[:4]} & _ROLES) and not {*plain} & {"who", "your"},
         "had": bool({word.removesuffix("s") for word in plain[:4]} & _HAD or {*plain[:4]} & _HAD),
         "any": len(plain) <= _MAX_ANY_WORDS,
