@@ -8,8 +8,7 @@ from functools import lru_cache
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.language.phrases import MARKS, after, phrases
-from semrouter_memory.language.question_form import QUESTION_MARKS
-from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.words import tokens
 from semrouter_memory.retain.redact import ASKED, is_redacted, redact
 from semrouter_memory.retain.secret_values import is_strong

@@ -12,8 +12,7 @@ from itertools import pairwise
 
 from semrouter_memory.language.own_text import own_text
 from semrouter_memory.language.phrases import MARKS, Phrases, after, phrases
-from semrouter_memory.language.question_form import QUESTION_MARKS
-from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.words import spans, tokens
 from semrouter_memory.model import LoggedTurn
 
