@@ -71,6 +71,7 @@ def _overrules(content: str) -> bool:
     )
 
 
+@lru_cache(64)
 def secret_question(asked: str) -> str:
     """The question for a secret with which a message ends, "" for none: behind it, the secret stands alone."""
     *before, question = sentences(asked[-_ASKED_CHARS:]) or [""]

@@ -51,6 +51,25 @@ class _Message:
     wished: Sequence[bool]
     judged: Sequence[SentenceScore]
 
+    @property
+    def in_doubt(self) -> list[str]:
+        """Sentences whose vectors decide what is kept.
+
+        Beside a sentence that is surely kept, one that explains it stays whatever it tells by itself.
+        """
+        doubtful = [each for each in self.judged if each.in_doubt]
+        if doubtful and sum(map(len, self.pieces)) <= _MAX_QUOTE_CHARS and self._is_surely_kept():
+            doubtful = [each for each in doubtful if not each.explains]
+        return [each.text for each in doubtful]
+
+    def _is_surely_kept(self) -> bool:
+        read = zip(self.wished, self.pieces, self.judged, strict=True)
+        sure = (piece for wish, piece, each in read if wish or (not each.in_doubt and _tells(piece, each.worth())))
+        return any(self._may_be_kept(piece) for piece in sure)
+
+    def _may_be_kept(self, piece: str) -> bool:
+        return not content_policy.reason(_in_line(piece), content_policy.secret_question(self.asked))
+
     def quotes(self, vectors: Mapping[str, Vector]) -> list[str]:
         """What is worth keeping of it, as typed."""
         worth = [each.worth(vectors.get(each.text)) for each in self.judged]
@@ -58,12 +77,11 @@ class _Message:
         tells = [wish or _tells(piece, probability) for wish, piece, probability in read]
         if not any(tells):
             return []
-        question = content_policy.secret_question(self.asked)
         # One sentence explains another, so a passage stays together when one of its sentences is worth storing.
         together = [
             (piece, telling)
             for piece, telling, each in zip(self.pieces, tells, self.judged, strict=True)
-            if (telling or each.explains) and not content_policy.reason(_in_line(piece), question)
+            if (telling or each.explains) and self._may_be_kept(piece)
         ]
         return [each for each in _passages(together) if any(map(str.isalnum, each)) and not content_policy.reason(each)]
 
@@ -86,8 +104,7 @@ class Reading:
     @property
     def in_doubt(self) -> list[str]:
         """Sentences of which the words do not tell whether they are worth keeping."""
-        every = (each for message in self._messages for each in message.judged)
-        return list(dict.fromkeys(each.text for each in every if each.in_doubt))
+        return list(dict.fromkeys(text for message in self._messages for text in message.in_doubt))
 
     def candidates(self, vectors: Mapping[str, Vector] = MappingProxyType({})) -> tuple[Candidate, ...]:
         """What is worth keeping of the turns, oldest first, each text of a turn once.
