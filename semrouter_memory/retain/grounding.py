@@ -235,7 +235,7 @@ def _against(content: str, sentence: str) -> str:
 
 
 def _other_person(found: Sequence[str]) -> tuple[str, int]:
-    """Whom a sentence begins with other than the user, and the token behind: "my sister ...", "我妈妈..."; "" for nobody."""
+    """Whom a sentence begins with other than the user, and the token behind: "my sister ...", "我妈妈..."; "" for none."""
     for at in range(min(_BEGINNING, len(found))):
         if length := phrases("possessives").length_at(found, at):
             listed = ((size, "".join(found[at + length : at + length + size])) for size in (2, 1))

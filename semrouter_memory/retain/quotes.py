@@ -53,21 +53,21 @@ class _Message:
 
     @property
     def in_doubt(self) -> list[str]:
-        """Sentences whose vectors decide what is kept.
+        """Sentences whose vectors decide what is stored.
 
-        Beside a sentence that is surely kept, one that explains it stays whatever it tells by itself.
+        Together with a sentence that is stored anyway, one that explains it is stored whatever it tells by itself.
         """
         doubtful = [each for each in self.judged if each.in_doubt]
-        if doubtful and sum(map(len, self.pieces)) <= _MAX_QUOTE_CHARS and self._is_surely_kept():
+        if doubtful and sum(map(len, self.pieces)) <= _MAX_QUOTE_CHARS and self._is_sure():
             doubtful = [each for each in doubtful if not each.explains]
         return [each.text for each in doubtful]
 
-    def _is_surely_kept(self) -> bool:
+    def _is_sure(self) -> bool:
         read = zip(self.wished, self.pieces, self.judged, strict=True)
         sure = (piece for wish, piece, each in read if wish or (not each.in_doubt and _tells(piece, each.worth())))
-        return any(self._may_be_kept(piece) for piece in sure)
+        return any(self._may_be_stored(piece) for piece in sure)
 
-    def _may_be_kept(self, piece: str) -> bool:
+    def _may_be_stored(self, piece: str) -> bool:
         return not content_policy.reason(_in_line(piece), content_policy.secret_question(self.asked))
 
     def quotes(self, vectors: Mapping[str, Vector]) -> list[str]:
@@ -81,7 +81,7 @@ class _Message:
         together = [
             (piece, telling)
             for piece, telling, each in zip(self.pieces, tells, self.judged, strict=True)
-            if (telling or each.explains) and self._may_be_kept(piece)
+            if (telling or each.explains) and self._may_be_stored(piece)
         ]
         return [each for each in _passages(together) if any(map(str.isalnum, each)) and not content_policy.reason(each)]
 

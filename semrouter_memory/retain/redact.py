@@ -48,7 +48,7 @@ class SecretKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class SecretRule:
     """One shape of a secret.
 
     Attributes:
@@ -77,40 +77,40 @@ def _with_pieces(pattern: str) -> str:
     return _NAME.sub(lambda name: _with_pieces(_PIECES[name[1]]), pattern.replace("\n", ""))
 
 
-def _rules() -> Iterator[Rule]:
-    made: Mapping[str, Callable[[], Iterator[Rule]]] = {"vendors": _vendor_rules, "ibans": _iban_rules}
+def _rules() -> Iterator[SecretRule]:
+    made: Mapping[str, Callable[[], Iterator[SecretRule]]] = {"vendors": _vendor_rules, "ibans": _iban_rules}
     for group in secret_values.DATA["group"]:
         rules = made[group["made"]]() if "made" in group else map(_rule, group["rules"])
         needs = tuple(group.get("needs", "").split())
         yield from (replace(rule, needs=needs or rule.needs, needs_digit=group.get("digit", False)) for rule in rules)
 
 
-def _rule(entry: Mapping[str, str]) -> Rule:
+def _rule(entry: Mapping[str, str]) -> SecretRule:
     check = getattr(secret_values, entry["check"]) if "check" in entry else None
-    return Rule(SecretKind(entry["kind"]), _compiled(entry["pattern"], entry.get("flags", "i")), check)
+    return SecretRule(SecretKind(entry["kind"]), _compiled(entry["pattern"], entry.get("flags", "i")), check)
 
 
-def _vendor_rules() -> Iterator[Rule]:
+def _vendor_rules() -> Iterator[SecretRule]:
     shapes = "|".join(pattern["shape"] for pattern in secret_values.SHAPES["pattern"])
-    yield Rule(SecretKind.API_KEY, re.compile(rf"(?<![A-Za-z0-9])(?P<value>{shapes})"))
+    yield SecretRule(SecretKind.API_KEY, re.compile(rf"(?<![A-Za-z0-9])(?P<value>{shapes})"))
     for prefix in secret_values.SHAPES["prefix"]:
         longest_first = sorted(prefix["begins"], key=len, reverse=True)
         begins = "|".join(map(re.escape, longest_first))
         pattern = rf"(?<![A-Za-z0-9_])(?P<value>(?:{begins})[{prefix['alphabet']}]{{{prefix['least']},}})"
         is_key = partial(secret_values.is_key_behind, longest_first)
-        yield Rule(SecretKind.API_KEY, re.compile(pattern), is_key, tuple(map(str.casefold, prefix["begins"])))
+        yield SecretRule(SecretKind.API_KEY, re.compile(pattern), is_key, tuple(map(str.casefold, prefix["begins"])))
 
 
-def _iban_rules() -> Iterator[Rule]:
+def _iban_rules() -> Iterator[SecretRule]:
     shapes = "|".join(
         rf"(?:{countries.replace(' ', '|')})\d\d(?:[ ]?[A-Z0-9]){{{int(length) - 4}}}"
         for length, countries in secret_values.SHAPES["iban_lengths"].items()
     )
     pattern = rf"(?<![A-Za-z0-9_])(?=[A-Z]{{2}}\d\d)(?P<value>{shapes})(?![A-Z0-9])"
-    yield Rule(SecretKind.IBAN, re.compile(pattern, re.IGNORECASE), secret_values.has_iban_digits)
+    yield SecretRule(SecretKind.IBAN, re.compile(pattern, re.IGNORECASE), secret_values.has_iban_digits)
 
 
-RULES: tuple[Rule, ...] = tuple(_rules())
+RULES: tuple[SecretRule, ...] = tuple(_rules())
 """In the order in which they are applied."""
 ASKED = _compiled("{asked}")
 """What a question asks for when the answer is a secret."""
@@ -179,7 +179,7 @@ def is_redacted(text: str) -> bool:
 class _Replace:
     """Puts the mark in place of a match's value, and notes its kind."""
 
-    rule: Rule
+    rule: SecretRule
     kinds: list[SecretKind]
 
     def __call__(self, match: re.Match[str]) -> str:
