@@ -10,7 +10,7 @@ import numpy as np
 
 from semrouter_memory.config import Config, RecallConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.embedder import load_embedder
+from semrouter_memory.evaluation.running import load_embedder
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.language.words import tokens
 from semrouter_memory.learned.logistic import components, log_odds

@@ -13,8 +13,8 @@ from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, EmbeddingConfig, ManagementConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.playing import PlayClock, work
-from semrouter_memory.evaluation.retrieval_run import request_of, throwaway_adapters
+from semrouter_memory.evaluation.playing import PlayClock, throwaway_adapters, work
+from semrouter_memory.evaluation.retrieval_run import request_of
 from semrouter_memory.evaluation.running import models_of
 from semrouter_memory.manage.edits import ImportReport, NewMemory
 from semrouter_memory.manage.portable import export_line

@@ -43,9 +43,9 @@ READ = f"""
 import json, math, resource, sys, time
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.retain.redact import redact
-from semrouter_memory.retain.remember import asks_to_remember
+from semrouter_memory.retain.directives import asks_to_remember
 from semrouter_memory.language.own_text import own_text
-from semrouter_memory.retain.spoken import withdraws
+from semrouter_memory.retain.directives import withdraws
 for line in sys.stdin:
     most = math.ceil(time.process_time()) + {MOST_CPU_SECONDS}
     resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
