@@ -319,10 +319,6 @@ def _struct(value: Any) -> Struct:
     return struct
 
 
-MODES = tuple(pb.ProtocolConfiguration.BodySendMode.keys())
-ACTIONS = tuple(pb.HeaderValueOption.HeaderAppendAction.keys())
-
-
 def _name(enum: Any, number: int) -> str:
     return str(enum.Name(number)) if number in enum.values() else str(enum.Name(0))
 
