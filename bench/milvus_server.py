@@ -11,9 +11,8 @@ import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
+from bench.server_process import ServerProcess, lasting_port
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.stack.ports import free_port
-from semrouter_memory.stack.server_process import ServerProcess
 
 _PORTS = (
     "etcd_port",
@@ -44,7 +43,7 @@ class MilvusServer(ServerProcess):
     def __init__(self, directory: Path) -> None:
         # Its program runs in this directory, where a relative path would lead elsewhere.
         super().__init__("Milvus", directory.absolute())
-        self._ports = {name: free_port(restarted=True) for name in _PORTS}
+        self._ports = {name: lasting_port() for name in _PORTS}
         self._unpack()
 
     @property

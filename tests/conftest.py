@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = (
     "tests.model_fixture",
+    "tests.fork_server",
     "tests.run_servers",
     "tests.milvus_server",
     "tests.retaining",

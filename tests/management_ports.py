@@ -13,7 +13,6 @@ from typing import Any, cast
 from fastapi import FastAPI
 
 from semrouter_memory.config import IdentityConfig, ManagementConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.http import create_user_api
 from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
@@ -27,6 +26,7 @@ from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
+from tests.hashed import HashedEmbedder
 from tests.memory_service import deletion_service, memory_service
 
 TOKEN = "operator-token"

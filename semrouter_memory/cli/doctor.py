@@ -11,17 +11,14 @@ from rich.console import Console
 from rich.text import Text
 
 from semrouter_memory.cli.output import AsJson, print_json, shown
-from semrouter_memory.doctor.finding import Diagnosis, Finding, Severity
+from semrouter_memory.doctor.finding import Finding, Severity
 
 _PIPE_WIDTH = 160
+app = typer.Typer()
 _COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
 
 
-def register(group: typer.Typer) -> None:
-    """Add the command to a group."""
-    group.command()(doctor)
-
-
+@app.command()
 def doctor(
     envoy: Annotated[
         Path | None,
@@ -54,12 +51,12 @@ def doctor(
     from semrouter_memory.doctor.diagnose import diagnose  # noqa: PLC0415 - takes a second to load
 
     with _progress() as progress:
-        diagnosis = diagnose(envoy, config, offline=offline, progress=progress)
+        findings = diagnose(envoy, config, offline=offline, progress=progress)
     if as_json:
-        print_json([asdict(finding) for finding in diagnosis.findings])
+        print_json([asdict(finding) for finding in findings])
     else:
-        _print(diagnosis)
-    if diagnosis.errors:
+        _print(findings)
+    if any(finding.severity is Severity.ERROR for finding in findings):
         raise typer.Exit(1)
 
 
@@ -74,15 +71,16 @@ def _progress() -> Iterator[Callable[[str], object]]:
         yield lambda what: status.update(Text(what))
 
 
-def _print(diagnosis: Diagnosis) -> None:
+def _print(findings: list[Finding]) -> None:
     terminal = Console(highlight=False)
     console = Console(highlight=False, width=None if terminal.is_terminal else _PIPE_WIDTH)
-    for finding in diagnosis.findings:
+    for finding in findings:
         _print_finding(console, finding)
-    if not diagnosis.findings:
+    if not findings:
         console.print("nothing found", style="green")
         return
-    console.print(f"{_count(diagnosis.errors, 'error')}, {_count(diagnosis.warnings, 'warning')}")
+    errors = sum(finding.severity is Severity.ERROR for finding in findings)
+    console.print(f"{_count(errors, 'error')}, {_count(len(findings) - errors, 'warning')}")
 
 
 def _print_finding(console: Console, finding: Finding) -> None:

@@ -9,15 +9,12 @@ import typer
 if TYPE_CHECKING:
     from semrouter_memory.evaluation.running import EvalOptions
 
+app = typer.Typer()
 eval_app = typer.Typer(
     help="Measure the product on your own files of cases (JSON lines); each command's help says what a line holds.",
     no_args_is_help=True,
 )
-
-
-def register(group: typer.Typer) -> None:
-    """Add the commands to a group."""
-    group.add_typer(eval_app, name="eval")
+app.add_typer(eval_app, name="eval")
 
 
 Files = Annotated[list[Path], typer.Argument(help="Files of cases, one JSON object a line.")]

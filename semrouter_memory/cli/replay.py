@@ -5,27 +5,20 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
-from semrouter_memory.cli.output import shown
+from semrouter_memory.cli.output import err, out, shown
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.replay.comparing import Difference
 from semrouter_memory.replay.playing import PlayOptions, sendable
 from semrouter_memory.replay.reading import recording_files
 from semrouter_memory.replay.replayer import Replayer, ReplayOptions, ReplayReport
 
-_out = Console(highlight=False, soft_wrap=True)
-_err = Console(stderr=True, highlight=False, soft_wrap=True)
-
+app = typer.Typer()
 _COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 
 
-def register(group: typer.Typer) -> None:
-    """Add the command to a group."""
-    group.command()(replay)
-
-
+@app.command()
 def replay(
     files: Annotated[list[Path], typer.Argument(help="Recordings, or directories of them.")],
     target: Annotated[
@@ -75,22 +68,22 @@ def replay(
 
 async def _played(options: ReplayOptions, nbytes: int) -> ReplayReport:
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=_err, transient=True, disable=not _err.is_terminal) as progress:
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("playing", total=nbytes)
         session = Replayer(
             options,
             on_differences=_print,
             on_bytes_done=lambda count: progress.advance(task, count),
-            on_notice=lambda notice: _err.print(shown(notice), style="yellow", markup=False),
+            on_notice=lambda notice: err.print(shown(notice), style="yellow"),
         )
         return await session.run()
 
 
 def _print(found: list[Difference]) -> None:
     for difference in found:
-        _out.print(f"{shown(difference.where)}: {shown(difference.what)}", style="bold", markup=False)
+        out.print(f"{shown(difference.where)}: {shown(difference.what)}", style="bold")
         for line in difference.lines:
-            _out.print(f"  {shown(line)}", style=_COLOURS.get(line[:1]), markup=False)
+            out.print(f"  {shown(line)}", style=_COLOURS.get(line[:1]))
 
 
 def _summarise(tally: ReplayReport) -> None:
@@ -107,13 +100,13 @@ def _summarise(tally: ReplayReport) -> None:
         parts.append(f"{tally.unfinished} not recorded to their end")
     if tally.damaged:
         parts.append(f"{len(tally.damaged)} damaged files")
-    _out.print(", ".join(parts))
+    out.print(", ".join(parts))
 
 
 def _agrees(tally: ReplayReport) -> bool:
     nothing = _nothing_compared(tally)
     if nothing:
-        _err.print(nothing, style="red")
+        err.print(nothing, style="red")
     return not (nothing or tally.differing or tally.notices)
 
 

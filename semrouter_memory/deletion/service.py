@@ -32,7 +32,6 @@ from semrouter_memory.errors import (
     NotFoundError,
     Service,
     StoreUnavailableError,
-    TurnLogError,
     UnavailableError,
 )
 from semrouter_memory.language.third_person import embedded_text
@@ -101,7 +100,7 @@ class _Traces:
 class DeletionService:
     """Deletes within one owner, and compacts the files of all.
 
-    Every method but `compact` raises `UnavailableError` or `TurnLogError` when a part is unavailable.
+    Every method but `compact` raises `UnavailableError` when a part is unavailable.
     """
 
     def __init__(
@@ -343,5 +342,5 @@ class DeletionService:
 def _unfinished() -> Iterator[None]:
     try:
         yield
-    except (UnavailableError, TurnLogError) as error:
+    except UnavailableError as error:
         raise UnavailableError(service=Service.DELETION) from error

@@ -19,10 +19,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
-from semrouter_memory.demo.stay import local_llm
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.stack.http import local_client
-from semrouter_memory.stack.llm import StandInLlm
+from semrouter_memory.stack.llm import StandInLlm, served
 from semrouter_memory.stack.ports import chosen_ports
 from semrouter_memory.stack.progress import steps
 from semrouter_memory.stack.run_directory import LOCK, locked
@@ -199,8 +198,9 @@ async def play(*, model: Path, port: int, directory: Path) -> bool:
     with locked(directory):
         _clear(directory)
         async with AsyncExitStack() as exits:
+            llm = StandInLlm()
             with steps(console) as say:
-                llm, url = await exits.enter_async_context(local_llm(directory))
+                url = await exits.enter_async_context(served(llm))
                 options = StackOptions(directory=directory, model_directory=model, llm=url, port=port)
                 stack = await exits.enter_async_context(Stack(options, say))
             demo = Demo(stack, llm, console)

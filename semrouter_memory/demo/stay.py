@@ -6,8 +6,8 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,9 @@ from rich.console import Console
 from rich.text import Text
 
 from semrouter_memory.errors import Service, UnavailableError
-from semrouter_memory.manage.server import serve_http
-from semrouter_memory.stack.llm import StandInLlm
+from semrouter_memory.stack.llm import StandInLlm, served
 from semrouter_memory.stack.llm_probe import probe
-from semrouter_memory.stack.ports import LOOPBACK, chosen_ports, following
+from semrouter_memory.stack.ports import chosen_ports, following
 from semrouter_memory.stack.progress import steps
 from semrouter_memory.stack.run_directory import locked, operator_token_file, shell_environment, write_private
 from semrouter_memory.stack.stack import Stack, StackOptions
@@ -60,18 +59,6 @@ class RunOptions:
     llm_key: str
     port: int
     ports: Mapping[str, int | None]
-
-
-@asynccontextmanager
-async def local_llm(directory: Path, port: int = 0) -> AsyncIterator[tuple[StandInLlm, str]]:
-    """The stand-in LLM in this process, and its base URL."""
-    directory.mkdir(parents=True, exist_ok=True)
-    llm = StandInLlm()
-    server = await serve_http(llm.app, f"{LOOPBACK}:{port}")
-    try:
-        yield llm, f"http://{LOOPBACK}:{server.port}/v1"
-    finally:
-        await server.stop()
 
 
 async def stay(options: RunOptions) -> None:
@@ -129,8 +116,7 @@ async def _llm(
 ) -> tuple[str, str]:
     """The LLM's base URL, and the name of a model there."""
     if not options.llm_base_url:
-        _, url = await exits.enter_async_context(local_llm(options.directory, port))
-        return url, "stand-in"
+        return await exits.enter_async_context(served(StandInLlm(), port)), "stand-in"
     say(f"asking {options.llm_base_url} for its models")
     found = await probe(options.llm_base_url, options.llm_key)
     if found.problem:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from semrouter_memory.doctor.address import Address, of_setting, reaches
 from semrouter_memory.doctor.context import CheckContext
-from semrouter_memory.doctor.finding import MIB, Finding, Unit, found, limit
+from semrouter_memory.doctor.finding import MIB, Below, Finding, Rule, Unit, broken, found
 from semrouter_memory.doctor.gateway import (
     PROCESSOR,
     FilterRole,
@@ -16,27 +16,33 @@ from semrouter_memory.doctor.gateway import (
     endpoints_of,
 )
 from semrouter_memory.doctor.node import Node, first
-from semrouter_memory.doctor.sidecar_config import uses_lite
+from semrouter_memory.store.location import LiteFile
 
-_BUFFER = MIB
-"""Envoy's default of `per_connection_buffer_limit_bytes`."""
-_REQUESTS = 1024
-"""Envoy's default of `max_requests`."""
-_WINDOW = 16 * MIB
-"""Envoy's default of `initial_stream_window_size`."""
-_MANY_REQUESTS = 3000
-_BURST = {"max_pending_requests": 1024, "max_connections": 100}
-"""Below this, a burst is refused; Envoy's defaults are 1,024."""
-_FEW_STREAMS = 100
-_FEW_REQUESTS = 1000
-_SHORT_SECONDS = 60.0
 _LONG_SECONDS = 10.0
 _POLICIES = ("ROUND_ROBIN", "LEAST_REQUEST", "RING_HASH", "RANDOM", "", "MAGLEV", "CLUSTER_PROVIDED")
 
-
-def clusters_are_in_the_file(context: CheckContext) -> Iterator[Finding]:
-    if source := context.xds_source("cds_config"):
-        yield found("clusters-unseen", source)
+# Envoy's own default is 1,024 for each; below these, a burst is refused.
+_BREAKER = (
+    Rule("circuit-breaker", "max_requests", Below(3000, Unit.COUNT, 1024, error_to=1024)),
+    Rule("circuit-breaker-burst", "max_pending_requests", Below(1024, Unit.COUNT, error_to=0)),
+    Rule("circuit-breaker-burst", "max_connections", Below(100, Unit.COUNT, error_to=0)),
+)
+_FEW_REQUESTS = Below(1000, Unit.COUNT, unlimited=0)
+_CONNECTION = (
+    Rule("connection-requests", "max_requests_per_connection", _FEW_REQUESTS),
+    Rule("connection-requests", "common_http_protocol_options.max_requests_per_connection", _FEW_REQUESTS),
+    Rule(
+        "connection-duration",
+        "common_http_protocol_options.max_connection_duration",
+        Below(60, Unit.SECONDS, unlimited=0),
+    ),
+    Rule(
+        "stream-duration",
+        "common_http_protocol_options.max_stream_duration",
+        Below(math.inf, Unit.SECONDS, unlimited=0),
+    ),
+)
+_STREAMS = (Rule("concurrent-streams", "max_concurrent_streams", Below(100, Unit.COUNT)),)
 
 
 def filters_call_a_cluster(context: CheckContext) -> Iterator[Finding]:
@@ -64,19 +70,13 @@ def _missing(context: CheckContext, service: Node, caller: str) -> Iterator[Find
 def _google(context: CheckContext, each: MemoryFilter, google: Node) -> Iterator[Finding]:
     yield found("google-grpc", each.service)
     uri = google.get("target_uri")
-    target = _target(uri.text)
+    # A scheme says how to look the name up.
+    scheme, _, rest = uri.text.partition(":")
+    target = of_setting(rest.rpartition("/")[2] if scheme in {"dns", "ipv4", "ipv6"} else uri.text)
     differs = target is not None and context.listen is not None and not reaches(target, context.listen)
     if context.config_given and differs:
         listen, setting = context.config.server.listen, "server.listen"
         yield found("address-differs", uri, caller=each.name, called=target, listen=listen, setting=setting)
-
-
-def _target(uri: str) -> Address | None:
-    """The address of a gRPC name, with or without a scheme that says how to look it up."""
-    for scheme in ("dns:", "ipv4:", "ipv6:"):
-        if uri.startswith(scheme):
-            uri = uri.removeprefix(scheme).rpartition("/")[2]
-    return of_setting(uri)
 
 
 def addresses_agree(context: CheckContext) -> Iterator[Finding]:
@@ -98,50 +98,48 @@ def addresses_agree(context: CheckContext) -> Iterator[Finding]:
 
 def endpoints_take_the_load(context: CheckContext, cluster: Node) -> Iterator[Finding]:
     endpoints, name = endpoints_of(cluster), cluster.get("name").text
-    addresses = [str(address) for _, address in endpoints]
+    addresses: list[Address] = []
+    for place, address in endpoints:
+        if address in addresses:
+            yield found("endpoint-twice", place, address=address)
+        addresses.append(address)
     count, policy = len(set(addresses)), cluster.get("lb_policy").choice(_POLICIES)
     if source := cluster.get("eds_cluster_config"):
         yield found("endpoints-unseen", source, cluster=name)
     elif not endpoints and not cluster.get("cluster_type"):
         yield found("no-endpoints", cluster.get("load_assignment"), cluster=name)
-    for index, (place, address) in enumerate(endpoints):
-        if str(address) in addresses[:index]:
-            yield found("endpoint-twice", place, address=address)
     if count > 1 and policy != "LEAST_REQUEST" and not cluster.get("load_balancing_policy"):
         yield found("lb-policy", cluster.get("lb_policy"), policy=policy)
-    if count > 1 and context.config_given and uses_lite(context):
+    if count > 1 and context.config_given and isinstance(context.store, LiteFile):
         yield found("lite-shared", cluster.get("load_assignment"), count=count)
 
 
-def bodies_and_streams_fit(context: CheckContext, cluster: Node) -> Iterator[Finding]:
-    server, name = context.config.server, cluster.get("name").text
-    body, breaker, http2 = server.max_body_bytes, _circuit_breaker(cluster), http2_options(cluster)
-    buffer = cluster.get("per_connection_buffer_limit_bytes")
-    texts = {"wanted": Unit.BYTES.shown(body), "enough": max(server.max_message_bytes, body)}
-    yield from limit("cluster-buffer-limit", buffer, Unit.BYTES, below=body, default=_BUFFER, error_to=_BUFFER, **texts)
+def limits_fit(context: CheckContext, cluster: Node) -> Iterator[Finding]:
+    """Bodies and streams fit, and connections last."""
+    server, name, http2 = context.config.server, cluster.get("name").text, http2_options(cluster)
+    body = server.max_body_bytes
+    buffer = Rule(
+        "cluster-buffer-limit",
+        "per_connection_buffer_limit_bytes",
+        Below(body, Unit.BYTES, MIB, error_to=MIB),
+        {"wanted": Unit.BYTES.shown(body), "enough": max(server.max_message_bytes, body)},
+    )
+    window = Rule(
+        "stream-window",
+        "initial_stream_window_size",
+        Below(body, Unit.BYTES, 16 * MIB),
+        {"enough": min(2 * body, 2**31 - 1)},
+    )
+    yield from broken([buffer], cluster.get)
     if http2:
-        window, enough = http2.get("initial_stream_window_size"), min(2 * body, 2**31 - 1)
-        yield from limit("stream-window", window, Unit.BYTES, below=body, default=_WINDOW, enough=enough)
+        yield from broken([window], http2.get)
     else:
         yield found("no-http2", cluster.get("typed_extension_protocol_options"), cluster=name)
-    requests = {"below": _MANY_REQUESTS, "default": _REQUESTS, "error_to": _REQUESTS}
-    yield from limit("circuit-breaker", breaker.get("max_requests"), Unit.COUNT, **requests, cluster=name)
-    for field, least in _BURST.items():
-        yield from limit("circuit-breaker-burst", breaker.get(field), Unit.COUNT, below=least, error_to=0)
-
-
-def connections_and_streams_last(_: CheckContext, cluster: Node) -> Iterator[Finding]:
-    options = [cluster, *cluster.entries("typed_extension_protocol_options").values()]
-    for each in options:
-        http2 = first((each.get("explicit_http_config", "http2_protocol_options"), each.get("http2_protocol_options")))
-        yield from limit("concurrent-streams", http2.get("max_concurrent_streams"), Unit.COUNT, below=_FEW_STREAMS)
-        common = each.get("common_http_protocol_options")
-        for count in (place.get("max_requests_per_connection") for place in (each, common)):
-            if count.number != 0:
-                yield from limit("connection-requests", count, Unit.COUNT, below=_FEW_REQUESTS)
-        duration, stream = common.get("max_connection_duration"), common.get("max_stream_duration")
-        yield from limit("connection-duration", duration, Unit.SECONDS, below=_SHORT_SECONDS)
-        yield from limit("stream-duration", stream, Unit.SECONDS, below=math.inf)
+    yield from broken(_BREAKER, _circuit_breaker(cluster).get, cluster=name)
+    for options in [cluster, *cluster.entries("typed_extension_protocol_options").values()]:
+        yield from broken(_CONNECTION, options.get)
+        explicit = options.get("explicit_http_config", "http2_protocol_options")
+        yield from broken(_STREAMS, first((explicit, options.get("http2_protocol_options"))).get)
 
 
 def _circuit_breaker(cluster: Node) -> Node:

@@ -11,30 +11,17 @@ from pathlib import Path
 from semrouter_memory.config import ENV_PREFIX, Config, load, secret
 from semrouter_memory.doctor import clusters, envoy_file, identity, memory_filters, routes, sidecar_config
 from semrouter_memory.doctor.context import CheckContext, context_of
-from semrouter_memory.doctor.finding import Diagnosis, Finding, Severity, found
+from semrouter_memory.doctor.finding import Finding, Severity, found
 from semrouter_memory.doctor.gateway import HttpFilterChain
 from semrouter_memory.doctor.node import Node
 from semrouter_memory.errors import ConfigurationError
 
 Progress = Callable[[str], object]
 
-SIDECAR: tuple[Callable[[CheckContext], Iterable[Finding]], ...] = (
-    sidecar_config.memory_is_on,
-    sidecar_config.secrets_are_readable,
-    sidecar_config.open_ports_have_a_secret,
-    sidecar_config.store_address_is_valid,
-    sidecar_config.replicas_share_a_store,
-    sidecar_config.body_is_not_trusted,
-    sidecar_config.messages_hold_bodies,
-)
-"""Checks of the sidecar's settings alone."""
-
 ENVOY: tuple[Callable[[CheckContext], Iterable[Finding]], ...] = (
-    memory_filters.listeners_are_in_the_file,
-    memory_filters.filters_are_in_the_file,
+    memory_filters.all_is_in_the_file,
     memory_filters.memory_filters_exist,
     memory_filters.secret_is_sent,
-    clusters.clusters_are_in_the_file,
     clusters.filters_call_a_cluster,
     clusters.addresses_agree,
     routes.api_is_reachable,
@@ -44,9 +31,7 @@ ENVOY: tuple[Callable[[CheckContext], Iterable[Finding]], ...] = (
 
 MEMORY_CHAINS: tuple[Callable[[CheckContext, HttpFilterChain], Iterable[Finding]], ...] = (
     memory_filters.fields_fit_the_role,
-    memory_filters.timeouts_fit,
     memory_filters.each_task_has_one_filter,
-    memory_filters.retain_comes_first,
     memory_filters.answers_are_read_once,
     memory_filters.bodies_may_be_changed,
     memory_filters.headers_are_forwarded,
@@ -55,12 +40,11 @@ MEMORY_CHAINS: tuple[Callable[[CheckContext, HttpFilterChain], Iterable[Finding]
     memory_filters.settings_are_known,
     memory_filters.claim_metadata_is_forwarded,
     memory_filters.results_are_received,
-    routes.routes_are_in_the_file,
+    routes.manager_fits,
     routes.memory_is_on_for_chats_alone,
     routes.upgrades_are_not_held,
     routes.bodies_fit_the_route,
     routes.answers_may_take_long,
-    routes.request_ids_are_envoys,
     routes.overrides_name_filters,
     clusters.answers_outlive_the_sidecar,
     identity.ids_are_not_sent_upstream,
@@ -79,8 +63,7 @@ GUARDED_CHAINS: tuple[Callable[[CheckContext, HttpFilterChain], Iterable[Finding
 
 MEMORY_CLUSTERS: tuple[Callable[[CheckContext, Node], Iterable[Finding]], ...] = (
     clusters.endpoints_take_the_load,
-    clusters.bodies_and_streams_fit,
-    clusters.connections_and_streams_last,
+    clusters.limits_fit,
 )
 """Checks of each cluster that memory filters call."""
 
@@ -91,8 +74,8 @@ def diagnose(
     *,
     offline: bool = False,
     progress: Progress = lambda _: None,
-) -> Diagnosis:
-    """Check everything.
+) -> list[Finding]:
+    """Check everything; errors come first.
 
     Args:
         envoy: Envoy's configuration; None: only the sidecar's is checked.
@@ -115,16 +98,16 @@ def diagnose(
         progress("loading the embedding model")
         findings += sidecar_config.model_files(context, elsewhere=offline)
         findings += [] if offline else asyncio.run(_servers(context, progress))
-    ordered = sorted(_once(findings), key=lambda finding: finding.severity is not Severity.ERROR)
-    return Diagnosis(tuple(ordered))
+    return sorted(_once(findings), key=lambda finding: finding.severity is not Severity.ERROR)
 
 
 def run_checks(context: CheckContext) -> list[Finding]:
     """The findings of all checks that apply, and the values that they could not read; each place and code once."""
-    findings = [finding for check in SIDECAR for finding in check(context)]
+    findings = [*sidecar_config.settings(context)]
     if context.bootstrap:
+        guarded = [chain for chain in context.chains if chain.memory or chain.api_routes]
         findings += [finding for check in ENVOY for finding in check(context)]
-        for checks, chains in ((MEMORY_CHAINS, context.memory_chains), (GUARDED_CHAINS, context.guarded_chains)):
+        for checks, chains in ((MEMORY_CHAINS, context.memory_chains), (GUARDED_CHAINS, guarded)):
             findings += [finding for chain in chains for check in checks for finding in check(context, chain)]
         for cluster in context.memory_clusters:
             findings += [finding for check in MEMORY_CLUSTERS for finding in check(context, cluster)]

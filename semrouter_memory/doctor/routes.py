@@ -2,10 +2,23 @@
 
 import difflib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from semrouter_memory.doctor.context import CheckContext
-from semrouter_memory.doctor.finding import MIB, Finding, Unit, found, graded, limit
+from semrouter_memory.doctor.finding import (
+    MIB,
+    Below,
+    Finding,
+    Rule,
+    Unit,
+    broken,
+    found,
+    graded,
+    is_off,
+    is_on,
+    is_set,
+)
 from semrouter_memory.doctor.gateway import (
     API_PATH,
     CHAT_PATHS,
@@ -17,25 +30,12 @@ from semrouter_memory.doctor.gateway import (
 from semrouter_memory.doctor.matching import excludes_upgrades, only_method
 from semrouter_memory.doctor.node import Node, first
 
-_BUFFER = MIB
-"""Envoy's default of the buffer limit."""
 _ROUTE_SECONDS = 15.0
 """Envoy's default of a route's `timeout`."""
-_IDLE_SECONDS = 300.0
-"""Envoy's default of `stream_idle_timeout`."""
-_SHORT_SECONDS = 300.0
 _OTHER_PATHS = ("/", "/v1/files", "/v1/audio/transcriptions", "/v1/models")
 _GRACEFUL_CLOSE = "envoy.reloadable_features.ext_proc_graceful_grpc_close"
 _MISSPELT = 0.85
 """How alike two names are, of 1, when one is meant to be the other."""
-
-
-def routes_are_in_the_file(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    config = chain.manager.get("route_config")
-    sources = [chain.manager.get("rds"), chain.manager.get("scoped_routes"), config.get("vhds")]
-    for source in [*sources, *(host.get("matcher") for host in config.items("virtual_hosts"))]:
-        if source:
-            yield found("routes-unseen", source)
 
 
 def memory_is_on_for_chats_alone(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
@@ -77,22 +77,20 @@ def _upgrades(chain: HttpFilterChain, route: GatewayRoute) -> bool:
 def bodies_fit_the_route(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """Envoy answers 413 to a buffered body above the limit, and the buffer filter to one above its own."""
     server = context.config.server
-    wanted: dict[str, Any] = {
-        "below": server.max_body_bytes,
-        "error_to": _BUFFER,
-        "wanted": Unit.BYTES.shown(server.max_body_bytes),
-        "bytes": server.max_body_bytes,
-    }
+    body, message = server.max_body_bytes, max(server.max_message_bytes, server.max_body_bytes)
+    texts = {"wanted": Unit.BYTES.shown(body), "bytes": body}
     for route in chain.chat_routes:
         if "BUFFERED" in route.request_modes:
             size = _buffer_limit(chain, route)
-            yield from limit("route-buffer-limit", size, Unit.BYTES, default=_BUFFER, **wanted)
-            if (size.number or 0) > max(server.max_message_bytes, server.max_body_bytes):
+            limit = Rule("route-buffer-limit", "", Below(body, Unit.BYTES, MIB, error_to=MIB))
+            yield from broken([limit], lambda _, size=size: size, **texts)
+            if (size.number or 0) > message:
                 yield found("route-above-message", size, limit=Unit.BYTES.shown(server.max_message_bytes))
         for entry in chain.filters[: chain.memory[-1].index]:
             if route.enabled and config_of(entry).kind == "Buffer" and route.runs(entry):
                 buffer = first((per_route(route.override_for(entry)).get("buffer"), config_of(entry)))
-                yield from limit("buffer-filter", buffer.get("max_request_bytes"), Unit.BYTES, **wanted)
+                limit = Rule("buffer-filter", "max_request_bytes", Below(body, Unit.BYTES, error_to=MIB))
+                yield from broken([limit], buffer.get, **texts)
 
 
 def _buffer_limit(chain: HttpFilterChain, route: GatewayRoute) -> Node:
@@ -102,23 +100,31 @@ def _buffer_limit(chain: HttpFilterChain, route: GatewayRoute) -> Node:
     return first([*limits, chain.listener.get("per_connection_buffer_limit_bytes"), unset])
 
 
-def answers_may_take_long(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    common = chain.manager.get("common_http_protocol_options")
-    bound = {"below": _SHORT_SECONDS, "error_to": _ROUTE_SECONDS}
+_SLOW = Below(300, Unit.SECONDS, error_to=_ROUTE_SECONDS, unlimited=0)
+_ROUTE = (
+    Rule("route-timeout", "timeout", replace(_SLOW, default=_ROUTE_SECONDS)),
+    Rule("answer-duration", "max_stream_duration.max_stream_duration", _SLOW),
+)
+_RETRY = (
+    Rule("retry-timeout", "per_try_timeout", replace(_SLOW, error_to=None), {"what": "takes"}),
+    Rule("retry-timeout", "per_try_idle_timeout", replace(_SLOW, error_to=None), {"what": "is silent for"}),
+)
+# Envoy's default of 300 s is too short for a model that thinks.
+_IDLE = Below(301, Unit.SECONDS, 300, unlimited=0)
+
+
+def answers_may_take_long(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     for route in (route for route in chain.chat_routes if route.action and route.enabled):
-        timeout, own = route.action.get("timeout"), route.action.get("max_stream_duration", "max_stream_duration")
-        if timeout or not own:  # else `own` is used instead
-            yield from limit("route-timeout", timeout, Unit.SECONDS, default=_ROUTE_SECONDS, **bound)
-        yield from limit("answer-duration", first((own, common.get("max_stream_duration"))), Unit.SECONDS, **bound)
+        own = route.action.get("max_stream_duration", "max_stream_duration")
+        # Without a timeout, a duration of the route's own is used instead of the default.
+        yield from broken(_ROUTE[1:] if own and not route.action.get("timeout") else _ROUTE, route.action.get)
         policy = first([level.get("retry_policy") for level in (route.action, *reversed(route.levels))])
-        for name, what in (("per_try_timeout", "takes"), ("per_try_idle_timeout", "is silent for")):
-            yield from limit("retry-timeout", policy.get(name), Unit.SECONDS, below=_SHORT_SECONDS, what=what)
-    silence = chain.manager.get("stream_idle_timeout")
-    for idle in [first((route.action.get("idle_timeout"), silence)) for route in chain.chat_routes] or [silence]:
-        yield from limit("stream-idle-timeout", idle, Unit.SECONDS, below=_IDLE_SECONDS + 1, default=_IDLE_SECONDS)
-    # Envoy's clock for a request's arrival runs on during recall.
-    request, deadline = chain.manager.get("request_timeout"), context.deadline_seconds
-    yield from limit("request-timeout", request, Unit.SECONDS, below=_ROUTE_SECONDS, error_to=deadline)
+        yield from broken(_RETRY, policy.get)
+        if not own:
+            duration = Rule("answer-duration", "common_http_protocol_options.max_stream_duration", _SLOW)
+            yield from broken([duration], chain.manager.get)
+        if route.action.get("idle_timeout"):
+            yield from broken([Rule("stream-idle-timeout", "idle_timeout", _IDLE)], route.action.get)
 
 
 def api_is_reachable(context: CheckContext) -> Iterator[Finding]:
@@ -143,18 +149,27 @@ def _api_missing(chain: HttpFilterChain) -> Finding:
     return found("memory-api-missing", chain.manager.get("route_config"), path=API_PATH)
 
 
-def request_ids_are_envoys(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    """A retried exchange is recognised by its request id, which must not be the client's choice."""
-    remote, external, made = (
-        chain.manager.get(name)
-        for name in ("use_remote_address", "preserve_external_request_id", "generate_request_id")
-    )
-    if not remote.flag:
-        yield found("request-id", remote, fix="use_remote_address: true")
-    if external.flag:
-        yield found("request-id", external, fix="leave it out")
-    if made.flag is False:
-        yield found("request-id", made, fix="leave it out, or true")
+_MANAGER = (
+    Rule("routes-unseen", "rds", is_set),
+    Rule("routes-unseen", "scoped_routes", is_set),
+    Rule("routes-unseen", "route_config.vhds", is_set),
+    # A retried exchange is recognised by its request id, which must not be the client's choice.
+    Rule("request-id", "use_remote_address", is_off, {"fix": "use_remote_address: true"}),
+    Rule("request-id", "preserve_external_request_id", is_on, {"fix": "leave it out"}),
+    Rule("request-id", "generate_request_id", lambda node: node.flag is False, {"fix": "leave it out, or true"}),
+)
+
+
+def manager_fits(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
+    """The fields of the HTTP connection manager."""
+    # Envoy's clock for a request's arrival runs on during recall.
+    arrival = Below(_ROUTE_SECONDS, Unit.SECONDS, error_to=context.deadline_seconds, unlimited=0)
+    rules = [*_MANAGER, Rule("request-timeout", "request_timeout", arrival)]
+    if not all(route.action.get("idle_timeout") for route in chain.chat_routes) or not chain.chat_routes:
+        rules.append(Rule("stream-idle-timeout", "stream_idle_timeout", _IDLE))
+    yield from broken(rules, chain.manager.get)
+    for host in chain.manager.get("route_config").items("virtual_hosts"):
+        yield from broken([Rule("routes-unseen", "matcher", is_set)], host.get)
 
 
 def overrides_name_filters(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:

@@ -22,7 +22,6 @@ from semrouter_memory.doctor.context import CheckContext
 from semrouter_memory.doctor.finding import Finding, found
 from semrouter_memory.doctor.gateway import API_PATH, endpoints_of
 from semrouter_memory.doctor.node import Node
-from semrouter_memory.doctor.sidecar_config import store_location
 from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
 from semrouter_memory.store import schema
 from semrouter_memory.store.location import Server
@@ -54,7 +53,7 @@ def probes(context: CheckContext) -> Iterator[Probe]:
         yield Probe("management API", where, partial(_api, context, address), address)
     for where, address in _targets([], "management.operator_listen", management.operator_listen or ""):
         yield Probe("operator's port", where, partial(_ready, address), address)
-    if isinstance(location := store_location(context), Server):
+    if isinstance(location := context.store, Server):
         yield Probe("Milvus", "memory.milvus", partial(_collection, context, location.uri))
     if memory.redis.url is not None:
         yield Probe("Redis", "memory.redis.url", partial(_ping, context))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,13 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 from semrouter_memory.config import EmbeddingConfig
-from semrouter_memory.embedding import files, profile
-from semrouter_memory.embedding.pooling import to_vector
+from semrouter_memory.embedding import files
 from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
 from semrouter_memory.model import Vector
 
 T = TypeVar("T")
+
+Pooling = Literal["mean", "cls"]
 
 _KNOWN_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 
@@ -86,7 +87,7 @@ class OnnxEmbedder:
         if found.pooling and not model.pools:
             _check_pooling(config, found.pooling)
         _check_dimension(config, len(vector))
-        return cls(config, model, tokens, profile.fingerprint(config, found.origin), truncated)
+        return cls(config, model, tokens, files.fingerprint(config, found.origin), truncated)
 
     @property
     def dimension(self) -> int:
@@ -199,6 +200,40 @@ class _Model:
         return {name: feeds[name].astype(kind, copy=False) for name, kind in self._inputs.items()}
 
 
+def to_vector(output: npt.NDArray[np.floating], pooling: Pooling) -> Vector:
+    """One text's L2-normalised vector, from the output for a batch of one.
+
+    Args:
+        output: shape (1, dimension) from a graph that pools by itself, or (1, tokens, dimension), one row per token.
+        pooling: how token rows become one; not looked at when the graph did it.
+
+    Raises:
+        ValueError: another shape, or a vector without a direction (zero, not finite).
+    """
+    # Half precision would lose digits in the mean.
+    pooled = _pooled(output.astype(np.float32, copy=False), pooling)
+    length = np.linalg.norm(pooled)
+    if not (np.isfinite(length) and length > 0):
+        raise ValueError("the model put out a vector without a direction")
+    normalised: Vector = pooled / length
+    return normalised
+
+
+def _pooled(output: npt.NDArray[np.float32], pooling: Pooling) -> npt.NDArray[np.float32]:
+    match output.shape:
+        case (1, _):
+            row = output[0]
+        case (1, tokens, _) if tokens > 0:
+            # The first token is [CLS]. Texts are run one at a time, so every row is a real token: no mask to heed.
+            row = output[0, 0] if pooling == "cls" else output[0].mean(axis=0)
+        case shape:
+            raise ValueError(
+                f"the model's first output has shape {shape}, not (1, dimension) or (1, tokens, dimension)"
+            )
+    pooled: npt.NDArray[np.float32] = row
+    return pooled
+
+
 async def _in_thread(thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
     with _embedding_errors():
         return await asyncio.get_running_loop().run_in_executor(thread, work)
@@ -222,7 +257,7 @@ def _load_errors(directory: Path, config: EmbeddingConfig) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - whatever tokenizer and runtime raise ends here
         raise ConfigurationError(
             f"the embedding model in {directory} cannot be used with memory.embedding.max_tokens"
-            f" {config.max_tokens}: {error}; {profile.remedy(config.model)}"
+            f" {config.max_tokens}: {error}; {files.remedy(config.model)}"
         ) from None
 
 

@@ -14,10 +14,9 @@ from rich.text import Text
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig
-from semrouter_memory.embedding import weights
-from semrouter_memory.embedding.build import build_model
+from semrouter_memory.embedding import build
+from semrouter_memory.embedding.files import BUILT_MODEL, MODEL_FILE
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.embedding.profile import BUILT_MODEL, MODEL_FILE
 from semrouter_memory.evaluation.cases import read_cases, write_json
 from semrouter_memory.evaluation.playing import FailureRecorder, played_adapters
 from semrouter_memory.model import Json
@@ -110,7 +109,7 @@ def embedder_of(options: EvalOptions, console: Console) -> OnnxEmbedder:
     return load_embedder(options.config, model=options.model, progress=step)
 
 
-def load_embedder(config: Config, *, model: Path | None, progress: weights.Progress) -> OnnxEmbedder:
+def load_embedder(config: Config, *, model: Path | None, progress: build.Progress) -> OnnxEmbedder:
     """Load the service's embedding model; build it once if it is missing.
 
     Args:
@@ -125,7 +124,7 @@ def load_embedder(config: Config, *, model: Path | None, progress: weights.Progr
     directory = model or _directory(config.memory)
     if model is None and section.model == BUILT_MODEL and not (directory / MODEL_FILE).exists():
         progress(f"no embedding model in {directory}: building it, once")
-        build_model(directory, progress=progress)
+        build.build_model(directory, progress=progress)
     return OnnxEmbedder.load(section, directory)
 
 

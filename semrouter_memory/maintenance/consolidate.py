@@ -77,7 +77,7 @@ class Consolidator:
         """Merge what is related, if the owner has enough memories; returns whether they had.
 
         Raises:
-            UnavailableError, TurnLogError: a part is unavailable; groups
+            UnavailableError: a part is unavailable; groups
                 merged before stay merged.
         """
         memories = await all_memories(self._reader, scope, now=self._clock.now())

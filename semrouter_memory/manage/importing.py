@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service, TurnLogError, UnavailableError
+from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service, UnavailableError
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.manage import portable
 from semrouter_memory.manage.edits import ImportReport
@@ -158,7 +158,7 @@ class Importer:
                     await hold.confirm()
                     await self._writer.upsert(scope, rows)
                     self._written(scope)
-        except (UnavailableError, TurnLogError) as error:
+        except UnavailableError as error:
             raise UnavailableError(
                 f"a part became unavailable: {report}. Send the same lines again; stored ones will be skipped",
                 service=Service.IMPORT,

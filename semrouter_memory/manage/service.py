@@ -82,7 +82,7 @@ class MemoryService:
         ttl_days: lifetime of memories, by type, for which a caller names no expiry; types left out do not expire.
         searcher: scores search results as recall does; None: one with the default settings.
 
-    Every method raises `UnavailableError` or `TurnLogError` when a part that it needs is unavailable.
+    Every method raises `UnavailableError` when a part that it needs is unavailable.
     """
 
     def __init__(

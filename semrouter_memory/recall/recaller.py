@@ -83,7 +83,7 @@ class Recaller:
                     decision = await self._repeated(earlier, request.scope)
                 else:
                     decision = await self._decided(request, deadline, timer, visible)
-                self._earlier.put(request, decision)
+                self._earlier.put(request, replace(decision, ranking=()))
                 with timer.measure("render"):
                     text = render(decision.hits, self._config.render)
                 return RecallResult(
@@ -145,6 +145,8 @@ class Recaller:
         if not hits:
             return hits
         tombstones = await self._turn_log.tombstones(scope)
+        if not tombstones:
+            return hits
         return [hit for hit in hits if not tombstones.covers(hit.memory)]
 
     def _cost(self, hit: Hit) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 from semrouter_memory.model import Hit, RecallRequest
@@ -68,5 +69,8 @@ class Strategy(Protocol):
 
 
 def best_first(hits: Iterable[Hit]) -> list[Hit]:
-    """By relevance; ties by id."""
-    return sorted(hits, key=lambda hit: (-hit.relevance, hit.memory.id))
+    """By relevance; ties by id, for which alone memories are decoded."""
+    ordered = sorted(hits, key=lambda hit: -hit.relevance)
+    if all(one.relevance != other.relevance for one, other in pairwise(ordered)):
+        return ordered
+    return sorted(ordered, key=lambda hit: (-hit.relevance, hit.memory.id))

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from semrouter_memory.language.scripts import CJK_RANGE, visible
-from semrouter_memory.retain.secret_forms import Rule, SecretKind
-from semrouter_memory.retain.secret_rules import RULES
+from semrouter_memory.retain.secret_rules import RULES, Rule, SecretKind
 
 MARK = "[redacted]"
 """Stands where a secret was. A candidate that contains it is not stored."""
@@ -80,7 +79,7 @@ class _Replace:
 
     def __call__(self, match: re.Match[str]) -> str:
         value = match["value"]
-        if MARK in value or not self.rule.is_secret(value):
+        if MARK in value or not (self.rule.is_secret is None or self.rule.is_secret(value)):
             return match.group()
         self.kinds.append(self.rule.kind)
         start, end = (place - match.start() for place in match.span("value"))

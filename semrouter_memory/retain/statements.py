@@ -15,8 +15,8 @@ from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.model import Candidate, Fact
+from semrouter_memory.retain.directives import wish
 from semrouter_memory.retain.facts import DATA, MANY, NUMBER, covers, is_name, kind
-from semrouter_memory.retain.remember import wish
 
 _SINGLE, _ROLES = word_set(DATA["single"]), word_set(DATA["role"])
 _SINGLE_ZH, _ROLES_ZH = tuple(DATA["single_zh"].split()), tuple(DATA["role_zh"].split())

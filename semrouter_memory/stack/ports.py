@@ -3,30 +3,21 @@
 import itertools
 import random
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from semrouter_memory.errors import ConfigurationError
 
 LOOPBACK = "127.0.0.1"
 
 
-def _shuffled(ports: range) -> Iterator[int]:
-    """Shuffled, so that processes side by side seldom draw the same."""
-    return itertools.cycle(random.SystemRandom().sample(ports, k=len(ports)))
-
-
 # Below those that the kernel gives to outgoing connections (from 32768): one could take the port before its server starts.
-_DRAWN = _shuffled(range(15_000, 20_000))
-_DRAWN_RESTARTED = _shuffled(range(20_000, 32_000))
+# Shuffled, so that processes side by side seldom draw the same.
+_DRAWN = itertools.cycle(random.SystemRandom().sample(range(15_000, 20_000), k=5_000))
 
 
-def free_port(*, restarted: bool = False) -> int:
-    """A port without a listener right now, another one at each call.
-
-    Args:
-        restarted: for a server that is stopped and started again: no other kind of server draws its port meanwhile.
-    """
-    return next(port for port in (_DRAWN_RESTARTED if restarted else _DRAWN) if _is_free(port))
+def free_port() -> int:
+    """A port without a listener right now, another one at each call."""
+    return next(port for port in _DRAWN if is_free(port))
 
 
 def chosen_ports(wanted: Mapping[str, int]) -> dict[str, int]:
@@ -60,7 +51,7 @@ def _another(name: str) -> str:
     return f"choose another one with {name.upper()}=... or --{name.replace('_', '-')}"
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
     try:
         _bind(port, "0.0.0.0")  # noqa: S104 - some servers bind so
     except OSError:

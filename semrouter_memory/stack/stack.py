@@ -75,10 +75,10 @@ class Stack(Together):
     def operator_url(self) -> str:
         return f"http://{LOOPBACK}:{self.operator_port}"
 
-    async def _start(self) -> None:
-        self._exit.push_async_callback(self.sidecar.stop)
+    async def start(self) -> None:
+        self.push_async_callback(self.sidecar.stop)
         await self.start_sidecar()
-        self._exit.push_async_callback(self.envoy.stop)
+        self.push_async_callback(self.envoy.stop)
         await self.start_envoy()
 
     async def start_sidecar(self) -> None:

@@ -52,7 +52,8 @@ class InMemoryStore:
         if not (asked := terms(text)):
             return {}
         rows = list(self._active(scope, Reach.ALL, None, now))
-        scores = bm25.build([row["content"] for row in rows]).scores(asked)
+        index = bm25.build([row["content"] for row in rows])
+        scores = index.scores(index.find(asked))
         return {row["id"]: float(score) for row, score in zip(rows, scores, strict=True) if score > 0}
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:

@@ -19,7 +19,7 @@ from typing import TypeVar
 from semrouter_memory.model import Claim, PendingSession, Scope, TurnState
 from semrouter_memory.turn_log.columns import micros, moment, storable
 from semrouter_memory.turn_log.rows import SessionRow, TurnRow
-from semrouter_memory.turn_log.storage import Changes, Rows
+from semrouter_memory.turn_log.storage import Changes, Rows, waiting_turns
 from semrouter_memory.turn_log.view import View, with_contents
 
 T = TypeVar("T")
@@ -84,16 +84,13 @@ async def take(
     changes, view = Changes(), await View.of(rows, scope)
     session = await view.session(scope, session_id)
     if session is None:
-        if not await rows.sessions([session_id]):
-            # It is still listed as pending, though its row has expired.
-            changes.sessions_removed.append(session_id)
         return changes, None
     exact = await _exact(rows, session, await rows.pending_purges())
     # Ours already: the answer to an attempt before this one was lost.
     if not exact.is_pending or not (session.token == token or _claimable(session, micros(now), lease)):
         return changes, None
     changes.sessions.append(replace(session, token=token, lease_until=micros(now + lease)))
-    waiting = await view.waiting(session.id)
+    waiting = await view.waiting(session)
     unread = [row for row in waiting if not row.rules_done][:CLAIMED_TURNS]
     held = {row.sequence for row in (*waiting[:CLAIMED_TURNS], *unread)}
     taken = replace(exact, token=token, lease_until=micros(now + lease))
@@ -127,7 +124,7 @@ async def current(view: View, claim: Claim) -> SessionRow | None:
 async def surviving(rows: Rows, claim: Claim) -> frozenset[str]:
     view = await View.of(rows, claim.scope)
     session = await current(view, claim)
-    waiting = {row.sequence for row in await view.waiting(session.id)} if session else set()
+    waiting = {row.sequence for row in await view.waiting(session)} if session else set()
     return frozenset(turn.id for turn in claim.turns if turn.sequence in waiting)
 
 
@@ -155,7 +152,7 @@ async def renew(_: View, changes: Changes, session: SessionRow, *, until: int) -
 
 
 async def mark_rules_done(view: View, changes: Changes, session: SessionRow, *, found: Mapping[int, bool]) -> None:
-    rows = await view.rows.waiting(session.id)
+    rows = await waiting_turns(view.rows, session)
     after = [
         replace(row, rules_done=True, rules_found=found[row.sequence]) if row.sequence in found else row for row in rows
     ]
@@ -173,7 +170,7 @@ async def finish(
     view: View, changes: Changes, session: SessionRow, *, stored: Mapping[int, bool], now: datetime
 ) -> None:
     """Args: stored: of each turn that ends, whether something of it was stored."""
-    rows = await view.rows.waiting(session.id)
+    rows = await waiting_turns(view.rows, session)
     _write(changes, session.released(not_before=None), rows, [_finished(row, stored, micros(now)) for row in rows])
     # The turn may tell of a memory that was deleted since.
     deleted = view.tombstones.last_memory
@@ -205,7 +202,7 @@ async def fail(
             row = replace(row, attempts=row.attempts + 1, error=reason)
         return replace(row, state=TurnState.DEAD) if row.attempts >= max_attempts else row
 
-    rows = await view.rows.waiting(session.id)
+    rows = await waiting_turns(view.rows, session)
     after = [failed(row) for row in rows]
     dead = sum(row.state is TurnState.DEAD for row in after)
     # Turns that came after the dead ones have not failed yet. A claim without turns failed over its episode.

@@ -5,9 +5,9 @@ rules are written once: SQLite answers every read at once, so its rules run to t
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from semrouter_memory.model import Scope, TurnState
 from semrouter_memory.turn_log.digests import Digests
@@ -25,6 +25,8 @@ class Changes:
     """The writes of one transaction. Removals come first, so that what is indexed stays.
 
     Attributes:
+        answers_erased: what was answered in these turns is erased.
+        contents_erased: what the user said in these, too.
         keys: lookup key, sequence number of the turn that it leads to, and when it was learned: of several turns with one
             key, the one learned last counts.
         counts: added to the durable totals.
@@ -56,33 +58,21 @@ class Rows(Protocol):
 
     async def sessions(self, session_ids: Iterable[str]) -> dict[str, SessionRow]: ...
 
-    async def waiting(self, session_id: str) -> list[TurnRow]:
-        """The session's waiting turns, oldest first."""
-        ...
-
     async def before(self, session_id: str, sequence: int, limit: int) -> list[TurnRow]:
         """The session's last turns below that sequence number, newest first, incomplete ones too."""
         ...
 
     async def after(self, session_id: str, sequence: int) -> list[TurnRow]:
-        """All of the session's turns above it."""
+        """All of the session's turns above it, oldest first."""
         ...
 
     async def found_by(self, key: str) -> list[TurnRow]:
         """Turns that a lookup key leads to, the last learned first; only so many."""
         ...
 
-    async def learned(self, row: TurnRow) -> Mapping[str, int]:
-        """The turn's lookup keys, and when they were learned."""
-        ...
-
     async def contents(self, rows: Sequence[TurnRow]) -> dict[int, Content]: ...
 
     async def tombstones(self, owner: str) -> OwnerTombstones: ...
-
-    async def of_owner(self, owner: str, *, after: int) -> list[TurnRow]:
-        """A batch of the owner's turns above that sequence number, oldest first."""
-        ...
 
     async def listed(
         self, owner: str | None, states: frozenset[TurnState] | None, *, before: int, limit: int
@@ -90,8 +80,8 @@ class Rows(Protocol):
         """Turns in one of these states, newest first; `before` 0: from the newest."""
         ...
 
-    async def finished_before(self, time: int) -> list[TurnRow]:
-        """A batch of turns whose retention ran before that time."""
+    async def finished_before(self, time: int, limit: int) -> list[TurnRow]:
+        """Turns whose retention ran before that time."""
         ...
 
     async def pending(self) -> list[SessionRow]: ...
@@ -107,6 +97,13 @@ class Rows(Protocol):
     async def latest_time(self) -> int: ...
 
 
+async def waiting_turns(rows: Rows, session: SessionRow) -> list[TurnRow]:
+    """The session's waiting turns, oldest first."""
+    if not session.waiting:
+        return []
+    return [row for row in await rows.after(session.id, session.oldest_waiting - 1) if row.state is TurnState.WAITING]
+
+
 Decision: TypeAlias = Callable[[Rows], Awaitable[tuple[Changes, T]]]
 
 
@@ -120,12 +117,12 @@ class Storage(Protocol):
     async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T: ...
 
 
-def completed(coroutine: Coroutine[Any, Any, T]) -> T:
+def completed(awaitable: Awaitable[T]) -> T:
     """The result of a coroutine that never suspends."""
+    steps = awaitable.__await__()
     try:
-        coroutine.send(None)
+        next(steps)
     except StopIteration as end:
         result: T = end.value
         return result
-    coroutine.close()
     raise RuntimeError("a local read suspended")

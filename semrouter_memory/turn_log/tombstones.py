@@ -37,6 +37,9 @@ class OwnerTombstones:
         last = max((at for name, at in self.fields.items() if name.startswith(_MEMORY)), default=-1)
         object.__setattr__(self, "last_memory", last)
 
+    def __bool__(self) -> bool:
+        return bool(self.fields)
+
     def covers(self, memory: Memory) -> bool:
         if not self.fields:
             return False

@@ -10,7 +10,7 @@ from dataclasses import replace
 from semrouter_memory.model import LoggedTurn, Scope
 from semrouter_memory.turn_log.columns import MAX_SESSION_ID_CHARS, storable
 from semrouter_memory.turn_log.rows import SessionRow, TurnRow, logged
-from semrouter_memory.turn_log.storage import Rows
+from semrouter_memory.turn_log.storage import Rows, waiting_turns
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
 
 _BATCH = 200
@@ -52,13 +52,13 @@ class View:
         found = await self.found_by(self.rows.digests.response_key(scope, response_id))
         return found[0] if found else None
 
-    async def waiting(self, session_id: str) -> list[TurnRow]:
-        return self.visible(await self.rows.waiting(session_id))
+    async def waiting(self, session: SessionRow) -> list[TurnRow]:
+        return self.visible(await waiting_turns(self.rows, session))
 
     async def exact(self, session: SessionRow) -> SessionRow:
         """The session without its deleted turns, which count until they are removed."""
         later = self.visible(await self.rows.after(session.id, session.summarised))
-        counted = session.recounted(await self.waiting(session.id))
+        counted = session.recounted(await self.waiting(session))
         return replace(
             counted,
             unsummarised=sum(row.accepted for row in later),

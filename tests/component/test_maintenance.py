@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from semrouter_memory.config import AgeingConfig, ManagementConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import ChatModelError, InvalidRequestError, StoreUnavailableError, TurnLogError
 from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.eviction import is_expired
@@ -37,6 +36,7 @@ from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
+from tests.hashed import HashedEmbedder
 from tests.memory_service import deletion_service, memory_service
 from tests.unit.maintenance.parts import (
     ALICE,

@@ -22,7 +22,6 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from semrouter_memory.config import IdentityConfig, ManagementConfig, TelemetryConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import NotFoundError, Service, StoreUnavailableError, UnavailableError
 from semrouter_memory.manage.client import ApiEndpoint, MemoryClient, OperatorClient
 from semrouter_memory.manage.http import create_user_api
@@ -38,6 +37,7 @@ from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
+from tests.hashed import HashedEmbedder
 from tests.memory_service import memory_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -19,7 +19,6 @@ from typer.testing import CliRunner, Result
 
 from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import IdentityConfig, ManagementConfig, MilvusConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError
 from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.http import create_user_api
@@ -33,6 +32,7 @@ from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
+from tests.hashed import HashedEmbedder
 from tests.memory_service import deletion_service, memory_service
 from tests.store_observer import StoreObserver
 

@@ -12,7 +12,6 @@ from typer.testing import CliRunner, Result
 
 from semrouter_memory.cli.memory import memory_app
 from semrouter_memory.config import IdentityConfig, ManagementConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError, UnavailableError
 from semrouter_memory.manage.http import create_user_api
 from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
@@ -23,6 +22,7 @@ from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
+from tests.hashed import HashedEmbedder
 from tests.memory_service import memory_service
 
 Run = Callable[..., Awaitable[Result]]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import LockLostError, ModelUnavailableError
 from semrouter_memory.model import (
     Candidate,
@@ -30,6 +29,7 @@ from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Writt
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks, SureHold
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from tests.hashed import HashedEmbedder
 
 ALICE = Scope("alice")
 START = datetime(2026, 3, 20, 12, tzinfo=UTC)

@@ -15,7 +15,6 @@ from typer.testing import CliRunner, Result
 
 from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import IdentityConfig, ManagementConfig, MilvusConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import ConfigurationError, InvalidRequestError
 from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
@@ -27,6 +26,7 @@ from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
+from tests.hashed import HashedEmbedder
 from tests.memories import NOW, memory
 from tests.memory_service import deletion_service, memory_service
 from tests.milvus_server import MilvusServer

@@ -21,9 +21,8 @@ from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.rewrite import refuses
 from semrouter_memory.recall.time_expressions import period_of
 from semrouter_memory.retain import content_policy, quotes
+from semrouter_memory.retain.directives import asks_to_remember, spoken
 from semrouter_memory.retain.extract_llm import parse
-from semrouter_memory.retain.remember import asks_to_remember
-from semrouter_memory.retain.spoken import spoken
 
 CHARS = 16_000
 MOST_CPU_SECONDS = 0.6

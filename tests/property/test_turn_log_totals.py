@@ -135,10 +135,9 @@ class TurnLogMachine(RuleBasedStateMachine):
                 self.announce(appended.session_id)
 
     async def is_ended(self, turn_id: str) -> bool:
-        row = self.log._database.local.execute(
-            "SELECT ends FROM turns WHERE sequence = ?", (self.log._file.digests.sequence(turn_id),)
-        ).fetchone()
-        return bool(row[0])
+        sequence = self.log._digests.sequence(turn_id)
+        assert sequence is not None
+        return (await self.log._local.turns([sequence]))[sequence].ends
 
     def announce(self, session: str) -> None:
         unsummarised = [turn_id for turn_id in self.order if self.sessions[turn_id] == session and turn_id in self.open]

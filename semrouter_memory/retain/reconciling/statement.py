@@ -8,12 +8,12 @@ from functools import lru_cache
 from importlib import resources
 
 from semrouter_memory.language.scripts import CJK, CJK_RANGE
+from semrouter_memory.language.sentences import sentences
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.language.values import folded, split
 
 _VOCABULARY = tomllib.loads(resources.files(__package__).joinpath("vocabulary.toml").read_text(encoding="utf-8"))
-_THE_USER = re.compile(r"\bthe user\b|用[户戶]")
 _TOKEN = re.compile(rf"user|[a-z0-9][\w+#.&/-]*[\w+#]|[a-z0-9]|'s\b|n't\b|[{CJK_RANGE}]+")
 _NAME = re.compile(
     r"(?:(?<=[\w,)]\s)|(?<=Dr\.\s|Mr\.\s|Ms\.\s)|(?<=Mrs\.\s))[A-Z\u00c0-\u00de][\w'’&-]*|(?<=-)[A-Z][\w]+"
@@ -40,8 +40,6 @@ _FOR = re.compile(
 _FORMER = re.compile(r"\bfrom (?:the |an? )?(?P<former>[^,;.]{1,40}?) to |从(?P<han>.{1,10}?)[改换搬涨降升转]")
 _WAY = re.compile(r"\b(from|to) (?:the )?([a-z][\w-]+)")
 _GOAL = re.compile(r"^(?:(?:to|for|when|how to)\s+)?(?P<goal>[^:]{3,80}):\s+(?P<steps>\S.*)$", re.DOTALL)
-_SENTENCE_END = re.compile(r"[.!?]\s|[。！？\n]")
-_EVENT = re.compile(r"^on \d{4}-\d\d-\d\d\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +93,7 @@ class Statement:
 def statement(content: str, *, procedural: bool = False) -> Statement:
     """Take a statement apart."""
     told = to_third_person(content)
-    plain = _THE_USER.sub("user", folded(told))
+    plain = folded(told).replace("the user", "user").replace("用户", "user").replace("用戶", "user")
     values, rest = split(plain)
     goal = _GOAL.match(plain) if procedural else None
     tokens = tuple(_TOKEN.findall(rest))
@@ -128,11 +126,16 @@ def statement(content: str, *, procedural: bool = False) -> Statement:
         value=given["value"] if given else "",
         attributes=frozenset(_found(_ATTRIBUTES, said)),
         goal=frozenset(_stems(goal["goal"])) if goal else frozenset(),
-        sentences=len(_SENTENCE_END.findall(content.strip() + " ")) or 1,
-        is_event=bool(_EVENT.match(plain)),
+        sentences=len(sentences(content)) or 1,
+        is_event=_is_event(plain),
         is_chinese=bool(CJK.search(content)),
         in_third_person=told == content,
     )
+
+
+def _is_event(plain: str) -> bool:
+    """Whether it begins with a date: "on 2026-03-20 the user ..."."""
+    return plain.startswith("on ") and f"{plain[3:13]}".replace("-", "").isdigit() and plain[7:8] == plain[10:11] == "-"
 
 
 def _former(plain: str) -> frozenset[str]:

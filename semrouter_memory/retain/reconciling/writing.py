@@ -17,6 +17,7 @@ from semrouter_memory.model import (
     Claim,
     EmbeddedMemory,
     Hit,
+    LoggedTurn,
     Memory,
     MemoryType,
     Reach,
@@ -40,6 +41,7 @@ from semrouter_memory.retain.passages import fitted, reads_all
 from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
 from semrouter_memory.retain.reconciling.reconcile import arrives_late, grey, not_after, reconcile
 from semrouter_memory.retain.reconciling.rows import RowFactory, contradicted
+from semrouter_memory.retain.reconciling.withdrawal import WithdrawalPlanner
 from semrouter_memory.retain.redact import is_redacted
 from semrouter_memory.retain.superseding import completed, marked, source_of
 
@@ -59,7 +61,7 @@ class Written:
     Attributes:
         alive: the claim's turns that were not deleted since.
         actions: how often each action was taken; `dropped` for candidates that may not be stored, `too_long` for those
-            that the embedding model does not read to the end.
+            that the embedding model does not read to the end, `withdrawn` for memories that the user took back.
         sources: turns that something is known from now.
     """
 
@@ -126,12 +128,18 @@ class ReconcilingWriter:
         self._written = written
 
     async def write(
-        self, claim: Claim, candidates: Sequence[Candidate], *, needed: frozenset[str] = frozenset()
+        self,
+        claim: Claim,
+        candidates: Sequence[Candidate],
+        *,
+        needed: frozenset[str] = frozenset(),
+        withdrawn: Sequence[LoggedTurn] = (),
     ) -> Written | None:
         """Reconcile and write, in order.
 
         Args:
             needed: turns that must all be there still; a model that read a deleted turn may have used it anywhere.
+            withdrawn: turns of the claim's session that the user has taken back since: what they stored is deleted first.
 
         Returns:
             None, with nothing written, when the claim is no longer current or a needed turn was deleted.
@@ -140,22 +148,18 @@ class ReconcilingWriter:
             LockLostError: the owner's lock was lost; what was written until then is whole, and doing all of it again
                 changes nothing.
         """
-        proposed = len(candidates)
-        deleted = await self._turn_log.tombstones(claim.scope)
-        candidates = [_without_deleted(claim.scope, each, deleted) for each in candidates]
-        candidates = [each for each in [await self._fitted(each) for each in candidates] if each]
-        vectors = (
-            await self._embedder.embed_passages([embedded_text(each) for each in candidates]) if candidates else []
-        )
-        opinions = [await self._opinion(claim.scope, *each) for each in zip(candidates, vectors, strict=True)]
+        prepared = await self._prepared(claim.scope, candidates)
+        opinions = [await self._opinion(claim.scope, *each) for each in prepared]
         async with self._locks.hold(claim.scope) as hold:
             written = Written(await self._turn_log.surviving(claim))
             if not written.alive or not needed <= written.alive:
                 return None
-            if refused := proposed - len(candidates):
+            if refused := len(candidates) - len(prepared):
                 written.actions["too_long"] = refused
             tombstones = await self._turn_log.tombstones(claim.scope)
-            for candidate, vector, opinion in zip(candidates, vectors, opinions, strict=True):
+            if withdrawn and (count := await self._withdraw(claim.scope, withdrawn, tombstones, hold)):
+                written.actions["withdrawn"] = count
+            for (candidate, vector), opinion in zip(prepared, opinions, strict=True):
                 if not self._allowed(claim.scope, candidate, tombstones, written.alive):
                     written.actions["dropped"] += 1
                     continue
@@ -195,6 +199,14 @@ class ReconcilingWriter:
                 return False
             await self._upsert(claim.scope, [EmbeddedMemory(memory, vector)], hold)
             return True
+
+    async def _prepared(self, scope: Scope, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Vector]]:
+        """The candidates as they may be written, each with its vector."""
+        deleted = await self._turn_log.tombstones(scope)
+        whole = [_without_deleted(scope, each, deleted) for each in candidates]
+        fitting = [each for each in [await self._fitted(each) for each in whole] if each]
+        texts = [embedded_text(each) for each in fitting]
+        return list(zip(fitting, await self._embedder.embed_passages(texts) if texts else [], strict=True))
 
     async def _fitted(self, candidate: Candidate) -> Candidate | None:
         """The candidate with no more than the embedding model reads; None when its first sentence is longer."""
@@ -285,6 +297,21 @@ class ReconcilingWriter:
         rows = _paired(changed, candidate, vector, vectors)
         if rows:
             await self._upsert(scope, rows, hold)
+
+    async def _withdraw(
+        self, scope: Scope, turns: Sequence[LoggedTurn], tombstones: Tombstones, hold: OwnerHold
+    ) -> int:
+        """Delete what these turns stored; returns how many memories."""
+        planner = WithdrawalPlanner(self._reader, self._embedder, self._rows)
+        withdrawal = await planner.plan(scope, turns, tombstones, self._clock.now())
+        if withdrawal.changed:
+            await self._upsert(scope, withdrawal.changed, hold)
+        if withdrawal.ids:
+            await hold.confirm()
+            await self._writer.delete(scope, withdrawal.ids)
+            if self._written:
+                self._written(scope)
+        return len(withdrawal.ids)
 
     async def _unflagged(self, scope: Scope, superseded: Sequence[Memory]) -> list[Memory]:
         """The memories that the superseded ones contradicted, with that taken back."""

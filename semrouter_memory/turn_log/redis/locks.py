@@ -20,11 +20,11 @@ from hashlib import blake2b
 
 from redis.commands.core import AsyncScript
 
-from semrouter_memory.errors import LockLostError, UnavailableError
+from semrouter_memory.errors import LockLostError
 from semrouter_memory.model import Scope
 from semrouter_memory.turn_log.columns import pack
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
-from semrouter_memory.turn_log.redis.connection import Argument, RedisConnection
+from semrouter_memory.turn_log.redis.connection import Argument, RedisConnection, reported_as
 
 _NOTE_MS = 500
 """How long a note stands when the one who left it is gone."""
@@ -122,10 +122,8 @@ class RedisOwnerLocks:
     async def run(
         self, script: AsyncScript, keys: list[str], arguments: "list[Argument] | tuple[Argument, ...]"
     ) -> int:
-        try:
+        with reported_as(LockLostError, "the owner's lock"):
             return int(await self._connection.run(script, keys, arguments) or 0)
-        except UnavailableError as error:
-            raise LockLostError(f"the owner's lock cannot be had: {error}") from None
 
     def disturbed_since(self, disturbances: int) -> bool:
         """Whether Redis was unavailable or slow since then."""

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.evaluation.cases import CaseMessage, case_of
 from semrouter_memory.evaluation.playing import PlayClock, played_adapters, throwaway_adapters
@@ -28,6 +27,7 @@ from semrouter_memory.evaluation.running import models_of
 from semrouter_memory.model import Hit, Message, Reason, RecallResult, Role, Scope, Vector
 from semrouter_memory.ports import Embedder
 from semrouter_memory.store.in_memory import InMemoryStore
+from tests.hashed import HashedEmbedder
 
 MARCH = "2026-03-15T10:00:00Z"
 TEA = "User's favourite tea is oolong"

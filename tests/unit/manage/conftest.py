@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from semrouter_memory.config import ManagementConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import LockLostError, Service, StoreUnavailableError, TurnLogError, UnavailableError
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import (
@@ -26,6 +25,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import Tombstones
 from semrouter_memory.retain.redact import redact
+from tests.hashed import HashedEmbedder
 from tests.memory_service import memory_service
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import pytest
 
 from semrouter_memory.config import RecallConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import Service, StoreUnavailableError, UnavailableError
 from semrouter_memory.model import (
     EmbeddedMemory,
@@ -31,6 +30,7 @@ from semrouter_memory.recall.strategy import SearchResult, Strategy
 from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch
 from semrouter_memory.store import index_cache
 from tests.gated_store import GatedStore, ToldVersions
+from tests.hashed import HashedEmbedder
 from tests.indexed_store import IndexedStore
 from tests.memories import DIMENSION, NOW, memory
 from tests.raising import raising

@@ -42,9 +42,9 @@ READ = """
 import json, sys
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.retain.redact import redact
-from semrouter_memory.retain.remember import asks_to_remember
+from semrouter_memory.retain.directives import asks_to_remember
 from semrouter_memory.language.own_text import own_text
-from semrouter_memory.retain.spoken import withdraws
+from semrouter_memory.retain.directives import withdraws
 for line in sys.stdin:
     for text in json.loads(line):
         sentences(own_text(text))

@@ -1,4 +1,4 @@
-"""An embedder without a model, for tests: words and their letter trigrams, hashed into a vector.
+"""An embedder without a model: words and their letter trigrams, hashed into a vector.
 
 Deterministic on every machine. Texts that share words are near each other, texts that share nothing are near
 orthogonal; meaning plays no part.

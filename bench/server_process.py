@@ -3,12 +3,22 @@
 One process, which may be paused, killed and started again.
 """
 
+import itertools
+import random
 import signal
 import subprocess
 import time
 from pathlib import Path
 
 from semrouter_memory.errors import Service, UnavailableError
+from semrouter_memory.stack.ports import is_free
+
+_PORTS = itertools.cycle(random.SystemRandom().sample(range(20_000, 32_000), k=12_000))
+
+
+def lasting_port() -> int:
+    """A free port that no other kind of server draws, for a server that is stopped and started again."""
+    return next(port for port in _PORTS if is_free(port))
 
 
 class ServerProcess:

@@ -1,8 +1,8 @@
-"""What of each turn the user says as themselves."""
+"""What users say as themselves, and what they tell the assistant about the conversation: withdraw it, play a role."""
 
 import pytest
 
-from semrouter_memory.retain.spoken import spoken, withdraws
+from semrouter_memory.retain.directives import spoken, withdraws
 
 from .conftest import MakeTurn
 
@@ -44,14 +44,28 @@ def test_the_next_turn_takes_back_one_turn(make_turn: MakeTurn) -> None:
 
 
 @pytest.mark.parametrize(
-    "message", ["scratch that", "No, forget that.", "just kidding!", "please don't remember that", "jk", "别记这个"]
+    "message",
+    [
+        *("scratch that", "No, forget that.", "just kidding!", "please don't remember that", "jk", "别记这个"),
+        *("Scratch that. I live in Bonn.", "actually, forget what I just told you", "忘了我刚才说的话", "刚才说的不算"),
+    ],
 )
 def test_what_withdraws(message: str) -> None:
     assert withdraws(message)
 
 
 @pytest.mark.parametrize(
-    "message", ["don't forget that I'm vegan", "I scratched my arm", "forget-me-nots are blue", "no", "remember that"]
+    "message",
+    [
+        *("don't forget that I'm vegan", "I scratched my arm", "forget-me-nots are blue", "no", "remember that"),
+        *(
+            "don't remember that guy's name",
+            "don't save this. I live in Bonn",
+            "forget it",
+            "scratch that, it's 15,000",
+        ),
+        *("ok", "", "不要记错了"),
+    ],
 )
 def test_what_does_not_withdraw(message: str) -> None:
     assert not withdraws(message)

@@ -1,34 +1,11 @@
-"""The shape of a BERT encoder, and its forward pass in plain numpy: the yardstick for the graph that `graph` builds.
-
-Weights carry the names under which BERT checkpoints are published (`encoder.layer.0.attention.self.query.weight`), with
-matrices stored as (out, in).
-"""
+"""The forward pass of a BERT encoder in plain numpy: what graphs must compute, and sharing nothing with them."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[np.float32]
-Weights: TypeAlias = Mapping[str, Array]
-
-LAYER_NORM_EPSILON = 1e-12
-
-
-@dataclass(frozen=True, slots=True)
-class BertShape:
-    """What the weights alone do not tell (heads), and what they must agree with."""
-
-    dimension: int
-    layers: int
-    heads: int
-
-    @property
-    def head_dimension(self) -> int:
-        return self.dimension // self.heads
+from semrouter_memory.embedding.quantize import LAYER_NORM_EPSILON, Array, BertShape, Weights
 
 
 def embed(weights: Weights, shape: BertShape, token_ids: npt.NDArray[np.int64]) -> Array:
