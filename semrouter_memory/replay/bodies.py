@@ -8,8 +8,8 @@ their content is unknown.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
-from typing import NamedTuple, Protocol
+from itertools import accumulate, pairwise
+from typing import AnyStr, NamedTuple, Protocol
 
 import orjson
 
@@ -150,12 +150,10 @@ def scrubbed(data: bytes, scrubber: Scrubber) -> bytes:
         return scrubber.binary(data)
 
 
-def recut(data: bytes, sizes: Sequence[int]) -> list[bytes]:
+def recut(data: AnyStr, sizes: Sequence[int]) -> list[AnyStr]:
     """The data in as many pieces as there are sizes, cut at the same places, or in proportion when it is not as long."""
-    total = sum(sizes)
-    ends = [0]
-    for size in sizes:
-        ends.append(ends[-1] + size)
+    ends = list(accumulate(sizes, initial=0))
+    total = ends[-1]
     places = [end if total == len(data) else end * len(data) // max(total, 1) for end in ends]
     return [data[start:end] for start, end in pairwise(places)]
 
@@ -227,7 +225,7 @@ def _scrubbed_deltas(payloads: Sequence[bytes], scrubber: Scrubber) -> dict[int,
     new: dict[int, dict[int, str]] = {}
     for pieces in channels.values():
         whole = _whole("".join(piece.text for piece in pieces), scrubber)
-        texts = _recut_text(whole, [len(piece.text) for piece in pieces])
+        texts = recut(whole, [len(piece.text) for piece in pieces])
         for piece, text in zip(pieces, texts, strict=True):
             new.setdefault(piece.event, {})[piece.start] = text
     return new
@@ -247,12 +245,3 @@ def nested(text: str, scrubber: Scrubber) -> str | None:
     if not is_json(data):
         return None
     return replaced(data, scrubber.inner).decode()
-
-
-def _recut_text(text: str, lengths: Sequence[int]) -> list[str]:
-    total = sum(lengths)
-    at = [0]
-    for length in lengths:
-        at.append(at[-1] + length)
-    places = [place if total == len(text) else place * len(text) // max(total, 1) for place in at]
-    return [text[start:end] for start, end in pairwise(places)]
