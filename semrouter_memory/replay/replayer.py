@@ -22,7 +22,7 @@ from semrouter_memory.replay.records import Begin, ProcessingRequest, Processing
 
 _WINDOW_BYTES = 64 * 1024 * 1024
 _MAX_RUNNING = 256
-_SAID_FROM_SECONDS = 2.0
+_NOTICED_FROM_SECONDS = 2.0
 
 
 @dataclass(slots=True)
@@ -93,13 +93,13 @@ class Replayer:
                 for _, exchange in self._ordered():
                     await self._one(player, exchange, starts_at=0.0)
             else:
-                await self._side_by_side(player, self._options.play.speed)
+                await self._timed_as_recorded(player, self._options.play.speed)
         return self.tally
 
-    async def _side_by_side(self, player: Player, speed: float) -> None:
+    async def _timed_as_recorded(self, player: Player, speed: float) -> None:
         loop = asyncio.get_running_loop()
         began: float | None = None
-        room = asyncio.Semaphore(_MAX_RUNNING)
+        slots = asyncio.Semaphore(_MAX_RUNNING)
         max_gap_us = self._options.max_gap_seconds * 1e6 * speed
         try:
             async with asyncio.TaskGroup() as running:
@@ -107,14 +107,14 @@ class Replayer:
                     began = loop.time() if began is None else began
                     due = began + after_us / 1e6 / speed
                     await self._wait(due - loop.time())
-                    await room.acquire()
+                    await slots.acquire()
                     task = running.create_task(self._one(player, exchange, starts_at=due))
-                    task.add_done_callback(lambda _: room.release())
+                    task.add_done_callback(lambda _: slots.release())
         except* MemoryServiceError as failed:
             raise failed.exceptions[0] from None
 
     async def _wait(self, seconds: float) -> None:
-        if seconds > _SAID_FROM_SECONDS:
+        if seconds > _NOTICED_FROM_SECONDS:
             self._on_notice(f"waiting {seconds:.0f} s")
         await asyncio.sleep(max(0.0, seconds))
 
