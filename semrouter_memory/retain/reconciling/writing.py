@@ -16,11 +16,9 @@ from semrouter_memory.model import (
     Candidate,
     Claim,
     EmbeddedMemory,
-    Hit,
     LoggedTurn,
     Memory,
     MemoryType,
-    Reach,
     ReconcileAction,
     Reconciled,
     Scope,
@@ -39,17 +37,13 @@ from semrouter_memory.ports import (
 from semrouter_memory.retain import statements
 from semrouter_memory.retain.passages import fitted, reads_all
 from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
-from semrouter_memory.retain.reconciling.reconcile import arrives_late, grey, not_after, reconcile
+from semrouter_memory.retain.reconciling.neighbours import Near, NeighbourReader
+from semrouter_memory.retain.reconciling.reconcile import grey
 from semrouter_memory.retain.reconciling.rows import RowFactory, contradicted
 from semrouter_memory.retain.reconciling.withdrawal import WithdrawalPlanner
 from semrouter_memory.retain.redact import is_redacted
-from semrouter_memory.retain.superseding import completed, marked, source_of
+from semrouter_memory.retain.superseding import marked, source_of
 
-_NEIGHBOURS = 50
-"""Nearest memories to compare with. An older value of the same attribute may be worded so differently that many others
-are nearer (measured among 500: at most 31). Comparing costs a tenth of a millisecond each."""
-_MAX_CHAIN = 20
-"""Steps back into the history of neighbours, for a candidate that arrives late."""
 _NEWER_TURNS = 100
 """Turns that may have come while a session was summed up; with more of them it is tried again."""
 
@@ -68,21 +62,6 @@ class Written:
     alive: frozenset[str]
     actions: Counter[str] = field(default_factory=Counter)
     sources: set[str] = field(default_factory=set)
-
-
-@dataclass(frozen=True, slots=True)
-class _Near:
-    """What a candidate is compared with."""
-
-    hits: list[Hit]
-    history: list[Hit]
-
-    async def decide(self, candidate: Candidate) -> Reconciled:
-        """In a thread: comparing with many neighbours takes up to 30 ms, which recall does not have."""
-        return await asyncio.to_thread(self._decided, candidate)
-
-    def _decided(self, candidate: Candidate) -> Reconciled:
-        return completed(candidate, self.hits, reconcile(candidate, self.hits, self.history))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +99,7 @@ class ReconcilingWriter:
         self._reader = reader
         self._writer = writer
         self._embedder = embedder
+        self._neighbours = NeighbourReader(reader=reader, embedder=embedder, clock=clock)
         self._fits = reads_all(embedder)
         self._locks = locks
         self._clock = clock
@@ -159,14 +139,15 @@ class ReconcilingWriter:
             tombstones = await self._turn_log.tombstones(claim.scope)
             if withdrawn and (count := await self._withdraw(claim.scope, withdrawn, tombstones, hold)):
                 written.actions["withdrawn"] = count
-            for (candidate, vector), opinion in zip(prepared, opinions, strict=True):
+            around = await self._neighbours.read(claim.scope, [vector for _, vector in prepared], tombstones)
+            for index, ((candidate, vector), opinion) in enumerate(zip(prepared, opinions, strict=True)):
                 if not self._allowed(claim.scope, candidate, tombstones, written.alive):
                     written.actions["dropped"] += 1
                     continue
-                near = await self._near(claim.scope, candidate, vector, tombstones)
+                near = await self._neighbours.near(around, index, candidate, vector)
                 candidate = replace(candidate, quote=source_of(candidate, near.hits))  # noqa: PLW2901
                 decision = _agreed(await near.decide(candidate), near, opinion)
-                await self._carry_out(claim.scope, candidate, vector, decision, hold)
+                around.add(await self._carry_out(claim.scope, candidate, vector, decision, hold))
                 written.actions[decision.action] += 1
                 written.sources.update(candidate.turn_ids)
             return written
@@ -221,7 +202,8 @@ class ReconcilingWriter:
         """What a model says of a candidate that the rules are not sure of."""
         if self._adjudicator is None or is_redacted(candidate.content):
             return None
-        near = await self._near(scope, candidate, vector, await self._turn_log.tombstones(scope))
+        around = await self._neighbours.read(scope, [vector], await self._turn_log.tombstones(scope))
+        near = await self._neighbours.near(around, 0, candidate, vector)
         candidate = replace(candidate, quote=source_of(candidate, near.hits))
         without = await near.decide(candidate)
         asked = grey(candidate, near.hits, without)
@@ -235,46 +217,12 @@ class ReconcilingWriter:
             and not any(tombstones.forbids(scope, part, candidate.observed_at) for part in _parts(candidate))
         )
 
-    async def _near(self, scope: Scope, candidate: Candidate, vector: Vector, tombstones: Tombstones) -> _Near:
-        hits = await self._reader.search(
-            scope,
-            vector,
-            limit=_NEIGHBOURS,
-            now=self._clock.now(),
-            types=None,
-            reach=Reach.EXACT,
-            fresh=True,
-        )
-        now = self._clock.now()
-        hits = [
-            replace(hit, memory=not_after(now, hit.memory, candidate))
-            for hit in hits
-            if not tombstones.covers(hit.memory)
-        ]
-        history = await self._history(scope, hits) if arrives_late(candidate, hits) else []
-        history = [memory for memory in history if not tombstones.covers(memory)]
-        others = await self._embedder.embed_passages([embedded_text(memory) for memory in history]) if history else []
-        similarities = [float(vector @ other) for other in others]
-        return _Near(hits, [Hit(memory, each, each) for memory, each in zip(history, similarities, strict=True)])
-
-    async def _history(self, scope: Scope, hits: Sequence[Hit]) -> list[Memory]:
-        """What led to these memories, step by step."""
-        found: dict[str, Memory] = {}
-        ids = [hit.memory.id for hit in hits]
-        for _ in range(_MAX_CHAIN):
-            earlier = await self._reader.predecessors(scope, ids) if ids else []
-            new = {memory.id: memory for memory in earlier if memory.id not in found}
-            if not new:
-                break
-            found |= new
-            ids = list(new)
-        return [memory for memory in found.values() if memory.scope.project_id == scope.project_id]
-
     # -- carrying out --------------------------------------------------------------------------------------------------
 
     async def _carry_out(
         self, scope: Scope, candidate: Candidate, vector: Vector, decision: Reconciled, hold: OwnerHold
-    ) -> None:
+    ) -> list[EmbeddedMemory]:
+        """Returns what was written."""
         now = self._clock.now()
         if decision.action is ReconcileAction.SKIP:
             changed = [self._rows.confirmed(known, candidate, now=now) for known in decision.targets]
@@ -297,6 +245,7 @@ class ReconcilingWriter:
         rows = _paired(changed, candidate, vector, vectors)
         if rows:
             await self._upsert(scope, rows, hold)
+        return rows
 
     async def _withdraw(
         self, scope: Scope, turns: Sequence[LoggedTurn], tombstones: Tombstones, hold: OwnerHold
@@ -327,7 +276,7 @@ class ReconcilingWriter:
             self._written(scope)
 
 
-def _agreed(decision: Reconciled, near: _Near, opinion: _Opinion | None) -> Reconciled:
+def _agreed(decision: Reconciled, near: Near, opinion: _Opinion | None) -> Reconciled:
     """The model's decision where all it was asked about is as it was, else that of the rules."""
     if opinion is None or decision != opinion.without:
         return decision
