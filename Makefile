@@ -7,8 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 MODEL := .cache/model
 REDIS := .cache/redis
-# Settings of demo and run, which read them from the environment: PORT is Envoy's, those of the other parts follow it (OPERATOR_PORT,
-# API_PORT, EXT_PROC_PORT, ADMIN_PORT, LLM_PORT). LLM_BASE_URL and LLM_API_KEY put a real LLM server behind `run`, RUN_DIR is where it keeps
+# Settings of demo and run, which read them from the environment: PORT is Envoy's, those of the other parts follow it.
+# LLM_BASE_URL and LLM_API_KEY put a real LLM server behind `run`, RUN_DIR is where it keeps
 # its data: make run PORT=8080 LLM_BASE_URL=http://host:8000/v1
 PYTEST_ARGS ?=
 # Many tests wait for servers. All workers share one Milvus and one Redis; a file's tests stay together.
