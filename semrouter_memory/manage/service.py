@@ -118,7 +118,9 @@ class MemoryService:
         self._reader, self._writer, self._embedder = reader, writer, embedder
         self._turn_log, self._locks, self._state, self._clock = turn_log, locks, state, clock
         self._new_id, self._redact, self._config, self._written = new_id, redact, config, written
-        self._searcher = searcher or _searcher(reader, embedder, clock)
+        self._searcher = searcher or HybridSearch(
+            source=MemorySource(reader=reader, indexes=None, clock=clock), embedder=embedder, config=RecallConfig()
+        )
         self._lifetimes = {kind: timedelta(days=days) for kind, days in ttl_days.items()}
         self._deletion = deletion
         self.importer = Importer(
@@ -275,8 +277,7 @@ class MemoryService:
             changes["content"] = await self._admissible(edit.content)
 
         async def update(hold: OwnerHold) -> Memory:
-            memory = await self._edited(await self.get(scope, memory_id), changes)
-            return await self._write(scope, memory, hold)
+            return await self._write(scope, await self._edited(await self.get(scope, memory_id), changes), hold)
 
         return await locked_change(self._locks, scope, update)
 
@@ -403,11 +404,6 @@ class MemoryService:
 
     def _check_metadata(self, metadata: Mapping[str, Json]) -> None:
         admissible_metadata(metadata, max_bytes=self._config.max_metadata_bytes, redact=self._redact)
-
-
-def _searcher(reader: MemoryReader, embedder: Embedder, clock: Clock) -> VectorSearch:
-    source = MemorySource(reader=reader, indexes=None, clock=clock)
-    return HybridSearch(source=source, embedder=embedder, config=RecallConfig())
 
 
 def _with_content(memory: Memory, content: str) -> Memory:
