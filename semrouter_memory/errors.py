@@ -47,7 +47,7 @@ class Service(StrEnum):
 
 
 class UnavailableError(MemoryServiceError):
-    """Something that may work again later without anybody acting."""
+    """Something that may work again later without an operator."""
 
     def __init__(self, message: str = "", *, service: Service) -> None:
         super().__init__(message)
@@ -139,7 +139,7 @@ class TurnLogError(UnavailableError):
         self.reason = reason
 
 
-# Who runs a command must act.
+# The user of a command must act.
 class InputFileError(MemoryServiceError):
     """A file of cases, a recording or Envoy's tap output cannot be read or written; the message names file and line or offset."""
 

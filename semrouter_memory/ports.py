@@ -209,18 +209,6 @@ class MemoryIndex(Protocol):
     def memory(self, position: int) -> Memory: ...
 
 
-class OwnerIndexes(Protocol):
-    """Indexes of all active memories of recently active owners."""
-
-    async def get(self, scope: Scope, *, until: float) -> MemoryIndex | None:
-        """The owner's index, if it is cached or can be loaded by that time of the loop. Never raises.
-
-        None: search the store. The owner has very many memories or was not active lately, or the version that proves an
-        index correct cannot be read.
-        """
-        ...
-
-
 class TurnInbox(Protocol):
     """Where finished exchanges and announced ends of sessions are accepted. Raises `TurnLogError`."""
 

@@ -100,10 +100,10 @@ async def connect(
     """Connect everything.
 
     Args:
-        arrived: told of turns that reached a shared log (scope, session id), so that somebody looks after them.
+        arrived: called with turns that reached a shared log (scope, session id), so that this replica may claim them.
 
     Raises:
-        ConfigurationError: a setting, file or schema that somebody must mend.
+        ConfigurationError: a setting, file or schema does not fit.
     """
 
     def truncated(count: int) -> None:

@@ -1,7 +1,5 @@
 """`semrouter-memory doctor`: the mistakes in Envoy's configuration and the sidecar's, each with its fix."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from semrouter_memory.cli.output import AsJson, print_json, shown
+from semrouter_memory.cli.output import AsJson, err, print_json, shown
 from semrouter_memory.doctor.finding import Finding, Severity
 
 _PIPE_WIDTH = 160
@@ -50,25 +48,15 @@ def doctor(
     """
     from semrouter_memory.doctor.diagnose import diagnose  # noqa: PLC0415 - takes a second to load
 
-    with _progress() as progress:
-        findings = diagnose(envoy, config, offline=offline, progress=progress)
+    # Only a terminal shows it.
+    with err.status("reading") as status:
+        findings = diagnose(envoy, config, offline=offline, progress=lambda step: status.update(Text(step)))
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:
         _print(findings)
     if any(finding.severity is Severity.ERROR for finding in findings):
         raise typer.Exit(1)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], object]]:
-    """The current step, on standard error, where that is a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda _: None
-        return
-    with console.status("reading") as status:
-        yield lambda what: status.update(Text(what))
 
 
 def _print(findings: list[Finding]) -> None:

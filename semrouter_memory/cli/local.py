@@ -16,22 +16,9 @@ app.add_typer(_model, name="model")
 _DEFAULT_MODEL = Path(".cache/model")
 
 Model = Annotated[Path, typer.Option(help="Directory with the embedding model's files (see `model build`).")]
-EnvoyPort = Annotated[
+Port = Annotated[
     int, typer.Option(envvar="PORT", min=0, max=65535, help="Envoy's port on 127.0.0.1; 0 draws a free one.")
 ]
-
-
-def _port(name: str, what: str) -> typer.models.OptionInfo:
-    """The option of a further port."""
-    option: typer.models.OptionInfo = typer.Option(envvar=name, min=0, max=65535, help=f"{what}; 0 draws a free one.")
-    return option
-
-
-OperatorPort = Annotated[int | None, _port("OPERATOR_PORT", "The sidecar's operator port (metrics, turns)")]
-ApiPort = Annotated[int | None, _port("API_PORT", "The sidecar's users' API, which Envoy asks")]
-ExtProcPort = Annotated[int | None, _port("EXT_PROC_PORT", "The sidecar's gRPC port, which Envoy asks")]
-AdminPort = Annotated[int | None, _port("ADMIN_PORT", "Envoy's admin port")]
-LlmPort = Annotated[int | None, _port("LLM_PORT", "The stand-in LLM's port")]
 RunDirectory = Annotated[
     Path,
     typer.Option(
@@ -51,7 +38,7 @@ LlmBaseUrl = Annotated[
 @app.command("demo")
 def _demo(
     model: Model = _DEFAULT_MODEL,
-    port: EnvoyPort = 10000,
+    port: Port = 10000,
     directory: Annotated[
         Path, typer.Option(help="Takes data and logs; what an earlier demo left in it is removed first.")
     ] = Path(".run/demo"),
@@ -69,12 +56,7 @@ def _demo(
 @app.command("run")
 def _run(
     model: Model = _DEFAULT_MODEL,
-    port: EnvoyPort = 10000,
-    operator_port: OperatorPort = None,
-    api_port: ApiPort = None,
-    ext_proc_port: ExtProcPort = None,
-    admin_port: AdminPort = None,
-    llm_port: LlmPort = None,
+    port: Port = 10000,
     directory: RunDirectory = Path(".run"),
     llm_base_url: LlmBaseUrl = "",
 ) -> None:
@@ -84,28 +66,15 @@ def _run(
     what is remembered. `. .run/env` prepares a shell for `semrouter-memory
     memory`, `turns`, `backup`, `record`, and for OpenAI clients.
 
-    Everything listens on 127.0.0.1. Ports that are not given follow --port:
+    Everything listens on 127.0.0.1. The other ports follow --port:
     10001 operator, 10002 users' API, 10003 gRPC, 10004 Envoy's admin, 10005
     stand-in LLM. Settings of the sidecar come from the environment:
     SEMROUTER_MEMORY__MEMORY__RECALL__STRATEGY=keywords.
     """
-    from semrouter_memory.demo.stay import RunOptions, stay  # noqa: PLC0415 - same
+    from semrouter_memory.demo.stay import LlmServer, stay  # noqa: PLC0415 - same
 
-    options = RunOptions(
-        model=model,
-        directory=directory,
-        llm_base_url=llm_base_url,
-        llm_key=os.environ.get("LLM_API_KEY", ""),
-        port=port,
-        ports={
-            "operator_port": operator_port,
-            "api_port": api_port,
-            "ext_proc_port": ext_proc_port,
-            "admin_port": admin_port,
-            "llm_port": llm_port,
-        },
-    )
-    asyncio.run(stay(options))
+    llm = LlmServer(llm_base_url, os.environ.get("LLM_API_KEY", ""))
+    asyncio.run(stay(model=model, directory=directory, port=port, llm=llm))
 
 
 @_model.command()

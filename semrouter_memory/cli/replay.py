@@ -25,9 +25,6 @@ def replay(
         str, typer.Option(help="The server's gRPC address: host:port, or unix:path.")
     ] = "127.0.0.1:50051",
     speed: Annotated[str, typer.Option(help="2 is twice as fast as it was, max as fast as the order allows.")] = "1",
-    rechunk: Annotated[
-        int | None, typer.Option(metavar="SEED", help="Cut bodies anew, at random places that this number decides.")
-    ] = None,
     compare: Annotated[
         Literal["bytes", "json", "kinds"],
         typer.Option(help="How bodies must agree: to the byte, as JSON, or only in whether they are changed."),
@@ -57,9 +54,8 @@ def replay(
         speed=_speed(speed),
         timeout_seconds=timeout,
         metadata=dict(_pair(each) for each in metadata or ()),
-        by_count=rechunk is None,
     )
-    options = ReplayOptions(files=tuple(paths), play=play, seed=rechunk, level=compare, max_gap_seconds=max_gap)
+    options = ReplayOptions(files=tuple(paths), play=play, level=compare, max_gap_seconds=max_gap)
     tally = asyncio.run(_played(options, sum(path.stat().st_size for path in paths)))
     _summarise(tally)
     if tally.damaged or (check and not _agrees(tally)):

@@ -63,7 +63,7 @@ class CheckContext:
 
     @property
     def store(self) -> Server | LiteFile | None:
-        """Where memories are; None where the setting is a mistake, which `sidecar_config` finds."""
+        """Where memories are; None where the setting is a mistake, which is a finding of its own."""
         try:
             return locate(self.config.memory.milvus, self.config.memory.directory)
         except ConfigurationError:

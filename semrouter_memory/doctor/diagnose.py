@@ -5,16 +5,18 @@ Strategy: tables say which checks there are. Each is a function from the context
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from semrouter_memory.config import ENV_PREFIX, Config, load, secret
-from semrouter_memory.doctor import clusters, envoy_file, identity, memory_filters, routes, sidecar_config
+from semrouter_memory.config import ENV_PREFIX, Config, load, secret, secret_readers
+from semrouter_memory.doctor import envoy_file, identity, memory_filters, routes
 from semrouter_memory.doctor.context import CheckContext, context_of
-from semrouter_memory.doctor.finding import Finding, Severity, found
+from semrouter_memory.doctor.finding import MIB, Finding, Severity, found
 from semrouter_memory.doctor.gateway import HttpFilterChain
 from semrouter_memory.doctor.node import Node
 from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.store.location import LiteFile, locate
+from semrouter_memory.transport.server import is_local
 
 Progress = Callable[[str], object]
 
@@ -22,8 +24,8 @@ ENVOY: tuple[Callable[[CheckContext], Iterable[Finding]], ...] = (
     memory_filters.all_is_in_the_file,
     memory_filters.memory_filters_exist,
     memory_filters.secret_is_sent,
-    clusters.filters_call_a_cluster,
-    clusters.addresses_agree,
+    routes.filters_call_a_cluster,
+    routes.addresses_agree,
     routes.api_is_reachable,
     routes.streams_end_gracefully,
 )
@@ -34,11 +36,9 @@ MEMORY_CHAINS: tuple[Callable[[CheckContext, HttpFilterChain], Iterable[Finding]
     memory_filters.each_task_has_one_filter,
     memory_filters.answers_are_read_once,
     memory_filters.bodies_may_be_changed,
-    memory_filters.headers_are_forwarded,
     memory_filters.filters_send_the_same,
     memory_filters.filters_are_on_together,
     memory_filters.settings_are_known,
-    memory_filters.claim_metadata_is_forwarded,
     memory_filters.results_are_received,
     routes.manager_fits,
     routes.memory_is_on_for_chats_alone,
@@ -46,7 +46,7 @@ MEMORY_CHAINS: tuple[Callable[[CheckContext, HttpFilterChain], Iterable[Finding]
     routes.bodies_fit_the_route,
     routes.answers_may_take_long,
     routes.overrides_name_filters,
-    clusters.answers_outlive_the_sidecar,
+    routes.answers_outlive_the_sidecar,
     identity.ids_are_not_sent_upstream,
 )
 """Checks of each chain that has memory filters."""
@@ -62,8 +62,8 @@ GUARDED_CHAINS: tuple[Callable[[CheckContext, HttpFilterChain], Iterable[Finding
 """Checks of each chain through which memories can be reached, the management API's included."""
 
 MEMORY_CLUSTERS: tuple[Callable[[CheckContext, Node], Iterable[Finding]], ...] = (
-    clusters.endpoints_take_the_load,
-    clusters.limits_fit,
+    routes.endpoints_take_the_load,
+    routes.limits_fit,
 )
 """Checks of each cluster that memory filters call."""
 
@@ -96,14 +96,14 @@ def diagnose(
     findings = [*run_checks(context), *findings]
     if settings is not None:
         progress("loading the embedding model")
-        findings += sidecar_config.model_files(context, elsewhere=offline)
+        findings += model_files(context, elsewhere=offline)
         findings += [] if offline else asyncio.run(_servers(context, progress))
     return sorted(_once(findings), key=lambda finding: finding.severity is not Severity.ERROR)
 
 
 def run_checks(context: CheckContext) -> list[Finding]:
     """The findings of all checks that apply, and the values that they could not read; each place and code once."""
-    findings = [*sidecar_config.settings(context)]
+    findings = [*_settings_findings(context)]
     if context.bootstrap:
         guarded = [chain for chain in context.chains if chain.memory or chain.api_routes]
         findings += [finding for check in ENVOY for finding in check(context)]
@@ -161,3 +161,54 @@ async def _servers(context: CheckContext, progress: Progress) -> list[Finding]:
     probes = list(servers.probes(context))
     progress("asking " + ", ".join(dict.fromkeys(probe.server for probe in probes)))
     return [finding for answer in await asyncio.gather(*map(servers.ask, probes)) for finding in answer]
+
+
+# -- the sidecar --------------------------------------------------------------------------------------------------------
+
+
+def _settings_findings(context: CheckContext) -> Iterator[Finding]:
+    """Mistakes in the sidecar's settings, beyond what loading them refuses."""
+    config, memory, server = context.config, context.config.memory, context.config.server
+    if not memory.enabled:
+        yield found("memory-off", "memory.enabled")
+    if memory.identity.trust_body:
+        yield found("trust-body", "memory.identity.trust_body")
+    if memory.redis.url is not None and isinstance(context.store, LiteFile):
+        yield found("lite-with-redis", "memory.milvus")
+    size, body = server.max_message_bytes, server.max_body_bytes
+    if size <= body:
+        yield found("message-size", "server.max_message_bytes", size=size, body=body, enough=body + 8 * MIB)
+    # A process that reaches one of the ports can claim any user's identity.
+    for name, listen in {"server.listen": server.listen, "management.listen": config.management.listen}.items():
+        if not is_local(listen) and context.secret is None:
+            yield found("secret-missing", name, listen=listen)
+    try:
+        locate(memory.milvus, memory.directory)
+    except ConfigurationError as problem:
+        yield found("milvus-uri", "memory.milvus.uri", problem=problem)
+    for name, read in secret_readers(config):
+        try:
+            read()
+        except ConfigurationError as problem:
+            code = "api-key-missing" if name.startswith("external_models") else "secret-unreadable"
+            yield found(code, name, problem=problem)
+
+
+def model_files(context: CheckContext, *, elsewhere: bool) -> Iterator[Finding]:
+    """The embedding model, loaded as the sidecar loads it; takes a second or two.
+
+    A directory that does not exist here is an error only where the sidecar's settings were given and it runs here:
+    without its settings the model's directory is unknown, and on another machine it cannot be looked for.
+
+    Args:
+        elsewhere: the sidecar may run on another machine.
+    """
+    from semrouter_memory.embedding.onnx import OnnxEmbedder  # noqa: PLC0415 - takes a second to load
+
+    memory = context.config.memory
+    if not memory.model_directory.is_dir() and (elsewhere or not context.config_given):
+        return
+    try:
+        OnnxEmbedder.load(memory.embedding, memory.model_directory)
+    except ConfigurationError as problem:
+        yield found("embedding-model", "memory.embedding", problem=problem)

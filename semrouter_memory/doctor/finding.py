@@ -1,6 +1,6 @@
 """A finding: one mistake, with its place and the fix. The texts of all findings are in `findings.toml`.
 
-Most mistakes are a value of one field: a `Rule` says which. The others have a function.
+Most mistakes are a value of one field: a `FieldRule` says which. The others have a function.
 """
 
 import tomllib
@@ -72,7 +72,7 @@ Wrong = Mapping[str, object] | bool
 """Whether a value is a mistake; a mapping: it is, with the severity and the placeholders of the text."""
 
 
-class Rule(NamedTuple):
+class FieldRule(NamedTuple):
     """A field, and which of its values are a mistake; a missing field has Envoy's default.
 
     Attributes:
@@ -86,7 +86,7 @@ class Rule(NamedTuple):
     values: Mapping[str, object] = {}
 
 
-def broken(rules: Iterable[Rule], field: Callable[..., Node], **values: object) -> Iterator[Finding]:
+def broken(rules: Iterable[FieldRule], field: Callable[..., Node], **values: object) -> Iterator[Finding]:
     """The findings of these rules.
 
     Args:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from semrouter_memory.codec.settings import ROUTE, ROUTE_PREFIX, Governs, governed_by
 from semrouter_memory.doctor.context import CheckContext
-from semrouter_memory.doctor.finding import Below, Finding, Rule, Unit, Wrong, broken, found, is_off, is_on, is_set
+from semrouter_memory.doctor.finding import Below, FieldRule, Finding, Unit, Wrong, broken, found, is_off, is_on, is_set
 from semrouter_memory.doctor.gateway import (
     BODY_MODES,
     PROCESSOR,
@@ -47,54 +47,78 @@ _ANSWER_HEADERS, _ANSWER = "processing_mode.response_header_mode", "processing_m
 _WHOLE = _in("BUFFERED", "BUFFERED_PARTIAL")
 
 _EACH = (
-    Rule("failure-mode-allow", "failure_mode_allow", is_off),
-    Rule("mode-override", "allow_mode_override", is_on),
-    Rule("attributes-unused", "request_attributes", is_set),
-    Rule("attributes-unused", "response_attributes", is_set),
-    Rule("request-headers-skipped", _REQUEST_HEADERS, _skips),
-    Rule("grpc-timeout", "grpc_service.timeout", Below(600, Unit.SECONDS, unlimited=0)),
+    FieldRule("failure-mode-allow", "failure_mode_allow", is_off),
+    FieldRule("mode-override", "allow_mode_override", is_on),
+    FieldRule("attributes-unused", "request_attributes", is_set),
+    FieldRule("attributes-unused", "response_attributes", is_set),
+    FieldRule("request-headers-skipped", _REQUEST_HEADERS, _skips),
+    FieldRule("grpc-timeout", "grpc_service.timeout", Below(600, Unit.SECONDS, unlimited=0)),
 )
 _HANDLING = (
     *_EACH,
-    Rule("request-body-partial", _REQUEST, _in("BUFFERED_PARTIAL")),
-    Rule("full-duplex", _REQUEST, _in("FULL_DUPLEX_STREAMED")),
-    Rule("recall-request-body", _REQUEST, _in("NONE", "STREAMED", "GRPC")),
-    Rule("full-duplex", _ANSWER, _in("FULL_DUPLEX_STREAMED")),
+    FieldRule("request-body-partial", _REQUEST, _in("BUFFERED_PARTIAL")),
+    FieldRule("full-duplex", _REQUEST, _in("FULL_DUPLEX_STREAMED")),
+    FieldRule("recall-request-body", _REQUEST, _in("NONE", "STREAMED", "GRPC")),
+    FieldRule("full-duplex", _ANSWER, _in("FULL_DUPLEX_STREAMED")),
 )
 _RULES = {
     FilterRole.RETAIN: (
         *_EACH,
-        Rule("observability-mode", "observability_mode", is_off),
-        Rule("observer-request-body", _REQUEST, _not_in("STREAMED")),
-        Rule("response-headers-skipped", _ANSWER_HEADERS, _skips),
-        Rule("observer-response-body", _ANSWER, _not_in("STREAMED")),
+        FieldRule("observability-mode", "observability_mode", is_off),
+        FieldRule("observer-request-body", _REQUEST, _not_in("STREAMED")),
+        FieldRule("response-headers-skipped", _ANSWER_HEADERS, _skips),
+        FieldRule("observer-response-body", _ANSWER, _not_in("STREAMED")),
         # Copies that were not read in Envoy's default of 5 s are dropped.
-        Rule("deferred-close-timeout", "deferred_close_timeout", Below(math.nextafter(5, 6), Unit.SECONDS, 5)),
+        FieldRule("deferred-close-timeout", "deferred_close_timeout", Below(math.nextafter(5, 6), Unit.SECONDS, 5)),
     ),
     FilterRole.RECALL: (
         *_HANDLING,
-        Rule("recall-observes", "observability_mode", is_on),
-        Rule("response-buffered", _ANSWER, _WHOLE),
+        FieldRule("recall-observes", "observability_mode", is_on),
+        FieldRule("response-buffered", _ANSWER, _WHOLE),
     ),
     FilterRole.BOTH: (
         *_HANDLING,
-        Rule("response-headers-skipped", _ANSWER_HEADERS, _skips),
-        Rule("response-buffered/single", _ANSWER, _WHOLE),
+        FieldRule("response-headers-skipped", _ANSWER_HEADERS, _skips),
+        FieldRule("response-buffered/single", _ANSWER, _WHOLE),
     ),
 }
 
 
 def fields_fit_the_role(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
+    rules = [*_forwarding(context)]
+    waiting = [*_waiting(context)]
+    for each in chain.applied:
+        more = [] if each.role is FilterRole.RETAIN else waiting
+        yield from broken([*_RULES[each.role], *rules, *more], each.setting, name=each.name)
+
+
+def _forwarding(context: CheckContext) -> Iterator[FieldRule]:
+    """The sidecar is sent the headers that it reads, and a claim, which it reads from dynamic metadata."""
+    identity = context.config.memory.identity
+    headers = (":path", ":method", "content-type", identity.user_header)
+
+    def held(rules: Node) -> Wrong:
+        names = [name for name in headers if not _forwarded(rules, name)]
+        return bool(names) and {"headers": ", ".join(names)}
+
+    yield FieldRule("headers-not-forwarded", "forward_rules", held)
+    if identity.jwt_claim is not None:
+        namespace = identity.jwt_namespace
+        yield FieldRule(
+            "jwt-metadata-not-forwarded",
+            "metadata_options",
+            lambda options: namespace not in options.get("forwarding_namespaces").texts("untyped"),
+            {"namespace": namespace},
+        )
+
+
+def _waiting(context: CheckContext) -> Iterator[FieldRule]:
+    """Envoy waits for recall, and not for long where it hangs."""
     deadline = context.deadline_seconds
     texts = {"deadline": f"{deadline:g}", "enough": f"{max(1.0, 2 * deadline):g}"}
-    timeout = Below(math.nextafter(deadline, math.inf), Unit.SECONDS, 0.2)
-    waiting = (
-        Rule("message-timeout", "message_timeout", timeout, texts),
-        Rule("message-timeout-long", "message_timeout", lambda node: _is_long(node, deadline)),
-    )
-    for each in chain.applied:
-        rules = _RULES[each.role] if each.role is FilterRole.RETAIN else (*_RULES[each.role], *waiting)
-        yield from broken(rules, each.setting, name=each.name)
+    short = Below(math.nextafter(deadline, math.inf), Unit.SECONDS, 0.2)
+    yield FieldRule("message-timeout", "message_timeout", short, texts)
+    yield FieldRule("message-timeout-long", "message_timeout", lambda node: _is_long(node, deadline))
 
 
 def _is_long(node: Node, deadline: float) -> Wrong:
@@ -135,15 +159,6 @@ def bodies_may_be_changed(_: CheckContext, chain: HttpFilterChain) -> Iterator[F
             yield found("mutation-rules", rules.get("disallow_expression"), rule="disallow_expression")
         elif rules.get("disallow_all").flag and not allowed:
             yield found("mutation-rules", rules.get("disallow_all"), rule="disallow_all")
-
-
-def headers_are_forwarded(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    """Rules on which headers are sent must let those through that the sidecar reads."""
-    needed = (":path", ":method", "content-type", context.config.memory.identity.user_header)
-    for each in chain.memory:
-        rules = each.setting("forward_rules")
-        if held := [name for name in needed if not _forwarded(rules, name)]:
-            yield found("headers-not-forwarded", rules, name=each.name, headers=", ".join(held))
 
 
 def _forwarded(rules: Node, name: str) -> bool:
@@ -219,15 +234,6 @@ def _secret(context: CheckContext, sent: Mapping[str, str], sender: str, place: 
         yield found("secret-wrong", place, sender=sender, header=header)
 
 
-def claim_metadata_is_forwarded(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    """A claim is read from dynamic metadata, which Envoy forwards only where the filter says so."""
-    namespace = context.config.memory.identity.jwt_namespace
-    for each in chain.applied if context.config.memory.identity.jwt_claim is not None else ():
-        options = each.setting("metadata_options")
-        if namespace not in options.get("forwarding_namespaces").texts("untyped"):
-            yield found("jwt-metadata-not-forwarded", options, name=each.name, namespace=namespace)
-
-
 def results_are_received(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """Response headers show the sidecar's dynamic metadata, which Envoy takes only where the filter says so."""
     levels = [level for route in chain.chat_routes for level in route.levels]
@@ -241,8 +247,8 @@ def results_are_received(_: CheckContext, chain: HttpFilterChain) -> Iterator[Fi
 
 
 _XDS = (
-    Rule("listeners-unseen", "dynamic_resources.lds_config", is_set),
-    Rule("clusters-unseen", "dynamic_resources.cds_config", is_set),
+    FieldRule("listeners-unseen", "dynamic_resources.lds_config", is_set),
+    FieldRule("clusters-unseen", "dynamic_resources.cds_config", is_set),
 )
 
 

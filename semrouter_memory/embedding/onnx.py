@@ -49,7 +49,7 @@ class OnnxEmbedder:
     """Implements `ports.Embedder`. Safe to use from several threads and event loops at once.
 
     Args:
-        truncated: told how many passages of a call were longer than the model reads.
+        truncated: called with how many passages of a call were longer than the model reads.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class OnnxEmbedder:
         Args:
             directory: holds model.onnx (or onnx/model.onnx) and tokenizer.json, and manifest.json unless they were put
                 there by hand.
-            truncated: told how many passages of a call were longer than the model reads.
+            truncated: called with how many passages of a call were longer than the model reads.
 
         Raises:
             ConfigurationError: files missing, damaged, or not what the settings say; the message says what to do.

@@ -19,7 +19,7 @@ from starlette.responses import StreamingResponse
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.stack.ports import LOOPBACK
 
-_KEPT_REQUESTS = 256
+_MAX_REQUESTS = 256
 _WORD = re.compile(r"[^\W_]{3,}")
 _BULLET = re.compile(r"^\s*(?:[-*]\s+|<memory[^>]*>)(?P<text>.+?)(?:</memory>)?\s*$", re.MULTILINE)
 _QUESTION = re.compile(r"\?|^(?:what|how|who|where|when|which|suggest|recommend|tell|write)\b", re.IGNORECASE)
@@ -46,7 +46,7 @@ class StandInLlm:
     """
 
     def __init__(self) -> None:
-        self.requests: deque[Seen] = deque(maxlen=_KEPT_REQUESTS)
+        self.requests: deque[Seen] = deque(maxlen=_MAX_REQUESTS)
         self._numbers = itertools.count(1)
         self.app = FastAPI(openapi_url=None)
         self.app.add_api_route("/v1/chat/completions", self._chat, methods=["POST"])

@@ -3,7 +3,7 @@
 import itertools
 import random
 import socket
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from semrouter_memory.errors import ConfigurationError
 
@@ -20,35 +20,23 @@ def free_port() -> int:
     return next(port for port in _DRAWN if is_free(port))
 
 
-def chosen_ports(wanted: Mapping[str, int]) -> dict[str, int]:
-    """The wanted ports by name (`operator_port`), with a free one for each 0.
+def chosen_ports(first: int, names: Sequence[str]) -> dict[str, int]:
+    """A port for each name: the first one and those that follow it, free ones for 0.
 
     Raises:
-        ConfigurationError: a port is in use, wanted twice, or none; the message names what chooses another one.
+        ConfigurationError: a port is in use, or none.
     """
-    for name, port in wanted.items():
-        twice = next((other for other in wanted if other != name and port and wanted[other] == port), None)
-        if twice is not None:
-            raise ConfigurationError(f"port {port} is wanted twice; {_another(name)} or {_another(twice)}")
+    if not first:
+        return {name: free_port() for name in names}
+    for port in range(first, first + len(names)):
         try:
             _bind(port)
         except (OSError, OverflowError) as error:
             reason = error.strerror if isinstance(error, OSError) else "ports end at 65535"
             raise ConfigurationError(
-                f"port {port} on {LOOPBACK} is not available ({reason}); {_another(name)}"
+                f"port {port} on {LOOPBACK} is not available ({reason}); choose another one with PORT=... or --port"
             ) from None
-    return {name: port or free_port() for name, port in wanted.items()}
-
-
-def following(port: int, wanted: Mapping[str, int | None]) -> dict[str, int]:
-    """The numbers that follow `port` for those that are None; after a drawn port (0) they are drawn, too."""
-    taken = {port, *wanted.values()}
-    following = (number for number in itertools.count(port + 1) if number not in taken)
-    return {name: number if number is not None else next(following) if port else 0 for name, number in wanted.items()}
-
-
-def _another(name: str) -> str:
-    return f"choose another one with {name.upper()}=... or --{name.replace('_', '-')}"
+    return dict(zip(names, range(first, first + len(names)), strict=True))
 
 
 def is_free(port: int) -> bool:

@@ -27,8 +27,7 @@ from semrouter_memory.turn_log.columns import (
 )
 from semrouter_memory.turn_log.digests import Digests, TurnPlacement, new_session_id
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
-from semrouter_memory.turn_log.storage import Changes
-from semrouter_memory.turn_log.view import View
+from semrouter_memory.turn_log.storage import Changes, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +63,6 @@ class Surroundings:
         previous: the turn that was answered by the response that this one continues.
         session: where it goes; None for a new one.
         repeated: what this turn repeats.
-        request_keys: the turn's idempotency keys that do not depend on its position.
     """
 
     digests: Digests
@@ -75,7 +73,6 @@ class Surroundings:
     session: SessionRow | None = None
     partial: Partial | None = None
     repeated: Repeated | None = None
-    request_keys: tuple[str, ...] = field(default=())
 
 
 async def look_around(view: View, bound: BoundedTurn) -> Surroundings:
@@ -86,13 +83,10 @@ async def look_around(view: View, bound: BoundedTurn) -> Surroundings:
     previous = await view.answered_by(turn.scope, turn.hints.previous_response_id)
     place, session = await _place(view, turn, previous)
     partial = await _partial(view, turn, previous, session)
-    request_keys = digests.request_keys(turn, bound.fingerprint)
     repeated = None
     if turn.complete and partial is None:
         newest = session.newest if session else 0
-        repeated = await _repeated(
-            view, [*request_keys, *digests.position_keys(turn, place, bound.fingerprint, newest)]
-        )
+        repeated = await _repeated(view, _own_keys(bound, digests, place, newest))
     return Surroundings(
         digests=digests,
         sequence=await view.rows.next_sequence(),
@@ -101,7 +95,6 @@ async def look_around(view: View, bound: BoundedTurn) -> Surroundings:
         session=session,
         partial=partial,
         repeated=repeated,
-        request_keys=tuple(request_keys),
     )
 
 
@@ -161,6 +154,12 @@ _NEWEST = 2**62
 """Above every sequence number."""
 
 
+def _own_keys(bound: BoundedTurn, digests: Digests, place: TurnPlacement, after: int) -> list[str]:
+    """By which a repetition of the turn is recognised."""
+    turn, fingerprint = bound.turn, bound.fingerprint
+    return [*digests.request_keys(turn, fingerprint), *digests.position_keys(turn, place, fingerprint, after)]
+
+
 async def _repeated(view: View, keys: list[str]) -> Repeated | None:
     for key in keys:
         if found := await view.found_by(key):
@@ -193,8 +192,7 @@ def decide_append(
     learned = dict.fromkeys(digests.answer_keys(turn), around.sequence)
     if turn.complete:
         # Where the turn does not say what came before, its repetition comes right after itself.
-        own = digests.position_keys(turn, around.place, bound.fingerprint, around.sequence)
-        learned |= dict.fromkeys([*around.request_keys, *own], around.sequence)
+        learned |= dict.fromkeys(_own_keys(bound, digests, around.place, around.sequence), around.sequence)
         changes.counts.update(accepted=1, waiting=1)
     if around.partial is not None:
         row, content = _merged(row, content, around.partial, turn, max_turn_chars)

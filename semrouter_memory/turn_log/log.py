@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from semrouter_memory.errors import MemoryServiceError
@@ -30,9 +31,9 @@ from semrouter_memory.turn_log.bounds import BoundedTurn, bounded_name
 from semrouter_memory.turn_log.columns import MAX_SESSION_ID_CHARS, micros, moment, storable
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
 from semrouter_memory.turn_log.rows import TurnRow
-from semrouter_memory.turn_log.storage import Changes, Decision, Rows
+from semrouter_memory.turn_log.sqlite.database import Database
+from semrouter_memory.turn_log.storage import Changes, Decision, Rows, View, with_contents
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
-from semrouter_memory.turn_log.view import View, with_contents
 
 T = TypeVar("T")
 
@@ -56,7 +57,8 @@ class LogSettings(TypedDict, total=False):
 class StoredTurnLog(ABC):
     """What every storage has in common (implements `Storage` with its subclasses)."""
 
-    def __init__(self, *, clock: Clock, **settings: Unpack[LogSettings]) -> None:
+    def __init__(self, path: Path, *, clock: Clock, **settings: Unpack[LogSettings]) -> None:
+        self._database = Database(path)
         self._clock = clock
         self._times = HybridClock(clock)
         self._new_id = settings.get("new_id", lambda: uuid.uuid4().hex)
@@ -73,9 +75,21 @@ class StoredTurnLog(ABC):
     @abstractmethod
     async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T: ...
 
-    @abstractmethod
-    async def erase(self) -> bool:
-        """Sync, and take what was deleted out of the local files too; returns False when a reader prevents it for now."""
+    async def erase(self) -> None:
+        """Sync, and take what was deleted out of the local files, unless a reader prevents it for now."""
+        await self._database.run("erase", self._database.erase)
+
+    @property
+    def damage(self) -> str:
+        return self._database.failures.damage
+
+    async def backup(self, directory: Path) -> None:
+        """Copy the local file. Redis is backed up by its own means."""
+        await self._database.backup(directory)
+
+    def close(self) -> None:
+        """Let the threads end what they were asked for, then close the file."""
+        self._database.close()
 
     async def start(self) -> None:
         """Complete what another process left of a deletion, in the background."""
@@ -157,24 +171,18 @@ class StoredTurnLog(ABC):
 
     async def _claim(self, scope: Scope, session_id: str, lease: timedelta, context: int) -> Claim | None:
         name, token, now = storable(session_id, MAX_SESSION_ID_CHARS), self._new_id(), self._clock.now()
-
-        async def take(rows: Rows) -> tuple[Changes, claims.Taken | None]:
-            return await claims.take(rows, scope, name, token=token, now=now, lease=lease)
-
-        async def whole(rows: Rows) -> Claim:
-            assert taken is not None
-            longest = self._longest_back_off
-            return await claims.whole(rows, taken, context=context, now=micros(now), longest_back_off=longest)
-
-        taken = await self.change("claim", scope, take)
+        taken = await self.change(
+            "claim", scope, lambda rows: claims.take(rows, scope, name, token=token, now=now, lease=lease)
+        )
         if taken is None:
             return None
+        read = partial(claims.whole, context=context, now=micros(now), longest_back_off=self._longest_back_off)
         try:
-            return await self.read("claim", whole)
+            return await self.read("claim", lambda rows: read(rows, taken))
         except Exception:
             # Or the session would wait for the end of a lease that nothing holds.
             with suppress(MemoryServiceError):
-                await self.release(taken.without_turns())
+                await self.release(taken)
             raise
 
     async def surviving(self, claim: Claim) -> frozenset[str]:
@@ -188,37 +196,33 @@ class StoredTurnLog(ABC):
 
     async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
         until = micros(self._clock.now() + lease)
-        return await self._held("renew", claim, partial(claims.renew, until=until), otherwise=False)
-
-    async def mark_rules_done(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
-        found = {turn.sequence: outcomes[turn.id] for turn in claim.turns if turn.id in outcomes}
-        await self._held("mark_rules_done", claim, partial(claims.mark_rules_done, found=found), otherwise=None)
-
-    async def mark_episode(self, claim: Claim, *, through: int) -> None:
-        await self._held("mark_episode", claim, partial(claims.mark_episode, through=through), otherwise=None)
-
-    async def finish(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
-        stored = {turn.sequence: outcomes[turn.id] for turn in claim.turns if turn.id in outcomes}
-        now = self._clock.now()
-        await self._held("finish", claim, partial(claims.finish, stored=stored, now=now), otherwise=None)
-
-    async def fail(self, claim: Claim, error: str, *, retry_at: datetime, max_attempts: int) -> int:
-        failing = {turn.sequence for turn in claim.turns}
-        at = micros(retry_at)
-        work = partial(claims.fail, failing=failing, error=error, retry_at=at, max_attempts=max_attempts)
-        return await self._held("fail", claim, work, otherwise=0)
+        return bool((await self._held("renew", claim, partial(claims.renew, until=until))).sessions)
 
     async def release(self, claim: Claim) -> None:
-        await self._held("release", claim, claims.release, otherwise=None)
+        await self._held("release", claim, claims.release)
+
+    async def mark_rules_done(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
+        found = _by_sequence(claim, outcomes)
+        await self._held("mark_rules_done", claim, partial(claims.mark_rules_done, found=found))
+
+    async def mark_episode(self, claim: Claim, *, through: int) -> None:
+        await self._held("mark_episode", claim, partial(claims.mark_episode, through=through))
+
+    async def finish(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
+        stored, now = _by_sequence(claim, outcomes), self._clock.now()
+        await self._held("finish", claim, partial(claims.finish, stored=stored, now=now))
+
+    async def fail(self, claim: Claim, error: str, *, retry_at: datetime, max_attempts: int) -> int:
+        failing, at = {turn.sequence for turn in claim.turns}, micros(retry_at)
+        decide = partial(claims.fail, failing=failing, error=error, retry_at=at, max_attempts=max_attempts)
+        return (await self._held("fail", claim, decide)).counts["dead_lettered"]
+
+    async def _held(self, operation: str, claim: Claim, decide: claims.Decide) -> Changes:
+        return await self.change(operation, claim.scope, lambda rows: claims.held(rows, claim, decide))
 
     async def end_session(self, scope: Scope, session: str) -> PendingSession | None:
         name = bounded_name(session)
         return await self.change("end_session", scope, lambda rows: claims.end_session(rows, scope, name))
-
-    async def _held(self, operation: str, claim: Claim, work: claims.Work[T], *, otherwise: T) -> T:
-        return await self.change(
-            operation, claim.scope, lambda rows: claims.held(rows, claim, work, otherwise=otherwise)
-        )
 
     # -- removing ------------------------------------------------------------------------------------------------------
 
@@ -235,11 +239,7 @@ class StoredTurnLog(ABC):
 
     async def _commit(self, deletion: Tombstone) -> Tombstone:
         deletion = replace(deletion, at=max(deletion.at, moment(self._times.latest)))
-
-        async def commit(rows: Rows) -> tuple[Changes, Tombstone]:
-            return await removal.tombstone(rows, deletion)
-
-        stored = await self.change("tombstone", deletion.scope, commit)
+        stored = await self.change("tombstone", deletion.scope, lambda rows: removal.tombstone(rows, deletion))
         self._times.pass_deletion(micros(stored.at))
         return stored
 
@@ -261,6 +261,10 @@ class StoredTurnLog(ABC):
         if removed:
             await self.erase()
         return removed
+
+
+def _by_sequence(claim: Claim, outcomes: Mapping[str, bool]) -> dict[int, bool]:
+    return {turn.sequence: outcomes[turn.id] for turn in claim.turns if turn.id in outcomes}
 
 
 async def _history(rows: Rows, scope: Scope, response_id: str, limit: int) -> list[Message]:

@@ -1,6 +1,6 @@
 """How turns leave the log: with a deletion, at the end of their retention, or dropped by an operator. Pure.
 
-Strategy. A turn goes with everything that leads to it, and a session with its last turn. Totals change in the same
+Strategy. A turn is removed with its lookup keys and indexes, and a session with its last turn. Totals change in the same
 transaction: a waiting or dead-lettered turn becomes a deleted one, a finished turn stays counted as what it was.
 
 A scope may hold thousands of turns, and appends do not wait for all of them. So a deletion of a scope first commits its

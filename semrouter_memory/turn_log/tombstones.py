@@ -5,7 +5,7 @@ A deletion is one or two named fields, each with its time:
     e                        all of the owner's memories
     p:<project>              all of one project's
     m:<memory id>            one memory
-    c:<hash>:<project>       one statement, in whatever words of the same meaning (`Digests.content_hash`)
+    c:<hash>:<project>       one statement, however it is written (`Digests.content_hash`)
 """
 
 from collections.abc import Callable, Mapping

@@ -5,8 +5,8 @@ of each run of a spool, and a pass begins after it. While Redis is unavailable t
 again with growing pauses) and holds no turns in memory.
 
 Redis answers before what it was told is safe on its disk (`appendfsync everysec`). So a turn stays in the spool for
-`KEPT_SECONDS` after its arrival, and is deleted when Redis still has its number; a Redis that died in between and came back
-without it is sent it again.
+`KEPT_SECONDS` after its arrival, and is deleted when Redis still has its number; a Redis that restarts without it is
+sent it again.
 
 A turn that fails for another reason gets a run of its own, which is tried again with growing pauses: one bad turn holds up
 no other.

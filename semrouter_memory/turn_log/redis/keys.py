@@ -1,11 +1,11 @@
 """The names of all keys. Whatever a client can choose is in them as a digest.
 
 key                      string   the secret of all digests
-sequence                 string   the last sequence number given out
+sequence                 string   the last sequence number
 latest                   zset     one member, whose score is the latest time of a turn or deletion (hybrid_clock.py)
 totals                   hash     durable counts
 turns, dead, finished    zset     all turns by sequence number; dead letters; finished ones by the time they finished
-pending                  hash     session -> what triggers decide on, of those that are not done with
+pending                  hash     the pending sessions' states, by session
 purges                   set      owners whose deletion is not complete
 spool:<run>              string   the last number forwarded of that run of a spool
 turn:<n>                 string   a turn's state

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar, Unpack
 
-from semrouter_memory.errors import TurnLogError, UnavailableError
+from semrouter_memory.errors import Service, TurnLogError, UnavailableError
 from semrouter_memory.model import Appended, AppendOutcome, PendingSession, Scope, Tombstone, Turn, TurnTotals
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.bounds import bounded
@@ -43,8 +43,8 @@ class RedisTurnLog(StoredTurnLog):
     `append` runs where it is called. Between `start` and `stop` turns are forwarded by themselves.
 
     All replicas' digests are made with one secret key. It is made once, stored in Redis, and remembered in the spool, so that
-    it is known while Redis is unavailable. After every outage Redis is asked again: it may have another key, or none, and
-    then it is given ours.
+    it is known while Redis is unavailable. After every outage Redis is asked again: it may have another key; where it has none,
+    it gets this process's.
 
     Args:
         path: the local file; it and its directory are made when they are missing.
@@ -70,11 +70,11 @@ class RedisTurnLog(StoredTurnLog):
         keep: timedelta = _KEEP,
         **settings: Unpack[LogSettings],
     ) -> None:
-        super().__init__(clock=clock, **settings)
+        super().__init__(path, clock=clock, **settings)
         self._connection = connection
         self._keys = Keys(prefix)
         self._keep = keep
-        self._spool = Spool(path)
+        self._spool = Spool(self._database)
         self._transactions = Transactions(connection, self._keys)
         self._asked_after = -1
         self._key = self._spool.digest_key()
@@ -93,7 +93,7 @@ class RedisTurnLog(StoredTurnLog):
     async def stop(self) -> None:
         """Forward what can be forwarded in a short time, then close the spool. The connection stays open."""
         await self._forwarder.stop(_LAST_FORWARD_SECONDS)
-        self._spool.close()
+        self.close()
 
     # -- the storage ---------------------------------------------------------------------------------------------------
 
@@ -112,9 +112,6 @@ class RedisTurnLog(StoredTurnLog):
     async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
         async with self._using(operation) as rows:
             return await look(rows)
-
-    async def erase(self) -> bool:
-        return await self._spool.erase()
 
     @asynccontextmanager
     async def _using(self, operation: str) -> AsyncIterator[RedisRows]:
@@ -143,10 +140,6 @@ class RedisTurnLog(StoredTurnLog):
         return RedisRows(self._connection, self._keys, Digests(key), self._times, keep=self._keep)
 
     # -- where it is called --------------------------------------------------------------------------------------------
-
-    @property
-    def damage(self) -> str:
-        return self._spool.failures.damage
 
     def content_hash(self, content: str) -> str:
         if self._known is None:
@@ -197,16 +190,17 @@ class RedisTurnLog(StoredTurnLog):
 
     async def tombstones(self, scope: Scope) -> OwnerTombstones:
         """What was deleted of this owner; from what is known here while Redis is unavailable or slow."""
-        rows = self._known
-        if rows is None:
-            try:
-                rows = await self._rows()
-            except UnavailableError:
-                return OwnerTombstones(content_hash=self.content_hash)
+        try:
+            rows = self._known or await self._rows()
+        except UnavailableError as error:
+            if error.service is not Service.REDIS:
+                raise
+            return OwnerTombstones(content_hash=self.content_hash)
         return await rows.tombstones_at_once(scope)
 
     async def pending(self) -> list[PendingSession]:
-        await self._spool.checkpoint()
+        with suppress(TurnLogError):
+            await self._database.run("checkpoint", self._database.checkpoint)
         return await super().pending()
 
     async def end_session(self, scope: Scope, session: str) -> PendingSession | None:
@@ -242,12 +236,8 @@ class RedisTurnLog(StoredTurnLog):
             async with self._using("compact"):
                 await self._forwarder.settle()
         finally:
-            await self._spool.compact()
+            await self._database.rewrite()
         with suppress(UnavailableError):
             persistence = await self._connection.execute("INFO", "persistence")
             if persistence.get("aof_enabled"):
                 await self._connection.execute("BGREWRITEAOF")
-
-    async def backup(self, directory: Path) -> None:
-        """Copy the local file; Redis is backed up by its own means."""
-        await self._spool.backup(directory)

@@ -1,4 +1,4 @@
-"""The sessions that are not done with, as this process knows them.
+"""The pending sessions, as this process knows them.
 
 Strategy. There may be thousands, and triggers look once a second. So they are read whole once, and after that only those
 that changed: every change of a session leaves its id in a short stream. Where the stream no longer reaches back to the

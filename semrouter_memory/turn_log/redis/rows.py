@@ -1,6 +1,6 @@
 """Rows in Redis: read for the rules, and written as they decide (implements `Rows`).
 
-What was said in a session that is done with has a TTL: it expires when no sweep removes it.
+The texts of a session that is neither pending nor has dead letters have a TTL: they expire when no sweep removes them.
 
 Recall asks for an owner's tombstones once per request: one short round trip at most, in which the server answers with the
 whole hash only when its version differs from the cached one. While Redis is unavailable or slow, the cache is used at once.
@@ -52,7 +52,7 @@ class RedisRows:
     """Rows behind one connection, under one shared key.
 
     Args:
-        keep: how long what was said stays in a session that is done with, when no sweep removes it before.
+        keep: the TTL of the texts of such a session.
     """
 
     def __init__(

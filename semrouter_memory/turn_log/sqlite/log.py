@@ -5,16 +5,14 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar, Unpack
 
-from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import Appended, PendingSession, Scope, Turn, TurnTotals
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.bounds import bounded
 from semrouter_memory.turn_log.columns import micros
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
-from semrouter_memory.turn_log.sqlite.connections import FileThread, emptied
 from semrouter_memory.turn_log.sqlite.contents import Contents
-from semrouter_memory.turn_log.sqlite.database import BATCH_COMMITS, BATCH_LOG_PAGES, Database
+from semrouter_memory.turn_log.sqlite.database import BATCH_COMMITS, BATCH_LOG_PAGES
 from semrouter_memory.turn_log.sqlite.rows import SqliteRows
 from semrouter_memory.turn_log.storage import Decision, Rows, completed
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
@@ -42,50 +40,42 @@ class SqliteTurnLog(StoredTurnLog):
     """
 
     def __init__(self, path: Path, *, clock: Clock, **settings: Unpack[LogSettings]) -> None:
-        super().__init__(clock=clock, **settings)
-        self._database = Database(path)
+        super().__init__(path, clock=clock, **settings)
         self._digests = Digests(self._database.digest_key)
         self._local, self._background, self._reading = (
             SqliteRows(connection, self._digests, self._times)
             for connection in (self._database.local, self._database.background, self._database.reading)
         )
         self._contents = Contents(self._database.background)
-        self._reading_thread = FileThread("turn-log-reads", error=TurnLogError, what="turn log")
-        self._times.pass_deletion(self._read("latest time", lambda rows: rows.latest_time(), self._background))
+        self._times.pass_deletion(self._read("latest time", lambda rows: rows.latest_time()))
 
     # -- the storage ---------------------------------------------------------------------------------------------------
 
     async def change(self, operation: str, _: Scope | str, decide: Decision[T]) -> T:
-        return await self._database.thread.run(partial(self._change, operation, decide))
-
-    def _change(self, operation: str, decide: Decision[T]) -> T:
         in_batches = operation in _IN_BATCHES
-        with self._database.writing(operation, commits=BATCH_COMMITS if in_batches else 1):
-            changes, result = completed(decide(self._background))
-            self._background.apply(changes)
+        commits = BATCH_COMMITS if in_batches else 1
+        result = await self._database.write(operation, partial(self._change, decide), commits=commits)
         if in_batches and self._database.checkpoint_due:
-            self._database.checkpoint(long_log_pages=BATCH_LOG_PAGES)
+            await self._database.run("checkpoint", partial(self._database.checkpoint, long_log_pages=BATCH_LOG_PAGES))
+        return result
+
+    def _change(self, decide: Decision[T]) -> T:
+        changes, result = completed(decide(self._background))
+        self._background.apply(changes)
         return result
 
     async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
         if operation in _AT_ONCE:
-            return self._read(operation, look, self._local)
+            return self._read(operation, look)
         if operation in _IN_READING_THREAD:
-            return await self._reading_thread.run(partial(self._read, operation, look, self._reading))
-        return await self._database.thread.run(partial(self._read, operation, look, self._background))
+            return await self._database.look_up(operation, lambda: completed(look(self._reading)))
+        return await self._database.run(operation, lambda: completed(look(self._background)))
 
-    def _read(self, operation: str, look: Callable[[Rows], Awaitable[T]], rows: SqliteRows) -> T:
+    def _read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
         with self._database.failures.of(operation):
-            return completed(look(rows))
-
-    async def erase(self) -> bool:
-        return await self._database.run("erase", self._database.erase)
+            return completed(look(self._local))
 
     # -- where it is called --------------------------------------------------------------------------------------------
-
-    @property
-    def damage(self) -> str:
-        return self._database.failures.damage
 
     def content_hash(self, content: str) -> str:
         return self._digests.content_hash(content)
@@ -100,14 +90,14 @@ class SqliteTurnLog(StoredTurnLog):
         return appended
 
     async def tombstones(self, scope: Scope) -> OwnerTombstones:
-        return self._read("tombstones", lambda rows: rows.tombstones(self._digests.owner(scope)), self._local)
+        return self._read("tombstones", lambda rows: rows.tombstones(self._digests.owner(scope)))
 
     # -- with the file -------------------------------------------------------------------------------------------------
 
     async def pending(self) -> list[PendingSession]:
         self._database.require_file()
         pending = await super().pending()
-        self._database.thread.submit(self._database.checkpoint)
+        self._database.submit(self._database.checkpoint)
         return pending
 
     async def totals(self) -> TurnTotals:
@@ -117,23 +107,14 @@ class SqliteTurnLog(StoredTurnLog):
         """Take what was deleted before out of the files, batch by batch, while the log is in use (see contents.py).
 
         Raises:
-            TurnLogError: somebody keeps reading; what is deleted then is in the write-ahead log still.
+            TurnLogError: another process keeps reading, so the write-ahead log still holds what was deleted.
         """
         # At first, what an earlier compaction did not get to.
         await self._migrate()
         await self._database.write("compact", self._contents.switch_table, commits=BATCH_COMMITS)
         await self._migrate()
-        if not await emptied(self.erase):
-            raise TurnLogError("turn log: compact failed: another process keeps reading")
+        await self._database.erase_in_time()
 
     async def _migrate(self) -> None:
         while await self._database.write("compact", self._contents.migrate_batch, commits=BATCH_COMMITS):
             pass
-
-    async def backup(self, directory: Path) -> None:
-        await self._database.backup(directory)
-
-    def close(self) -> None:
-        """Let the threads end what they were asked for, then close the file."""
-        self._reading_thread.close()
-        self._database.close()

@@ -11,7 +11,7 @@ SCHEMA_VERSION = 1
 # one table for all digests, and counters instead of AUTOINCREMENT, which keeps a page of its own.
 _SCHEMA = (
     "CREATE TABLE settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
-    # last_sequence grows with every append and is never given out again, or `parent` could point at a stranger.
+    # last_sequence grows with every append and is never used again, or `parent` could point at another turn.
     # contents: which of the two tables new turns are written to. latest: the latest time of a turn or deletion.
     """CREATE TABLE counters (
         last_sequence INTEGER NOT NULL DEFAULT 0,
@@ -65,7 +65,7 @@ _SCHEMA = (
     # Turns that are accepted for Redis and not forwarded yet, see spool.py.
     # payload: NULL once the turn was deleted before it was forwarded; then only the count of it is.
     """CREATE TABLE spool (
-        key INTEGER PRIMARY KEY,
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
         run TEXT NOT NULL,
         number INTEGER NOT NULL,
         complete INTEGER NOT NULL,

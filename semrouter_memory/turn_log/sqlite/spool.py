@@ -4,22 +4,19 @@ Strategy. One commit per turn, on the event loop's thread, as durable as an appe
 Everything else runs in one thread.
 
 Each opening of the file is a *run* with a random name, and turns are numbered within it. Redis remembers the last number
-of each run, so a turn is forwarded once whatever happens between its arrival there and its deletion here; and a file that
-comes back older than it was (power cut, restored copy) neither repeats turns nor has new ones taken for old.
+of each run, so a turn is forwarded once whatever happens between its arrival there and its deletion here; and a file in an
+older state (power cut, restored copy) neither repeats turns nor passes new ones off as old.
 """
 
 import itertools
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import Reach, Scope, Tombstone
 from semrouter_memory.turn_log.bounds import BoundedTurn
 from semrouter_memory.turn_log.columns import micros, pack, unpack
@@ -65,15 +62,10 @@ def load(payload: bytes, scope: Scope) -> BoundedTurn:
 
 
 class Spool:
-    """An open spool.
+    """The spool in an open file."""
 
-    Raises:
-        ConfigurationError: the file cannot be used; the message names it and says why.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._database = Database(path)
-        self.failures = self._database.failures
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._run = uuid.uuid4().hex
         self._numbers = itertools.count(1)
 
@@ -100,7 +92,7 @@ class Spool:
 
     def digest_key(self) -> bytes | None:
         """The shared key, as it was known last."""
-        with self.failures.of("shared key"):
+        with self._database.failures.of("shared key"):
             row = self._database.local.execute("SELECT value FROM settings WHERE name = ?", (_SHARED_KEY,)).fetchone()
         return bytes(row[0]) if row else None
 
@@ -169,25 +161,6 @@ class Spool:
 
     async def remember_digest_key(self, key: bytes) -> None:
         await self._execute("remember key", "INSERT OR REPLACE INTO settings VALUES (?, ?)", (_SHARED_KEY, key))
-
-    async def checkpoint(self) -> None:
-        with suppress(TurnLogError):
-            await self._database.run("checkpoint", self._database.checkpoint)
-
-    async def erase(self) -> bool:
-        """Sync, and take what was deleted out of the write-ahead log too; False when a reader prevents it for now."""
-        return await self._database.run("erase", self._database.erase)
-
-    async def compact(self) -> None:
-        """Overwrite everything in the file that is not in use, and empty the write-ahead log."""
-        await self._database.run("compact", self._database.vacuum)
-        await self.erase()
-
-    async def backup(self, directory: Path) -> None:
-        await self._database.backup(directory)
-
-    def close(self) -> None:
-        self._database.close()
 
     async def _select(self, statement: str, arguments: tuple[object, ...] = ()) -> list[Any]:
         return await self._database.run(

@@ -191,11 +191,12 @@ class State:
 
 
 class Locks:
-    """Is lost after so many confirmations."""
+    """Is lost after so many confirmations for good, or at first so many times."""
 
     def __init__(self, calls: list[str]) -> None:
         self._calls = calls
         self.lost_after: int | None = None
+        self.losses = 0
 
     @asynccontextmanager
     async def hold(self, scope: Scope) -> AsyncIterator["Locks"]:
@@ -204,6 +205,9 @@ class Locks:
         self._calls.append("unlock")
 
     async def confirm(self) -> None:
+        if self.losses:
+            self.losses -= 1
+            raise LockLostError("it ran out")
         if self.lost_after == 0:
             raise LockLostError("it ran out")
         if self.lost_after is not None:

@@ -153,7 +153,7 @@ class TestCompaction:
     async def test_one_that_cannot_end_says_so(
         self, path: Path, open_log: OpenLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("semrouter_memory.turn_log.sqlite.connections._ERASE_ATTEMPTS", 1)
+        monkeypatch.setattr("semrouter_memory.turn_log.sqlite.database._ERASE_ATTEMPTS", 1)
         log = open_log(path)
         log.append(a_turn(needle(1)), remember=False)
         reader = connect(path, busy_seconds=1)
