@@ -20,10 +20,9 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from typing import NamedTuple
 
-from semrouter_memory.recall.time_expressions import calendar
-from semrouter_memory.recall.time_expressions.calendar import Period
 from semrouter_memory.recall.time_expressions.readings import (
     FEW,
+    Period,
     Read,
     ago,
     counted_back,
@@ -32,6 +31,7 @@ from semrouter_memory.recall.time_expressions.readings import (
     last_days,
     last_night,
     last_weekday,
+    midnight,
     named,
     rolling,
     to_come,
@@ -293,7 +293,7 @@ def _past(sentence: str, now: datetime) -> Iterator[Period]:
             continue
         period = read(match, now)
         if period and period.start <= now:
-            lasting = Period(period.start, calendar.midnight(now) + timedelta(days=1))
+            lasting = Period(period.start, midnight(now) + timedelta(days=1))
             yield lasting if _is_beginning(match) else period
 
 

@@ -1,18 +1,25 @@
-"""What an expression of time matched, as a period. Pure.
+"""What an expression of time matched, as a period: the week before last, a month, a season. Pure.
 
 Strategy: the patterns name their parts (`n`, `unit`, `weekday`, `month`, `season`, `quarter`, `day`, `year`, `which`),
 in English and Chinese alike, and a reader looks at these names only.
+
+The calendar is UTC's, because the user's zone is unknown. Weeks begin on Monday; seasons are the northern ones, three
+whole months each, and a winter is counted to the year in which it begins.
 """
 
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from semrouter_memory.language.scripts import CJK
-from semrouter_memory.recall.time_expressions import calendar
-from semrouter_memory.recall.time_expressions.calendar import MONTHS_PER_QUARTER, UNIT_DAYS, Period
 
-Read = Callable[[re.Match[str], datetime], Period | None]
+MONTHS_PER_YEAR = 12
+MONTHS_PER_QUARTER = 3
+UNIT_DAYS = {"hour": 1 / 24, "day": 1.0, "week": 7.0, "month": 30.0, "quarter": 91.0, "year": 365.0}
+"""How long a unit is, roughly."""
+_SATURDAY = 5
+_LEAP_CYCLE = 8
 FEW = 7
 """How many "a few" are at most: "the other day" is within the last seven."""
 
@@ -40,6 +47,91 @@ _UNITS = {
     "季度": "quarter",
     "年": "year",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """From `start` up to but without `end`, both in UTC."""
+
+    start: datetime
+    end: datetime
+
+
+def midnight(now: datetime) -> datetime:
+    """When the day began."""
+    return now.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def days(first: datetime, count: int = 1) -> Period:
+    """So many days from that midnight on."""
+    return Period(first, first + timedelta(days=count))
+
+
+def until_today(now: datetime, count: float) -> Period:
+    """From the day that was so many days ago to the end of today."""
+    return Period(midnight(now - timedelta(days=count)), midnight(now) + timedelta(days=1))
+
+
+def around(day: datetime, slack_days: int) -> Period:
+    """A day and so many days before and after it."""
+    return days(day - timedelta(days=slack_days), 2 * slack_days + 1)
+
+
+def months(year: int, month: int, count: int = 1) -> Period:
+    """So many months from this one on. A month below 1 lies in an earlier year."""
+    index = year * MONTHS_PER_YEAR + month - 1
+    return Period(_first(index), _first(index + count))
+
+
+def unit_back(unit: str, count: int, today: datetime) -> Period:
+    """The whole day, week, weekend, month, quarter or year that lies so many before the one today is in."""
+    monday = today - timedelta(days=today.weekday() + 7 * count)
+    match unit:
+        case "week":
+            return days(monday, 7)
+        case "weekend":
+            return days(monday + timedelta(days=_SATURDAY), 2)
+        case "month":
+            return months(today.year, today.month - count)
+        case "quarter":
+            begun = (today.month - 1) // MONTHS_PER_QUARTER - count
+            return months(today.year, begun * MONTHS_PER_QUARTER + 1, MONTHS_PER_QUARTER)
+        case "year":
+            return months(today.year - count, 1, MONTHS_PER_YEAR)
+        case _:
+            return days(today - timedelta(days=count))
+
+
+def weekday_back(weekday: int, weeks: int, today: datetime) -> Period:
+    """That day (0: Monday) of the calendar's week so many before this one."""
+    return days(today + timedelta(days=weekday - today.weekday() - 7 * weeks))
+
+
+def latest_weekday(weekday: int, today: datetime) -> Period:
+    """The last such day before today."""
+    return days(today - timedelta(days=(today.weekday() - weekday) % 7 or 7))
+
+
+def latest_date(month: int, day: int, today: datetime) -> Period | None:
+    """The last such day up to today. None for a day that no calendar has."""
+    years = range(today.year, today.year - _LEAP_CYCLE - 1, -1)
+    return next((found for year in years if (found := day_of(year, month, day)) and found.start <= today), None)
+
+
+def day_of(year: int, month: int, day: int) -> Period | None:
+    """That day. None for one that the calendar does not have."""
+    try:
+        return days(datetime(year, month, day, tzinfo=UTC))
+    except ValueError:
+        return None
+
+
+def _first(index: int) -> datetime:
+    year, month = divmod(index, MONTHS_PER_YEAR)
+    return datetime(year, month + 1, 1, tzinfo=UTC)
+
+
+Read = Callable[[re.Match[str], datetime], Period | None]
 
 
 def _number(said: str) -> int:
@@ -73,19 +165,19 @@ def _year(said: str | None, today: datetime) -> int | None:
 
 
 def ago(match: re.Match[str], now: datetime) -> Period:
-    unit, today = _unit(match["unit"]), calendar.midnight(now)
+    unit, today = _unit(match["unit"]), midnight(now)
     said = match["n"]
     if not said:
         step = timedelta(days=max(UNIT_DAYS[unit], 1))
         return Period(today - FEW * step, today - step + timedelta(days=1))
     if _is_half(said):
         half = int(UNIT_DAYS[unit] / 2)
-        return calendar.around(today - timedelta(days=half), max(half // 12, 3)) if half else calendar.days(today)
+        return around(today - timedelta(days=half), max(half // 12, 3)) if half else days(today)
     if unit == "hour":
-        return calendar.days(calendar.midnight(now - timedelta(hours=_number(said))))
+        return days(midnight(now - timedelta(hours=_number(said))))
     if unit == "week":
-        return calendar.around(today - timedelta(weeks=_number(said)), 3)
-    return calendar.unit_back(unit, _number(said), today)
+        return around(today - timedelta(weeks=_number(said)), 3)
+    return unit_back(unit, _number(said), today)
 
 
 def rolling(match: re.Match[str], now: datetime) -> Period:
@@ -93,7 +185,7 @@ def rolling(match: re.Match[str], now: datetime) -> Period:
     found = match.groupdict()
     said = found.get("n") or "one"
     count = FEW if found.get("few") else 0.5 if _is_half(said) else _number(said)
-    return calendar.last_days(now, count * UNIT_DAYS[_unit(match["unit"])])
+    return until_today(now, count * UNIT_DAYS[_unit(match["unit"])])
 
 
 def _is_half(said: str) -> bool:
@@ -104,28 +196,28 @@ def counted_back(count: int) -> Read:
     """The calendar's unit so many back, or the weekday in that week."""
 
     def read(match: re.Match[str], now: datetime) -> Period:
-        found, today = match.groupdict(), calendar.midnight(now)
+        found, today = match.groupdict(), midnight(now)
         if weekday := found.get("weekday"):
-            return calendar.weekday_back(_weekday(weekday), count, today)
-        return calendar.unit_back(_unit(match["unit"]), count, today)
+            return weekday_back(_weekday(weekday), count, today)
+        return unit_back(_unit(match["unit"]), count, today)
 
     return read
 
 
 def days_back(count: int) -> Read:
-    return lambda _, now: calendar.days(calendar.midnight(now) - timedelta(days=count))
+    return lambda _, now: days(midnight(now) - timedelta(days=count))
 
 
 def last_days(count: int) -> Read:
-    return lambda _, now: calendar.last_days(now, count)
+    return lambda _, now: until_today(now, count)
 
 
 def last_night(_: re.Match[str], now: datetime) -> Period:
-    return calendar.days(calendar.midnight(now) - timedelta(hours=12))
+    return days(midnight(now) - timedelta(hours=12))
 
 
 def last_weekday(match: re.Match[str], now: datetime) -> Period:
-    return calendar.latest_weekday(_weekday(match["weekday"]), calendar.midnight(now))
+    return latest_weekday(_weekday(match["weekday"]), midnight(now))
 
 
 def to_come(_: re.Match[str], __: datetime) -> None:
@@ -133,15 +225,15 @@ def to_come(_: re.Match[str], __: datetime) -> None:
 
 
 def whole_year(match: re.Match[str], now: datetime) -> Period:
-    return calendar.months(_year(match["year"], now) or now.year, 1, calendar.MONTHS_PER_YEAR)
+    return months(_year(match["year"], now) or now.year, 1, MONTHS_PER_YEAR)
 
 
 def dated(match: re.Match[str], now: datetime) -> Period | None:
     """A day of a month, with or without a year."""
     year, month, day = _year(match["year"], now), _month(match["month"]), _number(match["day"])
     if year is None:
-        return calendar.latest_date(month, day, calendar.midnight(now))
-    return calendar.date(year, month, day)
+        return latest_date(month, day, midnight(now))
+    return day_of(year, month, day)
 
 
 def named(match: re.Match[str], now: datetime) -> Period:
@@ -150,15 +242,15 @@ def named(match: re.Match[str], now: datetime) -> Period:
     first, count = _part_of_year(found)
     year = _year(found.get("year"), now)
     if year is not None:
-        return calendar.months(year, first, count)
+        return months(year, first, count)
     year = now.year if first <= now.month else now.year - 1
-    is_over = now >= calendar.months(year, first, count).end
+    is_over = now >= months(year, first, count).end
     which = (found.get("which") or "").lower()
     if which == "this" and is_over:
         year = now.year
     elif which not in {"this", ""} and not is_over:
         year -= 1
-    return calendar.months(year, first, count)
+    return months(year, first, count)
 
 
 def _part_of_year(found: dict[str, str | None]) -> tuple[int, int]:
