@@ -29,7 +29,7 @@ WINDOW = 12
 _SETTLED = 3
 """Turns that make a topic one that can be left."""
 _IN_A_ROW = 2
-_MIN_WORDS = 3
+_MIN_WORDS = 2
 _MIN_CHINESE = 6
 _READ_CHARS = 2_000
 

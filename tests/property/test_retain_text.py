@@ -31,7 +31,7 @@ def kept(text: str) -> list[str]:
     turn = LoggedTurn(
         id="t", sequence=1, scope=Scope("a"), session_id="s", user_text=text, assistant_text="", observed_at=NOW
     )
-    return [found.searched for found in quotes.candidates([turn])]
+    return [f"{found.context} {found.content}".strip() for found in quotes.candidates([turn])]
 
 
 @given(TEXT)
