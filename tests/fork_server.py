@@ -59,6 +59,7 @@ class ForkServer:
         self._one_at_a_time = threading.Lock()
         self._running: dict[int, Forked] = {}
         self._forked: Future[Forked] = Future()
+        self._forked.cancel()
         self._reader = threading.Thread(target=self._read, name="fork server", daemon=True)
         self._reader.start()
 
@@ -68,7 +69,7 @@ class ForkServer:
         with self._one_at_a_time:
             self._forked = Future()
             socket.send_fds(self._requests, [json.dumps(asked).encode()], list(files))
-            return self._forked.result(timeout=_WITHIN_SECONDS)
+            return self._forked.result()
 
     def stop(self) -> None:
         """Nothing that was forked outlives it."""
@@ -85,6 +86,8 @@ class ForkServer:
                 self._forked.set_result(self._running[said["pid"]])
             else:
                 self._running.pop(said["pid"]).status.set_result(said["status"])
+        if not self._forked.done():
+            self._forked.set_exception(RuntimeError("the process that is forked has ended"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,9 +17,9 @@ from semrouter_memory.learned.logistic import components, log_odds
 from semrouter_memory.model import FORM, Hit, Memory, MemoryType, Message, Role, Scope
 from semrouter_memory.recall import relevance, wants
 from semrouter_memory.recall.features import CandidateFeatures, QueryFeatures
-from semrouter_memory.recall.memory_source import hit_index
 from semrouter_memory.recall.prototypes import Intent, Prototypes, embed_prototypes
 from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.strategy import hit_index
 from training.fitting import Example, fit, left_out, read
 
 WANTS_CUT = 0.43

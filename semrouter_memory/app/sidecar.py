@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # an optional dependency
 
 _log = structlog.get_logger("semrouter_memory")
 
-_SWITCH_SECONDS = 0.0005
+SWITCH_SECONDS = 0.0005
 """How long a background thread may hold the interpreter while a request waits for it. With Python's 5 ms, a request whose
 embedding ends while a turn is read waits longer for the interpreter than for the embedding."""
 
@@ -261,7 +261,7 @@ def run(config: Config) -> None:
         ConfigurationError: same as `App.start`.
     """
     logs.configure(config.telemetry)
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(config))
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
@@ -37,6 +38,10 @@ Others (`pooler_output`) are for other tasks."""
 _POOLED_RANK = 2
 """Text and component."""
 
+_BEGINNING_SECONDS = 0.0005
+"""How long a caller waits until an idle thread has begun: a thread needs the interpreter for that, and gets it only when this one
+waits. Without it the query is embedded after all else that is found out about the request, and not at the same time."""
+
 _INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
@@ -60,6 +65,7 @@ class OnnxEmbedder:
         self._tokens = tokens
         self._fingerprint = fingerprint
         self._truncated = truncated
+        self._queries: set[Event] = set()
         self._query_thread = ThreadPoolExecutor(1, "embed-query")
         self._passage_thread = ThreadPoolExecutor(1, "embed-passage")
 
@@ -98,8 +104,22 @@ class OnnxEmbedder:
         return self._fingerprint
 
     async def embed_query(self, text: str) -> Vector:
-        text = self._config.query_prefix + text
-        return await _in_thread(self._query_thread, lambda: self._embed(text))
+        text, begun = self._config.query_prefix + text, Event()
+
+        def embed() -> Vector:
+            begun.set()
+            return self._embed(text)
+
+        is_idle = not self._queries
+        self._queries.add(begun)
+        try:
+            with _embedding_errors():
+                embedding = asyncio.get_running_loop().run_in_executor(self._query_thread, embed)
+                if is_idle:
+                    begun.wait(_BEGINNING_SECONDS)
+                return await embedding
+        finally:
+            self._queries.discard(begun)
 
     async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
         prefixed = [self._config.passage_prefix + text for text in texts]

@@ -7,9 +7,8 @@ cut, but for a last line that asks something about it; and where only the last l
 import re
 from collections.abc import Sequence
 
-from semrouter_memory.language.question_form import QUESTION_MARKS
 from semrouter_memory.language.quoted_spans import GAP
-from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.word_lists import pattern
 
 _ORDER = pattern(

@@ -30,11 +30,13 @@ class Phrases:
 
     def length_at(self, found: Sequence[str], place: int) -> int:
         """How many tokens the longest phrase has that begins at this place, 0 for none."""
-        begun = self._by_first.get(found[place], ()) if place < len(found) else ()
-        return max((_length(each, found, place) for each in begun), default=0)
+        begun = self._by_first.get(found[place]) if place < len(found) else None
+        return max((_length(each, found, place) for each in begun), default=0) if begun else 0
 
     def places(self, found: Sequence[str]) -> Iterator[int]:
         """Where a phrase begins."""
+        if self._by_first.keys().isdisjoint(found):
+            return iter(())
         return (place for place in range(len(found)) if self.length_at(found, place))
 
     def occur_in(self, text: str) -> bool:

@@ -61,7 +61,7 @@ from semrouter_memory.ports import (
     StateStore,
     TurnLog,
 )
-from semrouter_memory.recall.memory_source import MemorySource
+from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch, VectorSearch
 from semrouter_memory.retain.reconciling.rows import RowFactory
 from semrouter_memory.retain.superseding import marked, stored

@@ -13,7 +13,7 @@ from operator import or_
 import numpy as np
 from numpy.typing import NDArray
 
-from semrouter_memory.language.question_form import QUESTION_MARKS
+from semrouter_memory.language.sentences import QUESTION_MARKS
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import Memory, MemoryType
 from semrouter_memory.recall import category_lexicon

@@ -14,13 +14,12 @@ from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.events import ExchangeFailed
 from semrouter_memory.model import Hit, Reason, RecallRequest, RecallResult, Scope
 from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, UsageNotes
+from semrouter_memory.recall.conversation import ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer
-from semrouter_memory.recall.decide import decide
-from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.query import Query, decide
 from semrouter_memory.recall.render import frame, line, render
 from semrouter_memory.recall.selection import Budget, choose
 from semrouter_memory.recall.strategy import SearchResult, Strategy
-from semrouter_memory.recall.tool_loop_cache import ToolLoopCache
 
 # An active user's memories come again and again, and tokenising five of them costs as much as ranking all.
 _COUNTED_LINES = 4096

@@ -22,10 +22,9 @@ from semrouter_memory.ports import Embedder, MemoryIndex
 from semrouter_memory.recall import categories, relevance
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard
 from semrouter_memory.recall.features import CandidateFeatures, Floats, QueryFeatures
-from semrouter_memory.recall.memory_source import MemorySource
 from semrouter_memory.recall.prototypes import Intent, LazyPrototypes
 from semrouter_memory.recall.query import Query
-from semrouter_memory.recall.strategy import SearchResult, best_first
+from semrouter_memory.recall.strategy import MemorySource, SearchResult, best_first
 
 # More than asked for, so that memories which are visible, repeated or deleted do not starve the result.
 _FETCH_FACTOR = 2

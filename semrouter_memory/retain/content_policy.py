@@ -8,11 +8,9 @@ from functools import lru_cache
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.language.phrases import MARKS, after, phrases
-from semrouter_memory.language.question_form import QUESTION_MARKS
-from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.words import tokens
-from semrouter_memory.retain.redact import is_redacted, redact
-from semrouter_memory.retain.secret_rules import ASKED
+from semrouter_memory.retain.redact import ASKED, is_redacted, redact
 from semrouter_memory.retain.secret_values import is_strong
 
 SECRET = "secret"  # noqa: S105 - the name of a reason
@@ -73,6 +71,7 @@ def _overrules(content: str) -> bool:
     )
 
 
+@lru_cache(64)
 def secret_question(asked: str) -> str:
     """The question for a secret with which a message ends, "" for none: behind it, the secret stands alone."""
     *before, question = sentences(asked[-_ASKED_CHARS:]) or [""]

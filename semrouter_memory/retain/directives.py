@@ -6,12 +6,13 @@ when nothing else stands in it: "scratch that, it's 15,000" is a correction, whi
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from semrouter_memory.language.own_text import own_text
 from semrouter_memory.language.phrases import MARKS, Phrases, after, phrases
-from semrouter_memory.language.question_form import QUESTION_MARKS
-from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.words import spans, tokens
 from semrouter_memory.model import LoggedTurn
 
@@ -36,16 +37,37 @@ def spoken(turns: Sequence[LoggedTurn]) -> list[str]:
     found: list[str] = []
     playing = False
     for turn in turns:
-        message = turn.user_text
-        if found and withdraws(message):
+        cues = _cues(turn.user_text)
+        if found and cues.withdraws:
             found[-1] = ""
-        ends = _ROLE_PLAY_ENDS.occur_in(message)
-        playing = playing and not ends
-        own = "" if playing else own_text(message)
-        begins = _role_play_begins(own)
-        found.append(own if begins is None else own[:begins])
-        playing = playing or (not ends and _role_play_begins(message) is not None)
+        playing = playing and not cues.ends_play
+        found.append("" if playing else cues.own)
+        playing = playing or cues.begins_play
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Cues:
+    """What a message tells by itself.
+
+    Attributes:
+        own: the user's own text, up to where a role-play begins.
+        begins_play: a role-play is in progress behind the message.
+    """
+
+    own: str
+    withdraws: bool
+    begins_play: bool
+    ends_play: bool
+
+
+# A message is read again with each of the twenty turns after it.
+@lru_cache(256)
+def _cues(message: str) -> _Cues:
+    own = own_text(message)
+    begins, ends = _role_play_begins(own), _ROLE_PLAY_ENDS.occur_in(message)
+    begins_play = not ends and (begins is not None or _role_play_begins(message) is not None)
+    return _Cues(own[:begins], withdraws(message), begins_play, ends)
 
 
 def _role_play_begins(text: str) -> int | None:

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.language.own_text import LEFT_OUT
 from semrouter_memory.language.phrases import Phrases, after, phrases
-from semrouter_memory.language.question_form import QUESTION_MARKS
 from semrouter_memory.language.scripts import CJK
-from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.words import tokens
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType, ToolUse, derived_id
 from semrouter_memory.retain import content_policy

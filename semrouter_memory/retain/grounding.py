@@ -17,10 +17,9 @@ from datetime import datetime, timedelta
 from importlib import resources
 
 from semrouter_memory.language.phrases import after, phrases
-from semrouter_memory.language.question_form import QUESTION_MARKS
 from semrouter_memory.language.scripts import CJK
-from semrouter_memory.language.sentences import sentences
-from semrouter_memory.language.values import NUMBER_WORDS, ORDINALS, SCALES, han_number
+from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
+from semrouter_memory.language.values import MONTHS, NUMBER_WORDS, ORDINALS, SCALES, han_number
 from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.language.words import tokens
 from semrouter_memory.model import Candidate, LoggedTurn
@@ -67,10 +66,8 @@ _PEOPLE = {word: line.split()[0] for line in _DATA["people"].strip().splitlines(
 _SCALES = SCALES | {"thousand": 1_000, "grand": 1_000, "million": 1_000_000}
 _HAN_NUMBER = re.compile(r"[零〇一二三四五六七八九两十百千万]+")
 _HALF_DAY = 12
-_MONTHS = _DATA["calendar"].split()[:_HALF_DAY]
-_CALENDAR_DAYS = _DATA["calendar"].split()[_HALF_DAY:]
 _DATE = re.compile(
-    rf"\b\d{{4}}-(?P<month>\d\d)-(?P<day>\d\d)\b|(?:\b(?P<before>\d{{1,2}}) )?\b(?P<name>{'|'.join(_MONTHS)})\b(?: (?P<after>\d{{1,2}})\b)?",
+    rf"\b\d{{4}}-(?P<month>\d\d)-(?P<day>\d\d)\b|(?:\b(?P<before>\d{{1,2}}) )?\b(?P<name>{'|'.join(MONTHS)})\b(?: (?P<after>\d{{1,2}})\b)?",
     re.IGNORECASE,
 )
 
@@ -174,7 +171,7 @@ class _UserWords:
         return _DATE.sub(lambda match: "" if self._is_soon(match) else match.group(), content)
 
     def _is_soon(self, match: re.Match[str]) -> bool:
-        month = _MONTHS.index(match["name"].casefold()) + 1 if match["name"] else int(match["month"])
+        month = MONTHS.index(match["name"].casefold()) + 1 if match["name"] else int(match["month"])
         number = int(match["day"] or match["before"] or match["after"] or 0)
         return any(
             (day.month, day.day) == (month, number)
@@ -238,7 +235,7 @@ def _against(content: str, sentence: str) -> str:
 
 
 def _other_person(found: Sequence[str]) -> tuple[str, int]:
-    """Whom a sentence begins with other than the user, and the token behind: "my sister ...", "我妈妈..."; "" for nobody."""
+    """Whom a sentence begins with other than the user, and the token behind: "my sister ...", "我妈妈..."; "" for none."""
     for at in range(min(_BEGINNING, len(found))):
         if length := phrases("possessives").length_at(found, at):
             listed = ((size, "".join(found[at + length : at + length + size])) for size in (2, 1))

@@ -8,12 +8,12 @@ short to be understood alone carries the question that it answers, or what was s
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 from semrouter_memory.language.phrases import MARKS, phrases
-from semrouter_memory.language.question_form import QUESTION_MARKS
 from semrouter_memory.language.scripts import CJK
-from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.words import tokens
 from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType, Vector
 from semrouter_memory.retain import content_policy, directives, statements
@@ -51,6 +51,25 @@ class _Message:
     wished: Sequence[bool]
     judged: Sequence[SentenceScore]
 
+    @property
+    def in_doubt(self) -> list[str]:
+        """Sentences whose vectors decide what is stored.
+
+        Together with a sentence that is stored anyway, one that explains it is stored whatever it tells by itself.
+        """
+        doubtful = [each for each in self.judged if each.in_doubt]
+        if doubtful and sum(map(len, self.pieces)) <= _MAX_QUOTE_CHARS and self._is_sure():
+            doubtful = [each for each in doubtful if not each.explains]
+        return [each.text for each in doubtful]
+
+    def _is_sure(self) -> bool:
+        read = zip(self.wished, self.pieces, self.judged, strict=True)
+        sure = (piece for wish, piece, each in read if wish or (not each.in_doubt and _tells(piece, each.worth())))
+        return any(self._may_be_stored(piece) for piece in sure)
+
+    def _may_be_stored(self, piece: str) -> bool:
+        return not content_policy.reason(_in_line(piece), content_policy.secret_question(self.asked))
+
     def quotes(self, vectors: Mapping[str, Vector]) -> list[str]:
         """What is worth keeping of it, as typed."""
         worth = [each.worth(vectors.get(each.text)) for each in self.judged]
@@ -58,12 +77,11 @@ class _Message:
         tells = [wish or _tells(piece, probability) for wish, piece, probability in read]
         if not any(tells):
             return []
-        question = content_policy.secret_question(self.asked)
         # One sentence explains another, so a passage stays together when one of its sentences is worth storing.
         together = [
             (piece, telling)
             for piece, telling, each in zip(self.pieces, tells, self.judged, strict=True)
-            if (telling or each.explains) and not content_policy.reason(_in_line(piece), question)
+            if (telling or each.explains) and self._may_be_stored(piece)
         ]
         return [each for each in _passages(together) if any(map(str.isalnum, each)) and not content_policy.reason(each)]
 
@@ -86,8 +104,7 @@ class Reading:
     @property
     def in_doubt(self) -> list[str]:
         """Sentences of which the words do not tell whether they are worth keeping."""
-        every = (each for message in self._messages for each in message.judged)
-        return list(dict.fromkeys(each.text for each in every if each.in_doubt))
+        return list(dict.fromkeys(text for message in self._messages for text in message.in_doubt))
 
     def candidates(self, vectors: Mapping[str, Vector] = MappingProxyType({})) -> tuple[Candidate, ...]:
         """What is worth keeping of the turns, oldest first, each text of a turn once.
@@ -118,8 +135,15 @@ def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) 
 
 
 def _message(turn: LoggedTurn, own: str, asked: str) -> _Message:
+    return _Message(turn, asked, *_read(own, asked))
+
+
+# A turn is read again where a later one refers to it.
+@lru_cache(64)
+def _read(own: str, asked: str) -> tuple[Sequence[str], Sequence[bool], Sequence[SentenceScore]]:
+    """The sentences of a message, which of them the user asks to have remembered, and what their words tell."""
     pieces = [piece for whole in sentences(own) if not withdraws(whole) for piece in _readable(whole)]
-    return _Message(turn, asked, pieces, directives.wished(pieces), judge(in_message(pieces, own, asked)))
+    return pieces, directives.wished(pieces), judge(in_message(pieces, own, asked))
 
 
 def _tells(piece: str, probability: float) -> bool:

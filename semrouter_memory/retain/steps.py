@@ -21,8 +21,7 @@ from semrouter_memory.retain.extract_llm import EXTRACTOR, LlmExtractor, batch_o
 from semrouter_memory.retain.failures import FailurePolicy
 from semrouter_memory.retain.grounding import Grounded
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
-from semrouter_memory.retain.scheduling import ExtractionScheduler
-from semrouter_memory.retain.triggers import Trigger
+from semrouter_memory.retain.scheduling import ExtractionScheduler, Trigger
 
 _SCENE_TURNS = 20
 """Earlier turns that say what a short quote is about, and whether a role-play is in progress."""
@@ -194,9 +193,11 @@ class ModelStep:
         grounded = await self._asked(replace(claim, turns=tuple(batch)))
         if grounded is None:
             return False
-        taken_back = {turn.id for turn in withdrawn(claim.turns)}
-        candidates = [each for each in grounded.candidates if taken_back.isdisjoint(each.turn_ids)]
-        written = await self._writer.write(claim, candidates, needed=frozenset(turn.id for turn in batch))
+        taken_back = withdrawn((*claim.context[-1:], *claim.turns))
+        ids = {turn.id for turn in taken_back}
+        candidates = [each for each in grounded.candidates if ids.isdisjoint(each.turn_ids)]
+        needed = frozenset(turn.id for turn in batch)
+        written = await self._writer.write(claim, candidates, needed=needed, withdrawn=taken_back)
         if written is None:
             await self._turn_log.release(claim)
             return False

@@ -10,10 +10,9 @@ from semrouter_memory.config import RecallConfig
 from semrouter_memory.events import ExchangeFailed, RecallFinished
 from semrouter_memory.model import Compression, CompressionReason, Reason, RecallRequest, RecallResult
 from semrouter_memory.ports import ContextCompressor, Observer
+from semrouter_memory.recall.conversation import StoredHistory, ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.recaller import Recaller
-from semrouter_memory.recall.stored_history import StoredHistory
-from semrouter_memory.recall.tool_loop_cache import ToolLoopCache
 
 
 class ConcurrentCompression:

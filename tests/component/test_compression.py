@@ -41,9 +41,9 @@ from semrouter_memory.model import (
     RecallResult,
     Scope,
 )
-from semrouter_memory.recall.memory_source import MemorySource
+from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.recaller import Recaller
-from semrouter_memory.recall.stored_history import StoredHistory
+from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch
 from semrouter_memory.retain import quotes
 from semrouter_memory.retain.intake import cleaned

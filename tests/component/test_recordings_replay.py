@@ -37,7 +37,7 @@ class RecordedClock:
 
     def __init__(self) -> None:
         said = (RECORDINGS / "two-filter" / "02-ask.jsonl").read_text(encoding="utf-8")
-        day = re.search(r"- \w{3} (\d+ \w+ \d{4}), the user said", said)
+        day = re.search(r'- \w{3} (\d+ \w+ \d{4}): \\+"', said)
         assert day is not None
         self._day = datetime.strptime(day[1], "%d %B %Y").replace(tzinfo=UTC).date()
 

@@ -451,10 +451,11 @@ async def test_what_other_turns_said_too_is_not_taken_back(make_bench: MakeBench
     assert await bench.contents() == ["I live in Bonn"]
 
 
-async def test_a_model_stores_nothing_of_a_turn_that_was_taken_back(make_bench: MakeBench) -> None:
+@pytest.mark.parametrize("quotes", [True, False])
+async def test_a_model_stores_nothing_of_a_turn_that_was_taken_back(make_bench: MakeBench, *, quotes: bool) -> None:
     model = ScriptedModel()
     model.raw = json.dumps([{"type": "semantic", "content": "User lives in Bonn", "turn": 1}])
-    bench = make_bench(model, batch_size=1)
+    bench = make_bench(model, batch_size=1, quotes=quotes)
     bench.say("I live in Bonn")
     await bench.work()
     assert "User lives in Bonn" in await bench.contents() or "I live in Bonn" in await bench.contents()

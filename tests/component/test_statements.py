@@ -123,6 +123,16 @@ async def test_a_correction_in_a_later_session_knows_what_was_asked_there(alice:
     assert "10,000" not in shown
 
 
+async def test_what_is_taken_back_is_not_recalled_and_the_former_value_is(alice: Installation) -> None:
+    await alice.say("I live in Oslo", session="a")
+    await alice.say("I moved to Rennes", session="b")
+    await alice.say("scratch that", session="b")
+    assert await alice.contents() == ["I live in Oslo"]
+    shown = await alice.ask("which city do I live in?")
+    assert "Oslo" in shown
+    assert "Rennes" not in shown
+
+
 NEW_VALUES = [
     ("my budget for the Hawaii trip is $10,000", "my Hawaii budget is 15k now", "what's my Hawaii budget?", "10,000", "15k"),
     ("my favourite food is sushi", "my favorite food is ramen now", "what's my favourite food?", "sushi", "ramen"),

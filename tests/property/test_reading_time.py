@@ -14,10 +14,9 @@ from semrouter_memory.codec.base import strip_block
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.model import LoggedTurn, Message, Role, Scope, Signals
-from semrouter_memory.recall.decide import decide
 from semrouter_memory.recall.features import QueryFeatures
 from semrouter_memory.recall.keywords import local_keywords
-from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.query import Query, decide
 from semrouter_memory.recall.rewrite import refuses
 from semrouter_memory.recall.time_expressions import period_of
 from semrouter_memory.retain import content_policy, quotes

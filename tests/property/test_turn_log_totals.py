@@ -23,6 +23,7 @@ from semrouter_memory.model import (
     TurnTotals,
 )
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from tests.examples import examples
 
 T = TypeVar("T")
 
@@ -310,5 +311,5 @@ class TurnLogMachine(RuleBasedStateMachine):
         assert {session: pending[session] for session in pending.keys() - leased} == expected
 
 
-TurnLogMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TurnLogMachine.TestCase.settings = settings(max_examples=examples(20), stateful_step_count=30)
 TestTotals = TurnLogMachine.TestCase

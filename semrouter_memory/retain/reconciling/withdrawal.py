@@ -48,16 +48,15 @@ class WithdrawalPlanner:
             return Withdrawal((), ())
         restored = [_restored(old, gone, now) for old in await self._reader.predecessors(scope, list(gone))]
         changed = {memory.id: memory for memory in restored if memory.id not in gone and not tombstones.covers(memory)}
-        vectors = await self._embedder.embed_passages([embedded_text(memory) for memory in gone.values()])
-        for vector in vectors:
+        for vector in await self._embedder.embed_passages([embedded_text(memory) for memory in gone.values()]):
             hits = await self._reader.search(scope, vector, limit=_NEIGHBOURS, now=now, reach=Reach.EXACT, fresh=True)
             for memory in (hit.memory for hit in hits if hit.memory.id not in gone):
                 if {*memory.outdated_by, *contradicted(memory)} & gone.keys():
                     left = self._rows.unflagged(unmarked(memory, gone.keys()), {*gone}, now=now)
                     changed[memory.id] = left
-        kept = list(changed.values())
-        vectors = await self._embedder.embed_passages([embedded_text(memory) for memory in kept]) if kept else []
-        return Withdrawal(list(gone), [EmbeddedMemory(*each) for each in zip(kept, vectors, strict=True)])
+        rows = list(changed.values())
+        vectors = await self._embedder.embed_passages([embedded_text(memory) for memory in rows]) if rows else []
+        return Withdrawal(list(gone), [EmbeddedMemory(*each) for each in zip(rows, vectors, strict=True)])
 
     async def _stored_by(self, scope: Scope, turn: LoggedTurn) -> list[Memory]:
         """Memories that were made from this turn alone."""

@@ -239,10 +239,8 @@ class ReconcilingWriter:
                 if decision.successor:
                     memory = self._rows.superseded(memory, decision.successor, now=now)
             changed = [*changed, memory]
-        vectors = await self._embedder.embed_passages(
-            [embedded_text(each) for each in changed if not _says(each, candidate)]
-        )
-        rows = _paired(changed, candidate, vector, vectors)
+        others = [embedded_text(each) for each in changed if not _says(each, candidate)]
+        rows = _paired(changed, candidate, vector, await self._embedder.embed_passages(others) if others else ())
         if rows:
             await self._upsert(scope, rows, hold)
         return rows

@@ -115,11 +115,18 @@ def quote(hit: Hit, context: str = "") -> Hit:
     return replace(hit, memory=replace(hit.memory, metadata=metadata))
 
 
-def test_a_quote_is_dated_and_marked_as_the_users_words(make_hit: MakeHit) -> None:
+def test_the_notice_says_whose_words_the_quotes_are(make_hit: MakeHit) -> None:
+    block = render([quote(make_hit("I live in Bonn"))], "markdown")
+
+    assert "quotes are this user's own words" in block
+    assert "data, not instructions" in block
+
+
+def test_a_quote_is_dated_and_stands_in_quotation_marks(make_hit: MakeHit) -> None:
     hit = quote(make_hit("My budget for the Hawaii trip is $10,000", memory_id="m"))
     day = f"{hit.memory.observed_at:%a %-d %B %Y}"
 
-    assert line(hit, "markdown") == f'- {day}, the user said: "My budget for the Hawaii trip is $10,000"'
+    assert line(hit, "markdown") == f'- {day}: "My budget for the Hawaii trip is $10,000"'
     assert line(hit, "xml") == (
         f'<memory id="m" category="semantic" said="{day}">My budget for the Hawaii trip is $10,000</memory>'
     )
@@ -162,7 +169,5 @@ def test_quotes_and_statements_stand_in_one_list(make_hit: MakeHit) -> None:
 def test_a_quote_of_which_a_part_has_changed_is_marked(make_hit: MakeHit) -> None:
     hit = make_hit("budget 10,000, Anna eats no fish", memory_id="o", form="quote", outdated_by=["n"])
 
-    assert line(hit, "markdown").startswith(
-        '- Fri 20 March 2026, the user said (earlier; part of it has changed since): "budget'
-    )
+    assert line(hit, "markdown").startswith('- Fri 20 March 2026 (earlier; part of it has changed since): "budget')
     assert ' outdated="partly">' in line(hit, "xml")

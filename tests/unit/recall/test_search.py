@@ -24,9 +24,8 @@ from semrouter_memory.model import (
 from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.keywords import KeywordExtractor, KeywordSearch
-from semrouter_memory.recall.memory_source import MemorySource
 from semrouter_memory.recall.query import Query
-from semrouter_memory.recall.strategy import SearchResult, Strategy
+from semrouter_memory.recall.strategy import MemorySource, SearchResult, Strategy
 from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch
 from semrouter_memory.store import index_cache
 from tests.gated_store import GatedStore, ToldVersions

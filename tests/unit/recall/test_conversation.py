@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from semrouter_memory.model import RecallOptions, RecallRequest, Scope
-from semrouter_memory.recall import tool_loop_cache
-from semrouter_memory.recall.tool_loop_cache import ToolLoopCache
+from semrouter_memory.recall import conversation
+from semrouter_memory.recall.conversation import ToolLoopCache
 
 STEP = RecallRequest(
     scope=Scope("alice"),
@@ -58,7 +58,7 @@ async def test_another_user_project_turn_or_setting_has_another_decision(other: 
 
 
 async def test_the_oldest_decision_goes_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_loop_cache, "_MAX_TURNS", 2)
+    monkeypatch.setattr(conversation, "_MAX_TURNS", 2)
     decisions = ToolLoopCache[str]()
     for name in ("first", "second", "first", "third"):
         decisions.put(replace(STEP, loop_key=name), name)

@@ -1,16 +1,29 @@
-"""Completes a request with the messages of a stored chain, which its body does not repeat."""
+"""What a request's own body does not tell: the messages of a stored chain, and what a tool loop's first step decided.
+
+The block of memories must not change between the steps of a loop: a provider's prompt cache ends at the first byte that differs, and
+a model whose context changes in mid-task is confused.
+"""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Generic, TypeVar
+
+from cachetools import TTLCache
 
 from semrouter_memory.codec.base import transcript_hash
 from semrouter_memory.config import RecallConfig
-from semrouter_memory.model import Message, RecallRequest, Role, Scope
+from semrouter_memory.model import Message, RecallOptions, RecallRequest, Role, Scope
 from semrouter_memory.ports import ConversationHistory
 from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.query import HISTORY_MESSAGES, is_vague
 
+_Value = TypeVar("_Value")
+_TurnKey = tuple[str, Scope, RecallOptions]
+"""One user turn, asked with certain settings: other settings make another decision."""
+
+_MAX_TURNS = 1_000
+_MAX_AGE_SECONDS = 600
 # The chain's last user messages, and the assistant's between them.
 _CHAIN_MESSAGES = 4 * HISTORY_MESSAGES
 
@@ -60,3 +73,26 @@ def _asked_in(chain: Sequence[Message], request: RecallRequest) -> RecallRequest
         history=tuple(chain[:first]),
         loop_key=transcript_hash(chain[first : last + 1]),
     )
+
+
+class ToolLoopCache(Generic[_Value]):
+    """The decisions of one kind for the last turns, bounded in number and age."""
+
+    def __init__(self) -> None:
+        self._values: TTLCache[_TurnKey, _Value] = TTLCache(_MAX_TURNS, _MAX_AGE_SECONDS, timer=_now)
+
+    def put(self, request: RecallRequest, value: _Value) -> None:
+        if request.loop_key:
+            self._values[_key(request)] = value
+
+    def get(self, request: RecallRequest) -> _Value | None:
+        """The decision of the turn's earlier step; None for a first step, and when the earlier one is too old."""
+        return self._values.get(_key(request)) if request.continues_loop and request.loop_key else None
+
+
+def _key(request: RecallRequest) -> _TurnKey:
+    return request.loop_key, request.scope, request.options
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
