@@ -15,9 +15,12 @@ from semrouter_memory.model.memories import (
     STATEMENTS,
     Candidate,
     EmbeddedMemory,
+    EvictionCandidate,
+    EvictionReason,
     Fact,
     Form,
     Hit,
+    MaintenanceReport,
     Memory,
     Page,
     ReconcileAction,
@@ -25,7 +28,6 @@ from semrouter_memory.model.memories import (
     Usage,
     derived_id,
 )
-from semrouter_memory.model.reports import EvictionCandidate, EvictionReason, MaintenanceReport
 from semrouter_memory.model.requests import (
     Compression,
     CompressionReason,
