@@ -169,7 +169,5 @@ def test_quotes_and_statements_stand_in_one_list(make_hit: MakeHit) -> None:
 def test_a_quote_of_which_a_part_has_changed_is_marked(make_hit: MakeHit) -> None:
     hit = make_hit("budget 10,000, Anna eats no fish", memory_id="o", form="quote", outdated_by=["n"])
 
-    assert line(hit, "markdown").startswith(
-        '- Fri 20 March 2026 (earlier; part of it has changed since): "budget'
-    )
+    assert line(hit, "markdown").startswith('- Fri 20 March 2026 (earlier; part of it has changed since): "budget')
     assert ' outdated="partly">' in line(hit, "xml")
