@@ -7,12 +7,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 MODEL := .cache/model
 REDIS := .cache/redis
-# Settings of demo and run, which read them from the environment: PORT is Envoy's, those of the other parts follow it (OPERATOR_PORT,
-# API_PORT, EXT_PROC_PORT, ADMIN_PORT, LLM_PORT). LLM_BASE_URL and LLM_API_KEY put a real LLM server behind `run`, RUN_DIR is where it keeps
+# Settings of demo and run, which read them from the environment: PORT is Envoy's, those of the other parts follow it.
+# LLM_BASE_URL and LLM_API_KEY put a real LLM server behind `run`, RUN_DIR is where it keeps
 # its data: make run PORT=8080 LLM_BASE_URL=http://host:8000/v1
 PYTEST_ARGS ?=
 # Many tests wait for servers. All workers share one Milvus and one Redis; a file's tests stay together.
-TEST_WORKERS ?= 3
+TEST_WORKERS ?= 4
 # Compiled modules are kept where the environment says otherwise, too: tests start the service a hundred times.
 unexport PYTHONDONTWRITEBYTECODE
 # What the benchmark measures: make bench BENCH_ARGS=--quick, or BENCH_ARGS='--only growth --lite 1000'.
@@ -88,8 +88,9 @@ coverage: setup model redis ## branch coverage of the tests without Envoy; the p
 faults: setup model redis ## the fault suite in full (about a quarter of an hour); `make test` runs a reduced round of each fault
 	@SEMROUTER_MEMORY_FAULTS=full $(BIN)/python -m pytest -s tests/faults $(PYTEST_ARGS)
 
-fuzz: setup ## coverage-guided fuzzing of codecs, wire and exchange (FUZZ_SECONDS=60 for all)
+fuzz: setup model ## coverage-guided fuzzing of codecs, wire and exchange (FUZZ_SECONDS=60 for all), then the properties with ten times the examples
 	@nice -n 19 $(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS)
+	@SEMROUTER_MEMORY_PROPERTIES=full nice -n 19 $(BIN)/python -m pytest -n $(TEST_WORKERS) --timeout 1800 tests/property $(PYTEST_ARGS)
 
 check: setup ## format, lint, types, import contracts, generated code, documentation
 	@$(BIN)/ruff format --check .

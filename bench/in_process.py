@@ -5,6 +5,7 @@ after the other, so that every figure has its part of the slow and of the fast m
 than texts are embedded, a text's vector serves again, with noise.
 """
 
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,6 +21,7 @@ from bench.workload import memory_of, messages, questions, statements
 from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, connect, owner_indexes_of
 from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.app.sidecar import SWITCH_SECONDS
 from semrouter_memory.config import EmbeddingConfig, MemoryConfig
 from semrouter_memory.errors import MemoryServiceError
 from semrouter_memory.events import WorkFailed
@@ -209,8 +211,10 @@ class InProcess:
 
 @asynccontextmanager
 async def in_process(model: Path, directory: Path, sizes: Sequence[int]) -> AsyncIterator[InProcess]:
-    """The parts as the service connects them, with the default configuration."""
+    """The parts as the service connects them, with the default configuration; the interpreter is set as there."""
     async with AsyncExitStack() as exits:
+        exits.callback(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(SWITCH_SECONDS)
         config = MemoryConfig(data_dir=directory, embedding=EmbeddingConfig(path=model))
         observer = TelemetryObserver(Metrics())
         adapters = await connect(config, observer=observer, arrived=lambda *_: None, on_exit=exits)

@@ -92,7 +92,7 @@ class Installation(Together):
 
     # -- starting ------------------------------------------------------------------------------------------------------
 
-    async def _start(self) -> None:
+    async def start(self) -> None:
         self._plan.directory.mkdir(parents=True, exist_ok=True)
         await self._run(self._llm, upstream, self._upstream_port)
         await self._run(self._noop, noop, self._noop_port)
@@ -104,13 +104,13 @@ class Installation(Together):
             memory_api=self._api_port,
             llm=f"http://{LOOPBACK}:{self._upstream_port}/v1",
         )
-        self._exit.push_async_callback(self._envoy.stop)
+        self.push_async_callback(self._envoy.stop)
         await launch_envoy(
             self._envoy, self._plan.directory / "envoy.yaml", "two-filter.yaml", ports, self._with_chains
         )
 
     async def _run(self, process: Process, module: ModuleType, port: int) -> None:
-        self._exit.push_async_callback(process.stop)
+        self.push_async_callback(process.stop)
         # By its file, without its directory on the path: the working directory may be any.
         await process.start([sys.executable, "-P", str(module.__file__), str(port)])
         await process.ready(lambda: _accepts(port), timeout_seconds=_START_SECONDS)
@@ -118,7 +118,7 @@ class Installation(Together):
     async def _start_sidecar(self) -> None:
         path = self._plan.directory / "sidecar.yaml"
         path.write_text(yaml.safe_dump(self._settings()), encoding="utf-8")
-        self._exit.push_async_callback(self._sidecar.stop)
+        self.push_async_callback(self._sidecar.stop)
         await self._sidecar.start([sys.executable, "-m", "semrouter_memory", "serve", "--config", str(path)])
         await self._sidecar.ready(lambda: _is_ready(self.operator_url), timeout_seconds=_READY_SECONDS)
 

@@ -11,9 +11,8 @@ import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
+from bench.server_process import ServerProcess, lasting_port
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.stack.ports import free_port
-from semrouter_memory.stack.server_process import ServerProcess
 
 _PORTS = (
     "etcd_port",
@@ -30,6 +29,9 @@ _PORTS = (
     "etcd_peer_port",
     "health_port",
 )
+_TICK = "timeTickInterval: {} # ms"
+"""In its configuration: what is read with the strongest consistency waits for the next tick."""
+_ITS_OWN_TICK_MS = 200
 _READY_SECONDS = 120
 _POLL_SECONDS = 0.2
 
@@ -37,14 +39,19 @@ _POLL_SECONDS = 0.2
 class MilvusServer(ServerProcess):
     """One server process with its own data; it may be paused, killed and started again.
 
+    Args:
+        directory: takes its program, its data and its output.
+        tick_ms: how long a read with the strongest consistency waits at most for what was written before.
+
     Raises:
         ConfigurationError: the server's package is not installed.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, tick_ms: int = _ITS_OWN_TICK_MS) -> None:
         # Its program runs in this directory, where a relative path would lead elsewhere.
         super().__init__("Milvus", directory.absolute())
-        self._ports = {name: free_port(restarted=True) for name in _PORTS}
+        self._ports = {name: lasting_port() for name in _PORTS}
+        self._tick_ms = tick_ms
         self._unpack()
 
     @property
@@ -101,6 +108,10 @@ class MilvusServer(ServerProcess):
 
         own = {name: port for name, port in self._ports.items() if name in _PORTS[:-2]}
         milvus.MilvusServerConfig(data_dir=str(self.directory), **own).resolve()
+        configuration = self.directory / "configs" / "milvus.yaml"
+        text = configuration.read_text(encoding="utf-8")
+        ticks = text.replace(_TICK.format(_ITS_OWN_TICK_MS), _TICK.format(self._tick_ms))
+        configuration.write_text(ticks, encoding="utf-8")
         milvus._initialize_data_files(str(self.directory))  # noqa: SLF001 - what its own script does
         # The embedded etcd takes its ports from nowhere else; two servers would both claim 2379 and 2380.
         client, peer = (f"http://127.0.0.1:{self._ports[name]}" for name in ("etcd_port", "etcd_peer_port"))

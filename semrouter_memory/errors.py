@@ -47,7 +47,7 @@ class Service(StrEnum):
 
 
 class UnavailableError(MemoryServiceError):
-    """Something that may work again later without anybody acting."""
+    """Something that may work again later without an operator."""
 
     def __init__(self, message: str = "", *, service: Service) -> None:
         super().__init__(message)
@@ -127,21 +127,19 @@ class ModelUnavailableError(ChatModelError):
         self.circuit_open = circuit_open
 
 
-class TurnLogError(MemoryServiceError):
+class TurnLogError(UnavailableError):
     """The turn log could not be read or written.
 
     Attributes:
         reason: `log_failed`, `log_full` (the disk has no room) or `log_damaged` (it takes no turns until a sound file is in its place).
     """
 
-    service = Service.TURN_LOG
-
     def __init__(self, message: str, *, reason: str = "log_failed") -> None:
-        super().__init__(message)
+        super().__init__(message, service=Service.TURN_LOG)
         self.reason = reason
 
 
-# Who runs a command must act.
+# The user of a command must act.
 class InputFileError(MemoryServiceError):
     """A file of cases, a recording or Envoy's tap output cannot be read or written; the message names file and line or offset."""
 
@@ -252,7 +250,7 @@ def http_answer(error: BaseException) -> HttpAnswer:
             return HttpAnswer(status, error.code, str(error), error.field)
         case NotFoundError():
             return HttpAnswer(HTTPStatus.NOT_FOUND, f"{error.kind}_not_found", f"no such {error.kind}")
-        case UnavailableError() | TurnLogError() if error.service in _SERVICES and _SERVICES[error.service][1]:
+        case UnavailableError() if error.service in _SERVICES and _SERVICES[error.service][1]:
             _, code, message = _SERVICES[error.service]
             return HttpAnswer(HTTPStatus.SERVICE_UNAVAILABLE, code, message or str(error))
         case _:

@@ -209,25 +209,13 @@ class MemoryIndex(Protocol):
     def memory(self, position: int) -> Memory: ...
 
 
-class OwnerIndexes(Protocol):
-    """Indexes of all active memories of recently active owners."""
-
-    async def get(self, scope: Scope, *, until: float) -> MemoryIndex | None:
-        """The owner's index, if it is cached or can be loaded by that time of the loop. Never raises.
-
-        None: search the store. The owner has very many memories or was not active lately, or the version that proves an
-        index correct cannot be read.
-        """
-        ...
-
-
 class TurnInbox(Protocol):
     """Where finished exchanges and announced ends of sessions are accepted. Raises `TurnLogError`."""
 
     def append(self, turn: Turn, *, remember: bool) -> Appended:
         """Commit a turn, idempotently. The commit is what "accepted" means.
 
-        A shared log commits to its local spool; session and repetition are then resolved when the turn is shipped.
+        A shared log commits to its local spool; session and repetition are then resolved when the turn is forwarded.
 
         Duplicate: the same owner's request id or `retry_of` with the same user texts, or the same (session, history
         hash or previous response, user texts), was accepted before. A duplicate's transcript hashes are still learned, since the
@@ -349,8 +337,8 @@ class DeletionLog(Deletions, Protocol):
     async def erase_answers(self, scope: Scope, *, since: datetime) -> None:
         """Erase what was answered in this user's finished turns since then, in whatever project; the turns stay.
 
-        A log that cannot change a turn's text erases all of it. What a turn that is not finished says is erased by
-        `finish`, if a memory of the user was deleted since the turn began.
+        What a turn that is not finished says is erased by `finish`, if a memory of the user was deleted since the turn
+        began.
         """
         ...
 
@@ -418,7 +406,7 @@ class TurnRecords(Protocol):
 
 
 class Tombstones(Protocol):
-    """One owner's deletions. Two of one owner are equal when nothing was deleted between them."""
+    """One owner's deletions. Two of one owner are equal when nothing was deleted between them. False: nothing was deleted."""
 
     def covers(self, memory: Memory) -> bool:
         """Whether this memory was deleted: by id, or by scope after it was observed."""

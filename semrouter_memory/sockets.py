@@ -1,4 +1,4 @@
-"""Unix sockets that we listen at: the way is cleared of what a process that is gone left behind, and of nothing else."""
+"""Removes a Unix socket that an earlier process left at an address to listen at, and nothing else."""
 
 import os
 import socket
@@ -11,10 +11,10 @@ _PROBE_SECONDS = 1.0
 
 
 def clear_stale_socket(path: Path) -> None:
-    """Remove the socket of a process that is gone; where there is nothing, there is nothing to do.
+    """Remove the socket of a process that has ended; do nothing when there is no file.
 
     Raises:
-        ConfigurationError: somebody answers there, or it is no socket, or it cannot be looked at; the message says which.
+        ConfigurationError: a process answers there, or the file is no socket, or it cannot be read; the message says which.
     """
     try:
         if not path.exists():

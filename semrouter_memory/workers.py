@@ -16,34 +16,34 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-_LULL_SECONDS = 0.02
+_IDLE_GAP_SECONDS = 0.02
 _PATIENCE_SECONDS = 5.0
 
 CANCEL_SECONDS = 2.0
 """How long cancelled jobs may clean up before they are left alone."""
 
 
-class RightOfWay:
-    """Whoever is waited for goes first: work waits for a lull, but no longer than five seconds.
+class ForegroundPriority:
+    """Requests go first: background work waits for a gap between them, but no longer than five seconds.
 
-    Under load the work comes in batches, and most requests meet none of it. Nothing waits where there is no traffic.
+    Under load the work comes in batches, and most requests meet none of it. Without traffic nothing waits.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._taken_at = -_LULL_SECONDS
+        self._requested_at = -_IDLE_GAP_SECONDS
 
-    def take(self) -> None:
-        """A request comes."""
-        self._taken_at = self._monotonic()
+    def request_arrived(self) -> None:
+        """Call it with each request."""
+        self._requested_at = self._monotonic()
 
-    def hold(self, waited_seconds: float) -> float:
-        """How many seconds work that has waited so long is still to wait; 0: it goes ahead."""
-        lull = self._taken_at + _LULL_SECONDS - self._monotonic()
-        return max(min(lull, _PATIENCE_SECONDS - waited_seconds), 0.0)
+    def delay(self, waited_seconds: float) -> float:
+        """Seconds that work which has waited so long is still to wait; 0: it may run."""
+        gap_ends_in = self._requested_at + _IDLE_GAP_SECONDS - self._monotonic()
+        return max(min(gap_ends_in, _PATIENCE_SECONDS - waited_seconds), 0.0)
 
 
-def _at_once(_: float) -> float:
+def _no_delay(_: float) -> float:
     return 0.0
 
 
@@ -53,8 +53,8 @@ class WorkerPool(Generic[K]):
     Args:
         workers: how many jobs run at a time.
         max_queue: how many keys wait at most; keys that run, or are to run once more, do not count.
-        hold: for how many seconds a key that has waited so long is held back, asked until it is 0.
-        on_error: told of every exception that a job lets out; the pool goes on whatever happens.
+        delay: seconds for which a key that has waited so long is held back; called until it is 0.
+        on_error: called with every exception that a job raises; the pool continues in any case.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class WorkerPool(Generic[K]):
         workers: int,
         max_queue: int,
         on_error: Callable[[K, BaseException], None],
-        hold: Callable[[float], float] = _at_once,
+        delay: Callable[[float], float] = _no_delay,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._job = job
         self._workers = workers
         self._max_queue = max_queue
         self._on_error = on_error
-        self._hold = hold
+        self._delay = delay
         self._monotonic = monotonic
         self._waiting: dict[K, float] = {}
         self._running: dict[K, asyncio.Task[None]] = {}
@@ -143,7 +143,7 @@ class WorkerPool(Generic[K]):
 
     async def _run(self, key: K, submitted_at: float) -> None:
         try:
-            await self._lull(key, submitted_at)
+            await self._wait_for_gap(key, submitted_at)
             # The run begins only now: what came meanwhile is in it.
             self._again.pop(key, None)
             await self._job(key)
@@ -161,11 +161,11 @@ class WorkerPool(Generic[K]):
                 self._waiting[key] = self._again.pop(key)
             self._dispatch()
 
-    async def _lull(self, key: K, submitted_at: float) -> None:
+    async def _wait_for_gap(self, key: K, submitted_at: float) -> None:
         self._held[key] = submitted_at
         try:
-            # A lull is known by the time that has passed; no event tells of it.
-            while self._taking and (seconds := self._hold(self._monotonic() - submitted_at)):  # noqa: ASYNC110
+            # A gap shows by the time that has passed; it has no event.
+            while self._taking and (seconds := self._delay(self._monotonic() - submitted_at)):  # noqa: ASYNC110
                 await asyncio.sleep(seconds)
         finally:
             del self._held[key]

@@ -5,8 +5,11 @@ import gc
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.examples import examples
+
 pytest_plugins = (
     "tests.model_fixture",
+    "tests.fork_server",
     "tests.run_servers",
     "tests.milvus_server",
     "tests.retaining",
@@ -16,7 +19,9 @@ pytest_plugins = (
 )
 
 # How long an example takes says how busy the machine is.
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "unhurried", max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("unhurried")
 
 _LONGEST = (

@@ -13,13 +13,11 @@ from typing import Any, cast
 from fastapi import FastAPI
 
 from semrouter_memory.config import IdentityConfig, ManagementConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.manage.backup import Backup
-from semrouter_memory.manage.http import create_user_api
-from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
+from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
+from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
-from semrouter_memory.manage.turn_routes import OperatorContext
 from semrouter_memory.model import Memory, Scope, SessionHints, Turn
 from semrouter_memory.retain.redact import redact
 from semrouter_memory.store.in_memory import InMemoryStore
@@ -27,7 +25,8 @@ from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
-from tests.memory_service import deletion_service, memory_service
+from tests.hashed import HashedEmbedder
+from tests.memory_service import NoRecordings, deletion_service, memory_service
 
 TOKEN = "operator-token"
 _CONFIG = ManagementConfig(max_content_chars=500)
@@ -120,6 +119,7 @@ def open_ports(directory: Path) -> Iterator[Ports]:
             deletion=deletion,
             collections=OneCollection(store),
             backup=Backup(turn_log=log, state=state, store=store, file_lock=deletion.file_lock),
+            recordings=NoRecordings(),
         )
         servers = [await serve_http(app, "127.0.0.1:0", drain_seconds=1) for app in _apps(service, context)]
         users, operators = (f"http://127.0.0.1:{server.port}" for server in servers)
@@ -149,7 +149,7 @@ def _apps(service: MemoryService, context: OperatorContext) -> tuple[FastAPI, Fa
         config=_CONFIG,
         token=TOKEN,
         readiness=lambda: Readiness(serving=True, store_available=True),
-        metrics=lambda: Exposition(*Metrics().exposition()),
+        metrics=Metrics().exposition,
         context=context,
     )
     return create_user_api(service, identity=identity, config=_CONFIG), operator

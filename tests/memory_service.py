@@ -1,9 +1,18 @@
 """Builds the service of the management API, with its deletions, over one set of adapters."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.manage.service import MemoryService
+from semrouter_memory.replay.recordings import LiveOptions
+
+
+class NoRecordings:
+    """The operator's live recordings, which nothing asks for."""
+
+    def live(self, options: LiveOptions) -> AsyncIterator[bytes]:
+        raise AssertionError(options)
 
 
 def deletion_service(

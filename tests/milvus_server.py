@@ -15,6 +15,9 @@ from tests.run_servers import of_the_run, one_at_a_time, run_directory
 
 __all__ = ["MilvusServer"]
 
+_TICK_MS = 50
+"""Most tests read what they have just written."""
+
 
 @pytest.fixture(scope="session")
 def new_milvus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], MilvusServer]]:
@@ -39,7 +42,7 @@ def milvus_server() -> MilvusServer:
 def _server(directory: Path) -> MilvusServer:
     # What is there already is not unpacked again.
     shutil.copytree(_unpacked() / "bin", directory / "bin", copy_function=os.link)
-    return MilvusServer(directory)
+    return MilvusServer(directory, tick_ms=_TICK_MS)
 
 
 def _unpacked() -> Path:

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.server_process import ServerProcess, lasting_port
 from semrouter_memory.config import RedisConfig
-from semrouter_memory.stack.ports import free_port
-from semrouter_memory.stack.server_process import ServerProcess
 from tests.run_servers import of_the_run
 
 _UNPACKED = Path(__file__).parents[1] / ".cache" / "redis" / "redis-server"
@@ -35,7 +34,7 @@ class RedisServer(ServerProcess):
     def __init__(self, program: str, directory: Path) -> None:
         super().__init__("Redis", directory)
         self._program = program
-        self._port = free_port(restarted=True)
+        self._port = lasting_port()
 
     @property
     def url(self) -> str:

@@ -51,7 +51,7 @@ class Installation:
             connection,
             prefix=self.prefix,
             clock=clock or self.clock,
-            shipped=lambda scope, session_id: arrived.append((scope, session_id)),
+            forwarded=lambda scope, session_id: arrived.append((scope, session_id)),
             on_error=errors.append,
             max_turn_chars=1000,
         )

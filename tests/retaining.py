@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from semrouter_memory.config import RetainConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import ModelUnavailableError
 from semrouter_memory.events import (
     CandidatesRefused,
@@ -42,6 +41,7 @@ from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from tests.hashed import HashedEmbedder
 
 ALICE = Scope("alice")
 START = datetime(2026, 3, 20, 12, tzinfo=UTC)

@@ -19,8 +19,8 @@ from typing import TypeVar
 
 import pytest
 
+from bench.server_process import ServerProcess
 from semrouter_memory.stack import ports
-from semrouter_memory.stack.server_process import ServerProcess
 
 _VARIABLE = "SEMROUTER_MEMORY_TEST_SERVERS"
 """The environment leads the workers to the directory that the run's process has made."""

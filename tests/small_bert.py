@@ -1,7 +1,7 @@
 """A small BERT with random weights, exported as people's tools do: plain operators, and the usual names and layouts.
 
 Its vectors mean nothing, but they depend on every token, on its place and on its neighbours, as real ones do. What they
-must be is computed by the forward pass in numpy (`semrouter_memory.embedding.bert`), which shares nothing with the graph.
+must be is computed by the forward pass in numpy (`numpy_bert`), which shares nothing with the graph.
 """
 
 import json
@@ -16,8 +16,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from semrouter_memory.embedding import bert
-from semrouter_memory.embedding.bert import Array, BertShape, Weights
+from semrouter_memory.embedding.quantize import LAYER_NORM_EPSILON, Array, BertShape, Weights
+from tests import numpy_bert
 
 WORDS = (
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "user", "'", "s", "what", "is", "my", "the", "trip", "budget", "lives", "in"),
@@ -68,9 +68,9 @@ def weights_of(shape: BertShape, *, seed: int = 0) -> Weights:
 
 def hidden(weights: Weights, shape: BertShape, ids: Sequence[int]) -> Array:
     """The last hidden state of one text, shape (tokens, dimension), computed in numpy."""
-    values = bert._embeddings(weights, np.array(ids, dtype=np.int64))
+    values = numpy_bert._embeddings(weights, np.array(ids, dtype=np.int64))
     for layer in range(shape.layers):
-        values = bert._layer(weights, f"encoder.layer.{layer}", shape, values)
+        values = numpy_bert._layer(weights, f"encoder.layer.{layer}", shape, values)
     return values
 
 
@@ -227,7 +227,7 @@ class _Graph:
 
     def _norm(self, name: str, rows: str) -> str:
         scale, bias = self._weight(f"{name}.weight"), self._weight(f"{name}.bias")
-        return self._add("LayerNormalization", rows, scale, bias, axis=-1, epsilon=bert.LAYER_NORM_EPSILON)
+        return self._add("LayerNormalization", rows, scale, bias, axis=-1, epsilon=LAYER_NORM_EPSILON)
 
     def _weight(self, name: str) -> str:
         self._constants.setdefault(name, numpy_helper.from_array(self._weights[name], name))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from semrouter_memory.config import Config
-from semrouter_memory.evaluation.embedder import load_embedder
+from semrouter_memory.evaluation.running import load_embedder
 from semrouter_memory.retain.keep import features, in_message, meaning
 from training.fitting import Example, fit, left_out, read
 

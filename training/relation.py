@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from semrouter_memory.config import Config
-from semrouter_memory.evaluation.embedder import load_embedder
+from semrouter_memory.evaluation.running import load_embedder
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.retain.reconciling.features import features
 from semrouter_memory.retain.reconciling.relation import Relation, by_probabilities

@@ -10,16 +10,16 @@ import numpy as np
 
 from semrouter_memory.config import Config, RecallConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.embedder import load_embedder
+from semrouter_memory.evaluation.running import load_embedder
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.language.words import tokens
 from semrouter_memory.learned.logistic import components, log_odds
 from semrouter_memory.model import FORM, Hit, Memory, MemoryType, Message, Role, Scope
 from semrouter_memory.recall import relevance, wants
 from semrouter_memory.recall.features import CandidateFeatures, QueryFeatures
-from semrouter_memory.recall.memory_source import hit_index
 from semrouter_memory.recall.prototypes import Intent, Prototypes, embed_prototypes
 from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.strategy import hit_index
 from training.fitting import Example, fit, left_out, read
 
 WANTS_CUT = 0.43

@@ -100,10 +100,10 @@ async def connect(
     """Connect everything.
 
     Args:
-        arrived: told of turns that reached a shared log (scope, session id), so that somebody looks after them.
+        arrived: called with turns that reached a shared log (scope, session id), so that this replica may claim them.
 
     Raises:
-        ConfigurationError: a setting, file or schema that somebody must mend.
+        ConfigurationError: a setting, file or schema does not fit.
     """
 
     def truncated(count: int) -> None:
@@ -116,7 +116,7 @@ async def connect(
     await asyncio.to_thread(_make_directory, memory.directory)
     clock = SystemClock()
     if memory.redis.url is None:
-        sessions = _in_files(memory, clock, on_exit)
+        sessions = await _in_files(memory, clock, on_exit)
     else:
         sessions = await _in_redis(memory, clock, observer, arrived, on_exit)
     store = await _store(memory, embedder, observer, sessions, on_exit)
@@ -158,7 +158,7 @@ def _make_directory(directory: Path) -> None:
         raise ConfigurationError(f"memory.data_dir: cannot make {directory}: {error.strerror}") from None
 
 
-def _in_files(memory: MemoryConfig, clock: Clock, on_exit: AsyncExitStack) -> Sessions:
+async def _in_files(memory: MemoryConfig, clock: Clock, on_exit: AsyncExitStack) -> Sessions:
     directory = memory.directory
     turn_log = SqliteTurnLog(
         directory / "turns.db",
@@ -167,6 +167,7 @@ def _in_files(memory: MemoryConfig, clock: Clock, on_exit: AsyncExitStack) -> Se
         longest_back_off=timedelta(seconds=memory.retain.retry_max_seconds),
     )
     on_exit.callback(turn_log.close)
+    await turn_log.start()
     state = SqliteStateStore(directory / "state.db", clock=clock)
     on_exit.callback(state.close)
     return Sessions(turn_log, state, InProcessOwnerLocks(), InProcessOwnerVersions())
@@ -191,9 +192,9 @@ async def _in_redis(
         redis,
         prefix=config.prefix,
         clock=clock,
-        shipped=arrived,
+        forwarded=arrived,
         on_error=lambda error: observer.observe(WorkFailed(error)),
-        # Longer than the sweep keeps them; keys that are not swept expire.
+        # Longer than the sweep keeps turns; texts that are not swept expire.
         keep=timedelta(days=2 * memory.retain.turn_retention_days),
         max_turn_chars=memory.retain.max_turn_chars,
         longest_back_off=timedelta(seconds=memory.retain.retry_max_seconds),

@@ -1,23 +1,24 @@
-"""The HTTP servers: the users' API and the operator's port."""
+"""The HTTP servers (the users' API and the operator's port), and the recordings that the operator may follow."""
 
 import secrets
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
+from semrouter_memory import __version__
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.config import Config, secret
 from semrouter_memory.deletion.service import DeletionService
+from semrouter_memory.errors import ConfigurationError, InputFileError
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.manage.backup import Backup
-from semrouter_memory.manage.http import create_user_api
-from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
+from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
+from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
-from semrouter_memory.manage.turn_routes import OperatorContext
 from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.replay.recordings import Recordings
-from semrouter_memory.retain.redact import redact
+from semrouter_memory.retain.redact import redact, without_secrets
 
 
 async def serve_management(
@@ -28,7 +29,7 @@ async def serve_management(
     deletion: DeletionService,
     shared_secret: str | None,
     readiness: Callable[[], Readiness],
-    metrics: Callable[[], Exposition],
+    metrics: Callable[[], tuple[bytes, str]],
     recordings: Recordings,
     searcher: VectorSearch,
     on_exit: AsyncExitStack,
@@ -56,19 +57,19 @@ async def serve_management(
         token=secret(config.management.operator_token, config.management.operator_token_file),
         readiness=readiness,
         metrics=metrics,
-        context=_operator_context(adapters, deletion),
-        recordings=recordings,
+        context=_operator_context(adapters, deletion, recordings),
     )
     on_exit.push_async_callback((await serve_http(operator, config.management.operator_listen)).stop)
 
 
-def _operator_context(adapters: Adapters, deletion: DeletionService) -> OperatorContext:
+def _operator_context(adapters: Adapters, deletion: DeletionService, recordings: Recordings) -> OperatorContext:
     assert adapters.collections is not None
     return OperatorContext(
         records=adapters.turn_log,
         turn_log=adapters.turn_log,
         deletion=deletion,
         collections=adapters.collections,
+        recordings=recordings,
         backup=Backup(
             turn_log=adapters.turn_log, state=adapters.state, store=adapters.store, file_lock=deletion.file_lock
         ),
@@ -103,3 +104,26 @@ def _service(
         ttl_days=config.memory.ageing.ttl_days,
         searcher=searcher,
     )
+
+
+async def start_recordings(config: Config) -> Recordings:
+    """Recording as configured; more can be asked for at the operator's port.
+
+    Raises:
+        ConfigurationError: there is no place for recordings, or no key.
+    """
+    own, identity = config.recording, config.memory.identity
+    recordings = Recordings(
+        own,
+        directory=config.memory.directory / "recordings",
+        made_by=f"semrouter-memory {__version__}",
+        redact=without_secrets,
+        identity_headers=frozenset({identity.user_header, identity.session_header}),
+        secret_headers=frozenset({config.server.secret_header}),
+        pseudonym_key=secret(own.pseudonym_key, own.pseudonym_key_file),
+    )
+    try:
+        await recordings.start()
+    except InputFileError as error:
+        raise ConfigurationError(f"recording.directory: {error}") from None
+    return recordings

@@ -1,4 +1,4 @@
-"""The external models, by role. Several roles at one server share what is known of its being away."""
+"""The external models, by role. Roles at one server share its circuit."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack

@@ -15,12 +15,11 @@ from semrouter_memory.maintenance.sweep import Sweeper
 from semrouter_memory.maintenance.usage import UsageCounter
 from semrouter_memory.model import Scope, SessionKey
 from semrouter_memory.ports import ChatModel, UsageNotes
+from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.keywords import KeywordExtractor, KeywordSearch
-from semrouter_memory.recall.memory_source import MemorySource
 from semrouter_memory.recall.recaller import Recaller
 from semrouter_memory.recall.rewrite import QueryRewriter, RewritingSearch
-from semrouter_memory.recall.stored_history import StoredHistory
-from semrouter_memory.recall.strategy import Strategy
+from semrouter_memory.recall.strategy import MemorySource, Strategy
 from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch, VectorSearch
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator

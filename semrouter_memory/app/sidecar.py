@@ -17,15 +17,14 @@ import uvloop
 from semrouter_memory import __version__
 from semrouter_memory.app import pipelines, preflight
 from semrouter_memory.app.adapters import Adapters, connect
-from semrouter_memory.app.management import serve_management
+from semrouter_memory.app.management import serve_management, start_recordings
 from semrouter_memory.app.models import ExternalModels
-from semrouter_memory.app.recording import start_recordings
 from semrouter_memory.config import Config, secret
 from semrouter_memory.errors import TurnLogError, UnavailableError, name_of
 from semrouter_memory.events import OwnerIndexesMeasured, WorkFailed, WorkQueued
 from semrouter_memory.exchange.exchange import ExchangeSettings
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
-from semrouter_memory.manage.operator import Exposition, Readiness
+from semrouter_memory.manage.http import Readiness
 from semrouter_memory.model import Scope, SessionKey
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.pipeline import Retainer
@@ -36,14 +35,14 @@ from semrouter_memory.telemetry.tracing import start_tracing
 from semrouter_memory.transport.processor import Processor
 from semrouter_memory.transport.request_phase import RequestPhase
 from semrouter_memory.transport.server import ExtProcServer
-from semrouter_memory.workers import RightOfWay, WorkerPool
+from semrouter_memory.workers import ForegroundPriority, WorkerPool
 
 if TYPE_CHECKING:  # an optional dependency
     from semrouter_memory.telemetry.spans import Spans
 
 _log = structlog.get_logger("semrouter_memory")
 
-_SWITCH_SECONDS = 0.0005
+SWITCH_SECONDS = 0.0005
 """How long a background thread may hold the interpreter while a request waits for it. With Python's 5 ms, a request whose
 embedding ends while a turn is read waits longer for the interpreter than for the embedding."""
 
@@ -57,9 +56,9 @@ class App:
         self._metrics = Metrics()
         self._observer = TelemetryObserver(self._metrics)
         self._spans: Spans | None = None
-        self._right_of_way = RightOfWay()
+        self._foreground = ForegroundPriority()
         self._pool: WorkerPool[SessionKey] | None = None
-        self._log_is_away = False
+        self._log_is_unavailable = False
         self._log_is_damaged = False
         self.ext_proc_address = ""
 
@@ -67,7 +66,7 @@ class App:
         """Start everything.
 
         Raises:
-            ConfigurationError: a setting, file, port or schema that somebody must mend; its message says how.
+            ConfigurationError: a setting, file, port or schema does not fit; the message names the remedy.
         """
         try:
             await self._start()
@@ -104,12 +103,12 @@ class App:
             deletion=deletion,
             shared_secret=shared_secret,
             readiness=lambda: self._readiness(adapters),
-            metrics=lambda: Exposition(*self._metrics.exposition()),
+            metrics=self._metrics.exposition,
             recordings=recordings,
             searcher=searcher,
             on_exit=self._exit,
         )
-        # Before the ports close, so that clients that follow a recording are told the end; after the last exchange has ended.
+        # Before the ports close, so that clients that follow a recording receive its end; after the last exchange.
         self._exit.push_async_callback(recordings.stop)
         recaller = pipelines.request_phase(memory, adapters, models, maintenance.usage, searcher)
         await asyncio.gather(self._prepare(recaller), models.warm())
@@ -118,7 +117,7 @@ class App:
         server = ExtProcServer(config.server, processor)
         self.ext_proc_address = await server.start()
         self._exit.push_async_callback(server.stop)
-        self._say_what_serves(adapters)
+        self._log_addresses(adapters)
 
     def _processor(
         self,
@@ -137,7 +136,7 @@ class App:
             clock=adapters.turn_log,
             shared_secret=(config.server.secret_header, shared_secret) if shared_secret else None,
             other_metadata=(config.server.secret_header,),
-            arrived=self._right_of_way.take,
+            arrived=self._foreground.request_arrived,
             tracing=self._spans,
             recorder=recordings.capture,
         )
@@ -165,7 +164,7 @@ class App:
         except UnavailableError as error:
             _log.warning("Embedding failed, recall is not prepared", error=name_of(error))
 
-    def _say_what_serves(self, adapters: Adapters) -> None:
+    def _log_addresses(self, adapters: Adapters) -> None:
         management = self._config.management
         _log.info(
             "Serving",
@@ -189,7 +188,7 @@ class App:
             workers=config.workers,
             max_queue=config.max_queue,
             on_error=lambda _, error: self._failed(error),
-            hold=self._right_of_way.hold,
+            delay=self._foreground.delay,
         )
         retainer = pipelines.retainer(
             self._config.memory, adapters, models, wake=pool.submit, written=maintenance.changed
@@ -216,23 +215,23 @@ class App:
             except Exception as error:  # noqa: BLE001 - one failed look must not be the last
                 self._failed(error)
             else:
-                self._log_answers()
-            self._say_damage(adapters.turn_log.damage)
+                self._report_recovery()
+            self._report_damage(adapters.turn_log.damage)
             self._observer.observe(WorkQueued(depth=pool.depth + retainer.retrying, oldest_seconds=pool.oldest_seconds))
             if indexes is not None:
                 self._observer.observe(OwnerIndexesMeasured(nbytes=indexes.nbytes, owners=indexes.owners))
             await asyncio.sleep(self._config.memory.retain.tick_seconds)
 
     def _failed(self, error: BaseException) -> None:
-        """Background work failed. A turn log that is away is said once; its turns wait."""
+        """Background work failed. An unavailable turn log is logged once; its turns wait."""
         if not isinstance(error, TurnLogError):
             self._observer.observe(WorkFailed(error))
-        elif not self._log_is_away:
-            self._log_is_away = True
+        elif not self._log_is_unavailable:
+            self._log_is_unavailable = True
             _log.error("Turn log unavailable, turns wait", exc_info=error)
 
-    def _say_damage(self, damage: str) -> None:
-        """Once; what fails because of it is counted."""
+    def _report_damage(self, damage: str) -> None:
+        """Log it once; failures because of it are counted."""
         if damage and not self._log_is_damaged:
             self._log_is_damaged = True
             _log.error(
@@ -241,9 +240,9 @@ class App:
                 damage=damage,
             )
 
-    def _log_answers(self) -> None:
-        if self._log_is_away:
-            self._log_is_away = False
+    def _report_recovery(self) -> None:
+        if self._log_is_unavailable:
+            self._log_is_unavailable = False
             _log.info("Turn log available again")
 
 
@@ -262,7 +261,7 @@ def run(config: Config) -> None:
         ConfigurationError: same as `App.start`.
     """
     logs.configure(config.telemetry)
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(config))
 

@@ -1,12 +1,59 @@
-"""The command line. It parses, calls, prints; logic is in the packages below."""
+"""The command line. It parses, calls, prints; logic is in the packages below.
 
-from typing import Annotated
+Each command's module is loaded when the command is run: all of them take a second, which `serve` and `--help` need not wait for.
+"""
+
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
 from semrouter_memory import __version__
-from semrouter_memory.cli.on_demand import OnDemandGroup, announce
 from semrouter_memory.errors import EXIT_STATUS, MemoryServiceError
+
+_COMMANDS = {
+    "serve": ("serve", "Run the sidecar until SIGTERM or Ctrl-C."),
+    "doctor": ("doctor", "Find mistakes in Envoy's configuration and the sidecar's own."),
+    "demo": (
+        "local",
+        "Play a conversation that is remembered, through the real Envoy; exit status 1 when something was not.",
+    ),
+    "run": ("local", "Start Envoy, the sidecar and a stand-in LLM, and stay up until Ctrl-C."),
+    "replay": (
+        "replay",
+        "Play recordings against a server, as Envoy did, and compare its answers with those that were recorded.",
+    ),
+    "record": ("record", "Record what Envoy and a running sidecar say to each other."),
+    "compact": ("operator", "Take what was deleted out of the sidecar's files, now."),
+    "backup": ("operator", "Copy turn log, state and memories, while the sidecar runs."),
+    "model": ("local", "The embedding model's files."),
+    "memory": ("memory", "List, search and change stored memories of a running sidecar."),
+    "turns": ("operator", "Turns in the log of a running sidecar, asked at the operator's port."),
+    "config": ("config", "The configuration file."),
+    "eval": (
+        "eval",
+        "Measure the product on your own files of cases (JSON lines); each command's help says what a line holds.",
+    ),
+}
+"""Of each command, the module whose `app` has it, and the first sentence of its help."""
+
+
+class OnDemandGroup(TyperGroup):
+    """Has an empty command with the first sentence of its help for each, until it is run."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Load the command that the first argument names."""
+        self.load(args[0])
+        return super().resolve_command(ctx, args)
+
+    def load(self, name: str) -> None:
+        """Replace the empty command of that name, if there is one, by the real one."""
+        if name in _COMMANDS:
+            module = import_module(f"{__package__}.{_COMMANDS[name][0]}")
+            self.commands[name] = get_group(module.app).commands[name]
+
 
 app = typer.Typer(
     cls=OnDemandGroup,
@@ -16,7 +63,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-announce(app)
 
 
 @app.callback(invoke_without_command=True)
@@ -26,6 +72,14 @@ def _version(
     if version:
         typer.echo(__version__)
         raise typer.Exit
+
+
+def _empty() -> None:
+    raise AssertionError("the command was not loaded")
+
+
+for _name, (_, _summary) in _COMMANDS.items():
+    app.command(_name, help=_summary)(_empty)
 
 
 def whole_command_line() -> OnDemandGroup:

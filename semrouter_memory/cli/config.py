@@ -11,12 +11,9 @@ from pydantic.fields import FieldInfo
 
 from semrouter_memory.config import Config, ExternalModel, load
 
+app = typer.Typer()
 config_app = typer.Typer(help="The configuration file.", no_args_is_help=True)
-
-
-def register(group: typer.Typer) -> None:
-    """Add the commands to a group."""
-    group.add_typer(config_app, name="config")
+app.add_typer(config_app, name="config")
 
 
 @config_app.command()

@@ -1,7 +1,5 @@
 """`semrouter-memory doctor`: the mistakes in Envoy's configuration and the sidecar's, each with its fix."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,18 +8,15 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from semrouter_memory.cli.output import AsJson, print_json, shown
-from semrouter_memory.doctor.finding import Diagnosis, Finding, Severity
+from semrouter_memory.cli.output import AsJson, err, print_json, shown
+from semrouter_memory.doctor.finding import Finding, Severity
 
 _PIPE_WIDTH = 160
+app = typer.Typer()
 _COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
 
 
-def register(group: typer.Typer) -> None:
-    """Add the command to a group."""
-    group.command()(doctor)
-
-
+@app.command()
 def doctor(
     envoy: Annotated[
         Path | None,
@@ -53,36 +48,27 @@ def doctor(
     """
     from semrouter_memory.doctor.diagnose import diagnose  # noqa: PLC0415 - takes a second to load
 
-    with _progress() as progress:
-        diagnosis = diagnose(envoy, config, offline=offline, progress=progress)
+    # Only a terminal shows it.
+    with err.status("reading") as status:
+        findings = diagnose(envoy, config, offline=offline, progress=lambda step: status.update(Text(step)))
     if as_json:
-        print_json([asdict(finding) for finding in diagnosis.findings])
+        print_json([asdict(finding) for finding in findings])
     else:
-        _print(diagnosis)
-    if diagnosis.errors:
+        _print(findings)
+    if any(finding.severity is Severity.ERROR for finding in findings):
         raise typer.Exit(1)
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[[str], object]]:
-    """The current step, on standard error, where that is a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda _: None
-        return
-    with console.status("reading") as status:
-        yield lambda what: status.update(Text(what))
-
-
-def _print(diagnosis: Diagnosis) -> None:
+def _print(findings: list[Finding]) -> None:
     terminal = Console(highlight=False)
     console = Console(highlight=False, width=None if terminal.is_terminal else _PIPE_WIDTH)
-    for finding in diagnosis.findings:
+    for finding in findings:
         _print_finding(console, finding)
-    if not diagnosis.findings:
+    if not findings:
         console.print("nothing found", style="green")
         return
-    console.print(f"{_count(diagnosis.errors, 'error')}, {_count(diagnosis.warnings, 'warning')}")
+    errors = sum(finding.severity is Severity.ERROR for finding in findings)
+    console.print(f"{_count(errors, 'error')}, {_count(len(findings) - errors, 'warning')}")
 
 
 def _print_finding(console: Console, finding: Finding) -> None:

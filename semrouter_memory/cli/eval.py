@@ -2,19 +2,19 @@
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from semrouter_memory.evaluation.running import EvalOptions
+
+app = typer.Typer()
 eval_app = typer.Typer(
     help="Measure the product on your own files of cases (JSON lines); each command's help says what a line holds.",
     no_args_is_help=True,
 )
-
-
-def register(group: typer.Typer) -> None:
-    """Add the commands to a group."""
-    group.add_typer(eval_app, name="eval")
+app.add_typer(eval_app, name="eval")
 
 
 Files = Annotated[list[Path], typer.Argument(help="Files of cases, one JSON object a line.")]
@@ -26,6 +26,13 @@ ModelDirectory = Annotated[
     typer.Option("--model", help="The embedding model's directory; default: the configured one, else .cache/model."),
 ]
 JsonOut = Annotated[Path | None, typer.Option("--json", help="Also write the result to this file.")]
+
+
+def _options(files: list[Path], config: Path | None, model: Path | None, json_out: Path | None) -> "EvalOptions":
+    from semrouter_memory.config import load  # noqa: PLC0415 - same as below
+    from semrouter_memory.evaluation.running import EvalOptions  # noqa: PLC0415
+
+    return EvalOptions(files=files, config=load(config), model=model, json_out=json_out)
 
 
 @eval_app.command()
@@ -57,13 +64,12 @@ def retrieval(
     recall@5 and @10, nDCG@5 and MRR are of the ranking before any cut; recall, precision and false injection are of what
     is injected. A figure with nothing to count, as false injection without negative queries, is null.
     """
-    from semrouter_memory.config import load  # noqa: PLC0415 - the embedder's libraries take a second to load
-    from semrouter_memory.evaluation.retrieval_command import evaluate  # noqa: PLC0415
+    from semrouter_memory.evaluation.retrieval_command import evaluate  # noqa: PLC0415 - its libraries take a second to load
 
     if plot is not None and sweep is False:
         raise typer.BadParameter("--plot draws the sweep; leave --no-sweep out")
     swept = bool(sweep) or plot is not None
-    asyncio.run(evaluate(files, config=load(config), model=model, json_out=json_out, plot=plot, sweep=swept))
+    asyncio.run(evaluate(_options(files, config, model, json_out), plot=plot, sweep=swept))
 
 
 @eval_app.command()
@@ -75,10 +81,9 @@ def lifecycle(files: Files, config: ConfigFile = None, model: ModelDirectory = N
     end each text of "active" must be in exactly one active memory, each of "superseded" in exactly one that is stored as
     history, and no more than N may be active. A model with the role memory_reconcile takes part when one is configured.
     """
-    from semrouter_memory.config import load  # noqa: PLC0415 - the embedder's libraries take a second to load
-    from semrouter_memory.evaluation.lifecycle_run import evaluate  # noqa: PLC0415
+    from semrouter_memory.evaluation.lifecycle import evaluate  # noqa: PLC0415 - same
 
-    asyncio.run(evaluate(files, config=load(config), model=model, json_out=json_out))
+    asyncio.run(evaluate(_options(files, config, model, json_out)))
 
 
 @eval_app.command()
@@ -93,10 +98,9 @@ def conversations(
     "should_not_remember"; case does not count, and superseded memories do not count either. Quotes are
     stored, and what a model with the role memory_extraction extracts, when one is configured.
     """
-    from semrouter_memory.config import load  # noqa: PLC0415 - the embedder's libraries take a second to load
-    from semrouter_memory.evaluation.conversations_run import evaluate  # noqa: PLC0415
+    from semrouter_memory.evaluation.conversations import evaluate  # noqa: PLC0415 - same
 
-    asyncio.run(evaluate(files, config=load(config), model=model, json_out=json_out))
+    asyncio.run(evaluate(_options(files, config, model, json_out)))
 
 
 @eval_app.command()
@@ -120,10 +124,9 @@ def e2e(
     ten of the ranking, or it was ranked but not injected. Models with the roles memory_extraction and memory_rewrite take
     part when they are configured.
     """
-    from semrouter_memory.config import load  # noqa: PLC0415 - same
-    from semrouter_memory.evaluation.e2e_run import evaluate  # noqa: PLC0415
+    from semrouter_memory.evaluation.e2e import evaluate  # noqa: PLC0415 - same
 
-    asyncio.run(evaluate(files, config=load(config), model=model, json_out=json_out, misses=misses))
+    asyncio.run(evaluate(_options(files, config, model, json_out), misses=misses))
 
 
 @eval_app.command()
@@ -145,10 +148,9 @@ def compression(
     be left out. The made conversations plan a journey and have ten facts planted, which are also asked for. A model with
     the role memory_extraction takes part when one is configured.
     """
-    from semrouter_memory.config import load  # noqa: PLC0415 - same
-    from semrouter_memory.evaluation.compression_report import LENGTHS, evaluate  # noqa: PLC0415
+    from semrouter_memory.evaluation.compression import LENGTHS, evaluate  # noqa: PLC0415 - same
 
-    asyncio.run(evaluate(files or [], turns or LENGTHS, config=load(config), model=model, json_out=json_out))
+    asyncio.run(evaluate(_options(files or [], config, model, json_out), turns or LENGTHS))
 
 
 @eval_app.command()

@@ -1,73 +1,33 @@
-"""Sends a file of memories in parts that one request may bring, and adds up what became of its lines."""
+"""Sends memories in parts that one request may bring, and adds up what became of the lines; `memory reembed`."""
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+import typer
+from rich.progress import track
 
+from semrouter_memory.cli.connection import operator_command
+from semrouter_memory.cli.output import AsJson, err, report
 from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.manage.client import OperatorClient
 from semrouter_memory.model import Json
 
 PART_LINES = 200
 PART_BYTES = 4 * 1024 * 1024
 MAX_ERRORS = 100
 
-Send = Callable[[bytes], dict[str, Json]]
 
-
-def import_file(file: Path, send: Send, console: Console) -> dict[str, Json]:
-    """Send the file's lines, in order, and return the report; its errors name the file's own line numbers.
-
-    Raises:
-        InvalidRequestError: the file cannot be read.
-    """
-    with _opened(file) as lines:
-        total = None if str(file) == "-" else file.stat().st_size
-        return _sent(
-            lines, send, _progress(console, DownloadColumn()), "importing", total, size=lambda part: sum(map(len, part))
-        )
-
-
-def import_lines(
-    lines: Iterable[bytes], send: Send, console: Console, *, description: str, total: int
-) -> dict[str, Json]:
-    """Same, of lines that another server exports; `total` is their number."""
-    return _sent(lines, send, _progress(console, MofNCompleteColumn()), description, total, size=len)
-
-
-def _sent(
-    lines: Iterable[bytes],
-    send: Send,
-    progress: Progress,
-    description: str,
-    total: int | None,
-    *,
-    size: Callable[[list[bytes]], int],
-) -> dict[str, Json]:
+def import_lines(lines: Iterable[bytes], send: Callable[[bytes], dict[str, Json]]) -> dict[str, Json]:
+    """Send the lines, in order, and return the report; its errors name the lines by their numbers among all."""
     summary: dict[str, Json] = {"lines": 0, "imported": 0, "skipped": 0, "refused": 0, "errors": []}
     before = 0
-    with progress:
-        task = progress.add_task(description, total=total)
-        for part in _parts(lines):
-            report = send(b"".join(part))
-            for name in ("lines", "imported", "skipped", "refused"):
-                summary[name] += report[name]
-            free = MAX_ERRORS - len(summary["errors"])
-            summary["errors"] += [{**error, "line": error["line"] + before} for error in report["errors"][:free]]
-            before += len(part)
-            progress.advance(task, size(part))
+    for part in _parts(lines):
+        answer = send(b"".join(part))
+        for name in ("lines", "imported", "skipped", "refused"):
+            summary[name] += answer[name]
+        free = MAX_ERRORS - len(summary["errors"])
+        summary["errors"] += [{**error, "line": error["line"] + before} for error in answer["errors"][:free]]
+        before += len(part)
     return summary
 
 
@@ -84,19 +44,76 @@ def _parts(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield part
 
 
-@contextmanager
-def _opened(file: Path) -> Iterator[BinaryIO]:
-    if str(file) == "-":
-        yield sys.stdin.buffer
-        return
-    try:
-        opened = file.open("rb")
-    except OSError as error:
-        raise InvalidRequestError(f"cannot read {file}: {error.strerror}") from None
-    with opened:
-        yield opened
+def register(group: typer.Typer) -> None:
+    """Add `reembed` to a group."""
+    operator_command(group, "reembed")(_reembed)
 
 
-def _progress(console: Console, counted: ProgressColumn) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), counted, TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True)
+def _reembed(
+    client: OperatorClient,
+    *,
+    from_collection: Annotated[
+        str | None, typer.Option(help="The collection to copy. Not needed if there is only one other collection.")
+    ] = None,
+    drop_source: Annotated[
+        bool, typer.Option("--drop-source", help="Delete the copied collection for good if all is copied; asks first.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Copy all memories of another collection into the sidecar's own.
+
+    Vectors of two models cannot be compared, so each model has its own
+    collection. Start the sidecar with the new model (memory.embedding,
+    memory.milvus.dimension) and a new name for memory.milvus.collection, then
+    run this. Every memory of every user is exported from the old collection,
+    history included, and imported into the new one, which embeds it again.
+    Deleted memories do not come back; the old collection is only read.
+
+    Stored memories are skipped unless the old collection has a newer version,
+    so an interrupted run is repeated as it is. With several sidecars, run it
+    again when all of them use the new collection. Exit status 1: a memory could
+    not be copied, the message says which line of the export and why.
+    """
+    source = _source(from_collection, client.collections())
+    if drop_source and not yes:
+        typer.confirm(
+            f"Delete {source} for good once it is copied? No sidecar may use it any more.", abort=True, err=True
+        )
+    total = int(client.collection(source)["memories"])
+    with client.export_collection(source) as lines:
+        shown = track(lines, f"copying {source}", total, console=err, transient=True)
+        copied = import_lines(shown, client.import_lines)
+    dropped = drop_source and not copied["refused"]
+    if dropped:
+        client.drop_collection(source)
+    outcome = {"source": source, "dropped": dropped, **copied}
+    report(outcome, _lines(source, copied, dropped=dropped), as_json=as_json)
+    if copied["refused"]:
+        raise typer.Exit(1)
+
+
+def _source(named: str | None, collections: list[dict[str, Json]]) -> str:
+    """The named collection, else the only other one."""
+    others = {str(each["name"]): str(each["embedding"]) for each in collections if not each["current"]}
+    known = ", ".join(f"{name} ({embedding})" for name, embedding in sorted(others.items())) or "none"
+    if named is not None:
+        if named not in others:
+            raise InvalidRequestError(f"--from-collection: there is no other collection {named}; there are: {known}")
+        return named
+    if len(others) != 1:
+        raise InvalidRequestError(f"name the collection to copy with --from-collection; there are: {known}")
+    return next(iter(others))
+
+
+def _lines(source: str, copied: dict[str, Json], *, dropped: bool) -> Iterator[str]:
+    yield f"{copied['imported']} copied, {copied['skipped']} skipped, {copied['refused']} refused"
+    for error in copied["errors"]:
+        yield f"line {error['line']}: {error['message']}"
+    if dropped:
+        yield f"{source} is deleted"
+    elif not copied["refused"]:
+        yield (
+            f"{source} still holds its memories, deleted ones too. When no sidecar uses it any more:"
+            f" run this again with --drop-source --from-collection {source}"
+        )

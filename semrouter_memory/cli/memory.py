@@ -1,42 +1,42 @@
 """`semrouter-memory memory ...`: look at and change stored memories through the running sidecar.
 
 It speaks the API instead of opening the store, because a Milvus Lite file belongs to one process.
-
 """
 
 import json
-import os
-from collections.abc import Callable, Sequence
-from functools import partial, wraps
-from inspect import Parameter, Signature, signature
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
+import rich.progress
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from semrouter_memory.cli.importing import import_file
-from semrouter_memory.cli.operator import OPERATOR_API, TOKEN_FILE_VARIABLE, URL_VARIABLE
-from semrouter_memory.cli.output import AsJson, err, out, print_json, print_table, shown
-from semrouter_memory.cli.reembed import register as register_reembed
-from semrouter_memory.config import secret
+from semrouter_memory.cli import importing
+from semrouter_memory.cli.connection import user_command
+from semrouter_memory.cli.output import AsJson, err, out, print_json, print_table, report, shown
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.manage.client import PREPARED_SHELL, ApiEndpoint, MemoryClient
+from semrouter_memory.manage.client import MemoryClient
 from semrouter_memory.model import Json, MemoryType
 
-_API = "http://127.0.0.1:8081"
-_ENVOY = "http://127.0.0.1:10000"
-
-_CONTENT_WIDTH = 24
-
+app = typer.Typer()
 memory_app = typer.Typer(no_args_is_help=True, help="List, search and change stored memories of a running sidecar.")
-
-
-def register(group: typer.Typer) -> None:
-    """Add the commands to a group."""
-    group.add_typer(memory_app, name="memory")
-
+app.add_typer(memory_app, name="memory")
+_command = partial(user_command, memory_app)
+_COLUMNS = {
+    "score": "relevance",
+    "id": "id",
+    "type": "type",
+    "project": "project_id",
+    "said": "observed_at",
+    "until": "superseded_at",
+    "content": "content",
+}
+"""The member of the API's answer in each column."""
+_OPTIONAL = frozenset({"score", "until"})
+_DAY_CHARS = len("2027-01-01")
 
 Type = Annotated[MemoryType | None, typer.Option("--type", help="Its type.")]
 Types = Annotated[list[MemoryType] | None, typer.Option("--type", help="Only this type; may be repeated.")]
@@ -45,76 +45,6 @@ Importance = Annotated[float | None, typer.Option(min=0, max=1, help="0 (trivia)
 Metadata = Annotated[str | None, typer.Option(help="A JSON object to store with the statement.")]
 Expires = Annotated[str | None, typer.Option(help="From when on it is not recalled: 2027-01-01T00:00:00Z.")]
 MemoryId = Annotated[str, typer.Argument(help="The memory's id.")]
-
-
-# -- connection --------------------------------------------------------------------------------------------------------
-
-
-def _connect(
-    url: Annotated[
-        str | None,
-        typer.Option(
-            envvar="SEMROUTER_MEMORY_URL",
-            help=f"http(s)://host:port or unix:path. Default {_API}, with an API key {_ENVOY}, with an operator's token"
-            f" {URL_VARIABLE}, else {OPERATOR_API}.",
-        ),
-    ] = None,
-    user: Annotated[
-        str | None,
-        typer.Option(envvar="SEMROUTER_MEMORY_USER", help="Whose memories (not needed with --api-key)."),
-    ] = None,
-    user_header: Annotated[str, typer.Option(help="memory.identity.user_header of the sidecar.")] = "x-authz-user-id",
-    api_key: Annotated[
-        str | None,
-        typer.Option(envvar="SEMROUTER_MEMORY_API_KEY", help="Ask through Envoy, which knows the user by this key."),
-    ] = None,
-    operator_token_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="Ask the operator's port, with the token in this file."
-            f" {TOKEN_FILE_VARIABLE} says the same where neither a URL nor an API key is given."
-        ),
-    ] = None,
-) -> ApiEndpoint:
-    if operator_token_file is None and url is None and api_key is None and os.environ.get(TOKEN_FILE_VARIABLE):
-        operator_token_file = Path(os.environ[TOKEN_FILE_VARIABLE])
-    if operator_token_file is not None:
-        headers = {"authorization": f"Bearer {secret(None, operator_token_file)}"}
-        address = url or os.environ.get(URL_VARIABLE) or OPERATOR_API
-        return ApiEndpoint(url=address, user=_named(user), headers=headers, parameters={"user_id": _named(user)})
-    if api_key is not None:
-        return ApiEndpoint(url=url or _ENVOY, user=user or "", headers={"authorization": f"Bearer {api_key}"})
-    return ApiEndpoint(url=url or _API, user=_named(user), headers={user_header: _named(user)})
-
-
-def _named(user: str | None) -> str:
-    if not user:
-        raise InvalidRequestError(f"say whose memories: --user, or --api-key to be known by Envoy. {PREPARED_SHELL}")
-    return user
-
-
-def _command(name: str) -> Callable[[Callable[..., None]], None]:
-    """Registers a command that is given a client; its connection options may stand behind its name."""
-    shared = signature(_connect).parameters.values()
-
-    def register(function: Callable[..., None]) -> None:
-        own = list(signature(function).parameters.values())[1:]
-
-        @wraps(function)
-        def command(**given: Any) -> None:
-            connection = {parameter.name: given.pop(parameter.name) for parameter in shared}
-            with MemoryClient(_connect(**connection)) as client:
-                function(client, **given)
-
-        parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in (*own, *shared)]
-        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        memory_app.command(name)(command)
-
-    return register
-
-
-# -- commands ----------------------------------------------------------------------------------------------------------
 
 
 @_command("list")
@@ -132,9 +62,9 @@ def _list(
     if as_json:
         print_json(page)
         return
-    _print_table(page["data"])
+    _print_memories(page["data"])
     if page["next_cursor"]:
-        err.print(f"more: --cursor {shown(page['next_cursor'])}", markup=False, soft_wrap=True)
+        err.print(f"more: --cursor {shown(page['next_cursor'])}")
 
 
 @_command("get")
@@ -150,7 +80,7 @@ def _history(client: MemoryClient, memory_id: MemoryId, *, as_json: AsJson = Fal
     if as_json:
         print_json(members)
     else:
-        _print_table(members)
+        _print_memories(members)
 
 
 @_command("end-session")
@@ -160,7 +90,7 @@ def _end_session(
 ) -> None:
     """Say that a session is at its end: what waits is learned from now, and it is summed up."""
     ended = client.end_session(session_id)
-    out.print(f"ended {shown(ended['session_id'])}, {ended['waiting']} turns to learn from", markup=False)
+    out.print(f"ended {shown(ended['session_id'])}, {ended['waiting']} turns to learn from")
 
 
 @_command("search")
@@ -180,7 +110,7 @@ def _search(
     if as_json:
         print_json(hits)
     else:
-        _print_table(hits)
+        _print_memories(hits)
 
 
 @_command("add")
@@ -224,7 +154,7 @@ def _update(
 def _forget(client: MemoryClient, memory_id: MemoryId) -> None:
     """Delete one memory."""
     client.forget(memory_id)
-    out.print(f"forgot {shown(memory_id)}", markup=False)
+    out.print(f"forgot {shown(memory_id)}")
 
 
 @_command("forget-all")
@@ -238,7 +168,7 @@ def _forget_all(
     what = "everything" if project is None else f"everything in project {shown(project)}"
     if not yes:
         typer.confirm(f"Forget {what} that is remembered? This cannot be undone.", abort=True)
-    out.print(f"forgot {client.forget_all(project)['deleted']} memories", markup=False)
+    out.print(f"forgot {client.forget_all(project)['deleted']} memories")
 
 
 @_command("export")
@@ -267,22 +197,30 @@ def _import(
     Memories that are there already are skipped, so a file may be imported again.
     One that was deleted comes back.
     """
-    result = import_file(file, partial(client.import_lines, from_user=from_user), err)
-    if as_json:
-        print_json(result)
-    else:
-        out.print(f"{result['imported']} imported, {result['skipped']} skipped, {result['refused']} refused")
-        for error in result["errors"]:
-            where = f" ({error['param']})" if error["param"] else ""
-            err.print(f"line {error['line']}{where}: {shown(error['message'])}", markup=False, soft_wrap=True)
+    with _lines(file) as lines:
+        result = importing.import_lines(lines, partial(client.import_lines, from_user=from_user))
+    summary = f"{result['imported']} imported, {result['skipped']} skipped, {result['refused']} refused"
+    report(result, [summary], as_json=as_json)
+    for error in result["errors"] if not as_json else ():
+        where = f" ({error['param']})" if error["param"] else ""
+        err.print(f"line {error['line']}{where}: {shown(error['message'])}")
     if result["refused"]:
         raise typer.Exit(1)
 
 
-register_reembed(memory_app)
+importing.register(memory_app)
 
 
 # -- input and output --------------------------------------------------------------------------------------------------
+
+
+def _lines(file: Path) -> AbstractContextManager[Iterable[bytes]]:
+    if str(file) == "-":
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return rich.progress.open(file, "rb", description="importing", console=err, transient=True)
+    except OSError as error:
+        raise InvalidRequestError(f"cannot read {file}: {error.strerror}") from None
 
 
 def _fields(
@@ -306,24 +244,16 @@ def _object(text: str) -> dict[str, Json]:
     return value
 
 
-def _print_table(memories: Sequence[dict[str, Json]]) -> None:
-    scored = any("relevance" in memory for memory in memories)
-    superseded = any(memory.get("superseded_at") for memory in memories)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in (
-        *(["score"] if scored else []),
-        "id",
-        "type",
-        "project",
-        "said",
-        *(["until"] if superseded else []),
-    ):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("content", overflow="fold", min_width=_CONTENT_WIDTH)
-    for memory in memories:
-        until = [(memory.get("superseded_at") or "")[:10]] if superseded else []
-        said = memory["observed_at"][:10]
-        cells = [memory["id"], memory["type"], memory["project_id"], said, *until, memory["content"]]
-        score = [f"{memory['relevance']:.2f}"] if scored else []
-        table.add_row(*score, *(Text(shown(cell)) for cell in cells))
-    print_table(table)
+def _print_memories(memories: Sequence[dict[str, Json]]) -> None:
+    def is_known(member: str) -> bool:
+        return any(memory.get(member) is not None for memory in memories)
+
+    columns = {heading: member for heading, member in _COLUMNS.items() if heading not in _OPTIONAL or is_known(member)}
+    print_table([*columns], ([_cell(memory, member) for member in columns.values()] for memory in memories))
+
+
+def _cell(memory: dict[str, Json], member: str) -> str:
+    value = memory.get(member)
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return str(value or "")[: _DAY_CHARS if member.endswith("_at") else None]

@@ -1,73 +1,154 @@
-"""How the operator's commands reach a running sidecar: its operator's port, with the operator's token."""
+"""`semrouter-memory turns ...`, `compact` and `backup`: the log and the files of a running sidecar, at the operator's port."""
 
-import os
-from collections.abc import Callable
-from functools import wraps
-from inspect import Parameter, Signature, signature
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from semrouter_memory.config import ENV_PREFIX, secret
+from semrouter_memory.cli.connection import operator_command
+from semrouter_memory.cli.output import AsJson, err, print_json, print_table, report
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.manage.client import PREPARED_SHELL, ApiEndpoint, OperatorClient
+from semrouter_memory.manage.client import OperatorClient
+from semrouter_memory.model import Json, TurnState
 
-OPERATOR_API = "http://127.0.0.1:9090"
-TOKEN_VARIABLE = f"{ENV_PREFIX}MANAGEMENT__OPERATOR_TOKEN"
-URL_VARIABLE = "SEMROUTER_MEMORY_OPERATOR_URL"
-TOKEN_FILE_VARIABLE = "SEMROUTER_MEMORY_OPERATOR_TOKEN_FILE"  # noqa: S105 - a variable's name
+app = typer.Typer()
+_turns = typer.Typer(
+    no_args_is_help=True,
+    help="""Turns in the log of a running sidecar, asked at the operator's port.
 
-_TIMEOUT_SECONDS = 900.0
-"""Rewriting and copying files takes as long as they are large."""
+A turn is what a user said and was answered. Once accepted it waits
+until it was learned from; then it is extracted (something was stored)
+or empty (nothing was worth it). When learning from it failed too often
+it is dead: a dead letter, stored until an operator retries it (the model was
+misconfigured and is up again) or drops it. Nothing is lost in between:
+the totals add up.
+
+    turns list --state dead       which failed, and with what error
+    turns show ID                 what was said in one of them
+    turns retry --all             let all dead letters wait again
+    turns drop ID                 delete one without learning from it
+    turns totals                  what became of all turns ever
+""",
+)
+app.add_typer(_turns, name="turns")
+
+_COLUMNS = {
+    "id": "id",
+    "said": "observed_at",
+    "user": "user_id",
+    "state": "state",
+    "attempts": "attempts",
+    "error": "error",
+    "chars": "chars",
+}
+"""The member of the API's answer in each column."""
+_TOTALS = {
+    "extracted": "extracted: something was stored",
+    "empty": "empty: nothing was worth storing",
+    "dead_lettered": "dead letters: failed too often (turns list --state dead)",
+    "deleted": "deleted before they were learned from",
+    "waiting": "waiting",
+}
+"""The totals that must add up to the turns accepted."""
+
+TurnId = Annotated[str, typer.Argument(help="The turn's id.")]
+User = Annotated[str | None, typer.Option(help="Only this user's.")]
 
 
-OperatorUrl = Annotated[
-    str,
-    typer.Option(
-        envvar=URL_VARIABLE,
-        help="management.operator_listen of the sidecar: http(s)://host:port or unix:path.",
-    ),
-]
-OperatorTokenFile = Annotated[
-    Path | None,
-    typer.Option(
-        envvar=TOKEN_FILE_VARIABLE,
-        help=f"File with the operator's token; without it, {TOKEN_VARIABLE} in the environment.",
-    ),
-]
+@operator_command(_turns, "list")
+def _list(
+    client: OperatorClient,
+    *,
+    user: User = None,
+    state: Annotated[list[TurnState] | None, typer.Option(help="Only this state; may be repeated.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
+    before: Annotated[int, typer.Option(min=0, help="Where the page before ended.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """List turns, newest first, without what was said."""
+    page = client.turns(limit=limit, before=before, user=user, states=[each.value for each in state or ()])
+    if as_json:
+        print_json(page)
+        return
+    turns = ({**turn, "observed_at": turn["observed_at"][:19].replace("T", " ")} for turn in page["data"])
+    print_table([*_COLUMNS], ([str(turn[member]) for member in _COLUMNS.values()] for turn in turns))
+    if page["next_before"]:
+        err.print(f"more: --before {page['next_before']}")
 
 
-def _connect(url: OperatorUrl = OPERATOR_API, operator_token_file: OperatorTokenFile = None) -> ApiEndpoint:
-    return operator_target(url, operator_token_file)
+@operator_command(_turns, "show")
+def _show(client: OperatorClient, *, turn_id: TurnId) -> None:
+    """Show one turn with what the user said and was answered, as JSON."""
+    print_json(client.turn(turn_id))
 
 
-def operator_target(url: str, operator_token_file: Path | None) -> ApiEndpoint:
-    """The operator's port and token. Raises: InvalidRequestError, when there is no token."""
-    token = secret(None, operator_token_file) or os.environ.get(TOKEN_VARIABLE)
-    if not token:
-        raise InvalidRequestError(
-            f"show the operator's token: --operator-token-file, or {TOKEN_VARIABLE}. {PREPARED_SHELL}"
-        )
-    return ApiEndpoint(url=url, headers={"authorization": f"Bearer {token}"})
+@operator_command(_turns, "retry")
+def _retry(
+    client: OperatorClient,
+    *,
+    turn_id: Annotated[str | None, typer.Argument(help="A dead letter's id.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All dead letters.")] = False,
+    user: User = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a dead letter wait again, or all of them (of a user)."""
+    if (turn_id is None) is not everything or (turn_id and user):
+        raise InvalidRequestError("say which: an id, or --all, which --user narrows down")
+    retried = client.retry_all(user) if turn_id is None else client.retry(turn_id)
+    report({"retried": retried}, [f"{retried} waiting again"], as_json=as_json)
 
 
-def operator_command(group: typer.Typer, name: str) -> Callable[[Callable[..., None]], None]:
-    """Registers a command that is given a client; its connection options stand behind its name."""
-    shared = signature(_connect).parameters.values()
+@operator_command(_turns, "drop")
+def _drop(client: OperatorClient, *, turn_id: TurnId, as_json: AsJson = False) -> None:
+    """Delete a dead or waiting turn without learning from it."""
+    report(client.drop(turn_id), [f"dropped {turn_id}"], as_json=as_json)
 
-    def register(function: Callable[..., None]) -> None:
-        own = list(signature(function).parameters.values())[1:]
 
-        @wraps(function)
-        def command(**given: Any) -> None:
-            connection = {parameter.name: given.pop(parameter.name) for parameter in shared}
-            with OperatorClient(_connect(**connection), timeout_seconds=_TIMEOUT_SECONDS) as client:
-                function(client, **given)
+@operator_command(_turns, "totals")
+def _count(client: OperatorClient, *, as_json: AsJson = False) -> None:
+    """Count what became of all turns ever accepted; exit status 1 when it does not add up."""
+    totals = client.totals()
+    meanings = {"accepted": "turns accepted, of which", **_TOTALS}
+    width = max(len(str(totals[name])) for name in meanings)
+    report(totals, [f"{totals[name]:>{width}}  {meaning}" for name, meaning in meanings.items()], as_json=as_json)
+    if totals["accepted"] != sum(totals[part] for part in _TOTALS):
+        err.print("these do not add up to the turns accepted")
+        raise typer.Exit(1)
 
-        parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in (*own, *shared)]
-        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        group.command(name)(command)
 
-    return register
+@operator_command(app, "compact")
+def _compact(client: OperatorClient, *, as_json: AsJson = False) -> None:
+    """Take what was deleted out of the sidecar's files, now.
+
+    Forgotten memories and turns are invisible at once, but their text may stay
+    in unused pages of the files until this was done. It also happens on
+    schedule (memory.ageing.compact_hours). The sidecar goes on serving.
+    """
+    parts = client.compact()
+    report(parts, _durations(parts), as_json=as_json)
+
+
+@operator_command(app, "backup")
+def _backup(
+    client: OperatorClient,
+    *,
+    directory: Annotated[
+        Path, typer.Argument(help="A new directory on the sidecar's machine.", file_okay=False, resolve_path=True)
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Copy turn log, state and memories, while the sidecar runs.
+
+    To restore it, stop the sidecar and let memory.data_dir name the copy. What
+    is forgotten later stays in a backup, so delete old ones. Memories on a
+    Milvus server and what is in Redis are not in it: these have backups of
+    their own.
+    """
+    parts = client.backup(str(directory))
+    report(parts, _durations(parts), as_json=as_json)
+
+
+def _durations(parts: Sequence[dict[str, Json]]) -> Iterator[str]:
+    for part in parts:
+        yield f"{part['part']}: {part['seconds']:.2f} s" + (f" ({part['note']})" if part["note"] else "")

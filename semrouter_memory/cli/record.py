@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from semrouter_memory import __version__
-from semrouter_memory.cli.operator import OPERATOR_API, OperatorTokenFile, OperatorUrl, operator_target
-from semrouter_memory.cli.output import shown
+from semrouter_memory.cli.connection import OPERATOR_API, OperatorTokenFile, OperatorUrl, operator_endpoint
+from semrouter_memory.cli.output import err, shown
 from semrouter_memory.errors import InputFileError, InvalidRequestError
 from semrouter_memory.manage.client import OperatorClient
 from semrouter_memory.replay.cleaning import Cleaner, CleaningSettings
@@ -27,8 +26,8 @@ from semrouter_memory.retain.redact import without_secrets
 
 _MB = 1024 * 1024
 _PSEUDONYM_VARIABLE = "SEMROUTER_MEMORY__RECORDING__PSEUDONYM_KEY"
-_err = Console(stderr=True, highlight=False, soft_wrap=True)
 
+app = typer.Typer()
 record_app = typer.Typer(
     help="""Record what Envoy and a running sidecar say to each other.
 
@@ -41,11 +40,7 @@ be told, in bodies. --pseudonymise replaces every word and id as well.
 `recording` in the configuration.
 """,
 )
-
-
-def register(group: typer.Typer) -> None:
-    """Add the commands to a group."""
-    group.add_typer(record_app, name="record")
+app.add_typer(record_app, name="record")
 
 
 Out = Annotated[Path, typer.Option(help="Directory that takes the recordings.")]
@@ -84,16 +79,16 @@ def record(
         return
     if out is None:
         raise InvalidRequestError("say where recordings go: --out DIR")
-    target = operator_target(url, operator_token_file)
+    target = operator_endpoint(url, operator_token_file)
     settings = _settings(out, form, into, (max_file_mb, max_total_mb), pseudonymised=pseudonymise)
     writer = _Writer(settings, normalise=normalise)
     wish = {"seconds": seconds, "sample": sample, "pseudonymise": pseudonymise, "redact": redact or []}
     with OperatorClient(target) as client, client.recording(wish, seconds=seconds) as chunks:
-        _err.print(f"recording for {seconds:g} s into {out}; Ctrl-C ends it", markup=False)
+        err.print(f"recording for {seconds:g} s into {out}; Ctrl-C ends it")
         try:
             writer.take_stream(chunks, url)
         except KeyboardInterrupt:
-            _err.print("ended")
+            err.print("ended")
     writer.summarise()
 
 
@@ -141,7 +136,7 @@ def import_tap(
             _tell(str(error))
     writer.summarise()
     if damaged:
-        _err.print(f"{damaged} damaged files", markup=False)
+        err.print(f"{damaged} damaged files")
         raise typer.Exit(1)
 
 
@@ -174,9 +169,9 @@ class _Writer:
 
     def summarise(self) -> None:
         left_out = f", {self._left_out} left out: larger than a file may be" if self._left_out else ""
-        _err.print(f"{self._taken} exchanges written to {self._settings.directory}{left_out}", markup=False)
+        err.print(f"{self._taken} exchanges written to {self._settings.directory}{left_out}")
         if self._note:
-            _err.print(f"the sidecar: {shown(self._note)}", markup=False)
+            err.print(f"the sidecar: {shown(self._note)}")
 
     def _noted(self, located: Iterator[LocatedRecord]) -> Iterator[LocatedRecord]:
         for each in located:
@@ -240,4 +235,4 @@ def _cleaning(headers: list[str] | None, user_header: str, *, pseudonymise: bool
 
 
 def _tell(notice: str) -> None:
-    _err.print(shown(notice), style="yellow", markup=False)
+    err.print(shown(notice), style="yellow")

@@ -5,36 +5,26 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
-from semrouter_memory.cli.output import shown
+from semrouter_memory.cli.output import err, out, shown
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.replay.comparing import Difference
 from semrouter_memory.replay.playing import PlayOptions, sendable
 from semrouter_memory.replay.reading import recording_files
 from semrouter_memory.replay.replayer import Replayer, ReplayOptions, ReplayReport
 
-_out = Console(highlight=False, soft_wrap=True)
-_err = Console(stderr=True, highlight=False, soft_wrap=True)
-
+app = typer.Typer()
 _COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 
 
-def register(group: typer.Typer) -> None:
-    """Add the command to a group."""
-    group.command()(replay)
-
-
+@app.command()
 def replay(
     files: Annotated[list[Path], typer.Argument(help="Recordings, or directories of them.")],
     target: Annotated[
         str, typer.Option(help="The server's gRPC address: host:port, or unix:path.")
     ] = "127.0.0.1:50051",
     speed: Annotated[str, typer.Option(help="2 is twice as fast as it was, max as fast as the order allows.")] = "1",
-    rechunk: Annotated[
-        int | None, typer.Option(metavar="SEED", help="Cut bodies anew, at random places that this number decides.")
-    ] = None,
     compare: Annotated[
         Literal["bytes", "json", "kinds"],
         typer.Option(help="How bodies must agree: to the byte, as JSON, or only in whether they are changed."),
@@ -64,9 +54,8 @@ def replay(
         speed=_speed(speed),
         timeout_seconds=timeout,
         metadata=dict(_pair(each) for each in metadata or ()),
-        by_count=rechunk is None,
     )
-    options = ReplayOptions(files=tuple(paths), play=play, seed=rechunk, level=compare, max_gap_seconds=max_gap)
+    options = ReplayOptions(files=tuple(paths), play=play, level=compare, max_gap_seconds=max_gap)
     tally = asyncio.run(_played(options, sum(path.stat().st_size for path in paths)))
     _summarise(tally)
     if tally.damaged or (check and not _agrees(tally)):
@@ -75,22 +64,22 @@ def replay(
 
 async def _played(options: ReplayOptions, nbytes: int) -> ReplayReport:
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=_err, transient=True, disable=not _err.is_terminal) as progress:
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("playing", total=nbytes)
         session = Replayer(
             options,
             on_differences=_print,
             on_bytes_done=lambda count: progress.advance(task, count),
-            on_notice=lambda notice: _err.print(shown(notice), style="yellow", markup=False),
+            on_notice=lambda notice: err.print(shown(notice), style="yellow"),
         )
         return await session.run()
 
 
 def _print(found: list[Difference]) -> None:
     for difference in found:
-        _out.print(f"{shown(difference.where)}: {shown(difference.what)}", style="bold", markup=False)
+        out.print(f"{shown(difference.where)}: {shown(difference.what)}", style="bold")
         for line in difference.lines:
-            _out.print(f"  {shown(line)}", style=_COLOURS.get(line[:1]), markup=False)
+            out.print(f"  {shown(line)}", style=_COLOURS.get(line[:1]))
 
 
 def _summarise(tally: ReplayReport) -> None:
@@ -107,13 +96,13 @@ def _summarise(tally: ReplayReport) -> None:
         parts.append(f"{tally.unfinished} not recorded to their end")
     if tally.damaged:
         parts.append(f"{len(tally.damaged)} damaged files")
-    _out.print(", ".join(parts))
+    out.print(", ".join(parts))
 
 
 def _agrees(tally: ReplayReport) -> bool:
     nothing = _nothing_compared(tally)
     if nothing:
-        _err.print(nothing, style="red")
+        err.print(nothing, style="red")
     return not (nothing or tally.differing or tally.notices)
 
 

@@ -6,12 +6,10 @@ from typing import Annotated
 
 import typer
 
-
-def register(group: typer.Typer) -> None:
-    """Add the command to a group."""
-    group.command()(serve)
+app = typer.Typer()
 
 
+@app.command()
 def serve(
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="The YAML file; without one, the defaults.")

@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import orjson
 
-from semrouter_memory.codec.items import holds_more_than_text, is_context
+from semrouter_memory.codec.responses import holds_more_than_text, is_context
 from semrouter_memory.compress.record import trail_of
 from semrouter_memory.model import (
     Json,

@@ -16,7 +16,7 @@ from semrouter_memory.compress.chain import StoredConversation, is_too_long
 from semrouter_memory.compress.record import Covered
 from semrouter_memory.compress.state import ConversationState, StateEntry, render, without
 from semrouter_memory.config import CompressionConfig
-from semrouter_memory.errors import MemoryServiceError, TurnLogError, UnavailableError
+from semrouter_memory.errors import MemoryServiceError, UnavailableError
 from semrouter_memory.events import ExchangeFailed
 from semrouter_memory.model import Compression, CompressionReason, PastTurn, RecallRequest, Scope
 from semrouter_memory.ports import Embedder, Observer, SessionStates, Tombstones, TurnLog
@@ -104,7 +104,7 @@ class Compressor:
         try:
             async with asyncio.timeout_at(until if until < math.inf else None):
                 return await self._decided(request, chain, before)
-        except (UnavailableError, TurnLogError, TimeoutError):
+        except (UnavailableError, TimeoutError):
             # Whether it was compressed before is not known; the whole history is right in any case.
             return self._whole(chain)
 

@@ -142,7 +142,7 @@ class RetainConfig(Section):
 
     quotes: bool = Field(
         default=True,
-        description="store what users say of themselves at once, in their own words, without an external model; former name: rules",
+        description="store what users say of themselves at once, in their own words, without an external model",
     )
     context_turns: int = Field(5, ge=0, description="earlier turns that the memory_extraction model gets as context")
     session_idle_seconds: float = Field(300, gt=0, description="idle time after which a session ends")
@@ -163,13 +163,6 @@ class RetainConfig(Section):
     breaker_failures: int = Field(3, ge=1, description="consecutive failures after which a model's circuit opens")
     breaker_seconds: float = Field(30, gt=0, description="first time for which a circuit stays open; then doubled")
     breaker_max_seconds: float = Field(300, gt=0, description="upper bound on that time")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _former_names(cls, values: object) -> object:
-        if isinstance(values, dict) and "rules" in values and "quotes" not in values:
-            return {("quotes" if name == "rules" else name): value for name, value in values.items()}
-        return values
 
 
 class RedisConfig(Section):

@@ -112,7 +112,7 @@ class SummarySplit:
 
     A summary repeats its originals, so it is deleted with any of them, and so is a summary of that summary. The other
     originals take its place: they are active again, or if the summary itself was superseded, by its successor. A summary
-    whose content was edited by hand has no originals any more (`edits.with_content`) and stays.
+    whose content was edited by hand has no originals any more (`MemoryService.update`) and stays.
 
     Attributes:
         summaries: the summary of the memory, the summary of that, and so on.

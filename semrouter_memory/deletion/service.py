@@ -1,6 +1,6 @@
 """Deletes memories with every trace: rows, history, linked quotes and statements, summaries, usage, state, turns.
 
-Strategy. `tombstone` deletes because somebody asked for it. It commits a tombstone first: from then on every read that
+Strategy. `tombstone` deletes on request. It commits a tombstone first: from then on every read that
 checks tombstones hides the memory, on every replica, and no writer brings it back. Then the traces that lead to the memory
 are purged (turns, usage, state), and the rows last, predecessors before successors: as long as anything is left, the named
 row is still there, and repeating the call finishes the deletion. State is purged before the turns, which alone tell in
@@ -28,11 +28,11 @@ from semrouter_memory.deletion.lineage import (
     source_turns,
     split_summaries,
 )
+from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.errors import (
     NotFoundError,
     Service,
     StoreUnavailableError,
-    TurnLogError,
     UnavailableError,
 )
 from semrouter_memory.language.third_person import embedded_text
@@ -101,7 +101,7 @@ class _Traces:
 class DeletionService:
     """Deletes within one owner, and compacts the files of all.
 
-    Every method but `compact` raises `UnavailableError` or `TurnLogError` when a part is unavailable.
+    Every method but `compact` raises `UnavailableError` when a part is unavailable.
     """
 
     def __init__(
@@ -137,12 +137,15 @@ class DeletionService:
             NotFoundError: the owner has no such memory.
             UnavailableError: of `Service.DELETION`: a part is unavailable.
         """
-        async with self._locks.hold(scope) as hold:
+
+        async def delete(hold: OwnerHold) -> None:
             memory = await self._named(scope, memory_id)
             await self._turn_log.tombstone(self._tombstone_of(memory))
             with _unfinished():
                 traces = await self._traces(scope, memory)
                 await self._delete(scope, traces, hold)
+
+        await locked_change(self._locks, scope, delete)
 
     async def tombstone_all(self, scope: Scope, reach: Reach) -> int:
         """Delete everything of the owner (`ALL`) or of the scope's project (`EXACT`); returns how many memories.
@@ -150,7 +153,8 @@ class DeletionService:
         Raises:
             UnavailableError: of `Service.DELETION`: a part is unavailable.
         """
-        async with self._locks.hold(scope) as hold:
+
+        async def delete(hold: OwnerHold) -> int:
             await self._turn_log.tombstone(Tombstone(scope=scope, at=self._turn_log.now(), reach=reach))
             with _unfinished():
                 if reach is Reach.EXACT:
@@ -160,6 +164,8 @@ class DeletionService:
                 await self._state.forget(scope, reach)
                 await hold.confirm()
                 return await self._writer.delete_all(scope, reach)
+
+        return await locked_change(self._locks, scope, delete)
 
     async def _named(self, scope: Scope, memory_id: str) -> Memory:
         try:
@@ -343,5 +349,5 @@ class DeletionService:
 def _unfinished() -> Iterator[None]:
     try:
         yield
-    except (UnavailableError, TurnLogError) as error:
+    except UnavailableError as error:
         raise UnavailableError(service=Service.DELETION) from error

@@ -6,23 +6,21 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.text import Text
 
 from semrouter_memory.errors import Service, UnavailableError
-from semrouter_memory.manage.server import serve_http
-from semrouter_memory.stack.llm import StandInLlm
+from semrouter_memory.stack.llm import StandInLlm, served
 from semrouter_memory.stack.llm_probe import probe
-from semrouter_memory.stack.ports import LOOPBACK, chosen_ports, following
+from semrouter_memory.stack.ports import chosen_ports
 from semrouter_memory.stack.progress import steps
 from semrouter_memory.stack.run_directory import locked, operator_token_file, shell_environment, write_private
-from semrouter_memory.stack.stack import Stack, StackOptions
+from semrouter_memory.stack.stack import PORTS, Stack, StackOptions
 
 _USER, _KEY = "alice", "demo-key-alice"
 _MODEL = "your-model"
@@ -46,35 +44,14 @@ _LOOK = """\
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """What the command line says; port 0 draws a free one, None is a number after Envoy's.
+class LlmServer(NamedTuple):
+    """An OpenAI-compatible server; without a URL, the stand-in serves."""
 
-    Attributes:
-        ports: by name, as in `StackOptions`; `llm_port` is the stand-in's.
-    """
-
-    model: Path
-    directory: Path
-    llm_base_url: str
-    llm_key: str
-    port: int
-    ports: Mapping[str, int | None]
+    url: str
+    key: str
 
 
-@asynccontextmanager
-async def local_llm(directory: Path, port: int = 0) -> AsyncIterator[tuple[StandInLlm, str]]:
-    """The stand-in LLM in this process, and its base URL."""
-    directory.mkdir(parents=True, exist_ok=True)
-    llm = StandInLlm()
-    server = await serve_http(llm.app, f"{LOOPBACK}:{port}")
-    try:
-        yield llm, f"http://{LOOPBACK}:{server.port}/v1"
-    finally:
-        await server.stop()
-
-
-async def stay(options: RunOptions) -> None:
+async def stay(*, model: Path, directory: Path, port: int, llm: LlmServer) -> None:
     """Start everything and wait for Ctrl-C or SIGTERM, also while it starts.
 
     Raises:
@@ -82,7 +59,7 @@ async def stay(options: RunOptions) -> None:
         UnavailableError: Envoy or the sidecar did not start, or Envoy ended.
     """
     console = Console(highlight=False, soft_wrap=True)
-    staying = asyncio.ensure_future(_start_and_wait(options, console))
+    staying = asyncio.ensure_future(_start_and_wait(model, directory, port, llm, console))
     stopping = False
 
     def stop() -> None:
@@ -102,46 +79,44 @@ async def stay(options: RunOptions) -> None:
             raise
 
 
-async def _start_and_wait(options: RunOptions, console: Console) -> None:
+async def _start_and_wait(model: Path, directory: Path, port: int, server: LlmServer, console: Console) -> None:
     async with AsyncExitStack() as exits:
-        exits.enter_context(locked(options.directory))
-        ports: dict[str, Any] = dict(chosen_ports({"port": options.port, **following(options.port, options.ports)}))
+        exits.enter_context(locked(directory))
+        ports = chosen_ports(port, [*PORTS, "llm_port"])
         with steps(console) as say:
-            llm, model = await _llm(options, ports.pop("llm_port"), exits, console, say)
-            token = operator_token_file(options.directory, os.environ)
+            llm, name = server.url, "stand-in"
+            if llm:
+                name = await _first_model(server, console, say)
+            else:
+                llm = await exits.enter_async_context(served(StandInLlm(), ports["llm_port"]))
+            token = operator_token_file(directory, os.environ)
             settings = StackOptions(
-                directory=options.directory.absolute(),
-                model_directory=options.model.absolute(),
+                directory=directory.absolute(),
+                model_directory=model.absolute(),
                 llm=llm,
-                llm_key=options.llm_key if options.llm_base_url else "",
+                llm_key=server.key if server.url else "",
                 sidecar_config={"management": {"operator_token_file": str(token)}},
-                **ports,
+                ports=ports,
             )
             stack = await exits.enter_async_context(Stack(settings, say))
-        env = options.directory.absolute() / "env"
+        env = directory.absolute() / "env"
         write_private(env, _environment(stack, token))
-        _print_lines(console, stack, env, model, llm if options.llm_base_url else "a stand-in that repeats its context")
+        _print_lines(console, stack, env, name, server.url or "a stand-in that repeats its context")
         await _until_envoy_ends(stack, console)
 
 
-async def _llm(
-    options: RunOptions, port: int, exits: AsyncExitStack, console: Console, say: Callable[[str], None]
-) -> tuple[str, str]:
-    """The LLM's base URL, and the name of a model there."""
-    if not options.llm_base_url:
-        _, url = await exits.enter_async_context(local_llm(options.directory, port))
-        return url, "stand-in"
-    say(f"asking {options.llm_base_url} for its models")
-    found = await probe(options.llm_base_url, options.llm_key)
+async def _first_model(server: LlmServer, console: Console, say: Callable[[str], None]) -> str:
+    say(f"asking {server.url} for its models")
+    found = await probe(server.url, server.key)
     if found.problem:
         console.print(Text(f"warning: {found.problem}. Going on: it is asked again with every request.", "yellow"))
     if not found.model:
         console.print(Text(f"It names no model: write one in the place of {_MODEL} in the lines below."))
-    return options.llm_base_url, found.model or _MODEL
+    return found.model or _MODEL
 
 
 async def _until_envoy_ends(stack: Stack, console: Console) -> None:
-    """A sidecar that ends is only told of: requests pass without it."""
+    """When the sidecar ends, a warning is printed: requests pass without it."""
     envoy, sidecar = (asyncio.ensure_future(part.ended()) for part in (stack.envoy, stack.sidecar))
     try:
         await asyncio.wait({envoy, sidecar}, return_when=asyncio.FIRST_COMPLETED)

@@ -7,6 +7,8 @@ from semrouter_memory.config import Config
 from semrouter_memory.doctor.address import Address, of_setting
 from semrouter_memory.doctor.gateway import HttpFilterChain, MemoryFilter, chains_of, clusters_of
 from semrouter_memory.doctor.node import Node
+from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.store.location import LiteFile, Server, locate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +33,6 @@ class CheckContext:
         return [chain for chain in self.chains if chain.memory]
 
     @property
-    def guarded_chains(self) -> list[HttpFilterChain]:
-        """The chains through which a user's memories can be reached."""
-        return [chain for chain in self.chains if chain.memory or chain.api_routes]
-
-    @property
     def applied(self) -> Iterator[MemoryFilter]:
         for chain in self.chains:
             yield from chain.applied
@@ -43,14 +40,15 @@ class CheckContext:
     @property
     def memory_clusters(self) -> list[Node]:
         """The clusters that memory filters call."""
-        names = {each.cluster for each in self.applied}
-        return [self.clusters[name] for name in sorted(names) if name in self.clusters]
+        return self._clusters(each.cluster for each in self.applied)
 
     @property
     def api_clusters(self) -> list[Node]:
         """The clusters that routes to the management API lead to."""
-        names = {name for chain in self.chains for route in chain.api_routes for name in route.clusters}
-        return [self.clusters[name] for name in sorted(names) if name in self.clusters]
+        return self._clusters(name for chain in self.chains for route in chain.api_routes for name in route.clusters)
+
+    def _clusters(self, names: Iterator[str]) -> list[Node]:
+        return [self.clusters[name] for name in sorted({*names}) if name in self.clusters]
 
     @property
     def deadline_seconds(self) -> float:
@@ -62,6 +60,14 @@ class CheckContext:
     @property
     def listen(self) -> Address | None:
         return of_setting(self.config.server.listen)
+
+    @property
+    def store(self) -> Server | LiteFile | None:
+        """Where memories are; None where the setting is a mistake, which is a finding of its own."""
+        try:
+            return locate(self.config.memory.milvus, self.config.memory.directory)
+        except ConfigurationError:
+            return None
 
     def xds_source(self, name: str) -> Node:
         """The source from which listeners (`lds_config`) or clusters (`cds_config`) come over xDS."""

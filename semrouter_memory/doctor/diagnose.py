@@ -5,38 +5,27 @@ Strategy: tables say which checks there are. Each is a function from the context
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from semrouter_memory.config import ENV_PREFIX, Config, load, secret
-from semrouter_memory.doctor import clusters, envoy_file, identity, memory_filters, routes, sidecar_config
+from semrouter_memory.config import ENV_PREFIX, Config, load, secret, secret_readers
+from semrouter_memory.doctor import envoy_file, identity, memory_filters, routes
 from semrouter_memory.doctor.context import CheckContext, context_of
-from semrouter_memory.doctor.finding import Diagnosis, Finding, Severity, found
+from semrouter_memory.doctor.finding import MIB, Finding, Severity, found
 from semrouter_memory.doctor.gateway import HttpFilterChain
 from semrouter_memory.doctor.node import Node
 from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.store.location import LiteFile, locate
+from semrouter_memory.transport.server import is_local
 
 Progress = Callable[[str], object]
 
-SIDECAR: tuple[Callable[[CheckContext], Iterable[Finding]], ...] = (
-    sidecar_config.memory_is_on,
-    sidecar_config.secrets_are_readable,
-    sidecar_config.open_ports_have_a_secret,
-    sidecar_config.store_address_is_valid,
-    sidecar_config.replicas_share_a_store,
-    sidecar_config.body_is_not_trusted,
-    sidecar_config.messages_hold_bodies,
-)
-"""Checks of the sidecar's settings alone."""
-
 ENVOY: tuple[Callable[[CheckContext], Iterable[Finding]], ...] = (
-    memory_filters.listeners_are_in_the_file,
-    memory_filters.filters_are_in_the_file,
+    memory_filters.all_is_in_the_file,
     memory_filters.memory_filters_exist,
     memory_filters.secret_is_sent,
-    clusters.clusters_are_in_the_file,
-    clusters.filters_call_a_cluster,
-    clusters.addresses_agree,
+    routes.filters_call_a_cluster,
+    routes.addresses_agree,
     routes.api_is_reachable,
     routes.streams_end_gracefully,
 )
@@ -44,25 +33,20 @@ ENVOY: tuple[Callable[[CheckContext], Iterable[Finding]], ...] = (
 
 MEMORY_CHAINS: tuple[Callable[[CheckContext, HttpFilterChain], Iterable[Finding]], ...] = (
     memory_filters.fields_fit_the_role,
-    memory_filters.timeouts_fit,
     memory_filters.each_task_has_one_filter,
-    memory_filters.retain_comes_first,
     memory_filters.answers_are_read_once,
     memory_filters.bodies_may_be_changed,
-    memory_filters.headers_are_forwarded,
     memory_filters.filters_send_the_same,
     memory_filters.filters_are_on_together,
     memory_filters.settings_are_known,
-    memory_filters.claim_metadata_is_forwarded,
     memory_filters.results_are_received,
-    routes.routes_are_in_the_file,
+    routes.manager_fits,
     routes.memory_is_on_for_chats_alone,
     routes.upgrades_are_not_held,
     routes.bodies_fit_the_route,
     routes.answers_may_take_long,
-    routes.request_ids_are_envoys,
     routes.overrides_name_filters,
-    clusters.answers_outlive_the_sidecar,
+    routes.answers_outlive_the_sidecar,
     identity.ids_are_not_sent_upstream,
 )
 """Checks of each chain that has memory filters."""
@@ -78,9 +62,8 @@ GUARDED_CHAINS: tuple[Callable[[CheckContext, HttpFilterChain], Iterable[Finding
 """Checks of each chain through which memories can be reached, the management API's included."""
 
 MEMORY_CLUSTERS: tuple[Callable[[CheckContext, Node], Iterable[Finding]], ...] = (
-    clusters.endpoints_take_the_load,
-    clusters.bodies_and_streams_fit,
-    clusters.connections_and_streams_last,
+    routes.endpoints_take_the_load,
+    routes.limits_fit,
 )
 """Checks of each cluster that memory filters call."""
 
@@ -91,8 +74,8 @@ def diagnose(
     *,
     offline: bool = False,
     progress: Progress = lambda _: None,
-) -> Diagnosis:
-    """Check everything.
+) -> list[Finding]:
+    """Check everything; errors come first.
 
     Args:
         envoy: Envoy's configuration; None: only the sidecar's is checked.
@@ -113,18 +96,18 @@ def diagnose(
     findings = [*run_checks(context), *findings]
     if settings is not None:
         progress("loading the embedding model")
-        findings += sidecar_config.model_files(context, elsewhere=offline)
+        findings += model_files(context, elsewhere=offline)
         findings += [] if offline else asyncio.run(_servers(context, progress))
-    ordered = sorted(_once(findings), key=lambda finding: finding.severity is not Severity.ERROR)
-    return Diagnosis(tuple(ordered))
+    return sorted(_once(findings), key=lambda finding: finding.severity is not Severity.ERROR)
 
 
 def run_checks(context: CheckContext) -> list[Finding]:
     """The findings of all checks that apply, and the values that they could not read; each place and code once."""
-    findings = [finding for check in SIDECAR for finding in check(context)]
+    findings = [*_settings_findings(context)]
     if context.bootstrap:
+        guarded = [chain for chain in context.chains if chain.memory or chain.api_routes]
         findings += [finding for check in ENVOY for finding in check(context)]
-        for checks, chains in ((MEMORY_CHAINS, context.memory_chains), (GUARDED_CHAINS, context.guarded_chains)):
+        for checks, chains in ((MEMORY_CHAINS, context.memory_chains), (GUARDED_CHAINS, guarded)):
             findings += [finding for chain in chains for check in checks for finding in check(context, chain)]
         for cluster in context.memory_clusters:
             findings += [finding for check in MEMORY_CLUSTERS for finding in check(context, cluster)]
@@ -178,3 +161,54 @@ async def _servers(context: CheckContext, progress: Progress) -> list[Finding]:
     probes = list(servers.probes(context))
     progress("asking " + ", ".join(dict.fromkeys(probe.server for probe in probes)))
     return [finding for answer in await asyncio.gather(*map(servers.ask, probes)) for finding in answer]
+
+
+# -- the sidecar --------------------------------------------------------------------------------------------------------
+
+
+def _settings_findings(context: CheckContext) -> Iterator[Finding]:
+    """Mistakes in the sidecar's settings, beyond what loading them refuses."""
+    config, memory, server = context.config, context.config.memory, context.config.server
+    if not memory.enabled:
+        yield found("memory-off", "memory.enabled")
+    if memory.identity.trust_body:
+        yield found("trust-body", "memory.identity.trust_body")
+    if memory.redis.url is not None and isinstance(context.store, LiteFile):
+        yield found("lite-with-redis", "memory.milvus")
+    size, body = server.max_message_bytes, server.max_body_bytes
+    if size <= body:
+        yield found("message-size", "server.max_message_bytes", size=size, body=body, enough=body + 8 * MIB)
+    # A process that reaches one of the ports can claim any user's identity.
+    for name, listen in {"server.listen": server.listen, "management.listen": config.management.listen}.items():
+        if not is_local(listen) and context.secret is None:
+            yield found("secret-missing", name, listen=listen)
+    try:
+        locate(memory.milvus, memory.directory)
+    except ConfigurationError as problem:
+        yield found("milvus-uri", "memory.milvus.uri", problem=problem)
+    for name, read in secret_readers(config):
+        try:
+            read()
+        except ConfigurationError as problem:
+            code = "api-key-missing" if name.startswith("external_models") else "secret-unreadable"
+            yield found(code, name, problem=problem)
+
+
+def model_files(context: CheckContext, *, elsewhere: bool) -> Iterator[Finding]:
+    """The embedding model, loaded as the sidecar loads it; takes a second or two.
+
+    A directory that does not exist here is an error only where the sidecar's settings were given and it runs here:
+    without its settings the model's directory is unknown, and on another machine it cannot be looked for.
+
+    Args:
+        elsewhere: the sidecar may run on another machine.
+    """
+    from semrouter_memory.embedding.onnx import OnnxEmbedder  # noqa: PLC0415 - takes a second to load
+
+    memory = context.config.memory
+    if not memory.model_directory.is_dir() and (elsewhere or not context.config_given):
+        return
+    try:
+        OnnxEmbedder.load(memory.embedding, memory.model_directory)
+    except ConfigurationError as problem:
+        yield found("embedding-model", "memory.embedding", problem=problem)

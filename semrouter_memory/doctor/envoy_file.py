@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from semrouter_memory.config import Config
 from semrouter_memory.doctor.finding import Finding, found
 from semrouter_memory.doctor.node import Node, keyed
 from semrouter_memory.errors import ConfigurationError
@@ -26,17 +27,15 @@ from semrouter_memory.stack.envoy import find_envoy
 _MAX_BYTES = 4 * 1024 * 1024
 _MAX_DEPTH = 100
 _MAX_VALUES = 300_000
-_BOOTSTRAP_KEYS = frozenset(
-    [
-        "static_resources",
-        "staticResources",
-        "dynamic_resources",
-        "dynamicResources",
-        "layered_runtime",
-        "layeredRuntime",
-        "admin",
-    ]
-)
+_BOOTSTRAP_KEYS = ("static_resources", "dynamic_resources", "layered_runtime", "admin")
+_SETTINGS = "it looks like the sidecar's own settings, which belong behind --config"
+_OTHER_FILES = {
+    **dict.fromkeys(Config.model_fields, _SETTINGS),
+    "apiVersion kind": "it is a Kubernetes manifest; doctor reads what Envoy itself is started with",
+    "configs": "it looks like a /config_dump; doctor reads what Envoy is started with",
+    "services": "it looks like a compose file; doctor reads what Envoy is started with",
+}
+"""What the keys of other files say."""
 _TIMEOUT_SECONDS = 30
 _MAX_MESSAGE_CHARS = 300
 _LOCATED = re.compile(r"@ (?P<path>[^:]+): (?P<type>.+?), near \S+ \(offset \d+\): (?P<reason>.+)")
@@ -150,7 +149,7 @@ def _refuse_size(documents: list[Any], source: str) -> None:
 
 
 def _is_bootstrap(document: Any) -> bool:
-    return isinstance(document, dict) and not _BOOTSTRAP_KEYS.isdisjoint(document)
+    return isinstance(document, dict) and any(Node(document).get(key) for key in _BOOTSTRAP_KEYS)
 
 
 def _in_config_maps(documents: list[Any], source: str) -> Iterator[EnvoyFile]:
@@ -168,15 +167,8 @@ def _in_config_maps(documents: list[Any], source: str) -> Iterator[EnvoyFile]:
 def _looks_like(document: Any) -> str:
     if not isinstance(document, dict):
         return "it holds no mapping"
-    if {"memory", "server", "management", "external_models", "telemetry"} & set(map(str, document)):
-        return "it looks like the sidecar's own settings, which belong behind --config"
-    if "apiVersion" in document and "kind" in document:
-        return "it is a Kubernetes manifest; doctor reads what Envoy itself is started with"
-    if "configs" in document:
-        return "it looks like a /config_dump; doctor reads what Envoy is started with"
-    if "services" in document:
-        return "it looks like a compose file; doctor reads what Envoy is started with"
-    return f"its keys are {', '.join(ascii(str(key))[:40] for key in list(document)[:5])}"
+    likely = (what for keys, what in _OTHER_FILES.items() if {*keys.split()} <= {*map(str, document)})
+    return next(likely, f"its keys are {', '.join(ascii(str(key))[:40] for key in list(document)[:5])}")
 
 
 def validate(file: EnvoyFile, source: str) -> list[Finding]:

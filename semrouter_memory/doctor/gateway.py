@@ -110,10 +110,6 @@ class GatewayRoute:
         return [each for each in self.memory if each.is_enabled]
 
     @property
-    def has_overrides(self) -> bool:
-        return any(each.overrides for each in self.memory)
-
-    @property
     def request_modes(self) -> set[str]:
         """The modes in which memory filters get request bodies."""
         return {each.body_mode("request") for each in self.enabled}

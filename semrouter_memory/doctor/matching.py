@@ -1,22 +1,15 @@
 """Which route takes a request: as much of Envoy's matching as the paths of an LLM API need. Pure.
 
-What is unknown (another header's value, a template of an extension) counts as "perhaps": such a route is checked, and
-so are those behind it.
+The answer is None where it is unknown (another header's value, a template of an extension): such a route is checked, and so
+are those behind it.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from enum import Enum
 
 from semrouter_memory.doctor.node import Node
 
 _PathTest = Callable[[str, str], bool]
-
-
-class Match(Enum):
-    NO = 0
-    PERHAPS = 1
-    YES = 2
 
 
 def _below(path: str, prefix: str) -> bool:
@@ -36,13 +29,13 @@ _TEXT_TESTS: dict[str, _PathTest] = {
 
 
 def text_matches(matcher: Node, text: str) -> bool | None:
-    """Whether a StringMatcher takes the text; None: unknown."""
+    """Whether a StringMatcher takes the text."""
     taken = _first_test(matcher, _TEXT_TESTS, text, str.lower if matcher.get("ignore_case").flag else str)
     return regex_matches(matcher.get("safe_regex"), text) if taken is None else taken
 
 
 def regex_matches(matcher: Node, text: str) -> bool | None:
-    """Whether a regular expression takes the whole text; None: unknown."""
+    """Whether a regular expression takes the whole text."""
     if not matcher:
         return None
     try:
@@ -51,23 +44,23 @@ def regex_matches(matcher: Node, text: str) -> bool | None:
         return None
 
 
-def route_matches(match: Node, method: str, path: str) -> Match:
+def route_matches(match: Node, method: str, path: str) -> bool | None:
     """Whether a route takes a plain request, which is no upgrade."""
     if not match:
-        return Match.PERHAPS
-    verdicts = [_path_matches(match, path), *(_header_matches(header, method) for header in match.items("headers"))]
-    if any(match.get(name) for name in _CONDITIONS):
-        verdicts.append(Match.PERHAPS)
-    return min(verdicts, key=lambda verdict: verdict.value)
+        return None
+    parts = [_path_matches(match, path), *(_header_matches(header, method) for header in match.items("headers"))]
+    if False in parts:
+        return False
+    return None if None in parts or any(match.get(name) for name in _CONDITIONS) else True
 
 
 def matching(entries: Iterable[Node], method: str, path: str) -> Iterator[Node]:
-    """The routes or rules that a request may end at: all that perhaps take it, up to the first that surely does."""
+    """The routes or rules that a request may end at: all that may take it, up to the first that surely does."""
     for entry in entries:
-        verdict = route_matches(entry.get("match"), method, path)
-        if verdict is not Match.NO:
+        is_taken = route_matches(entry.get("match"), method, path)
+        if is_taken is not False:
             yield entry
-        if verdict is Match.YES:
+        if is_taken:
             return
 
 
@@ -94,23 +87,21 @@ def _first_test(matcher: Node, tests: dict[str, _PathTest], text: str, fold: Cal
     return next((test(fold(text), fold(node.text)) for test, node in wanted if node), None)
 
 
-def _path_matches(match: Node, path: str) -> Match:
-    """The verdict of a RouteMatch's path part on a path without a query."""
+def _path_matches(match: Node, path: str) -> bool | None:
+    """Whether a RouteMatch's path part takes a path without a query."""
     taken = _first_test(match, _PATH_TESTS, path, str.lower if match.get("case_sensitive").flag is False else str)
-    if taken is None:
-        taken = False if match.get("connect_matcher") else regex_matches(match.get("safe_regex"), path)
-    return Match.PERHAPS if taken is None else Match.YES if taken else Match.NO
+    if taken is None and not match.get("connect_matcher"):
+        return regex_matches(match.get("safe_regex"), path)
+    return bool(taken)
 
 
-def _header_matches(header: Node, method: str) -> Match:
+def _header_matches(header: Node, method: str) -> bool | None:
     name, present = header.get("name").text.lower(), header.get("present_match").flag
     if name == ":method":
         taken = present if present is not None else _method_matches(header, method)
     else:
         taken = not present if name == "upgrade" and present is not None else None
-    if taken is None:
-        return Match.PERHAPS
-    return Match.YES if taken is not _is_inverted(header) else Match.NO
+    return None if taken is None else taken is not _is_inverted(header)
 
 
 def _method_matches(header: Node, method: str) -> bool | None:

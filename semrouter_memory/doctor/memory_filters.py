@@ -1,16 +1,15 @@
 """Checks of the memory filters: each one's fields, their order, what they have in common, and whether they are in the file.
 
-Strategy: a table says which values of which fields are a mistake; the fields that it names are read as they apply on each
-route. What depends on the sidecar's settings, or on several filters, has a function of its own.
+Strategy: tables say which values of which fields are a mistake in which filter; the fields are read as they apply on each
+route. What depends on several fields or filters has a function of its own.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from semrouter_memory.codec.settings import ROUTE, ROUTE_PREFIX, Governs, governed_by
 from semrouter_memory.doctor.context import CheckContext
-from semrouter_memory.doctor.finding import Finding, Unit, found, limit
+from semrouter_memory.doctor.finding import Below, FieldRule, Finding, Unit, Wrong, broken, found, is_off, is_on, is_set
 from semrouter_memory.doctor.gateway import (
     BODY_MODES,
     PROCESSOR,
@@ -25,114 +24,106 @@ from semrouter_memory.doctor.matching import regex_matches, text_matches
 from semrouter_memory.doctor.node import Node
 from semrouter_memory.exchange.policy import route_settings
 
-_HEADER_MODES = ("DEFAULT", "SEND", "SKIP")
-_MESSAGE_SECONDS = 0.2
-"""Envoy's default of `message_timeout`."""
-_CLOSE_SECONDS = 5.0
-"""Envoy's default of `deferred_close_timeout`."""
 _LONG_SECONDS = 10.0
-_STREAM_SECONDS = 600.0
 _NAMESPACE = "semrouter.memory"
 """The namespace of the sidecar's dynamic metadata."""
 _OFF = {Governs.READING: "nothing is recalled", Governs.WRITING: "nothing is stored"}
 
 
-@dataclass(frozen=True, slots=True)
-class FieldRule:
-    """A field of a memory filter, and which of its values are a mistake.
-
-    Attributes:
-        roles: the filters that it holds for.
-        path: a field of the configuration, and fields below it.
-        is_wrong: tells a mistake; a missing field has Envoy's default.
-    """
-
-    code: str
-    roles: Sequence[FilterRole]
-    path: tuple[str, ...]
-    is_wrong: Callable[[Node], bool]
+def _skips(node: Node) -> bool:
+    return node.choice(("DEFAULT", "SEND", "SKIP")) == "SKIP"
 
 
-def _is_on(field: Node) -> bool:
-    return field.flag is True
+def _in(*modes: str) -> Callable[[Node], Wrong]:
+    return lambda node: node.choice(BODY_MODES) in modes and {"value": node.text or "NONE"}
 
 
-def _is_off(field: Node) -> bool:
-    return field.flag is not True
+def _not_in(mode: str) -> Callable[[Node], Wrong]:
+    return _in(*(each for each in BODY_MODES if each != mode))
 
 
-def _is_set(field: Node) -> bool:
-    return bool(field.value)
+_REQUEST_HEADERS, _REQUEST = "processing_mode.request_header_mode", "processing_mode.request_body_mode"
+_ANSWER_HEADERS, _ANSWER = "processing_mode.response_header_mode", "processing_mode.response_body_mode"
+_WHOLE = _in("BUFFERED", "BUFFERED_PARTIAL")
 
-
-def _skips(field: Node) -> bool:
-    return field.choice(_HEADER_MODES) == "SKIP"
-
-
-def _in(*modes: str) -> Callable[[Node], bool]:
-    return lambda field: field.choice(BODY_MODES) in modes
-
-
-def _not_in(*modes: str) -> Callable[[Node], bool]:
-    return lambda field: field.choice(BODY_MODES) not in modes
-
-
-_RETAIN, _RECALL, _BOTH = (FilterRole.RETAIN,), (FilterRole.RECALL,), (FilterRole.BOTH,)
-_HANDLING, _READING, _ALL = (*_RECALL, *_BOTH), (*_RETAIN, *_BOTH), tuple(FilterRole)
-_REQUEST_HEADERS, _REQUEST = ("processing_mode", "request_header_mode"), ("processing_mode", "request_body_mode")
-_ANSWER_HEADERS, _ANSWER = ("processing_mode", "response_header_mode"), ("processing_mode", "response_body_mode")
-_WHOLE = ("BUFFERED", "BUFFERED_PARTIAL")
-
-FIELD_RULES = (
-    FieldRule("failure-mode-allow", _ALL, ("failure_mode_allow",), _is_off),
-    FieldRule("observability-mode", _RETAIN, ("observability_mode",), _is_off),
-    FieldRule("recall-observes", _RECALL, ("observability_mode",), _is_on),
-    FieldRule("mode-override", _ALL, ("allow_mode_override",), _is_on),
-    FieldRule("attributes-unused", _ALL, ("request_attributes",), _is_set),
-    FieldRule("attributes-unused", _ALL, ("response_attributes",), _is_set),
-    FieldRule("request-headers-skipped", _ALL, _REQUEST_HEADERS, _skips),
-    FieldRule("observer-request-body", _RETAIN, _REQUEST, _not_in("STREAMED")),
-    FieldRule("request-body-partial", _HANDLING, _REQUEST, _in("BUFFERED_PARTIAL")),
-    FieldRule("full-duplex", _HANDLING, _REQUEST, _in("FULL_DUPLEX_STREAMED")),
-    FieldRule("recall-request-body", _HANDLING, _REQUEST, _in("NONE", "STREAMED", "GRPC")),
-    FieldRule("response-headers-skipped", _READING, _ANSWER_HEADERS, _skips),
-    FieldRule("observer-response-body", _RETAIN, _ANSWER, _not_in("STREAMED")),
-    FieldRule("response-buffered", _RECALL, _ANSWER, _in(*_WHOLE)),
-    FieldRule("response-buffered/single", _BOTH, _ANSWER, _in(*_WHOLE)),
-    FieldRule("full-duplex", _HANDLING, _ANSWER, _in("FULL_DUPLEX_STREAMED")),
+_EACH = (
+    FieldRule("failure-mode-allow", "failure_mode_allow", is_off),
+    FieldRule("mode-override", "allow_mode_override", is_on),
+    FieldRule("attributes-unused", "request_attributes", is_set),
+    FieldRule("attributes-unused", "response_attributes", is_set),
+    FieldRule("request-headers-skipped", _REQUEST_HEADERS, _skips),
+    FieldRule("grpc-timeout", "grpc_service.timeout", Below(600, Unit.SECONDS, unlimited=0)),
 )
+_HANDLING = (
+    *_EACH,
+    FieldRule("request-body-partial", _REQUEST, _in("BUFFERED_PARTIAL")),
+    FieldRule("full-duplex", _REQUEST, _in("FULL_DUPLEX_STREAMED")),
+    FieldRule("recall-request-body", _REQUEST, _in("NONE", "STREAMED", "GRPC")),
+    FieldRule("full-duplex", _ANSWER, _in("FULL_DUPLEX_STREAMED")),
+)
+_RULES = {
+    FilterRole.RETAIN: (
+        *_EACH,
+        FieldRule("observability-mode", "observability_mode", is_off),
+        FieldRule("observer-request-body", _REQUEST, _not_in("STREAMED")),
+        FieldRule("response-headers-skipped", _ANSWER_HEADERS, _skips),
+        FieldRule("observer-response-body", _ANSWER, _not_in("STREAMED")),
+        # Copies that were not read in Envoy's default of 5 s are dropped.
+        FieldRule("deferred-close-timeout", "deferred_close_timeout", Below(math.nextafter(5, 6), Unit.SECONDS, 5)),
+    ),
+    FilterRole.RECALL: (
+        *_HANDLING,
+        FieldRule("recall-observes", "observability_mode", is_on),
+        FieldRule("response-buffered", _ANSWER, _WHOLE),
+    ),
+    FilterRole.BOTH: (
+        *_HANDLING,
+        FieldRule("response-headers-skipped", _ANSWER_HEADERS, _skips),
+        FieldRule("response-buffered/single", _ANSWER, _WHOLE),
+    ),
+}
 
 
-def fields_fit_the_role(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
+def fields_fit_the_role(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
+    rules = [*_forwarding(context)]
+    waiting = [*_waiting(context)]
     for each in chain.applied:
-        for rule in FIELD_RULES:
-            field = each.setting(*rule.path)
-            if each.role in rule.roles and rule.is_wrong(field):
-                value = field.text if isinstance(field.value, str) else "NONE"
-                yield found(rule.code, field, name=each.name, field=rule.path[-1], value=value)
+        more = [] if each.role is FilterRole.RETAIN else waiting
+        yield from broken([*_RULES[each.role], *rules, *more], each.setting, name=each.name)
 
 
-def timeouts_fit(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    for each in chain.applied:
-        timeout = each.service.get("timeout")
-        yield from limit("grpc-timeout", timeout, Unit.SECONDS, below=_STREAM_SECONDS)
-    for each in chain.observing:
-        closing = each.setting("deferred_close_timeout")
-        yield from _at_most("deferred-close-timeout", closing, _CLOSE_SECONDS, default=_CLOSE_SECONDS)
+def _forwarding(context: CheckContext) -> Iterator[FieldRule]:
+    """The sidecar is sent the headers that it reads, and a claim, which it reads from dynamic metadata."""
+    identity = context.config.memory.identity
+    headers = (":path", ":method", "content-type", identity.user_header)
+
+    def held(rules: Node) -> Wrong:
+        names = [name for name in headers if not _forwarded(rules, name)]
+        return bool(names) and {"headers": ", ".join(names)}
+
+    yield FieldRule("headers-not-forwarded", "forward_rules", held)
+    if identity.jwt_claim is not None:
+        namespace = identity.jwt_namespace
+        yield FieldRule(
+            "jwt-metadata-not-forwarded",
+            "metadata_options",
+            lambda options: namespace not in options.get("forwarding_namespaces").texts("untyped"),
+            {"namespace": namespace},
+        )
+
+
+def _waiting(context: CheckContext) -> Iterator[FieldRule]:
+    """Envoy waits for recall, and not for long where it hangs."""
     deadline = context.deadline_seconds
     texts = {"deadline": f"{deadline:g}", "enough": f"{max(1.0, 2 * deadline):g}"}
-    for timeout in (each.setting("message_timeout") for each in chain.handling):
-        yield from _at_most("message-timeout", timeout, deadline, default=_MESSAGE_SECONDS, **texts)
-        if (seconds := timeout.seconds or 0) > max(_LONG_SECONDS, deadline):
-            yield found("message-timeout-long", timeout, value=Unit.SECONDS.shown(seconds))
+    short = Below(math.nextafter(deadline, math.inf), Unit.SECONDS, 0.2)
+    yield FieldRule("message-timeout", "message_timeout", short, texts)
+    yield FieldRule("message-timeout-long", "message_timeout", lambda node: _is_long(node, deadline))
 
 
-def _at_most(code: str, timeout: Node, seconds: float, *, default: float, **texts: Any) -> Iterator[Finding]:
-    """A finding where Envoy waits so long or less; with these timeouts, zero is not without limit."""
-    given = timeout.seconds
-    value, note = (default, " (Envoy's default)") if given is None else (given, "")
-    if value <= seconds:
-        yield found(code, timeout, value=Unit.SECONDS.shown(value), default=note, **texts)
+def _is_long(node: Node, deadline: float) -> Wrong:
+    seconds = node.seconds or 0
+    return seconds > max(_LONG_SECONDS, deadline) and {"value": Unit.SECONDS.shown(seconds)}
 
 
 def memory_filters_exist(context: CheckContext) -> Iterator[Finding]:
@@ -149,9 +140,6 @@ def each_task_has_one_filter(_: CheckContext, chain: HttpFilterChain) -> Iterato
         yield found("nothing-recalls", place)
     elif not chain.observing and chain.handling[0].role is FilterRole.RECALL:
         yield found("nothing-learns", place)
-
-
-def retain_comes_first(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     for retain, recall in zip(chain.observing[:1], chain.handling[:1], strict=False):
         if retain.index > recall.index:
             yield found("filter-order", retain.entry, retain=retain.name, recall=recall.name)
@@ -160,7 +148,7 @@ def retain_comes_first(_: CheckContext, chain: HttpFilterChain) -> Iterator[Find
 def answers_are_read_once(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     for each in chain.applied if chain.observing else ():
         if each.role is FilterRole.RECALL and each.body_mode("response") == "STREAMED":
-            yield found("answer-read-twice", each.setting(*_ANSWER), name=each.name)
+            yield found("answer-read-twice", each.setting(*_ANSWER.split(".")), name=each.name)
 
 
 def bodies_may_be_changed(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
@@ -171,15 +159,6 @@ def bodies_may_be_changed(_: CheckContext, chain: HttpFilterChain) -> Iterator[F
             yield found("mutation-rules", rules.get("disallow_expression"), rule="disallow_expression")
         elif rules.get("disallow_all").flag and not allowed:
             yield found("mutation-rules", rules.get("disallow_all"), rule="disallow_all")
-
-
-def headers_are_forwarded(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    """Rules on which headers are sent must let those through that the sidecar reads."""
-    needed = (":path", ":method", "content-type", context.config.memory.identity.user_header)
-    for each in chain.memory:
-        rules = each.setting("forward_rules")
-        if held := [name for name in needed if not _forwarded(rules, name)]:
-            yield found("headers-not-forwarded", rules, name=each.name, headers=", ".join(held))
 
 
 def _forwarded(rules: Node, name: str) -> bool:
@@ -194,7 +173,7 @@ def _variants(chain: HttpFilterChain) -> Iterator[tuple[Sequence[MemoryFilter], 
     """The filters as they are, then as routes override them, with the place and a note on the route."""
     yield chain.memory, chain.manager.get("http_filters"), ""
     for route in chain.routes:
-        if route.has_overrides:
+        if any(each.overrides for each in route.memory):
             yield route.memory, route.place, f" on route {route.name!r}"
 
 
@@ -255,15 +234,6 @@ def _secret(context: CheckContext, sent: Mapping[str, str], sender: str, place: 
         yield found("secret-wrong", place, sender=sender, header=header)
 
 
-def claim_metadata_is_forwarded(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    """A claim is read from dynamic metadata, which Envoy forwards only where the filter says so."""
-    namespace = context.config.memory.identity.jwt_namespace
-    for each in chain.applied if context.config.memory.identity.jwt_claim is not None else ():
-        options = each.setting("metadata_options")
-        if namespace not in options.get("forwarding_namespaces").texts("untyped"):
-            yield found("jwt-metadata-not-forwarded", options, name=each.name, namespace=namespace)
-
-
 def results_are_received(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """Response headers show the sidecar's dynamic metadata, which Envoy takes only where the filter says so."""
     levels = [level for route in chain.chat_routes for level in route.levels]
@@ -276,17 +246,19 @@ def results_are_received(_: CheckContext, chain: HttpFilterChain) -> Iterator[Fi
         yield found("results-not-received", options[0], header=shown[0].path, name=name, namespace=_NAMESPACE)
 
 
-def listeners_are_in_the_file(context: CheckContext) -> Iterator[Finding]:
-    if source := context.xds_source("lds_config"):
-        yield found("listeners-unseen", source)
+_XDS = (
+    FieldRule("listeners-unseen", "dynamic_resources.lds_config", is_set),
+    FieldRule("clusters-unseen", "dynamic_resources.cds_config", is_set),
+)
 
 
-def filters_are_in_the_file(context: CheckContext) -> Iterator[Finding]:
+def all_is_in_the_file(context: CheckContext) -> Iterator[Finding]:
+    yield from broken(_XDS, context.bootstrap.get)
     for entry in _discovered(context):
         yield found("filter-unseen", entry.get("config_discovery"), name=entry.get("name").text)
     for config in _outside_chains(context):
         yield found("filter-unseen/outside", config)
-        if _is_off(allowed := config.get("failure_mode_allow")):
+        if is_off(allowed := config.get("failure_mode_allow")):
             yield found("failure-mode-allow", allowed, name="this filter")
 
 

@@ -6,6 +6,7 @@ A probe reads and changes nothing. Its exceptions become findings, and no answer
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -22,8 +23,8 @@ from semrouter_memory.doctor.context import CheckContext
 from semrouter_memory.doctor.finding import Finding, found
 from semrouter_memory.doctor.gateway import API_PATH, endpoints_of
 from semrouter_memory.doctor.node import Node
-from semrouter_memory.doctor.sidecar_config import store_location
 from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
+from semrouter_memory.stack.llm_probe import models_in
 from semrouter_memory.store import schema
 from semrouter_memory.store.location import Server
 
@@ -54,10 +55,10 @@ def probes(context: CheckContext) -> Iterator[Probe]:
         yield Probe("management API", where, partial(_api, context, address), address)
     for where, address in _targets([], "management.operator_listen", management.operator_listen or ""):
         yield Probe("operator's port", where, partial(_ready, address), address)
-    if isinstance(location := store_location(context), Server):
+    if isinstance(location := context.store, Server):
         yield Probe("Milvus", "memory.milvus", partial(_collection, context, location.uri))
     if memory.redis.url is not None:
-        yield Probe("Redis", "memory.redis.url", partial(_ping, context))
+        yield Probe("Redis", "memory.redis.url", partial(_eviction, context))
     for index, model in enumerate(context.config.external_models):
         where = f"external_models[{index}]"
         yield Probe("model", f"{where}.llm_endpoint", partial(_list_models, model, where), model.model_role)
@@ -149,28 +150,18 @@ async def _collection(context: CheckContext, uri: str) -> list[Finding]:
     return [found("dimension-mismatch/collection", "memory.milvus.dimension", **texts)]
 
 
-async def _ping(context: CheckContext) -> list[Finding]:
-    from redis.asyncio import Redis  # noqa: PLC0415 - takes long to load
-    from redis.exceptions import RedisError, ResponseError  # noqa: PLC0415
+async def _eviction(context: CheckContext) -> list[Finding]:
+    from semrouter_memory.turn_log.redis.connection import RedisConnection  # noqa: PLC0415 - loads Redis' library
 
-    config = context.config.memory.redis
-    login: dict[str, Any] = {"username": config.username, "password": secret(config.password, config.password_file)}
+    connection = RedisConnection(context.config.memory.redis)
+    evicts = False
     try:
-        client: Any = Redis.from_url(config.url or "", protocol=2, **login)
-    except ValueError:
-        raise UnavailableError(
-            "the URL is none of Redis's (redis://host:port/db, rediss:// or unix://path)", service=Service.SERVER
-        ) from None
-    try:
-        await client.ping()
-        policy = (await client.config_get("maxmemory-policy")).get("maxmemory-policy", "noeviction")
-    except ResponseError:
-        policy = "noeviction"  # managed servers do not tell
-    except (RedisError, OSError):
-        raise UnavailableError("no server answers, or it refuses the sidecar", service=Service.SERVER) from None
+        await connection.execute("PING")
+        with suppress(UnavailableError):  # managed servers do not tell
+            evicts = b"noeviction" not in await connection.execute("CONFIG", "GET", "maxmemory-policy")
     finally:
-        await client.aclose()
-    return [] if policy in {"noeviction", b"noeviction"} else [found("redis-evicts", "memory.redis.url")]
+        await connection.aclose()
+    return [found("redis-evicts", "memory.redis.url")] if evicts else []
 
 
 async def _list_models(model: ExternalModel, where: str) -> list[Finding]:
@@ -183,16 +174,8 @@ async def _list_models(model: ExternalModel, where: str) -> list[Finding]:
         answer = await client.get(f"{model.llm_endpoint.url.rstrip('/')}/models", headers=headers)
     if answer.status_code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         return [found("model-refuses", where, status=answer.status_code)]
-    names = _names_in(answer)
+    names = models_in(answer) or []
     if not names or model.llm_model_name in names:
         return []
     listed = ", ".join(sorted(names)[:5])
     return [found("model-unknown", f"{where}.llm_model_name", model=repr(model.llm_model_name), models=listed)]
-
-
-def _names_in(answer: httpx.Response) -> set[str]:
-    """The models that a server lists; none when it lists none."""
-    try:
-        return {str(entry["id"]) for entry in answer.json()["data"]} if answer.status_code == HTTPStatus.OK else set()
-    except (ValueError, KeyError, TypeError):
-        return set()

@@ -1,4 +1,7 @@
-"""A model directory on disk: reading it with its checksums, and replacing it file by file.
+"""A model directory on disk: reading it with its manifest and checksums, replacing it file by file, and its fingerprint.
+
+A fingerprint names what decides whether two vectors can be compared, and nothing else. For a built model that is the published
+weights and the recipe, not the bytes of model.onnx, which differ between versions of the quantiser.
 
 Two layouts are read: everything in one directory, as the build and most exporters write it, and the graph in a
 subdirectory `onnx`, as models are published with several of them.
@@ -9,13 +12,20 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from semrouter_memory.embedding.profile import MANIFEST_FILE, MODEL_FILE, TOKENIZER_FILE, Manifest, remedy
+from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.errors import ConfigurationError
+
+MODEL_FILE = "model.onnx"
+TOKENIZER_FILE = "tokenizer.json"
+MANIFEST_FILE = "manifest.json"
+
+BUILT_MODEL = "all-MiniLM-L6-v2"
+"""The model that `semrouter-memory model build` makes."""
 
 _SUBDIRECTORY = "onnx"
 _EXTERNAL_WEIGHTS = ("model.onnx_data", "model.onnx.data")
@@ -25,6 +35,56 @@ _POOLING_FILE = Path("1_Pooling", "config.json")
 """In directories that sentence-transformers wrote."""
 
 _OUR_POOLING = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What the build says of its files.
+
+    Attributes:
+        origin: names weights, tokenizer and recipe.
+        model_sha256: of model.onnx, so that a damaged file is noticed.
+        tokenizer_sha256: of tokenizer.json.
+        parity: worst cosine between int8 and float32 vectors seen when the file was built.
+    """
+
+    model: str
+    dimension: int
+    pooling: str
+    origin: str
+    model_sha256: str
+    tokenizer_sha256: str
+    parity: float
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self), indent=2).encode() + b"\n"
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """The manifest that `to_json` wrote.
+
+        Raises:
+            ConfigurationError: it is not one.
+        """
+        try:
+            manifest = cls(**json.loads(data))
+        except (ValueError, TypeError):
+            raise ConfigurationError(f"{MANIFEST_FILE} is damaged; {remedy(BUILT_MODEL)}") from None
+        return manifest
+
+    def check(self, config: EmbeddingConfig) -> None:
+        """Compare with the configured profile.
+
+        Raises:
+            ConfigurationError: it names the first setting that differs.
+        """
+        for setting in ("model", "dimension", "pooling"):
+            configured, actual = getattr(config, setting), getattr(self, setting)
+            if configured != actual:
+                raise ConfigurationError(
+                    f"memory.embedding.{setting} is {configured}, but the model file was made for {actual};"
+                    f" set it to {actual}, or point memory.embedding.path to another model"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +187,20 @@ def _replace(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def fingerprint(config: EmbeddingConfig, origin: str) -> str:
+    """A short name of the vector space, for example `all-MiniLM-L6-v2/384/9f0c2b7d41aa`."""
+    parts = [config.model, config.dimension, config.pooling, config.query_prefix, config.passage_prefix, origin]
+    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    return f"{config.model}/{config.dimension}/{digest[:12]}"
+
+
+def remedy(model: str) -> str:
+    """What to do about missing or damaged files of that model, as the end of a message."""
+    if model == BUILT_MODEL:
+        return "make it with `semrouter-memory model build`"
+    return (
+        f"put {MODEL_FILE} and {TOKENIZER_FILE} of {model} there, or let memory.embedding.path name their directory"
+        f" (`semrouter-memory model build` makes {BUILT_MODEL} only)"
+    )

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from threading import Event
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +21,13 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 from semrouter_memory.config import EmbeddingConfig
-from semrouter_memory.embedding import files, profile
-from semrouter_memory.embedding.pooling import to_vector
+from semrouter_memory.embedding import files
 from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
 from semrouter_memory.model import Vector
 
 T = TypeVar("T")
+
+Pooling = Literal["mean", "cls"]
 
 _KNOWN_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 
@@ -36,6 +38,10 @@ Others (`pooler_output`) are for other tasks."""
 _POOLED_RANK = 2
 """Text and component."""
 
+_BEGINNING_SECONDS = 0.0005
+"""How long a caller waits until an idle thread has begun: a thread needs the interpreter for that, and gets it only when this one
+waits. Without it the query is embedded after all else that is found out about the request, and not at the same time."""
+
 _INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
@@ -43,7 +49,7 @@ class OnnxEmbedder:
     """Implements `ports.Embedder`. Safe to use from several threads and event loops at once.
 
     Args:
-        truncated: told how many passages of a call were longer than the model reads.
+        truncated: called with how many passages of a call were longer than the model reads.
     """
 
     def __init__(
@@ -59,6 +65,7 @@ class OnnxEmbedder:
         self._tokens = tokens
         self._fingerprint = fingerprint
         self._truncated = truncated
+        self._queries: set[Event] = set()
         self._query_thread = ThreadPoolExecutor(1, "embed-query")
         self._passage_thread = ThreadPoolExecutor(1, "embed-passage")
 
@@ -71,7 +78,7 @@ class OnnxEmbedder:
         Args:
             directory: holds model.onnx (or onnx/model.onnx) and tokenizer.json, and manifest.json unless they were put
                 there by hand.
-            truncated: told how many passages of a call were longer than the model reads.
+            truncated: called with how many passages of a call were longer than the model reads.
 
         Raises:
             ConfigurationError: files missing, damaged, or not what the settings say; the message says what to do.
@@ -86,7 +93,7 @@ class OnnxEmbedder:
         if found.pooling and not model.pools:
             _check_pooling(config, found.pooling)
         _check_dimension(config, len(vector))
-        return cls(config, model, tokens, profile.fingerprint(config, found.origin), truncated)
+        return cls(config, model, tokens, files.fingerprint(config, found.origin), truncated)
 
     @property
     def dimension(self) -> int:
@@ -97,8 +104,22 @@ class OnnxEmbedder:
         return self._fingerprint
 
     async def embed_query(self, text: str) -> Vector:
-        text = self._config.query_prefix + text
-        return await _in_thread(self._query_thread, lambda: self._embed(text))
+        text, begun = self._config.query_prefix + text, Event()
+
+        def embed() -> Vector:
+            begun.set()
+            return self._embed(text)
+
+        is_idle = not self._queries
+        self._queries.add(begun)
+        try:
+            with _embedding_errors():
+                embedding = asyncio.get_running_loop().run_in_executor(self._query_thread, embed)
+                if is_idle:
+                    begun.wait(_BEGINNING_SECONDS)
+                return await embedding
+        finally:
+            self._queries.discard(begun)
 
     async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
         prefixed = [self._config.passage_prefix + text for text in texts]
@@ -199,6 +220,40 @@ class _Model:
         return {name: feeds[name].astype(kind, copy=False) for name, kind in self._inputs.items()}
 
 
+def to_vector(output: npt.NDArray[np.floating], pooling: Pooling) -> Vector:
+    """One text's L2-normalised vector, from the output for a batch of one.
+
+    Args:
+        output: shape (1, dimension) from a graph that pools by itself, or (1, tokens, dimension), one row per token.
+        pooling: how token rows become one; not looked at when the graph did it.
+
+    Raises:
+        ValueError: another shape, or a vector without a direction (zero, not finite).
+    """
+    # Half precision would lose digits in the mean.
+    pooled = _pooled(output.astype(np.float32, copy=False), pooling)
+    length = np.linalg.norm(pooled)
+    if not (np.isfinite(length) and length > 0):
+        raise ValueError("the model put out a vector without a direction")
+    normalised: Vector = pooled / length
+    return normalised
+
+
+def _pooled(output: npt.NDArray[np.float32], pooling: Pooling) -> npt.NDArray[np.float32]:
+    match output.shape:
+        case (1, _):
+            row = output[0]
+        case (1, tokens, _) if tokens > 0:
+            # The first token is [CLS]. Texts are run one at a time, so every row is a real token: no mask to heed.
+            row = output[0, 0] if pooling == "cls" else output[0].mean(axis=0)
+        case shape:
+            raise ValueError(
+                f"the model's first output has shape {shape}, not (1, dimension) or (1, tokens, dimension)"
+            )
+    pooled: npt.NDArray[np.float32] = row
+    return pooled
+
+
 async def _in_thread(thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
     with _embedding_errors():
         return await asyncio.get_running_loop().run_in_executor(thread, work)
@@ -222,7 +277,7 @@ def _load_errors(directory: Path, config: EmbeddingConfig) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - whatever tokenizer and runtime raise ends here
         raise ConfigurationError(
             f"the embedding model in {directory} cannot be used with memory.embedding.max_tokens"
-            f" {config.max_tokens}: {error}; {profile.remedy(config.model)}"
+            f" {config.max_tokens}: {error}; {files.remedy(config.model)}"
         ) from None
 
 

@@ -1,29 +1,91 @@
 """Files of cases, one JSON object a line, and the results that are written in addition to the tables.
 
 Strategy: a file is read whole and checked before anything is measured, so that a mistake in its last line does not cost
-the minutes before it. Every complaint names file and line.
+the minutes before it. Every complaint names file and line. The dataclass of a format says what its lines hold: a field
+with a default may be left out or null, and members that it does not have are ignored.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
 
 from semrouter_memory.errors import InputFileError
-from semrouter_memory.model import Json, Message, Role
+from semrouter_memory.model import Json, Role
 
 T = TypeVar("T")
-EnumT = TypeVar("EnumT", bound=StrEnum)
-Case = Mapping[str, Any]
 
 
-def parse_cases(path: Path, parse: Callable[[Case], T]) -> list[T]:
+def _or_empty(empty: Any) -> BeforeValidator:
+    return BeforeValidator(lambda value: empty if value is None else value)
+
+
+def _time(value: object) -> object:
+    try:
+        time = datetime.fromisoformat(value if isinstance(value, str) else "")
+    except ValueError:
+        raise ValueError(f"must be a time such as 2026-03-15T10:00:00Z; {value!r} is none") from None
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+Time = Annotated[datetime, BeforeValidator(_time)]
+"""A time in ISO 8601; without an offset it is UTC."""
+LowerCased = Annotated[str, AfterValidator(str.lower)]
+Text = Annotated[str, _or_empty("")]
+LowerCasedTexts = Annotated[tuple[LowerCased, ...], _or_empty(())]
+Ids = Annotated[frozenset[str], _or_empty(frozenset())]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseTurn:
+    """What a user said, and the answer."""
+
+    user: str
+    assistant: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaseMessage:
+    """A message of the conversation before a question."""
+
+    role: Role
+    content: str
+
+
+History = Annotated[tuple[CaseMessage, ...], _or_empty(())]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A fact that should be remembered: `about` names it for people, one text of `any_of` tells it."""
+
+    about: str
+    any_of: tuple[LowerCased, ...]
+
+
+def case_of(kind: type[T], value: object) -> T:
+    """The case that a line's JSON describes.
+
+    Raises:
+        ValueError: it describes none; the message names the field.
+    """
+    if not isinstance(value, dict):
+        raise ValueError(f"a case is a JSON object, not {type(value).__name__}")  # noqa: TRY004 - same
+    try:
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise ValueError(_complaint(error.errors()[0])) from None
+
+
+def parse_cases(path: Path, parse: Callable[[Json], T]) -> list[T]:
     """The objects of a file of JSON lines, each as what `parse` makes of it; empty lines are left out.
 
     Args:
-        parse: raises KeyError for a field that is missing, and ValueError or TypeError, in words, for one that is wrong.
+        parse: raises ValueError, in words, for what is no case.
 
     Raises:
         InputFileError: the file cannot be read, or a line is not a case.
@@ -40,117 +102,39 @@ def parse_cases(path: Path, parse: Callable[[Case], T]) -> list[T]:
     return cases
 
 
-def _parsed(path: Path, number: int, line: str, parse: Callable[[Case], T]) -> T:
+def read_cases(path: Path, kind: type[T]) -> list[T]:
+    """The cases of a file. Raises: InputFileError, same as `parse_cases`."""
+    return parse_cases(path, lambda value: case_of(kind, value))
+
+
+def _parsed(path: Path, number: int, line: str, parse: Callable[[Json], T]) -> T:
     try:
-        case = json.loads(line)
-    except ValueError as error:
+        return parse(json.loads(line))
+    except json.JSONDecodeError as error:
         raise InputFileError(f"{path}, line {number}: not JSON: {error}") from None
-    if not isinstance(case, dict):
-        raise InputFileError(f"{path}, line {number}: a case is a JSON object, not {type(case).__name__}")
-    try:
-        return parse(case)
-    except KeyError as error:
-        raise InputFileError(f"{path}, line {number}: {error.args[0]} is missing") from None
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise InputFileError(f"{path}, line {number}: {error}") from None
 
 
-def text_of(case: Case, name: str) -> str:
-    """A field that is a text.
-
-    Raises:
-        KeyError: it is missing.
-        TypeError: it is something else.
-    """
-    value = case[name]
-    if not isinstance(value, str):
-        raise TypeError(f"{name} must be a text")
-    return value
+_COMPLAINTS = {
+    "missing": "is missing",
+    "string_type": "must be a text",
+    "tuple_type": "must be a list",
+    "frozen_set_type": "must be a list",
+    "dataclass_type": "must be an object",
+}
 
 
-def texts_of(case: Case, name: str) -> tuple[str, ...]:
-    """A field that is a list of texts.
-
-    Raises:
-        KeyError: it is missing.
-        TypeError: it is something else.
-    """
-    value = case[name]
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise TypeError(f"{name} must be a list of texts")
-    return tuple(value)
-
-
-def objects_of(case: Case, name: str) -> tuple[Case, ...]:
-    """A field that is a list of objects.
-
-    Raises:
-        KeyError: it is missing.
-        TypeError: it is something else.
-    """
-    value = case[name]
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise TypeError(f"{name} must be a list of objects")
-    return tuple(value)
-
-
-def each_of(case: Case, name: str, parse: Callable[[Case], T]) -> tuple[T, ...]:
-    """What `parse` makes of each object of a list; a complaint names the object by its position.
-
-    Raises:
-        KeyError: the list or a field of an object is missing.
-        TypeError: a field has another form.
-        ValueError: `parse` rejects an object.
-    """
-    return tuple(_located(f"{name}[{index}]", item, parse) for index, item in enumerate(objects_of(case, name)))
-
-
-def _located(path: str, case: Case, parse: Callable[[Case], T]) -> T:
-    try:
-        return parse(case)
-    except KeyError as error:
-        raise KeyError(f"{path}.{error.args[0]}") from None
-    except (ValueError, TypeError) as error:
-        raise type(error)(f"{path}.{error}") from None
-
-
-def one_of(values: type[EnumT], case: Case, name: str) -> EnumT:
-    """A field that is a member of an enumeration.
-
-    Raises:
-        KeyError: it is missing.
-        TypeError: it is no text.
-        ValueError: it is another text.
-    """
-    text = text_of(case, name)
-    try:
-        return values(text)
-    except ValueError:
-        raise ValueError(f"{name} must be one of {', '.join(values)}; {text!r} is none") from None
-
-
-def time_of(case: Case, name: str) -> datetime:
-    """A field that is a time in ISO 8601; without an offset it is UTC.
-
-    Raises:
-        KeyError: it is missing.
-        TypeError: it is no text.
-        ValueError: it is no time.
-    """
-    complaint = f"{name} must be a time such as 2026-03-15T10:00:00Z"
-    value = case[name]
-    if not isinstance(value, str):
-        raise TypeError(complaint)
-    try:
-        time = datetime.fromisoformat(value)
-    except ValueError:
-        raise ValueError(f"{complaint}; {value!r} is none") from None
-    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def message_of(case: Case) -> Message:
-    """An object {"role", "content"} of a conversation."""
-    return Message(one_of(Role, case, "role"), text_of(case, "content"))
+def _complaint(error: Any) -> str:
+    """Pydantic's error in words."""
+    path = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in error["loc"]).removeprefix(".")
+    match error["type"]:
+        case "value_error":
+            return f"{path} {error['ctx']['error']}".lstrip()
+        case "enum":
+            return f"{path} must be {error['ctx']['expected']}; {error['input']!r} is none"
+        case kind:
+            return f"{path} {_COMPLAINTS.get(kind) or error['msg']}"
 
 
 def write_json(path: Path, value: Json) -> None:

@@ -4,19 +4,23 @@ The service's own exchange and codecs handle every turn and every question.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import cast
 
 import orjson
+from rich.console import Console
+from rich.table import Table
 
 from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig
-from semrouter_memory.evaluation.long_talk import PlantedFact, Talk
-from semrouter_memory.evaluation.playing import PlayClock, work
+from semrouter_memory.evaluation.cases import read_cases, write_json
+from semrouter_memory.evaluation.long_talk import PlantedFact, Talk, long_talk
+from semrouter_memory.evaluation.playing import PlayClock, played_adapters, work
+from semrouter_memory.evaluation.running import EvalOptions, embedder_of, models_of, table_of, tracked
 from semrouter_memory.exchange.events import (
     BodyMode,
     Headers,
@@ -29,8 +33,12 @@ from semrouter_memory.exchange.events import (
 from semrouter_memory.exchange.exchange import Exchange, ExchangeSettings
 from semrouter_memory.exchange.policy import RouteSettings
 from semrouter_memory.exchange.replies import NeedRecall, ReplaceBody
-from semrouter_memory.model import Json, RecallResult, Scope, SessionKey
+from semrouter_memory.model import RecallResult, Scope, SessionKey
 
+LENGTHS = (20, 50, 100, 200, 1000)
+"""Of the made conversations that are played by default."""
+TARGET_TOKENS = 700
+"""What a conversation of 200 turns and 10,000 tokens may have left."""
 _RECALL = Protocol(request_body=BodyMode.BUFFERED, response_body=BodyMode.NONE)
 _RETAIN = Protocol(observing=True, request_body=BodyMode.STREAMED, response_body=BodyMode.STREAMED)
 _NEXT = "Can you put everything together for me?"
@@ -67,12 +75,6 @@ class Measured:
     memory_tokens: int
     facts: tuple[FactFound, ...]
 
-    def as_json(self) -> dict[str, Json]:
-        facts = [
-            {"about": fact.about, "in_context": fact.in_context, "when_asked": fact.when_asked} for fact in self.facts
-        ]
-        return {name: getattr(self, name) for name in self.__slots__} | {"facts": facts}
-
 
 class CompressionRun:
     """Plays conversations, each as a separate user; compression is always on.
@@ -97,16 +99,16 @@ class CompressionRun:
         """Play every turn, and measure the request after the last."""
         scope = Scope(f"user-of-{talk.id}")
         messages: list[dict[str, str]] = []
-        for number, (user, answer) in enumerate(talk.turns):
+        for number, turn in enumerate(talk.turns):
             self._clock.time = self._start + number * _TURN_TIME
-            messages.append({"role": "user", "content": user})
-            self._hear(scope, messages, answer, number)
+            messages.append({"role": "user", "content": turn.user})
+            self._hear(scope, messages, turn.assistant, number)
             await work(self._retainer, self._woken)
-            messages.append({"role": "assistant", "content": answer})
+            messages.append({"role": "assistant", "content": turn.assistant})
         before = [*messages, {"role": "user", "content": _NEXT}]
         after, result = await self._next(scope, before)
         compression = result.compression
-        looked_for = [await self._looked_for(scope, messages, fact, after) for fact in talk.facts]
+        looked_for = [await self._looked_for(scope, messages, fact, after) for fact in talk.should_remember]
         return Measured(
             id=talk.id,
             turns=len(talk.turns),
@@ -176,3 +178,54 @@ def _body(messages: Sequence[Mapping[str, str]]) -> bytes:
 
 def _holds(texts: Sequence[str], fact: PlantedFact) -> bool:
     return any(word in text.lower() for text in texts for word in fact.any_of)
+
+
+async def evaluate(options: EvalOptions, turns: Sequence[int]) -> None:
+    """The command: play conversations, print a table, write the result.
+
+    Args:
+        options: without files, made conversations are played.
+        turns: lengths of the made conversations.
+
+    Raises:
+        InputFileError: a file is not one of conversations, or the result cannot be written.
+        ConfigurationError: the embedding model or a chat model's key is missing.
+    """
+    console = Console(highlight=False)
+    talks = [talk for file in options.files for talk in read_cases(file, Talk)] or [long_talk(count) for count in turns]
+    embedder = embedder_of(options, console)
+    async with models_of(options.config) as models:
+        with played_adapters(embedder) as adapters:
+            run = CompressionRun(adapters, options.config.memory, models)
+            measured = [await run.play(talk) for talk in tracked(talks, "conversations", total=len(talks))]
+    console.print(_table(measured))
+    _print_missing(console, measured)
+    if options.json_out is not None:
+        write_json(
+            options.json_out, {"target_tokens": TARGET_TOKENS, "conversations": [asdict(one) for one in measured]}
+        )
+
+
+def _table(measured: Sequence[Measured]) -> Table:
+    """`after`: with a question that names nothing; `asked`: the largest with one that asks for a fact."""
+    columns = ("turns", "before", "after", "asked", "state", "facts", "asked for")
+    table = table_of("What the next request goes up with, in tokens", "conversation", columns)
+    for one in measured:
+        asked = [fact.when_asked for fact in one.facts if fact.when_asked is not None]
+        table.add_row(
+            one.id if one.reason == "compressed" else f"{one.id} ({one.reason})",
+            str(one.turns),
+            f"{one.tokens_before:,}",
+            f"{one.tokens_after:,}",
+            f"{one.tokens_asked:,}" if asked else "",
+            str(one.state_tokens),
+            f"{sum(fact.in_context for fact in one.facts)}/{len(one.facts)}",
+            f"{sum(asked)}/{len(asked)}" if asked else "",
+        )
+    return table
+
+
+def _print_missing(console: Console, measured: Sequence[Measured]) -> None:
+    for one in measured:
+        if missing := [fact.about for fact in one.facts if not (fact.in_context or fact.when_asked)]:
+            console.print(f"{one.id}: not in the context: {', '.join(missing)}", markup=False)

@@ -1,4 +1,4 @@
-"""Conversations, and what should and should not be remembered of them. Pure.
+"""Plays conversations through the service's retainer, and compares what is remembered with what should be.
 
 A line of a file:
 
@@ -6,34 +6,46 @@ A line of a file:
      "should_remember": [{"about": "...", "any_of": ["lower-case substring", ...]}],
      "should_not_remember": ["lower-case substring", ...]}
 
-After the conversation has ended, each `should_remember` must have an active memory that contains one of `any_of`, and no
-active memory may contain a text of `should_not_remember`; case does not count. Superseded memories are history: they are
-not recalled, so they count for neither.
+Each conversation is one session of a separate user. After it has ended, each `should_remember` must have an active memory
+that contains one of `any_of`, and no active memory may contain a text of `should_not_remember`; case does not count.
+Superseded memories are history: they are not recalled, so they count for neither.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import cast
 
-from semrouter_memory.evaluation.cases import Case, objects_of, text_of, texts_of
-from semrouter_memory.model import Json
+from rich.console import Console
+from rich.text import Text
 
+from semrouter_memory.app import pipelines
+from semrouter_memory.app.adapters import Adapters
+from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.config import MemoryConfig
+from semrouter_memory.evaluation.cases import CaseTurn, LowerCased, Wanted
+from semrouter_memory.evaluation.playing import FailureRecorder, PlayClock, turn_of, work
+from semrouter_memory.evaluation.running import EvalOptions, one_by_one, play_files, table_of
+from semrouter_memory.model import Json, Reach, Scope, SessionKey
+from semrouter_memory.store.in_memory import InMemoryStore
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A fact that should be remembered: `about` names it for people, `any_of` are lower-cased."""
-
-    about: str
-    any_of: tuple[str, ...]
+_TURN_TIME = timedelta(minutes=1)
+_LIMIT = 10_000
+"""More memories than any conversation leaves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationCase:
-    """One line of a file. `turns` are (user, assistant) pairs, `unwanted` is lower-cased."""
+    """One line of a file."""
 
     id: str
-    turns: tuple[tuple[str, str], ...]
-    wanted: tuple[Wanted, ...]
-    unwanted: tuple[str, ...]
+    turns: tuple[CaseTurn, ...]
+    should_remember: tuple[Wanted, ...]
+    should_not_remember: tuple[LowerCased, ...]
+
+    def __post_init__(self) -> None:
+        if not self.turns:
+            raise ValueError("turns must hold at least one turn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +72,37 @@ class Remembered:
     failures: tuple[str, ...] = ()
 
 
-def conversation_of(case: Case) -> ConversationCase:
-    """Read one line.
+class ConversationsRun:
+    """Plays conversations.
 
-    Raises:
-        KeyError: a field is missing.
-        TypeError: a field has another form.
-        ValueError: there are no turns.
+    Args:
+        models: the one with the role `memory_extraction` extracts too, where there is one.
     """
-    turns = tuple((text_of(turn, "user"), text_of(turn, "assistant")) for turn in objects_of(case, "turns"))
-    if not turns:
-        raise ValueError("turns must hold at least one turn")
-    return ConversationCase(
-        id=text_of(case, "id"),
-        turns=turns,
-        wanted=tuple(
-            Wanted(text_of(item, "about"), _lowered(texts_of(item, "any_of")))
-            for item in objects_of(case, "should_remember")
-        ),
-        unwanted=_lowered(texts_of(case, "should_not_remember")),
-    )
+
+    def __init__(self, adapters: Adapters, config: MemoryConfig, models: ExternalModels) -> None:
+        self._adapters = adapters
+        self._clock = cast("PlayClock", adapters.clock)
+        self._config = config
+        self._models = models
+        self._played = 0
+
+    async def play(self, conversation: ConversationCase, /) -> Remembered:
+        """Play every turn, end the session, and judge the memories."""
+        self._played += 1
+        scope, woken, observer = Scope(f"conversation-{self._played}"), list[SessionKey](), FailureRecorder()
+        session = f"session-of-{scope.user_id}"
+        store = InMemoryStore(dimension=self._adapters.embedder.dimension)
+        adapters = replace(self._adapters, store=store, writer=store, observer=observer)
+        retainer = pipelines.retainer(self._config, adapters, self._models, wake=woken.append)
+        for turn in conversation.turns:
+            self._clock.time += _TURN_TIME
+            retainer.intake.accept(turn_of(scope, session, turn, at=self._clock.now()))
+            await work(retainer, woken)
+        await adapters.turn_log.end_session(scope, session)
+        await retainer.tick()
+        await work(retainer, woken)
+        page = await store.page(scope, limit=_LIMIT, reach=Reach.ALL, now=self._clock.now())
+        return judge(conversation, [memory.content for memory in reversed(page.memories)], observer.failures)
 
 
 def judge(conversation: ConversationCase, memories: Sequence[str], failures: Sequence[str] = ()) -> Remembered:
@@ -90,12 +113,12 @@ def judge(conversation: ConversationCase, memories: Sequence[str], failures: Seq
         memories=tuple(memories),
         missed=tuple(
             wanted
-            for wanted in conversation.wanted
+            for wanted in conversation.should_remember
             if not any(part in memory for memory in lowered for part in wanted.any_of)
         ),
         violations=tuple(
             Violation(part, memory)
-            for part in conversation.unwanted
+            for part in conversation.should_not_remember
             for memory, low in zip(memories, lowered, strict=True)
             if part in low
         ),
@@ -103,9 +126,14 @@ def judge(conversation: ConversationCase, memories: Sequence[str], failures: Seq
     )
 
 
+async def evaluate(options: EvalOptions) -> None:
+    """The command; see `play_files`."""
+    await play_files(options, ConversationCase, play=one_by_one(ConversationsRun, options), report=report)
+
+
 def result_of(file: str, outcomes: Sequence[Remembered]) -> dict[str, Json]:
     """One file's result, as it is written."""
-    wanted = sum(len(outcome.conversation.wanted) for outcome in outcomes)
+    wanted = sum(len(outcome.conversation.should_remember) for outcome in outcomes)
     return {
         "file": file,
         "conversations": len(outcomes),
@@ -119,5 +147,26 @@ def result_of(file: str, outcomes: Sequence[Remembered]) -> dict[str, Json]:
     }
 
 
-def _lowered(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(text.lower() for text in texts)
+def report(console: Console, file: str, outcomes: Sequence[Remembered]) -> dict[str, Json]:
+    """Print one file's table, then every conversation that was not remembered as it should."""
+    result = result_of(file, outcomes)
+    wanted, found = result["should_remember"], result["remembered"]
+    table = table_of(file, "conversations", ("should remember", "remembered", "share", "violations", "memories"))
+    share = f"{found / wanted:.0%}" if wanted else "-"
+    memories = sum(len(outcome.memories) for outcome in outcomes)
+    table.add_row(*map(str, (len(outcomes), wanted, found, share, len(result["violations"]), memories)))
+    console.print(table)
+    for outcome in outcomes:
+        if outcome.missed or outcome.violations or outcome.failures:
+            console.print(_wrong(outcome), soft_wrap=True)
+    return result
+
+
+def _wrong(outcome: Remembered) -> Text:
+    """It is text of the cases and of memories, so it must not be read as markup."""
+    lines = [outcome.conversation.id]
+    lines += [f"    failed:    {failure}" for failure in outcome.failures]
+    lines += [f"    violation: {each.unwanted!r} is in: {each.memory}" for each in outcome.violations]
+    lines += [f"    missed:    {wanted.about} ({' | '.join(wanted.any_of)})" for wanted in outcome.missed]
+    lines += [f"    memory:    {memory}" for memory in outcome.memories] or ["    memory:    none"]
+    return Text("\n".join(lines))

@@ -1,4 +1,4 @@
-"""End-to-end cases: sessions of a user, questions asked later, and the judgement of what is injected. Pure.
+"""Plays sessions through the service's pipelines, asks questions in new conversations, and judges what is injected.
 
 A line of a file is one user:
 
@@ -12,17 +12,40 @@ A question with `any_of` is answered when the injected text contains one of them
 `none_of`. A question with `answer` is scored by its coverage: the share of the answer's content words that are injected.
 A question with neither wants nothing: it is quiet when nothing is injected. `history`, `any_of`, `none_of` and `answer`
 may be left out.
+
+The turn log, the retainer, the store (Milvus Lite on a temporary file), the owner index and the recaller are the service's
+own; the clock follows the file. Questions are asked after the last session and are not stored. Recall has a long deadline,
+so that the figures do not depend on the machine's load.
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import timedelta
 from enum import StrEnum
+from statistics import fmean
 
-from semrouter_memory.evaluation.cases import Case, each_of, message_of, text_of, texts_of, time_of
-from semrouter_memory.model import Message
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
+from semrouter_memory.app import pipelines
+from semrouter_memory.app.adapters import Adapters
+from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.config import MemoryConfig
+from semrouter_memory.deletion.lineage import all_memories
+from semrouter_memory.evaluation.cases import CaseTurn, History, LowerCasedTexts, Time
+from semrouter_memory.evaluation.cases import Text as CaseText
+from semrouter_memory.evaluation.playing import PlayClock, throwaway_adapters, turn_of, work
+from semrouter_memory.evaluation.retrieval_run import PATIENCE_MS, request_of
+from semrouter_memory.evaluation.running import EvalOptions, play_files, share, table_of, tracked
+from semrouter_memory.model import Hit, Json, Memory, Scope, SessionKey
+from semrouter_memory.ports import Embedder
+from semrouter_memory.recall.render import line
+
+_TURN_TIME = timedelta(minutes=1)
+_FIRST = 10
 _COVERED = 0.5
 """A question with `answer` is a miss below this coverage."""
 
@@ -39,24 +62,24 @@ _FUNCTION_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CaseSession:
-    """A conversation. `turns` are (user, assistant) pairs."""
+    """A conversation."""
 
-    at: datetime
-    turns: tuple[tuple[str, str], ...]
+    at: Time
+    turns: tuple[CaseTurn, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseQuestion:
-    """Asked in a new conversation, after all sessions. Texts of `any_of` and `none_of` are lower-cased."""
+    """Asked in a new conversation, after all sessions."""
 
     id: str
-    at: datetime
+    at: Time
     kind: str
     text: str
-    history: tuple[Message, ...] = ()
-    any_of: tuple[str, ...] = ()
-    none_of: tuple[str, ...] = ()
-    answer: str = ""
+    history: History = ()
+    any_of: LowerCasedTexts = ()
+    none_of: LowerCasedTexts = ()
+    answer: CaseText = ""
 
     @property
     def wants_memory(self) -> bool:
@@ -77,6 +100,10 @@ class EndToEndCase:
     id: str
     sessions: tuple[CaseSession, ...]
     questions: tuple[CaseQuestion, ...]
+
+    def __post_init__(self) -> None:
+        if not self.sessions:
+            raise ValueError("sessions must hold at least one session")
 
 
 class MissStage(StrEnum):
@@ -106,43 +133,6 @@ class JudgedQuestion:
     injected: str
     tokens: int
     failed: str = ""
-
-
-def user_of(case: Case) -> EndToEndCase:
-    """Read one line.
-
-    Raises:
-        KeyError: a field is missing.
-        TypeError: a field has another form.
-        ValueError: a time or role is none, or there are no sessions.
-    """
-    sessions = each_of(case, "sessions", _session)
-    if not sessions:
-        raise ValueError("sessions must hold at least one session")
-    return EndToEndCase(text_of(case, "id"), sessions, each_of(case, "questions", _question))
-
-
-def _session(case: Case) -> CaseSession:
-    return CaseSession(
-        time_of(case, "at"), each_of(case, "turns", lambda turn: (text_of(turn, "user"), text_of(turn, "assistant")))
-    )
-
-
-def _question(case: Case) -> CaseQuestion:
-    return CaseQuestion(
-        id=text_of(case, "id"),
-        at=time_of(case, "at"),
-        kind=text_of(case, "kind"),
-        text=text_of(case, "text"),
-        history=each_of(case, "history", message_of) if case.get("history") else (),
-        any_of=_lowered(case, "any_of"),
-        none_of=_lowered(case, "none_of"),
-        answer=text_of(case, "answer") if case.get("answer") else "",
-    )
-
-
-def _lowered(case: Case, name: str) -> tuple[str, ...]:
-    return tuple(text.lower() for text in texts_of(case, name)) if case.get(name) else ()
 
 
 def judge(
@@ -194,3 +184,189 @@ def content_words(text: str) -> frozenset[str]:
     return frozenset(
         _ENDING.sub("", word) for word in found if word.isdigit() or (len(word) > 1 and word not in _FUNCTION_WORDS)
     )
+
+
+class EndToEndRun:
+    """Plays users one after the other, each as a separate owner."""
+
+    def __init__(self, adapters: Adapters, clock: PlayClock, config: MemoryConfig, models: ExternalModels) -> None:
+        recall = config.recall.model_copy(update={"deadline_ms": PATIENCE_MS})
+        self._config = config.model_copy(update={"recall": recall})
+        self._adapters = adapters
+        self._clock = clock
+        self._woken: list[SessionKey] = []
+        self._retainer = pipelines.retainer(self._config, adapters, models, wake=self._woken.append)
+        self._recaller = pipelines.request_phase(self._config, adapters, models)
+        self._users = 0
+        self.memories = 0
+
+    async def prepare(self) -> None:
+        """Embed recall's prototypes before the first question."""
+        await self._recaller.prepare()
+
+    async def play(self, user: EndToEndCase) -> list[JudgedQuestion]:
+        """Play every turn of every session, then ask every question."""
+        self._users += 1
+        scope = Scope(f"user-{self._users}")
+        for number, session in enumerate(user.sessions):
+            name = f"{scope.user_id}-session-{number}"
+            self._clock.time = session.at
+            for turn in session.turns:
+                self._retainer.intake.accept(turn_of(scope, name, turn, at=self._clock.now()))
+                await work(self._retainer, self._woken)
+                self._clock.time += _TURN_TIME
+            await self._adapters.turn_log.end_session(scope, name)
+            await self._retainer.tick()
+            await work(self._retainer, self._woken)
+        stored = [
+            self._shown(memory) for memory in await all_memories(self._adapters.store, scope, now=self._clock.now())
+        ]
+        self.memories += len(stored)
+        return [await self._ask(scope, user.id, question, stored) for question in user.questions]
+
+    async def _ask(self, scope: Scope, user: str, question: CaseQuestion, stored: Sequence[str]) -> JudgedQuestion:
+        self._clock.time = question.at
+        result = await self._recaller.recall(request_of(scope, question.text, question.history, self._config))
+        return judge(
+            user,
+            question,
+            injected=result.text,
+            tokens=result.tokens,
+            stored=stored,
+            first_ten=[line(hit, self._config.recall.render) for hit in result.ranking[:_FIRST]],
+            failed=result.reason if result.reason.is_failure else "",
+        )
+
+    def _shown(self, memory: Memory) -> str:
+        return line(Hit(memory, 0.0, 0.0), self._config.recall.render)
+
+
+@dataclass(frozen=True, slots=True)
+class EndToEndOutcome:
+    """What was judged of one file, and how many memories its users had."""
+
+    judged: list[JudgedQuestion]
+    memories: int
+
+
+async def evaluate(options: EvalOptions, *, misses: bool) -> None:
+    """The command; see `play_files`.
+
+    Args:
+        misses: also print every question that was missed.
+    """
+    memory = options.config.memory
+
+    async def play(
+        name: str, users: Sequence[EndToEndCase], embedder: Embedder, models: ExternalModels
+    ) -> EndToEndOutcome:
+        async with throwaway_adapters(embedder, memory) as (adapters, clock):
+            run = EndToEndRun(adapters, clock, memory, models)
+            await run.prepare()
+            judged: list[JudgedQuestion] = []
+            for user in tracked(users, name, total=len(users)):
+                judged += await run.play(user)
+        return EndToEndOutcome(judged, run.memories)
+
+    def report(console: Console, name: str, outcome: EndToEndOutcome) -> Json:
+        print_figures(console, name, outcome.judged, memories=outcome.memories)
+        if misses:
+            print_misses(console, outcome.judged)
+        return {"file": name, "memories": outcome.memories, **figures_of(outcome.judged)}
+
+    await play_files(options, EndToEndCase, play=play, report=report)
+
+
+_WANTING = "all that want memory"
+_NOT_WANTING = "all that want none"
+_COLUMNS = ("questions", "answered", "coverage", "misled", "quiet", "tokens")
+
+
+def figures_of(judged: Sequence[JudgedQuestion]) -> dict[str, Json]:
+    """The figures of one file, as they are written: by kind and of all, and every question's verdict."""
+    groups = {**_by_kind(judged), **_totals(judged)}
+    return {
+        "kinds": {name: _figures(group) for name, group in groups.items()},
+        "lost": {lost.value: count for lost, count in _count_lost(judged).items()},
+        "questions": [
+            {
+                "user": each.user,
+                "id": each.question.id,
+                "kind": each.question.kind,
+                "score": each.score,
+                "misled": each.misled,
+                "lost": each.lost.value if each.lost else None,
+                "injected": each.injected,
+                "tokens": each.tokens,
+            }
+            for each in judged
+        ],
+    }
+
+
+def print_figures(console: Console, file: str, judged: Sequence[JudgedQuestion], *, memories: int) -> None:
+    """One file's table, the stages of its misses, and its failures."""
+    table = table_of(f"{file}: {memories} memories", "kind", _COLUMNS)
+    for name, group in _by_kind(judged).items():
+        _add(table, name, group)
+    table.add_section()
+    for name, group in _totals(judged).items():
+        _add(table, name, group)
+    console.print(table)
+    lost = _count_lost(judged)
+    console.print(f"lost: {', '.join(f'{name} {lost[name]}' for name in MissStage)}")
+    if failed := Counter(each.failed for each in judged if each.failed):
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in failed.items())
+        console.print(f"[red]Failed, and counted as nothing injected: {reasons}[/red]")
+
+
+def print_misses(console: Console, judged: Sequence[JudgedQuestion]) -> None:
+    """Every question with a miss, a misleading memory or a false injection."""
+    table = Table(title="misses", title_justify="left", show_lines=True)
+    for name in ("question", "text", "wanted", "lost", "injected"):
+        table.add_column(name, overflow="fold")
+    for each in judged:
+        unwanted = bool(each.injected) and not each.question.wants_memory
+        if each.lost or each.misled or unwanted:
+            question = each.question
+            wanted = question.answer or " | ".join(question.any_of) or "nothing"
+            verdict = "misled" if each.misled else each.lost or "false injection"
+            cells = (f"{each.user} {question.id}\n{question.kind}", question.text, wanted, verdict, each.injected)
+            table.add_row(*(Text(cell) for cell in cells))
+    console.print(table)
+
+
+def _by_kind(judged: Sequence[JudgedQuestion]) -> dict[str, list[JudgedQuestion]]:
+    kinds = sorted({each.question.kind for each in judged})
+    return {kind: [each for each in judged if each.question.kind == kind] for kind in kinds}
+
+
+def _totals(judged: Sequence[JudgedQuestion]) -> dict[str, list[JudgedQuestion]]:
+    wanting = [each for each in judged if each.question.wants_memory]
+    others = [each for each in judged if not each.question.wants_memory]
+    return {name: group for name, group in ((_WANTING, wanting), (_NOT_WANTING, others)) if group}
+
+
+def _figures(group: Sequence[JudgedQuestion]) -> dict[str, float | None]:
+    """Shares and means; None where there is nothing to count."""
+    matched = [each.score for each in group if each.question.any_of]
+    covered = [each.score for each in group if each.question.answer]
+    unwanting = [each.score for each in group if not each.question.wants_memory]
+    return {
+        "questions": len(group),
+        "answered": fmean(matched) if matched else None,
+        "coverage": fmean(covered) if covered else None,
+        "misled": fmean(each.misled for each in group),
+        "quiet": fmean(unwanting) if unwanting else None,
+        "tokens": fmean(each.tokens for each in group),
+    }
+
+
+def _add(table: Table, name: str, group: Sequence[JudgedQuestion]) -> None:
+    figures = _figures(group)
+    cells = (share(figures[column]) for column in _COLUMNS[1:-1])
+    table.add_row(Text(name), str(len(group)), *cells, f"{figures['tokens']:.0f}")
+
+
+def _count_lost(judged: Sequence[JudgedQuestion]) -> Counter[MissStage]:
+    return Counter(each.lost for each in judged if each.lost)

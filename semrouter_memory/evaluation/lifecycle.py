@@ -1,4 +1,4 @@
-"""Lifecycle scenarios: statements in the order in which they are learned, and what should be known in the end. Pure.
+"""Plays lifecycle scenarios through the writer that serves, and compares what is known in the end with what should be.
 
 A line of a file:
 
@@ -6,6 +6,7 @@ A line of a file:
      "candidates": [{"type": "semantic", "content": "...", "at": "2026-03-15T10:00:00Z"}, ...],
      "active": ["$15,000"], "superseded": ["$10,000"], "max_active": 1}
 
+The candidates are statements in the order in which they are learned, each from a turn of its own, for a separate user.
 Each text of `active` must occur in exactly one active memory, each of `superseded` in exactly one that is history, and
 at most `max_active` memories may be active. A scenario is right when all of that holds. It has a fact wrongly superseded
 when a text of `active` occurs in no active memory.
@@ -13,31 +14,63 @@ when a text of `active` occurs in no active memory.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
 
-from semrouter_memory.evaluation.cases import Case, objects_of, text_of, texts_of
-from semrouter_memory.model import Candidate, Json, MemoryType
+from pydantic import Field, StrictInt
+from rich.console import Console
+from rich.text import Text
+
+from semrouter_memory.app import pipelines
+from semrouter_memory.app.adapters import Adapters
+from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.config import MemoryConfig
+from semrouter_memory.evaluation.cases import CaseTurn, Time
+from semrouter_memory.evaluation.playing import PlayClock, turn_of
+from semrouter_memory.evaluation.running import EvalOptions, one_by_one, play_files, table_of
+from semrouter_memory.model import Candidate, Json, MemoryType, Scope
+from semrouter_memory.store.in_memory import InMemoryStore
 
 _BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 _STEP = timedelta(seconds=1)
 _EXTRACTOR = "evaluation"
+_LEASE = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseCandidate:
+    """A statement; without a time it was made right after the latest one before it."""
+
+    type: MemoryType
+    content: str
+    at: Time | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One line of a file.
-
-    Attributes:
-        candidates: in the order of the file; one without a time was said right after what was said last.
-    """
+    """One line of a file."""
 
     id: str
     kind: str
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[CaseCandidate, ...]
     active: tuple[str, ...]
     superseded: tuple[str, ...]
-    max_active: int
+    max_active: Annotated[StrictInt, Field(ge=0)]
+
+    def __post_init__(self) -> None:
+        if not self.candidates:
+            raise ValueError("candidates must hold at least one statement")
+
+    def timed(self) -> list[Candidate]:
+        """The candidates in the order of the file, each with its time."""
+        found: list[Candidate] = []
+        last = _BEGINNING
+        for each in self.candidates:
+            at = each.at or last + _STEP
+            last = max(last, at)
+            found.append(Candidate(type=each.type, content=each.content, observed_at=at, extractor=_EXTRACTOR))
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,55 +95,51 @@ class ScenarioOutcome:
         return not self.problems
 
 
-def scenario_of(case: Case) -> Scenario:
-    """Read one line.
+class LifecycleRun:
+    """Plays scenarios.
 
-    Raises:
-        KeyError: a field is missing.
-        ValueError: a type or a time is none.
-        TypeError: a field has another form.
+    Args:
+        models: the one with the role `memory_reconcile` decides the grey zone, where there is one.
     """
-    most = case["max_active"]
-    if not isinstance(most, int) or isinstance(most, bool) or most < 0:
-        raise TypeError("max_active must be a number of memories")
-    if not case["candidates"]:
-        raise ValueError("candidates must hold at least one statement")
-    return Scenario(
-        id=text_of(case, "id"),
-        kind=text_of(case, "kind"),
-        candidates=_candidates(objects_of(case, "candidates")),
-        active=texts_of(case, "active"),
-        superseded=texts_of(case, "superseded"),
-        max_active=most,
-    )
 
+    def __init__(self, adapters: Adapters, config: MemoryConfig, models: ExternalModels) -> None:
+        self._adapters = adapters
+        self._config = config
+        self._models = models
+        self._played = 0
 
-def _candidates(cases: Sequence[Case]) -> tuple[Candidate, ...]:
-    found: list[Candidate] = []
-    last = _BEGINNING
-    for case in cases:
-        at = _time(case["at"]) if case.get("at") is not None else last + _STEP
-        last = max(last, at)
-        found.append(
-            Candidate(
-                type=MemoryType(text_of(case, "type")),
-                content=text_of(case, "content"),
-                observed_at=at,
-                extractor=_EXTRACTOR,
-            )
+    async def play(self, scenario: Scenario, /) -> ScenarioOutcome:
+        """Hand the candidates over one by one and look at what is known then."""
+        self._played += 1
+        scope, session = Scope(f"scenario-{self._played}"), f"session-{self._played}"
+        candidates = scenario.timed()
+        store = InMemoryStore(dimension=self._adapters.embedder.dimension)
+        # It is the time of what was said last, so that nothing expires because a scenario is old.
+        clock = PlayClock(min(candidate.observed_at for candidate in candidates))
+        adapters = replace(self._adapters, store=store, writer=store, clock=clock)
+        writer = pipelines.reconciling_writer(self._config.ageing, adapters, self._models)
+        log = adapters.turn_log
+        turns = [turn_of(scope, session, CaseTurn(each.content, "Noted."), at=each.observed_at) for each in candidates]
+        appended = [
+            log.append(replace(turn, request_id=f"{scope.user_id}-{number}"), remember=False)
+            for number, turn in enumerate(turns)
+        ]
+        claim = await log.claim(scope, appended[0].session_id, lease=_LEASE, context=0)
+        if claim is None:
+            raise AssertionError("the session is claimed by another worker")
+        for candidate, turn in zip(candidates, appended, strict=True):
+            clock.time = max(clock.time, candidate.observed_at)
+            await writer.write(claim, [replace(candidate, session_id=turn.session_id, turn_ids=(turn.turn_id,))])
+        memories = (await store.page(scope, limit=len(candidates), now=None)).memories
+        return judge(
+            scenario,
+            [memory.content for memory in memories if memory.superseded_at is None],
+            [memory.content for memory in memories if memory.superseded_at is not None],
         )
-    return tuple(found)
-
-
-def _time(value: object) -> datetime:
-    if not isinstance(value, str):
-        raise TypeError("at must be a time such as 2026-03-15T10:00:00Z, or null")
-    at = datetime.fromisoformat(value)
-    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def judge(scenario: Scenario, active: Sequence[str], history: Sequence[str]) -> ScenarioOutcome:
-    """Hold what is known at the end against what should be."""
+    """Compare what is known at the end with what should be."""
     problems = [
         f"{text!r} should be in one {where} memory, is in {count}"
         for where, wanted, contents in (
@@ -135,6 +164,11 @@ def _count(text: str, contents: Sequence[str]) -> int:
     return sum(text in content for content in contents)
 
 
+async def evaluate(options: EvalOptions) -> None:
+    """The command; see `play_files`."""
+    await play_files(options, Scenario, play=one_by_one(LifecycleRun, options), report=report)
+
+
 def result_of(file: str, outcomes: Sequence[ScenarioOutcome]) -> Json:
     """A file's part of the JSON result."""
     scenarios = Counter(outcome.scenario.kind for outcome in outcomes)
@@ -147,3 +181,34 @@ def result_of(file: str, outcomes: Sequence[ScenarioOutcome]) -> Json:
         "kinds": {kind: {"scenarios": count, "right": right[kind]} for kind, count in scenarios.items()},
         "failed": [outcome.scenario.id for outcome in outcomes if not outcome.right],
     }
+
+
+def report(console: Console, file: str, outcomes: Sequence[ScenarioOutcome]) -> Json:
+    """Print one file's table, then what went wrong."""
+    result = result_of(file, outcomes)
+    table = table_of(file, "kind", ("scenarios", "right", "share", "wrongly superseded"))
+    for kind, counts in result["kinds"].items():
+        wrong = sum(outcome.wrong_supersede for outcome in outcomes if outcome.scenario.kind == kind)
+        table.add_row(*_cells(kind, counts, wrong))
+    table.add_section()
+    table.add_row(*_cells("all", result, result["wrong_supersede"]))
+    console.print(table)
+    for outcome in outcomes:
+        if not outcome.right:
+            console.print(_failure(outcome))
+    return result
+
+
+def _cells(name: str, counts: Json, wrong: int) -> list[Text]:
+    scenarios, right = counts["scenarios"], counts["right"]
+    shares = f"{right / scenarios:.0%}", f"{wrong} ({wrong / scenarios:.1%})"
+    return [Text(name), *map(Text, (str(scenarios), str(right), *shares))]
+
+
+def _failure(outcome: ScenarioOutcome) -> Text:
+    """Expected and found, side by side. It is text of the cases, so it must not be read as markup."""
+    lines = [f"{outcome.scenario.id} ({outcome.scenario.kind})"]
+    lines += [f"    expected: {problem}" for problem in outcome.problems]
+    lines += [f"    active:   {content}" for content in outcome.active] or ["    active:   nothing"]
+    lines += [f"    history:  {content}" for content in outcome.history]
+    return Text("\n".join(lines))

@@ -8,6 +8,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from semrouter_memory.evaluation.cases import CaseTurn, LowerCased, Text
+
 _SEED = 7
 
 
@@ -16,23 +18,23 @@ class PlantedFact:
     """Something the user says once.
 
     Attributes:
-        any_of: lower-cased; one of these must be in what the model is given.
+        any_of: one of these must be in what the model is given.
         question: what the user asks when they need it.
     """
 
     about: str
-    any_of: tuple[str, ...]
-    said: str = ""
-    question: str = ""
+    any_of: tuple[LowerCased, ...]
+    said: Text = ""
+    question: Text = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """A conversation of (user, assistant) pairs and what must not get lost in it."""
+    """A conversation and what must not get lost in it; one line of a file."""
 
     id: str
-    turns: tuple[tuple[str, str], ...]
-    facts: tuple[PlantedFact, ...]
+    turns: tuple[CaseTurn, ...]
+    should_remember: tuple[PlantedFact, ...] = ()
 
 
 _FACTS = (
@@ -102,14 +104,14 @@ def long_talk(turns: int) -> Talk:
     return Talk(
         id=f"long-{turns}",
         turns=tuple(_turn(draw, planted.get(number)) for number in range(1, turns + 1)),
-        facts=tuple(fact for number, fact in sorted(planted.items()) if number <= turns),
+        should_remember=tuple(fact for number, fact in sorted(planted.items()) if number <= turns),
     )
 
 
-def _turn(draw: random.Random, fact: PlantedFact | None) -> tuple[str, str]:
+def _turn(draw: random.Random, fact: PlantedFact | None) -> CaseTurn:
     asked = _said(draw, _ASKED)
     user = f"{fact.said} {asked}" if fact else asked
-    return user, f"{_said(draw, _ANSWERED)} {_said(draw, _ADDED)}"
+    return CaseTurn(user, f"{_said(draw, _ANSWERED)} {_said(draw, _ADDED)}")
 
 
 def _said(draw: random.Random, templates: Sequence[str]) -> str:

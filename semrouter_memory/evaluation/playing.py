@@ -1,26 +1,34 @@
 """The adapters of every evaluation, on temporary files.
 
 The pipelines, the embedder, the turn log and the state store are the service's own. The memory store is an exact search in
-memory, the clock is set by the evaluation, and background work runs to its end after each turn.
+memory, or Milvus Lite; the clock is set by the evaluation, and background work runs to its end after each turn.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
-from semrouter_memory.app.adapters import Adapters
+from semrouter_memory.app.adapters import Adapters, Store, announcing_writer, owner_indexes_of
+from semrouter_memory.config import MemoryConfig, MilvusConfig
 from semrouter_memory.errors import name_of
+from semrouter_memory.evaluation.cases import CaseTurn
 from semrouter_memory.events import Event, ExchangeFailed, ExtractionFinished, TurnDropped, WorkFailed
-from semrouter_memory.model import SessionKey
+from semrouter_memory.model import Scope, SessionHints, SessionKey, Turn
 from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
+from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.turn_log.in_process import InProcessOwnerLocks, InProcessOwnerVersions
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
+
+_NOWHERE = {"uri": None, "address": None, "token": None, "token_file": None}
+"""Without these settings, the store is a file in the data directory."""
 
 
 @dataclass(slots=True)
@@ -81,3 +89,49 @@ async def work(retainer: Retainer, woken: list[SessionKey]) -> None:
     await retainer.intake.settle()
     while woken:
         await retainer.process(woken.pop(0))
+
+
+def turn_of(scope: Scope, session: str, turn: CaseTurn, *, at: datetime) -> Turn:
+    """The turn as the service logs it."""
+    return Turn(
+        scope=scope,
+        hints=SessionHints(explicit=session),
+        user_texts=(turn.user,),
+        assistant_text=turn.assistant,
+        observed_at=at,
+        request_id=f"{session}-{at.isoformat()}",
+    )
+
+
+@asynccontextmanager
+async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncIterator[tuple[Adapters, PlayClock]]:
+    """The adapters with Milvus Lite on a temporary file; without Milvus Lite, an exact search in memory.
+
+    The owner index is used as configured.
+    """
+    async with AsyncExitStack() as exits:
+        played = exits.enter_context(played_adapters(embedder))
+        clock = cast("PlayClock", played.clock)
+        directory = Path(exits.enter_context(TemporaryDirectory(prefix="semrouter-memory-")))
+        store: Store = played.store
+        if has_milvus_lite():
+            here = config.milvus.model_copy(update=_NOWHERE)
+            store = await _lite(here, directory, played, exits)
+        versions = InProcessOwnerVersions()
+        indexes = owner_indexes_of(
+            config, store, versions, clock=clock, on_error=lambda error: played.observer.observe(WorkFailed(error))
+        )
+        exits.push_async_callback(indexes.close)
+        cached = indexes if config.owner_index.enabled else None
+        yield replace(played, store=store, writer=announcing_writer(store, indexes), owner_indexes=cached), clock
+
+
+async def _lite(config: MilvusConfig, directory: Path, played: Adapters, exits: AsyncExitStack) -> MilvusStore:
+    store = MilvusStore(config, data_dir=directory, fingerprint=played.embedder.fingerprint, observer=played.observer)
+    await store.start()
+    exits.push_async_callback(store.close)
+    return store
+
+
+def has_milvus_lite() -> bool:
+    return find_spec("milvus_lite") is not None

@@ -1,4 +1,4 @@
-"""Retrieval cases: what is known of a user, and what should be found for a query. Pure.
+"""Retrieval cases: what is known of a user, and what should be found for a query; and what is counted. Pure.
 
 A line of a file is one user:
 
@@ -10,14 +10,25 @@ A line of a file is one user:
 `gold` names the memories that belong into an answer to the query; none makes the query a negative one, for which nothing
 should be injected. `acceptable` names those that are neither wanted nor wrong. `history`, `acceptable` and a memory's
 `created_at` may be left out or null.
+
+Of the *ranking* (the best of what recall considered, before any cut) are counted: recall@k, nDCG@5 and the reciprocal
+rank, as means over the queries that have gold. Of what is *injected*: recall the same way; precision over all queries
+together, gold among what was injected, with acceptable memories on neither side; false injection, the share of the
+negative queries (those without gold) that got a memory which is not acceptable. A figure without anything to count is None.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
-from semrouter_memory.evaluation.cases import Case, each_of, message_of, one_of, text_of, texts_of, time_of
-from semrouter_memory.model import MemoryType, Message
+import numpy as np
+
+from semrouter_memory.evaluation.cases import History, Ids, Time
+from semrouter_memory.model import Json, MemoryType
+
+_TOP = 5
+_DIGITS = 4
+_MS_DIGITS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +38,7 @@ class Known:
     id: str
     type: MemoryType
     content: str
-    created_at: datetime | None
+    created_at: Time | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,67 +55,183 @@ class LabelledQuery:
     id: str
     kind: str
     text: str
-    history: tuple[Message, ...] = ()
+    history: History = ()
     gold: frozenset[str]
-    acceptable: frozenset[str] = frozenset()
+    acceptable: Ids = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalCase:
     """One line of a file."""
 
-    name: str
+    user: str
     memories: tuple[Known, ...]
     queries: tuple[LabelledQuery, ...]
 
-
-def user_of(case: Case) -> RetrievalCase:
-    """Read one line.
-
-    Raises:
-        KeyError: a field is missing.
-        ValueError: a type, role or time is none, an id is there twice, or a query names a memory that is not there.
-        TypeError: a field has another form.
-    """
-    memories = each_of(case, "memories", _known)
-    _require_unique("memories", [memory.id for memory in memories])
-    known = frozenset(memory.id for memory in memories)
-    queries = each_of(case, "queries", lambda query: _query(query, known))
-    _require_unique("queries", [query.id for query in queries])
-    return RetrievalCase(name=text_of(case, "user"), memories=memories, queries=queries)
-
-
-def _known(case: Case) -> Known:
-    return Known(
-        id=text_of(case, "id"),
-        type=one_of(MemoryType, case, "type"),
-        content=text_of(case, "content"),
-        created_at=None if case.get("created_at") is None else time_of(case, "created_at"),
-    )
-
-
-def _query(case: Case, known: frozenset[str]) -> LabelledQuery:
-    return LabelledQuery(
-        id=text_of(case, "id"),
-        kind=text_of(case, "kind"),
-        text=text_of(case, "text"),
-        history=each_of(case, "history", message_of) if case.get("history") is not None else (),
-        gold=_ids(case, "gold", known),
-        acceptable=_ids(case, "acceptable", known) if case.get("acceptable") is not None else frozenset(),
-    )
-
-
-def _ids(case: Case, name: str, known: frozenset[str]) -> frozenset[str]:
-    ids = texts_of(case, name)
-    unknown = next((each for each in ids if each not in known), None)
-    if unknown is not None:
-        raise ValueError(f"{name}: there is no memory {unknown!r}")
-    return frozenset(ids)
+    def __post_init__(self) -> None:
+        known = [memory.id for memory in self.memories]
+        _require_unique("memories", known)
+        _require_unique("queries", [query.id for query in self.queries])
+        for at, query in enumerate(self.queries):
+            for name, ids in (("gold", query.gold), ("acceptable", query.acceptable)):
+                if unknown := sorted(ids.difference(known)):
+                    raise ValueError(f"queries[{at}].{name}: there is no memory {unknown[0]!r}")
 
 
 def _require_unique(name: str, ids: Sequence[str]) -> None:
-    seen: set[str] = set()
-    for at, each in enumerate(ids):
-        if each in seen:
-            raise ValueError(f"{name}[{at}].id: {each!r} is there twice")
-        seen.add(each)
+    first = {each: at for at, each in reversed(list(enumerate(ids)))}
+    repeated = next((at for at, each in enumerate(ids) if at != first[each]), None)
+    if repeated is not None:
+        raise ValueError(f"{name}[{repeated}].id: {ids[repeated]!r} is there twice")
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A memory of a ranking, by its id in the file."""
+
+    id: str
+    relevance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What recall gave for one query.
+
+    Attributes:
+        ranking: best first.
+        injected: ids, in the order in which they were injected.
+        steps_ms: duration of each step that ran.
+        failed: why recall gave nothing although it should have; "" when it did not fail.
+    """
+
+    query: LabelledQuery
+    ranking: tuple[Scored, ...] = ()
+    injected: tuple[str, ...] = ()
+    steps_ms: Mapping[str, float]
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """The figures of a set of queries; None where there was nothing to count."""
+
+    queries: int
+    recall_at_5: float | None
+    recall_at_10: float | None
+    ndcg_at_5: float | None
+    mrr: float | None
+    injected: "Injected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injected:
+    """The figures of what a set of queries would have put into their requests."""
+
+    per_query: float | None
+    precision: float | None
+    recall: float | None
+    false_injection: float | None
+
+
+def figures_of(asked: Sequence[Asked]) -> Figures:
+    with_gold = [each for each in asked if each.query.gold]
+    return Figures(
+        queries=len(asked),
+        recall_at_5=_mean(_found(each, _ranked(each, _TOP)) for each in with_gold),
+        recall_at_10=_mean(_found(each, _ranked(each, 2 * _TOP)) for each in with_gold),
+        ndcg_at_5=_mean(map(_ndcg, with_gold)),
+        mrr=_mean(map(_reciprocal_rank, with_gold)),
+        injected=injected_of(asked),
+    )
+
+
+def injected_of(asked: Sequence[Asked]) -> Injected:
+    right = sum(len(each.query.gold.intersection(each.injected)) for each in asked)
+    wrong = sum(len(_wrong(each)) for each in asked)
+    return Injected(
+        per_query=_mean(len(each.injected) for each in asked),
+        precision=right / (right + wrong) if right + wrong else None,
+        recall=_mean(_found(each, each.injected) for each in asked if each.query.gold),
+        false_injection=_mean(bool(_wrong(each)) for each in asked if not each.query.gold),
+    )
+
+
+def by_kind(asked: Sequence[Asked]) -> dict[str, list[Asked]]:
+    """In the order in which the file first has a kind."""
+    kinds: dict[str, list[Asked]] = {}
+    for each in asked:
+        kinds.setdefault(each.query.kind, []).append(each)
+    return kinds
+
+
+def step_times(asked: Sequence[Asked]) -> dict[str, dict[str, float]]:
+    """p50 and p95 of each step, in milliseconds, over the queries in which it ran."""
+    times: dict[str, list[float]] = {}
+    for each in asked:
+        for step, ms in each.steps_ms.items():
+            times.setdefault(step, []).append(ms)
+    return {step: dict(zip(("p50", "p95"), _percentiles(ms), strict=True)) for step, ms in times.items()}
+
+
+def result_of(file: str, asked: Sequence[Asked]) -> Json:
+    """A file's part of the JSON result."""
+    figures = figures_of(asked)
+    injected = figures.injected
+    return {
+        "file": file,
+        "queries": figures.queries,
+        "recall@5": _rounded(figures.recall_at_5),
+        "recall@10": _rounded(figures.recall_at_10),
+        "ndcg@5": _rounded(figures.ndcg_at_5),
+        "mrr": _rounded(figures.mrr),
+        "injected": {name: _rounded(getattr(injected, name)) for name in injected.__slots__},
+        "kinds": {kind: _of_kind(figures_of(of_kind)) for kind, of_kind in by_kind(asked).items()},
+        "ms": step_times(asked),
+    }
+
+
+def _of_kind(figures: Figures) -> Json:
+    return {
+        "queries": figures.queries,
+        "recall@5": _rounded(figures.recall_at_5),
+        "injected_recall": _rounded(figures.injected.recall),
+    }
+
+
+def _ranked(asked: Asked, top: int) -> list[str]:
+    return [scored.id for scored in asked.ranking[:top]]
+
+
+def _found(asked: Asked, ids: Iterable[str]) -> float:
+    return len(asked.query.gold.intersection(ids)) / len(asked.query.gold)
+
+
+def _wrong(asked: Asked) -> frozenset[str]:
+    return frozenset(asked.injected) - asked.query.gold - asked.query.acceptable
+
+
+def _ndcg(asked: Asked) -> float:
+    gain = _gain([name in asked.query.gold for name in _ranked(asked, _TOP)])
+    return gain / _gain([True] * min(len(asked.query.gold), _TOP))
+
+
+def _gain(relevant: Sequence[bool]) -> float:
+    return math.fsum(1 / math.log2(at + 2) for at, is_relevant in enumerate(relevant) if is_relevant)
+
+
+def _reciprocal_rank(asked: Asked) -> float:
+    places = (at for at, scored in enumerate(asked.ranking, start=1) if scored.id in asked.query.gold)
+    return 1 / next(places, math.inf)
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    counted = list(values)
+    return math.fsum(counted) / len(counted) if counted else None
+
+
+def _percentiles(ms: Sequence[float]) -> list[float]:
+    return [round(float(value), _MS_DIGITS) for value in np.percentile(ms, (50, 95))]
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, _DIGITS)

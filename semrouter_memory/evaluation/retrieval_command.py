@@ -1,61 +1,67 @@
-"""`eval retrieval`: reads the files, asks what is in them, prints and writes what came of it."""
+"""`eval retrieval`: asks what is in the files, prints and writes the figures."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from semrouter_memory.config import Config
+from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.evaluation.cases import parse_cases, write_json
-from semrouter_memory.evaluation.retrieval import user_of
-from semrouter_memory.evaluation.retrieval_figures import result_of
-from semrouter_memory.evaluation.retrieval_report import print_figures, print_sweep
-from semrouter_memory.evaluation.retrieval_run import RetrievalRun, has_milvus_lite, throwaway_adapters
-from semrouter_memory.evaluation.retrieval_sweep import Swept
-from semrouter_memory.evaluation.running import embedder_of, models_of
+from semrouter_memory.evaluation.playing import has_milvus_lite, throwaway_adapters
+from semrouter_memory.evaluation.retrieval import (
+    Asked,
+    Figures,
+    Injected,
+    RetrievalCase,
+    by_kind,
+    figures_of,
+    result_of,
+    step_times,
+)
+from semrouter_memory.evaluation.retrieval_run import Point, RetrievalRun, Swept
+from semrouter_memory.evaluation.running import EvalOptions, play_files, share, table_of
+from semrouter_memory.model import Json
+from semrouter_memory.ports import Embedder
 
 Draw: TypeAlias = Callable[[Path, Sequence[Swept]], None]
 
 
-async def evaluate(
-    files: Sequence[Path], *, config: Config, model: Path | None, json_out: Path | None, plot: Path | None, sweep: bool
-) -> None:
-    """The command: ask every query of the files, print tables, write the result and the picture.
+async def evaluate(options: EvalOptions, *, plot: Path | None, sweep: bool) -> None:
+    """The command; see `play_files`.
 
     Args:
-        model: the embedding model's directory; None finds it.
-        json_out: where the JSON goes; None writes none.
         plot: where the picture goes; None draws none.
         sweep: ask again with other thresholds; a picture needs it.
 
     Raises:
-        InputFileError: a file does not fit, or the result cannot be written.
-        ConfigurationError: the embedding model, a chat model's key or the library that draws is missing.
+        ConfigurationError: also when the library that draws is missing.
     """
-    console = Console(highlight=False)
     draw = _drawing() if plot else None
-    # All of them before the first is played, so that a mistake in the last shows at once.
-    cases = {file: parse_cases(file, user_of) for file in files}
-    embedder = embedder_of(config, model, console)
-    if not has_milvus_lite():
-        console.print("Milvus Lite is not installed: an exact search in memory stands in for it.")
-    results, swept = [], []
-    threshold = config.memory.default_similarity_threshold
-    async with models_of(config) as models, throwaway_adapters(embedder, config.memory) as (adapters, clock):
-        run = RetrievalRun(adapters, clock, config.memory, models)
-        for file, users in cases.items():
-            owners = await run.store(file.name, users)
-            asked = await run.ask(file.name, owners)
-            print_figures(console, file.name, asked)
-            results.append(result_of(file.name, asked))
-            if sweep or draw:
-                points = await run.sweep(file.name, owners)
-                print_sweep(console, points, configured=threshold)
-                swept.append(Swept(file=file.name, points=points, asked=asked, configured=threshold))
-    if json_out is not None:
-        write_json(json_out, {"files": results})
+    memory = options.config.memory
+    swept: list[Swept] = []
+
+    async def play(name: str, users: Sequence[RetrievalCase], embedder: Embedder, models: ExternalModels) -> Swept:
+        async with throwaway_adapters(embedder, memory) as (adapters, clock):
+            run = RetrievalRun(adapters, clock, memory, models)
+            owners = await run.store(name, users)
+            asked = await run.ask(name, owners)
+            points = await run.sweep(name, owners) if sweep or draw else []
+        return Swept(file=name, points=points, asked=asked, configured=memory.default_similarity_threshold)
+
+    def report(console: Console, name: str, outcome: Swept) -> Json:
+        if not has_milvus_lite():
+            console.print("Milvus Lite is not installed: an exact search in memory stands in for it.")
+        print_figures(console, name, outcome.asked)
+        if outcome.points:
+            print_sweep(console, outcome.points, configured=outcome.configured)
+            swept.append(outcome)
+        return result_of(name, outcome.asked)
+
+    await play_files(options, RetrievalCase, play=play, report=report)
     if draw and plot:
         draw(plot, swept)
 
@@ -69,3 +75,60 @@ def _drawing() -> Draw:
             f"--plot needs {error.name}, which is not installed: pip install 'semrouter-memory[eval]'"
         ) from None
     return draw
+
+
+_ALL = "all"
+_RANKING = {"recall@5": "recall_at_5", "recall@10": "recall_at_10", "nDCG@5": "ndcg_at_5", "MRR": "mrr"}
+_INJECTED = {
+    "per query": "per_query",
+    "precision": "precision",
+    "recall": "recall",
+    "false injection": "false_injection",
+}
+"""Headings of the tables' columns -> names of the figures."""
+
+
+def print_figures(console: Console, file: str, asked: Sequence[Asked]) -> None:
+    """One file's tables, and what is to be known of them."""
+    kinds = {kind: figures_of(of_kind) for kind, of_kind in by_kind(asked).items()}
+    everything = figures_of(asked)
+    ranking = table_of("the ranking, before any cut", "kind", ("queries", *_RANKING))
+    injected = table_of("what is injected", "kind", tuple(_INJECTED))
+    for kind, figures in kinds.items():
+        _add(ranking, injected, kind, figures)
+    ranking.add_section()
+    injected.add_section()
+    _add(ranking, injected, _ALL, everything)
+    console.print(Text(f"\n{file}", style="bold"))
+    for table in (ranking, injected, _times_table(asked)):
+        console.print(table)
+    if everything.injected.false_injection is None:
+        console.print("Every query has gold: false injection is not measured here.")
+    failed = Counter(each.failed for each in asked if each.failed)
+    if failed:
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in failed.items())
+        console.print(f"[red]Failed, and counted as nothing found: {reasons}[/red]")
+
+
+def print_sweep(console: Console, points: Sequence[Point], *, configured: float) -> None:
+    """What each threshold gives; the configured one is said, since it need not be among them."""
+    table = table_of(f"what is injected by threshold ({configured:g} is configured)", "threshold", tuple(_INJECTED))
+    for point in points:
+        table.add_row(f"{point.threshold:.2f}", *_shares(point.injected, _INJECTED))
+    console.print(table)
+
+
+def _add(ranking: Table, injected: Table, kind: str, figures: Figures) -> None:
+    ranking.add_row(Text(kind), str(figures.queries), *_shares(figures, _RANKING))
+    injected.add_row(Text(kind), *_shares(figures.injected, _INJECTED))
+
+
+def _times_table(asked: Sequence[Asked]) -> Table:
+    table = table_of("milliseconds by step", "step", ("p50", "p95"))
+    for step, times in step_times(asked).items():
+        table.add_row(step, *(f"{ms:.2f}" for ms in times.values()))
+    return table
+
+
+def _shares(figures: Figures | Injected, names: Mapping[str, str]) -> list[str]:
+    return [share(getattr(figures, name)) for name in names.values()]

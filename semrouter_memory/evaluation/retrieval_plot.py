@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from semrouter_memory.errors import InputFileError
-from semrouter_memory.evaluation.retrieval_figures import Asked
-from semrouter_memory.evaluation.retrieval_sweep import Swept
+from semrouter_memory.evaluation.retrieval import Asked
+from semrouter_memory.evaluation.retrieval_run import Swept
 
 # Told apart by people who see colours differently, and by line style in print.
 _CURVES = (

@@ -7,44 +7,67 @@ that takes, not what a loaded machine misses.
 """
 
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from importlib.util import find_spec
 from itertools import count
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import cast
 
 import orjson
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters, Store, announcing_writer, owner_indexes_of
+from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.codec.chat import ChatCodec
-from semrouter_memory.config import MemoryConfig, MilvusConfig
-from semrouter_memory.evaluation.playing import PlayClock, played_adapters
-from semrouter_memory.evaluation.retrieval import Known, LabelledQuery, RetrievalCase
-from semrouter_memory.evaluation.retrieval_figures import Asked, Scored
-from semrouter_memory.evaluation.retrieval_sweep import THRESHOLDS, CachingEmbedder, Point, points_of
+from semrouter_memory.config import MemoryConfig
+from semrouter_memory.evaluation.cases import CaseMessage
+from semrouter_memory.evaluation.playing import PlayClock
+from semrouter_memory.evaluation.retrieval import (
+    Asked,
+    Injected,
+    Known,
+    LabelledQuery,
+    RetrievalCase,
+    Scored,
+    injected_of,
+)
 from semrouter_memory.evaluation.running import tracked
-from semrouter_memory.events import WorkFailed
 from semrouter_memory.exchange.policy import RouteSettings, policy_for
 from semrouter_memory.exchange.turns import recall_request
-from semrouter_memory.model import EmbeddedMemory, Memory, Message, RecallRequest, RecallResult, Scope, Signals
+from semrouter_memory.model import EmbeddedMemory, Memory, RecallRequest, RecallResult, Scope, Signals, Vector
 from semrouter_memory.ports import Embedder
-from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.transport.request_phase import RequestPhase
-from semrouter_memory.turn_log.in_process import InProcessOwnerVersions
 
 _UNDATED = datetime(2026, 1, 1, tzinfo=UTC)
 _LATER = timedelta(days=1)
 PATIENCE_MS = 10_000
 _BATCH = 32
 _TOTAL = "total"
-_NOWHERE = {"uri": None, "address": None, "token": None, "token_file": None}
-"""Without these settings, the store is a file in the data directory."""
+_STEPS = 20
+THRESHOLDS = tuple(step / _STEPS for step in range(_STEPS + 1))
+"""Of the sweep, because a threshold is chosen by looking at what it costs and what it gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What a threshold gives."""
+
+    threshold: float
+    injected: Injected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """One file's sweep, and what was asked with the configured threshold."""
+
+    file: str
+    points: Sequence[Point]
+    asked: Sequence[Asked]
+    configured: float
+
+
+def points_of(asked: Mapping[float, Sequence[Asked]]) -> list[Point]:
+    """The points of a sweep, from what was asked with each threshold."""
+    return [Point(threshold, injected_of(of_threshold)) for threshold, of_threshold in asked.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +181,9 @@ def _pairs(owners: Sequence[Owner]) -> list[tuple[Owner, LabelledQuery]]:
     return [(owner, query) for owner in owners for query in owner.queries]
 
 
-def request_of(scope: Scope, text: str, history: Sequence[Message], config: MemoryConfig) -> RecallRequest:
+def request_of(scope: Scope, text: str, history: Sequence[CaseMessage], config: MemoryConfig) -> RecallRequest:
     """The recall request of a chat client that sends this text after this conversation, and nothing else."""
-    messages = [{"role": message.role, "content": message.text} for message in history]
+    messages = [{"role": message.role, "content": message.content} for message in history]
     messages.append({"role": "user", "content": text})
     parsed = ChatCodec().parse(orjson.dumps({"model": "m", "messages": messages}))
     policy = policy_for(config, RouteSettings(), parsed.settings, opted_out=False)
@@ -182,35 +205,35 @@ def asked_of(query: LabelledQuery, result: RecallResult, owner: Owner, *, total_
     )
 
 
-@asynccontextmanager
-async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncIterator[tuple[Adapters, PlayClock]]:
-    """The adapters with Milvus Lite on a temporary file; without Milvus Lite, an exact search in memory.
+class CachingEmbedder:
+    """Same as the `Embedder` it is given, but a query is embedded once, however often it is asked."""
 
-    The owner index is used as configured.
-    """
-    async with AsyncExitStack() as exits:
-        played = exits.enter_context(played_adapters(embedder))
-        clock = cast("PlayClock", played.clock)
-        directory = Path(exits.enter_context(TemporaryDirectory(prefix="semrouter-memory-")))
-        store: Store = played.store
-        if has_milvus_lite():
-            here = config.milvus.model_copy(update=_NOWHERE)
-            store = await _lite(here, directory, played, exits)
-        versions = InProcessOwnerVersions()
-        indexes = owner_indexes_of(
-            config, store, versions, clock=clock, on_error=lambda error: played.observer.observe(WorkFailed(error))
-        )
-        exits.push_async_callback(indexes.close)
-        cached = indexes if config.owner_index.enabled else None
-        yield replace(played, store=store, writer=announcing_writer(store, indexes), owner_indexes=cached), clock
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._queries: dict[str, Vector] = {}
 
+    @property
+    def dimension(self) -> int:
+        return self._embedder.dimension
 
-async def _lite(config: MilvusConfig, directory: Path, played: Adapters, exits: AsyncExitStack) -> MilvusStore:
-    store = MilvusStore(config, data_dir=directory, fingerprint=played.embedder.fingerprint, observer=played.observer)
-    await store.start()
-    exits.push_async_callback(store.close)
-    return store
+    @property
+    def fingerprint(self) -> str:
+        return self._embedder.fingerprint
 
+    async def embed_query(self, text: str) -> Vector:
+        if text not in self._queries:
+            self._queries[text] = await self._embedder.embed_query(text)
+        return self._queries[text]
 
-def has_milvus_lite() -> bool:
-    return find_spec("milvus_lite") is not None
+    async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
+        return await self._embedder.embed_passages(texts)
+
+    def count_tokens(self, text: str) -> int:
+        return self._embedder.count_tokens(text)
+
+    @property
+    def max_passage_tokens(self) -> int:
+        return self._embedder.max_passage_tokens
+
+    def passage_tokens(self, text: str) -> int:
+        return self._embedder.passage_tokens(text)

@@ -1,32 +1,97 @@
-"""Shared by the commands: they read files of cases and write tables and JSON."""
+"""Shared by the commands: they read files of cases, play them, and write tables and JSON."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
 
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig
+from semrouter_memory.embedding import build
+from semrouter_memory.embedding.files import BUILT_MODEL, MODEL_FILE
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.cases import Case, parse_cases, write_json
-from semrouter_memory.evaluation.embedder import load_embedder
+from semrouter_memory.evaluation.cases import read_cases, write_json
 from semrouter_memory.evaluation.playing import FailureRecorder, played_adapters
 from semrouter_memory.model import Json
+from semrouter_memory.ports import Embedder
 
+T = TypeVar("T")
 CaseT = TypeVar("CaseT")
 OutcomeT = TypeVar("OutcomeT")
-_PlayedT_contra = TypeVar("_PlayedT_contra", contravariant=True)
-_CameT_co = TypeVar("_CameT_co", covariant=True)
+_CaseT_contra = TypeVar("_CaseT_contra", contravariant=True)
+_OutcomeT_co = TypeVar("_OutcomeT_co", covariant=True)
+Play: TypeAlias = Callable[[str, Sequence[CaseT], Embedder, ExternalModels], Awaitable[OutcomeT]]
+"""Plays one file, given its name, its cases and the models."""
+
+CHECKOUT_MODEL = Path(".cache/model")
+"""Where the Makefile's targets keep the model, seen from the checkout."""
 
 
-class CaseRunner(Protocol[_PlayedT_contra, _CameT_co]):
-    """Runs cases one after the other."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalOptions:
+    """What every command is given.
 
-    async def play(self, case: _PlayedT_contra, /) -> _CameT_co: ...
+    Attributes:
+        model: the embedding model's directory; None finds it.
+        json_out: where the JSON goes; None writes none.
+    """
+
+    files: Sequence[Path]
+    config: Config
+    model: Path | None = None
+    json_out: Path | None = None
+
+
+async def play_files(
+    options: EvalOptions,
+    kind: type[CaseT],
+    *,
+    play: Play[CaseT, OutcomeT],
+    report: Callable[[Console, str, OutcomeT], Json],
+) -> None:
+    """A command: read all files, play their cases, print and write the results.
+
+    Args:
+        report: prints one file's outcome, and returns its entry of the JSON.
+
+    Raises:
+        InputFileError: a file does not fit, or the result cannot be written.
+        ConfigurationError: the embedding model or a chat model's key is missing.
+    """
+    console = Console(highlight=False)
+    # All of them before the first is played, so that a mistake in the last shows at once.
+    cases = {file.name: read_cases(file, kind) for file in options.files}
+    embedder = embedder_of(options, console)
+    results = []
+    async with models_of(options.config) as models:
+        for name, of_file in cases.items():
+            results.append(report(console, name, await play(name, of_file, embedder, models)))
+    if options.json_out is not None:
+        write_json(options.json_out, {"files": results})
+
+
+class _Run(Protocol[_CaseT_contra, _OutcomeT_co]):
+    async def play(self, case: _CaseT_contra, /) -> _OutcomeT_co: ...
+
+
+def one_by_one(
+    run: Callable[[Adapters, MemoryConfig, ExternalModels], _Run[CaseT, OutcomeT]], options: EvalOptions
+) -> Play[CaseT, list[OutcomeT]]:
+    """Plays the cases of a file one after the other, over temporary adapters."""
+
+    async def play(name: str, cases: Sequence[CaseT], embedder: Embedder, models: ExternalModels) -> list[OutcomeT]:
+        with played_adapters(embedder) as adapters:
+            playing = run(adapters, options.config.memory, models)
+            return [await playing.play(case) for case in tracked(cases, name, total=len(cases))]
+
+    return play
 
 
 @asynccontextmanager
@@ -37,50 +102,51 @@ async def models_of(config: Config) -> AsyncIterator[ExternalModels]:
         yield ExternalModels(config.external_models, config.memory.retain, observer, exits)
 
 
-def embedder_of(config: Config, model: Path | None, console: Console) -> OnnxEmbedder:
-    return load_embedder(config, model=model, progress=lambda step: console.print(step, markup=False))
+def embedder_of(options: EvalOptions, console: Console) -> OnnxEmbedder:
+    def step(text: str) -> None:
+        console.print(text, markup=False)
+
+    return load_embedder(options.config, model=options.model, progress=step)
 
 
-async def play_files(
-    files: Sequence[Path],
-    parse: Callable[[Case], CaseT],
-    runner: Callable[[Adapters, MemoryConfig, ExternalModels], CaseRunner[CaseT, OutcomeT]],
-    *,
-    show: Callable[[Console, str, Sequence[OutcomeT]], None],
-    result: Callable[[str, Sequence[OutcomeT]], Json],
-    config: Config,
-    model: Path | None,
-    json_out: Path | None,
-) -> None:
-    """A command: read all files, run their cases, print and write the results.
+def load_embedder(config: Config, *, model: Path | None, progress: build.Progress) -> OnnxEmbedder:
+    """Load the service's embedding model; build it once if it is missing.
 
     Args:
-        show: prints one file's outcomes.
-        result: one file's entry of the JSON.
-        model: the embedding model's directory; None finds it.
-        json_out: where the JSON goes; None writes none.
+        model: its directory; None looks where the configuration says, then in `.cache/model`, and when neither has one
+            builds the published model where the configuration says.
+        progress: called with each step of the build, which takes half a minute and a download.
 
     Raises:
-        InputFileError: a file does not fit, or the result cannot be written.
-        ConfigurationError: the embedding model or a chat model's key is missing.
+        ConfigurationError: there is none and it cannot be built, or it is not what the settings say.
     """
-    console = Console(highlight=False)
-    # All of them before the first is played, so that a mistake in the last shows at once.
-    cases = {file: parse_cases(file, parse) for file in files}
-    embedder = embedder_of(config, model, console)
-    results = []
-    async with models_of(config) as models:
-        with played_adapters(embedder) as adapters:
-            run = runner(adapters, config.memory, models)
-            for file, of_file in cases.items():
-                outcomes = [await run.play(case) for case in tracked(of_file, file.name, total=len(of_file))]
-                show(console, file.name, outcomes)
-                results.append(result(file.name, outcomes))
-    if json_out is not None:
-        write_json(json_out, {"files": results})
+    section = config.memory.embedding
+    directory = model or _directory(config.memory)
+    if model is None and section.model == BUILT_MODEL and not (directory / MODEL_FILE).exists():
+        progress(f"no embedding model in {directory}: building it, once")
+        build.build_model(directory, progress=progress)
+    return OnnxEmbedder.load(section, directory)
 
 
-T = TypeVar("T")
+def _directory(config: MemoryConfig) -> Path:
+    configured = config.model_directory
+    if (configured / MODEL_FILE).exists() or not (CHECKOUT_MODEL / MODEL_FILE).exists():
+        return configured
+    return CHECKOUT_MODEL if config.embedding.model == BUILT_MODEL else configured
+
+
+def table_of(title: str, first: str, columns: Iterable[str]) -> Table:
+    """A table of figures, which stand right."""
+    table = Table(title=Text(title), title_justify="left")
+    table.add_column(first)
+    for name in columns:
+        table.add_column(name, justify="right")
+    return table
+
+
+def share(value: float | None) -> str:
+    """A figure for a table."""
+    return "-" if value is None else f"{value:.2f}"
 
 
 def tracked(items: Iterable[T], what: str, *, total: int) -> Iterator[T]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from semrouter_memory.codec.base import Codec, Outline, ParsedRequest
+from semrouter_memory.codec.edit import names_our_fields
 from semrouter_memory.codec.registry import codec_for
-from semrouter_memory.codec.request import names_our_fields
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import BodyError
 from semrouter_memory.exchange.answer import AnswerPipeline, open_answer, unknown_coding

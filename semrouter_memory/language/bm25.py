@@ -1,7 +1,8 @@
 """BM25 over some thousand texts at a time, compact and immutable. Pure.
 
 Strategy: an inverted index in a few flat arrays. A term is a 64-bit hash (two terms of one owner share one about once in
-a billion indexes); postings lie sorted by (term, text), so a query term is a binary search and a slice. Scores are those
+a billion indexes); postings lie sorted by (term, text), so a query term is a binary search and a slice. What a posting adds
+to its text's score does not depend on the query, so it is computed with the index. Scores are those
 of Robertson & Zaragoza 2009 (k1 1.2, b 0.4) with Lucene's idf, which is never negative (N counts as 20 at least):
 
     sum over the query's terms of  ln(1 + (N - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * length / mean length))
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,7 @@ from semrouter_memory.language.terms import terms
 K1 = 1.2
 B = 0.4
 
+_ScalarT = TypeVar("_ScalarT", bound=np.generic)
 _Postings = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint8]]
 """Term, text, how often; sorted by (term, text)."""
 
@@ -43,6 +46,7 @@ class TermIndex:
         starts: where each term's postings begin; one more at the end.
         texts: of each posting, which text.
         counts: of each posting, how often the text holds the term.
+        weights: of each posting, what it adds to the score of its text.
         lengths: of each text, how many terms it has.
     """
 
@@ -50,6 +54,7 @@ class TermIndex:
     starts: NDArray[np.uint32]
     texts: NDArray[np.uint32]
     counts: NDArray[np.uint8]
+    weights: NDArray[np.float32]
     lengths: NDArray[np.uint16]
 
     def __len__(self) -> int:
@@ -57,42 +62,35 @@ class TermIndex:
 
     @property
     def nbytes(self) -> int:
-        return sum(array.nbytes for array in (self.hashes, self.starts, self.texts, self.counts, self.lengths))
+        arrays = (self.hashes, self.starts, self.texts, self.counts, self.weights, self.lengths)
+        return sum(array.nbytes for array in arrays)
 
-    def scores(self, terms: Sequence[str]) -> NDArray[np.float32]:
-        """How well each text answers these terms; 0 for those that hold none of them."""
-        texts, counts, sizes = self._postings_of(terms)
-        if not len(texts):
-            return np.zeros(len(self), dtype=np.float32)
-        idf = np.log1p((max(len(self), _LEAST_TEXTS) - sizes + 0.5) / (sizes + 0.5))
-        steep = K1 * B * len(self) / max(int(self.lengths.sum()), len(self))
-        weights = np.repeat(idf, sizes) * (counts / (counts + (K1 * (1 - B) + steep * self.lengths[texts])))
-        return np.bincount(texts, weights, len(self)).astype(np.float32)
+    def find(self, terms: Sequence[str]) -> list[slice]:
+        """Where the postings of each term are; an empty slice for a term that no text holds.
 
-    def shares(self, terms: Sequence[str]) -> NDArray[np.float32]:
-        """How much of each text these terms make up, 0..1."""
-        texts, counts, _ = self._postings_of(tuple(dict.fromkeys(terms)))
-        if not len(texts):
-            return np.zeros(len(self), dtype=np.float32)
-        shares = np.bincount(texts, counts, len(self)) / np.maximum(self.lengths, 1)
-        return np.minimum(shares, 1.0).astype(np.float32)
-
-    def _postings_of(self, terms: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.uint8], NDArray[np.intp]]:
-        """Texts and counts of all of the terms' postings, one term's after the other's, and how many each term has.
-
-        All at once: calls of numpy are what a query costs, whatever the number of memories.
+        All terms of a query at once: calls of numpy are what a query costs, whatever the number of memories.
         """
+        if not len(self.hashes):
+            return [slice(0, 0)] * len(terms)
         wanted = np.fromiter(map(term_hash, terms), np.uint64, len(terms))
         places = np.searchsorted(self.hashes, wanted)
         places[places == len(self.hashes)] = 0
-        known = places[self.hashes[places] == wanted] if len(self.hashes) else places[:0]
-        starts, ends = self.starts[known].tolist(), self.starts[known + 1].tolist()
-        parts = [slice(*part) for part in zip(starts, ends, strict=True)]
-        if not parts:
-            return self.texts[:0], self.counts[:0], known
-        texts = np.concatenate([self.texts[part] for part in parts])
-        counts = np.concatenate([self.counts[part] for part in parts])
-        return texts, counts, np.array([part.stop - part.start for part in parts])
+        ends = self.starts[places + (self.hashes[places] == wanted)]
+        return list(map(slice, self.starts[places].tolist(), ends.tolist()))
+
+    def scores(self, postings: Sequence[slice]) -> NDArray[np.float32]:
+        """How well each text answers the terms with these postings; 0 for those that hold none of them."""
+        texts, weights = self.texts_at(postings), _joined(self.weights, postings)
+        return np.bincount(texts, weights, len(self)).astype(np.float32)
+
+    def shares(self, postings: Sequence[slice]) -> NDArray[np.float32]:
+        """How much of each text the terms with these postings make up, 0..1. Each term once."""
+        counts = np.bincount(self.texts_at(postings), _joined(self.counts, postings), len(self))
+        return np.minimum(counts / np.maximum(self.lengths, 1), 1.0).astype(np.float32)
+
+    def texts_at(self, postings: Sequence[slice]) -> NDArray[np.uint32]:
+        """The texts of these postings."""
+        return _joined(self.texts, postings)
 
     def changed(self, moved: NDArray[np.intp], added: Sequence[str], places: NDArray[np.intp]) -> "TermIndex":
         """Another index: texts that stay, at other positions, and further ones.
@@ -155,9 +153,24 @@ def _merged(remaining: _Postings, new: _Postings) -> _Postings:
     return hashes[order], texts[order], counts[order]
 
 
+def _joined(values: NDArray[_ScalarT], parts: Sequence[slice]) -> NDArray[_ScalarT]:
+    found = [values[part] for part in parts if part.start < part.stop]
+    return np.concatenate(found) if found else values[:0]
+
+
 def _indexed(postings: _Postings, lengths: NDArray[np.uint16]) -> TermIndex:
     hashes, texts, counts = postings
     first = np.ones(len(hashes), dtype=np.bool_)
     first[1:] = hashes[1:] != hashes[:-1]
     starts = np.append(np.flatnonzero(first), len(hashes)).astype(np.uint32)
-    return TermIndex(hashes[first], starts, texts, counts, lengths)
+    return TermIndex(hashes[first], starts, texts, counts, _weights(starts, texts, counts, lengths), lengths)
+
+
+def _weights(
+    starts: NDArray[np.uint32], texts: NDArray[np.uint32], counts: NDArray[np.uint8], lengths: NDArray[np.uint16]
+) -> NDArray[np.float32]:
+    sizes = np.diff(starts)
+    idf = np.log1p((max(len(lengths), _LEAST_TEXTS) - sizes + 0.5) / (sizes + 0.5))
+    steep = K1 * B * len(lengths) / max(int(lengths.sum()), len(lengths), 1)
+    weights = np.repeat(idf, sizes) * (counts / (counts + (K1 * (1 - B) + steep * lengths[texts])))
+    return weights.astype(np.float32)

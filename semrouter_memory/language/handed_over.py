@@ -7,8 +7,8 @@ cut, but for a last line that asks something about it; and where only the last l
 import re
 from collections.abc import Sequence
 
-from semrouter_memory.language.question_form import QUESTION_MARKS
 from semrouter_memory.language.quoted_spans import GAP
+from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.word_lists import pattern
 
 _ORDER = pattern(
@@ -28,7 +28,6 @@ _ORDER_POINTS = pattern(r"{works}[^.!?]{0,20}(?:this|these|the following|the nex
 _ANNOUNCES = pattern(r"^\W*{announcements}")
 _ABOVE = pattern(r"{above}")
 _INTRODUCES = pattern(r"{introductions}")
-_SENTENCE_END = re.compile(r"(?:[.!?]\s+|[。！？]\s*)(?=\S)")
 _COLON = re.compile(r"[:：](?!\d|//|\))")
 _SAYS = pattern(r"{speech}\s*(?:[:：]\s?(?=\S)|[,，]\s?(?={openers}))|{speech_without_mark}\s?(?={openers})")
 _LEADS_IN = pattern(r"(?:^|(?<=[.!?。！？]))\s*(?P<lead>[^:：\n.!?。！？]{1,60})[:：]\s*[\"'“]?(?={openers})")
@@ -83,15 +82,11 @@ def _begins(number: int, lines: Sequence[str], last: int | None) -> tuple[int, i
         return None
     bare = line.rstrip()
     stops = bare.endswith((".", "!", "。", "！", *QUESTION_MARKS))
-    if (
-        bare.endswith(QUESTION_MARKS)
-        and not lines[number + 1].strip()
-        and _POINTS.search(_SENTENCE_END.split(bare)[-1])
-    ):
+    if bare.endswith(QUESTION_MARKS) and not lines[number + 1].strip() and _POINTS.search(_last_sentence(bare)):
         return number, len(line)
     if order or (not stops and len(bare) <= _INTRODUCTION_CHARS and _INTRODUCES.search(line)):
         return number, len(line)
-    if bare.endswith((":", "：")) and not _OWN_LEAD.search(_SENTENCE_END.split(bare)[-1]):
+    if bare.endswith((":", "：")) and not _OWN_LEAD.search(_last_sentence(bare)):
         return number, len(line)
     return None
 
@@ -101,16 +96,19 @@ def _in_line(line: str, order: re.Match[str] | None) -> int | None:
     colon = _COLON.search(line, order.end()) if order else None
     if colon and line[colon.end() :].strip(" " + GAP):
         return colon.end()
-    begin = 0
-    for end in _SENTENCE_END.finditer(line):
-        sentence, begin = line[begin : end.end()], end.end()
+    place = 0
+    for sentence in sentences(line)[:-1]:
+        place += len(sentence)
         asked = sentence.rstrip().endswith(QUESTION_MARKS)
         ordered = bool(_ORDER.search(sentence))
-        if ((asked or ordered) and _POINTS.search(sentence)) or (ordered and _ORDER_POINTS.search(sentence)):
-            return end.end()
-        if _ANNOUNCES.match(sentence) and not _OWN_LEAD.search(sentence):
-            return end.end()
+        points = _POINTS.search(sentence) or (ordered and _ORDER_POINTS.search(sentence))
+        if (points and (asked or ordered)) or (_ANNOUNCES.match(sentence) and not _OWN_LEAD.search(sentence)):
+            return place
     return None
+
+
+def _last_sentence(line: str) -> str:
+    return (sentences(line) or [""])[-1]
 
 
 def _refers_back(line: str) -> bool:

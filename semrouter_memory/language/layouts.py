@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from semrouter_memory.language.handed_over import asks_about
+from semrouter_memory.language.phrases import words_of
 from semrouter_memory.language.quoted_spans import GAP
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.word_lists import entries, pattern
+from semrouter_memory.language.words import tokens
 
 _ROLE = pattern(r"^\s*(?:[\[<(#*【]+\s*)?{roles}\s*(?:[\])>*】]+\s*[:：]?|[:：])")
 _RULE = re.compile(
@@ -32,7 +34,6 @@ _LETTER = pattern(r"\s*{letter_lines}")
 _ADDRESS = pattern(r"\s*(?:from|to|date|sent|name|title|author|de|à|von|an|para)\s*[:：]")
 _ENDING = pattern(r"\s*{ending_lines}")
 _PAGE = pattern(r"\s*{page_lines}")
-_PERSON = re.compile(r"\b(?:I|I'm|I've|im|ive|i|you|your|we|me|us|my|our|please)\b|[我你您咱请帮]")
 _INDENTS, _SENTENCE_ENDS = ("    ", "\t"), tuple(".!?:…。！？：")
 
 _OWN_LABELS = frozenset(entries("own_labels"))
@@ -155,7 +156,11 @@ def _is_own(name: str) -> bool:
     """Whether a label is one under which people list things of their own."""
     if name.lower() in _TWO:
         return False
-    return any(word in _OWN_LABELS or word.isdigit() for word in name.lower().split()) or bool(_PERSON.search(name))
+    return any(word in _OWN_LABELS or word.isdigit() for word in name.lower().split()) or _names_person(name)
+
+
+def _names_person(text: str) -> bool:
+    return not words_of("persons").isdisjoint(tokens(text))
 
 
 def _lists(lines: Sequence[str]) -> list[int]:
@@ -174,7 +179,7 @@ def closing(lines: Sequence[str]) -> int | None:
 
 
 def _is_thanks(line: str) -> bool:
-    return len(line.split()) <= _THANKS_WORDS and not (CJK.search(line) or _PERSON.search(line) or asks_about(line))
+    return len(line.split()) <= _THANKS_WORDS and not (CJK.search(line) or _names_person(line) or asks_about(line))
 
 
 def _mails(lines: Sequence[str]) -> Iterator[int]:
@@ -218,6 +223,6 @@ def _is_title(line: str, following: str, *, first: bool) -> bool:
     if bare.endswith((".", "!", "?", ":", "…", ",")) or len(words) > _TITLE_WORDS or not bare[:1].isupper():
         return False
     if bare.isupper():
-        return (first or not following.strip()) and len(bare) >= _SHOUTED_CHARS and not _PERSON.search(bare.lower())
+        return (first or not following.strip()) and len(bare) >= _SHOUTED_CHARS and not _names_person(bare)
     capitals = sum(word[:1].isupper() or len(word) <= len("from") for word in words)
     return not following.strip() and len(words) >= _TITLED_WORDS and capitals == len(words)

@@ -11,9 +11,11 @@ from functools import lru_cache
 
 from semrouter_memory.language.handed_over import without_handed_over
 from semrouter_memory.language.layouts import closing, gap, is_gap, without_laid_out, without_quoted
+from semrouter_memory.language.phrases import words_of
 from semrouter_memory.language.quoted_spans import GAP, without_enclosed
 from semrouter_memory.language.scripts import CJK, visible
 from semrouter_memory.language.word_lists import pattern
+from semrouter_memory.language.words import tokens
 
 MAX_READ_CHARS, MAX_READ_LINES = 16_000, 1_000
 """What stands further behind is not read."""
@@ -25,7 +27,6 @@ LEFT_OUT = "…"
 
 _INJECTS = pattern(r"{injections}")
 _CONFIDENTIAL = pattern(r"{confidences}", re.IGNORECASE | re.MULTILINE)
-_FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|im|ive|me|my|we|our)\b|[我咱]", re.IGNORECASE)
 _BLANKS = re.compile(r"([^\S\n]{40})[^\S\n]+")
 """More blanks than any layout has: patterns would try each of them."""
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
@@ -64,5 +65,5 @@ def own_text(text: str) -> str:
 def _told(paragraph: str) -> bool:
     """Whether a long paragraph is somebody's own telling: few people type so much in one go about anything else."""
     words = len(paragraph.split()) + len(CJK.findall(paragraph)) // 2
-    persons = len(_FIRST_PERSON.findall(paragraph))
+    persons = sum(token in words_of("oneself") for token in tokens(paragraph))
     return len(paragraph) <= MAX_TOLD_CHARS and persons * _WORDS_PER_PERSON >= words

@@ -13,6 +13,7 @@ from functools import lru_cache
 import Stemmer
 
 from semrouter_memory.language.scripts import APOSTROPHES, CJK, CJK_RANGE
+from semrouter_memory.language.values import MONTHS
 from semrouter_memory.language.words import STOP_WORDS, content_runs
 
 _TOKEN = re.compile(
@@ -23,10 +24,6 @@ _TOKEN = re.compile(
     | [^\W_{CJK_RANGE}]+(?:'[^\W_{CJK_RANGE}][^\W_]*)*
     """,
     re.VERBOSE,
-)
-_MONTHS = (
-    *("januari", "februari", "march", "april", "maymonth", "june"),
-    *("juli", "august", "septemb", "octob", "novemb", "decemb"),
 )
 _THOUSAND = "k"
 # The month, not the verb, which says nothing.
@@ -40,6 +37,8 @@ _POSSESSIVE = re.compile(r"'s$|'$")
 
 # Not safe for several threads at a time; but the interpreter's lock is held throughout a call.
 _STEMMER = Stemmer.Stemmer("english")
+_MAY_MONTH = "maymonth"
+_MONTHS = tuple(_MAY_MONTH if name == "may" else _STEMMER.stemWord(name) for name in MONTHS)
 
 
 def terms(text: str) -> list[str]:
@@ -47,7 +46,7 @@ def terms(text: str) -> list[str]:
     if not text.isascii():
         text = _without_accents(unicodedata.normalize("NFKC", text).translate(APOSTROPHES))
     text = text.lower()
-    return list(_terms(_MAY.sub(_MONTHS[4], text) if "may" in text else text))
+    return list(_terms(_MAY.sub(_MAY_MONTH, text) if "may" in text else text))
 
 
 def _without_accents(text: str) -> str:

@@ -8,17 +8,11 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-_MONTHS = {
-    name: number
-    for number, names in enumerate(
-        (
-            *("jan january", "feb february", "mar march", "apr april", "may", "jun june"),
-            *("jul july", "aug august", "sep sept september", "oct october", "nov november", "dec december"),
-        ),
-        start=1,
-    )
-    for name in names.split()
-}
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_MONTHS = {form: number for number, name in enumerate(MONTHS, 1) for form in (name, name[:3])} | {"sept": 9}
 _ONES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _TEENS = ("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
 _WRITTEN = {word: number for number, word in enumerate((*_ONES, *_TEENS), 1)}

@@ -84,6 +84,11 @@ def tokens(text: str) -> tuple[str, ...]:
     return tuple("0" if token.isdigit() else token for token in found)
 
 
+def spans(text: str) -> list[tuple[int, int]]:
+    """Where in the text each of its tokens begins and ends; a letter behind a dotted capital I, one character later."""
+    return [token.span() for token in _TOKEN.finditer(text.translate(_FULL_WIDTH).lower())]
+
+
 def ngrams(found: Sequence[str]) -> Iterator[str]:
     """Each token, each pair of neighbours with the text's ends, and the first tokens as such."""
     framed = ["^", *found, "$"]

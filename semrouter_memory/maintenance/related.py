@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from semrouter_memory.language.terms import terms
+from semrouter_memory.maintenance.eviction import is_flagged
 from semrouter_memory.maintenance.facts import digits_of, is_past, keeps_everything, names_of, units_of, values_of
-from semrouter_memory.maintenance.score import is_flagged
 from semrouter_memory.model import Memory, MemoryType, Scope, Vector
 from semrouter_memory.retain.reconciling.statement import Statement, statement
 

@@ -4,14 +4,11 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 
-from semrouter_memory.errors import TurnLogError, UnavailableError
+from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import EvictionCandidate, MaintenanceReport
 
 _MAX_IDS = 1_000
 """Ids listed in a report, of each reason."""
-
-UNAVAILABLE = (UnavailableError, TurnLogError)
-"""Errors of parts that maintenance can do without for a while."""
 
 
 class MaintenanceRun:
@@ -46,7 +43,7 @@ class MaintenanceRun:
             if len(ids) < _MAX_IDS:
                 ids.append(each.memory.id)
 
-    def failed(self, error: UnavailableError | TurnLogError) -> None:
+    def failed(self, error: UnavailableError) -> None:
         """A part is unavailable."""
         self._failures[error.service.value] = None
 

@@ -16,7 +16,7 @@ from semrouter_memory.errors import StoreUnavailableError, UnavailableError
 from semrouter_memory.events import MaintenanceFinished, StoreFailed, WorkFailed
 from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.eviction import has_quota
-from semrouter_memory.maintenance.run import UNAVAILABLE, MaintenanceRun
+from semrouter_memory.maintenance.run import MaintenanceRun
 from semrouter_memory.maintenance.sweep import OWN_SCOPE, Sweeper
 from semrouter_memory.maintenance.usage import UsageCounter
 from semrouter_memory.model import MaintenanceReport, Scope
@@ -110,7 +110,7 @@ class MaintenanceScheduler:
 
     async def flush(self) -> None:
         """Write the access counts; those that cannot be written wait."""
-        with suppress(*UNAVAILABLE):
+        with suppress(UnavailableError):
             await self._usage.flush()
 
     async def run_due(self) -> None:
@@ -158,7 +158,7 @@ class MaintenanceScheduler:
             del changed[user_id]
             try:
                 await self._maintain(Scope(user_id), run)
-            except UNAVAILABLE as error:
+            except UnavailableError as error:
                 run.failed(error)
                 # Retried later, after the others.
                 self._changed = {**changed, **self._changed, user_id: None}
@@ -183,7 +183,7 @@ class MaintenanceScheduler:
         try:
             if await self._consolidator.consolidate(scope, run):
                 self._consolidated.add(scope.user_id)
-        except UNAVAILABLE as error:
+        except UnavailableError as error:
             run.failed(error)
             return not isinstance(error, StoreUnavailableError)
         except Exception as error:  # noqa: BLE001 - same; the quota is enforced all the same

@@ -23,7 +23,7 @@ from semrouter_memory.maintenance.eviction import (
     over_quota,
     size_of,
 )
-from semrouter_memory.maintenance.run import UNAVAILABLE, MaintenanceRun
+from semrouter_memory.maintenance.run import MaintenanceRun
 from semrouter_memory.model import EvictionCandidate, EvictionReason, Memory, Scope, Usage
 from semrouter_memory.ports import Clock, Deletions, MemoryReader, StateStore, Tombstones
 
@@ -96,7 +96,7 @@ class Sweeper:
             await asyncio.sleep(0)
             try:
                 await self._sweep_owner(tally, run, now, may_prune=may_prune)
-            except UNAVAILABLE as error:
+            except UnavailableError as error:
                 run.failed(error)
                 failures += 1
                 if isinstance(error, StoreUnavailableError) or failures == _MAX_FAILURES:

@@ -50,8 +50,8 @@ class UsageCounter:
         """Write what was noted since the last time.
 
         Raises:
-            UnavailableError: the state store is unavailable; what is not written stays noted.
-            TurnLogError: same, of the turn log, which knows what was deleted.
+            UnavailableError: the state store is unavailable, or the turn log, which knows what was deleted; what is not
+                written stays noted.
         """
         waiting, self._waiting, self._count = self._waiting, {}, 0
         while waiting:

@@ -3,12 +3,13 @@
 The application puts an `Access` into its state; each request's scope comes from there, never from its body.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, get_origin
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.dependencies.models import Dependant
 
 from semrouter_memory.codec.base import BodySettings
 from semrouter_memory.config import IdentityConfig
@@ -22,8 +23,6 @@ from semrouter_memory.model import Reach, Reason, Scope
 
 PREFIX = "/v1/memory"
 
-_REPEATABLE = frozenset({"type", "state"})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
@@ -31,13 +30,13 @@ class Access:
 
     Attributes:
         user_of: the user that a request acts for; raises an `HTTPException` when there is none.
-        extra_parameters: query parameters that `user_of` reads.
+        user_parameters: query parameters that `user_of` reads.
     """
 
     service: MemoryService
     identity: IdentityConfig
     user_of: Callable[[Request], str]
-    extra_parameters: frozenset[str] = frozenset()
+    user_parameters: frozenset[str] = frozenset()
 
     def scope(self, user: str, project: str | None) -> Scope:
         """The scope of a user, in a project where one is named.
@@ -77,53 +76,60 @@ def _user(request: Request, access: Annotated[Access, Depends(access_of)]) -> st
     return access.user_of(request)
 
 
-def only(*names: str) -> Any:
-    """Refuses query parameters that a route does not know, and repeated ones.
+def _query_parameters(dependant: Dependant, access: Access) -> Iterator[tuple[str, bool]]:
+    """The query parameters that a route declares, and whether each may be repeated."""
+    if dependant.call is _user:
+        yield from dict.fromkeys(access.user_parameters, False).items()
+    for each in dependant.query_params:
+        kind = each.field_info.annotation
+        yield each.alias, any(get_origin(part) is list for part in (kind, *getattr(kind, "__args__", ())))
+    for dependency in dependant.dependencies:
+        yield from _query_parameters(dependency, access)
+
+
+def _only_declared(request: Request, access: Annotated[Access, Depends(access_of)]) -> None:
+    """Refuses query parameters that the route does not declare, and repeated ones.
 
     A mistyped `project_id` must not widen a deletion to everything.
     """
-
-    def check(request: Request, access: Annotated[Access, Depends(access_of)]) -> None:
-        _check_parameters(request, access.extra_parameters.union(names))
-
-    return Depends(check)
-
-
-def exactly(*names: str) -> Any:
-    """Same, for a route without an owner: what says whose memories are meant is unknown there, too."""
-
-    def check(request: Request) -> None:
-        _check_parameters(request, frozenset(names))
-
-    return Depends(check)
-
-
-def _check_parameters(request: Request, known: frozenset[str]) -> None:
-    given = request.query_params
-    for name in given:
+    known = dict(_query_parameters(request.scope["route"].dependant, access))
+    for name in request.query_params:
         if name not in known:
             raise InvalidRequestError("unknown query parameter", field=name)
-        if name not in _REPEATABLE and len(given.getlist(name)) > 1:
+        if not known[name] and len(request.query_params.getlist(name)) > 1:
             raise InvalidRequestError("given more than once", field=name)
 
 
-def says_whose(request: Request) -> None:
-    if not request.query_params.get("user_id"):
-        raise InvalidRequestError(
-            "deleting all memories needs to be told whose: ?user_id=..., and &project_id=... for one project",
-            field="user_id",
-        )
+def _errors(*statuses: HTTPStatus) -> dict[int | str, dict[str, Any]]:
+    return {int(status): {"model": ErrorJson, "description": status.phrase} for status in statuses}
 
 
-def errors(*statuses: HTTPStatus) -> dict[int | str, dict[str, Any]]:
-    """`default` keeps the framework from describing a 422 that never comes."""
+NOT_FOUND = _errors(HTTPStatus.NOT_FOUND)
+CONFLICT = _errors(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+TOO_LARGE = _errors(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+
+
+def api_router(prefix: str, tag: str, *, in_schema: bool = True) -> APIRouter:
+    """A router whose routes refuse undeclared query parameters and describe the errors that every route may answer."""
     common = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.SERVICE_UNAVAILABLE)
-    described: dict[int | str, dict[str, Any]] = {"default": {"model": ErrorJson, "description": "Error"}}
-    for status in (*common, *statuses):
-        described[int(status)] = {"model": ErrorJson, "description": status.phrase}
-    return described
+    # `default` keeps the framework from describing a 422 that never comes.
+    described = {"default": {"model": ErrorJson, "description": "Error"}, **_errors(*common)}
+    return APIRouter(
+        prefix=prefix,
+        tags=[tag],
+        responses=described,
+        dependencies=[Depends(_only_declared)],
+        include_in_schema=in_schema,
+    )
 
 
+def ndjson_body(*kinds: str) -> dict[str, Any]:
+    """Describes a request body of lines, which the framework does not parse."""
+    content = {kind: {"schema": {"type": "string"}} for kind in kinds}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+NDJSON = "application/x-ndjson"
 User = Annotated[str, Depends(_user)]
 Api = Annotated[Access, Depends(access_of)]
 MemoryId = Annotated[str, Path(description="The memory's id.", examples=["mem_01890a5d-ac96-774b-bcce-b302099a8057"])]

@@ -8,19 +8,15 @@ name only when it is complete.
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from semrouter_memory.deletion.files import PartResult, run_parts
 from semrouter_memory.errors import InvalidRequestError, Service, UnavailableError
+from semrouter_memory.ports import LogFiles, StateStore
 
 _MODE = 0o700
-
-
-class Files(Protocol):
-    """A part that keeps files: the turn log, or the state store."""
-
-    async def backup(self, directory: Path) -> None: ...
 
 
 class StoreFiles(Protocol):
@@ -31,18 +27,18 @@ class StoreFiles(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
     """Copies turn log, state and memories.
 
-    Args:
+    Attributes:
         file_lock: held meanwhile; a compaction holds it too.
     """
 
-    def __init__(self, *, turn_log: Files, state: Files, store: StoreFiles, file_lock: asyncio.Lock) -> None:
-        self._turn_log = turn_log
-        self._state = state
-        self._store = store
-        self._file_lock = file_lock
+    turn_log: LogFiles
+    state: StateStore
+    store: StoreFiles
+    file_lock: asyncio.Lock
 
     async def write(self, directory: Path) -> list[PartResult]:
         """Copy everything into a new directory, which can be opened as `memory.data_dir`.
@@ -55,7 +51,7 @@ class Backup:
             raise InvalidRequestError(
                 "must be an absolute path to a new directory: it is the sidecar's, not yours", field="directory"
             )
-        async with self._file_lock:
+        async with self.file_lock:
             partial = directory.with_name(f".{directory.name}.partial")
             _make(directory, partial)
             try:
@@ -69,9 +65,9 @@ class Backup:
 
     def _copies(self, directory: Path) -> dict[str, Callable[[], Awaitable[str | None]]]:
         return {
-            "turn_log": lambda: self._turn_log.backup(directory),
-            "state": lambda: self._state.backup(directory),
-            "store": lambda: self._store.backup(directory),
+            "turn_log": lambda: self.turn_log.backup(directory),
+            "state": lambda: self.state.backup(directory),
+            "store": lambda: self.store.backup(directory),
         }
 
 

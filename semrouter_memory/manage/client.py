@@ -205,7 +205,7 @@ class MemoryClient(ApiClient):
 
     def forget_all(self, project_id: str | None = None) -> dict[str, Json]:
         if not self._target.user:
-            raise InvalidRequestError("forgetting everything needs to be told whose it is, by name: give --user")
+            raise InvalidRequestError("forgetting everything needs the name of the user: give --user")
         parameters = _given({"user_id": self._target.user, "project_id": project_id})
         return self._object("DELETE", _PATH, holding="deleted", params=parameters)
 

@@ -2,6 +2,7 @@
 
 import hmac
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from types import MappingProxyType
 
@@ -86,14 +87,14 @@ async def _on_service_error(_request: Request, error: Exception) -> Response:
     return error_response(answer.status, answer.message, code=answer.code, param=answer.field, headers=headers)
 
 
+@dataclass(frozen=True, slots=True)
 class _CatchAll:
     """Turns an unexpected exception into a 500 without details.
 
     The server would log its message, and a foreign message may quote content.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
@@ -104,7 +105,7 @@ class _CatchAll:
             await send(message)
 
         try:
-            await self._app(scope, receive, sending)
+            await self.app(scope, receive, sending)
         except Exception as error:  # noqa: BLE001 - the client gets an answer in any case
             _log.error("Management request failed", error=name_of(error), method=scope.get("method"))
             # A response that has begun stays incomplete; the server closes the connection, so the client notices.
@@ -114,17 +115,17 @@ class _CatchAll:
                 await response(scope, receive, send)
 
 
+@dataclass(frozen=True, slots=True)
 class _BodyLimit:
     """Refuses bodies above the limit, by their content-length or as soon as too much arrived."""
 
-    def __init__(self, app: ASGIApp, max_body_bytes: int, max_bytes_of: Mapping[str, int]) -> None:
-        self._app = app
-        self._max_body_bytes = max_body_bytes
-        self._max_bytes_of = max_bytes_of
+    app: ASGIApp
+    max_body_bytes: int
+    max_bytes_of: Mapping[str, int]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         received = 0
-        limit = self._max_bytes_of.get(scope.get("path", ""), self._max_body_bytes)
+        limit = self.max_bytes_of.get(scope.get("path", ""), self.max_body_bytes)
 
         async def receiving() -> Message:
             nonlocal received
@@ -139,7 +140,7 @@ class _BodyLimit:
             response = error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message, code=code)
             await response(scope, receive, send)
             return
-        await self._app(scope, receiving, send)
+        await self.app(scope, receiving, send)
 
 
 def _too_large(limit: int) -> HTTPException:
@@ -153,18 +154,18 @@ def _stated_length(scope: Scope) -> int:
     return 0
 
 
+@dataclass(frozen=True, slots=True)
 class SharedSecretCheck:
     """Refuses requests without the proxy's secret: a caller that reaches the port directly could claim any identity."""
 
-    def __init__(self, app: ASGIApp, header: str, secret: str) -> None:
-        self._app = app
-        self._header = header.encode()
-        self._secret = secret.encode()
+    app: ASGIApp
+    header: str
+    secret: str
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        values = [value for name, value in scope.get("headers", ()) if name == self._header]
-        if len(values) == 1 and hmac.compare_digest(values[0], self._secret):
-            await self._app(scope, receive, send)
+        values = [value for name, value in scope.get("headers", ()) if name == self.header.encode()]
+        if len(values) == 1 and hmac.compare_digest(values[0], self.secret.encode()):
+            await self.app(scope, receive, send)
             return
         message = "this port answers the proxy in front of it only"
         response = error_response(HTTPStatus.UNAUTHORIZED, message, code="unauthenticated_proxy")

@@ -1,18 +1,36 @@
-"""The users' API: what Envoy routes at /v1/memory, behind the same filters that authenticate LLM traffic."""
+"""The two HTTP applications.
 
-from fastapi import FastAPI
+The users' API is what Envoy routes at /v1/memory, behind the same filters that authenticate LLM traffic. The operator's port has
+health, readiness, metrics, and the routes that need the operator's token; the public listener never routes to it.
+"""
+
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from semrouter_memory import __version__
 from semrouter_memory.config import IdentityConfig, ManagementConfig
-from semrouter_memory.manage import exception_handlers, routes, transfer
+from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.exchange.events import Headers
+from semrouter_memory.exchange.identity import authenticated_user
+from semrouter_memory.manage import exception_handlers, operator_routes, routes
 from semrouter_memory.manage.access import PREFIX, Access, user_in_header
+from semrouter_memory.manage.exception_handlers import unauthenticated
+from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.service import MemoryService
-
-ROUTERS = (transfer.router, routes.router)
-"""What users and operators have in common, in the order in which paths are tried."""
+from semrouter_memory.model import Reason
 
 _ABOUT = """The memories of the authenticated user. Who that is, a filter in front says (header `{header}`); clients
-cannot choose. A memory of somebody else does not exist: 404."""
+cannot choose. Memories of other users do not exist: 404."""
+
+_ABOUT_OPERATOR = """Health and metrics. With an operator's token configured, also the memory routes, for the user in `user_id`, the
+turns of the log, and care of the files."""
 
 
 def create_user_api(
@@ -28,16 +46,15 @@ def create_user_api(
     Args:
         shared_secret: what every request must carry in `secret_header`; None where only the proxy reaches the port.
     """
-    app = base_app("Memory", _ABOUT.format(header=identity.user_header), config)
+    app = _base_app("Memory", _ABOUT.format(header=identity.user_header), config)
     if shared_secret is not None:
         app.add_middleware(exception_handlers.SharedSecretCheck, header=secret_header, secret=shared_secret)
     app.state.access = Access(service=service, identity=identity, user_of=user_in_header(identity))
-    for router in ROUTERS:
-        app.include_router(router)
+    app.include_router(routes.router)
     return app
 
 
-def base_app(title: str, description: str, config: ManagementConfig) -> FastAPI:
+def _base_app(title: str, description: str, config: ManagementConfig) -> FastAPI:
     """An application whose every error is JSON, described at /v1/memory/openapi.json."""
     app = FastAPI(
         title=title,
@@ -54,3 +71,107 @@ def base_app(title: str, description: str, config: ManagementConfig) -> FastAPI:
         max_bytes_of=dict.fromkeys((f"{PREFIX}/import", "/v1/collections/import"), config.max_import_bytes),
     )
     return app
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """What /readyz reports.
+
+    Attributes:
+        serving: the model is loaded and Envoy's port listens.
+        store_available: does not decide: requests pass without memory meanwhile, and taking the sidecar out of service
+            would bring nothing back.
+        turn_log_damaged: the turn log takes no turns until an operator acts, so the sidecar is not ready.
+    """
+
+    serving: bool
+    store_available: bool
+    turn_log_damaged: bool = False
+
+    @property
+    def ready(self) -> bool:
+        return self.serving and not self.turn_log_damaged
+
+
+def create_operator_api(
+    service: MemoryService,
+    *,
+    identity: IdentityConfig,
+    config: ManagementConfig,
+    token: str | None,
+    readiness: Callable[[], Readiness],
+    metrics: Callable[[], tuple[bytes, str]],
+    context: OperatorContext | None = None,
+) -> FastAPI:
+    """The ASGI application for `management.operator_listen`.
+
+    Args:
+        token: the operator's; None: only health and metrics are served.
+        context: serves the operator's own routes.
+        readiness: asked at each /readyz.
+        metrics: called at each /metrics; gives the text and its content type.
+    """
+    app = _base_app("Memory, operator", _ABOUT_OPERATOR, config)
+    _add_health(app, readiness, metrics)
+    if token is not None:
+        app.state.access = Access(
+            service=service, identity=identity, user_of=_user_named(identity), user_parameters=frozenset({"user_id"})
+        )
+        check = Depends(_operator_check(token))
+        app.include_router(routes.router, dependencies=[check, Depends(_describe_user_id)])
+        if context is not None:
+            app.state.operator = context
+            for router in operator_routes.ROUTERS:
+                app.include_router(router, dependencies=[check])
+    return app
+
+
+def _add_health(app: FastAPI, readiness: Callable[[], Readiness], metrics: Callable[[], tuple[bytes, str]]) -> None:
+    @app.get("/healthz", summary="The process answers")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/readyz", summary="The model is loaded, and turns are taken", responses={503: {"description": "Not so"}})
+    async def readyz() -> JSONResponse:
+        state = readiness()
+        status = HTTPStatus.OK if state.ready else HTTPStatus.SERVICE_UNAVAILABLE
+        return JSONResponse(
+            {
+                "status": "ready" if state.ready else "not ready",
+                "model": "loaded" if state.serving else "loading",
+                "store": "available" if state.store_available else "unavailable",
+                "turn_log": "damaged" if state.turn_log_damaged else "available",
+            },
+            status,
+        )
+
+    @app.get("/metrics", summary="Prometheus metrics", response_class=Response)
+    async def exposition() -> Response:
+        body, content_type = metrics()
+        return Response(body, headers={"content-type": content_type})
+
+
+def _operator_check(token: str) -> Callable[[HTTPAuthorizationCredentials | None], None]:
+    bearer = HTTPBearer(auto_error=False, description="The operator's token.")
+
+    def check(credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> None:
+        given = credentials.credentials if credentials else ""
+        if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), token.encode()):
+            raise unauthenticated("the operator's token is missing or wrong", "bad_operator_token")
+
+    return check
+
+
+def _user_named(identity: IdentityConfig) -> Callable[[Request], str]:
+    def user_of(request: Request) -> str:
+        given = request.query_params.get("user_id", "")
+        user = authenticated_user(Headers([(identity.user_header, given)]), {}, identity)
+        if isinstance(user, Reason):
+            raise InvalidRequestError("say for which user: ?user_id=...", field="user_id")
+        return user
+
+    return user_of
+
+
+def _describe_user_id(user_id: Annotated[str, Query(min_length=1, description="The user to act for.")]) -> None:
+    """Puts the parameter into the description; `_user_named` reads it."""

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service, TurnLogError, UnavailableError
+from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service, UnavailableError
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.manage import portable
-from semrouter_memory.manage.edits import ImportReport
+from semrouter_memory.manage.schemas import Imported
 from semrouter_memory.model import IMPORTED_AT, EmbeddedMemory, Memory, Scope
 from semrouter_memory.ports import Clock, Embedder, MemoryReader, MemoryWriter, OwnerLocks, Tombstones, TurnLog
 
@@ -39,48 +39,36 @@ class _Numbered:
     memory: Memory
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Importer:
     """Same arguments as `MemoryService`.
 
-    Args:
+    Attributes:
         admit: checks what a line would store.
         max_lines: bound on one import.
     """
 
-    def __init__(
-        self,
-        *,
-        reader: MemoryReader,
-        writer: MemoryWriter,
-        embedder: Embedder,
-        turn_log: TurnLog,
-        locks: OwnerLocks,
-        clock: Clock,
-        written: Written,
-        admit: Admit,
-        max_lines: int,
-    ) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._embedder = embedder
-        self._turn_log = turn_log
-        self._locks = locks
-        self._clock = clock
-        self._written = written
-        self._admit = admit
-        self._max_lines = max_lines
+    reader: MemoryReader
+    writer: MemoryWriter
+    embedder: Embedder
+    turn_log: TurnLog
+    locks: OwnerLocks
+    clock: Clock
+    written: Written
+    admit: Admit
+    max_lines: int
 
     async def run(
-        self, scope_of: ScopeOf, chunks: AsyncIterable[bytes], report: ImportReport, *, from_user: str | None
+        self, scope_of: ScopeOf, chunks: AsyncIterable[bytes], report: Imported, *, from_user: str | None = None
     ) -> None:
         """Import what the chunks hold; `report` is up to date at every moment.
 
         Args:
-            from_user: another user whose lines may be taken over; lines of anybody else are refused.
+            from_user: another user whose lines may be taken over; lines of all others are refused.
         """
         await self._import(chunks, report, lambda raw: self._read(raw, scope_of, from_user), exact=False)
 
-    async def restore(self, chunks: AsyncIterable[bytes], report: ImportReport) -> None:
+    async def restore(self, chunks: AsyncIterable[bytes], report: Imported) -> None:
         """Import lines of any user exactly as another collection of this installation had them.
 
         Deleted memories are skipped, and so are stored ones unless the line has a newer version.
@@ -90,7 +78,7 @@ class Importer:
     async def _import(
         self,
         chunks: AsyncIterable[bytes],
-        report: ImportReport,
+        report: Imported,
         read: Callable[[bytes], Awaitable[Memory]],
         *,
         exact: bool,
@@ -100,10 +88,10 @@ class Importer:
         async for line in portable.lines_of(chunks):
             number += 1
             # Blank ones count here: they cost as much time, and a request may be nothing else.
-            if number > self._max_lines:
+            if number > self.max_lines:
                 await self._take(waiting, report, exact=exact)
                 raise InvalidRequestError(
-                    f"more than {self._max_lines} lines in one request; up to there: {report}. Send the rest by itself",
+                    f"more than {self.max_lines} lines in one request; up to there: {report}. Send the rest by itself",
                     code=TOO_MANY_LINES,
                 )
             if not line.strip():
@@ -123,7 +111,7 @@ class Importer:
         if not line.user_id:
             raise InvalidRequestError("is missing", field="user_id")
         scope = Scope(line.user_id, line.project_id)
-        return portable.memory_from(line, scope, now=self._clock.now(), exact=True)
+        return portable.memory_from(line, scope, now=self.clock.now(), exact=True)
 
     async def _read(self, raw: bytes, scope_of: ScopeOf, from_user: str | None) -> Memory:
         if len(raw) > portable.MAX_LINE_BYTES:
@@ -135,40 +123,40 @@ class Importer:
             raise InvalidRequestError(
                 "is another user; to take over that user's memories, say so with from_user", field="user_id"
             )
-        await self._admit(line)
-        return portable.memory_from(line, scope, now=self._clock.now())
+        await self.admit(line)
+        return portable.memory_from(line, scope, now=self.clock.now())
 
-    async def _take(self, batch: Sequence[_Numbered], report: ImportReport, *, exact: bool) -> None:
+    async def _take(self, batch: Sequence[_Numbered], report: Imported, *, exact: bool) -> None:
         owners: dict[str, list[_Numbered]] = {}
         for one in batch:
             owners.setdefault(one.memory.scope.user_id, []).append(one)
         for user_id, lines in owners.items():
             await self._write(Scope(user_id), lines, report, exact=exact)
 
-    async def _write(self, scope: Scope, batch: Sequence[_Numbered], report: ImportReport, *, exact: bool) -> None:
+    async def _write(self, scope: Scope, batch: Sequence[_Numbered], report: Imported, *, exact: bool) -> None:
         """Write one owner's lines, all of them or, if a part is unavailable, none that the report does not count."""
         try:
-            async with self._locks.hold(scope) as hold:
+            async with self.locks.hold(scope) as hold:
                 fresh = await (self._newer if exact else self._fresh)(scope, batch, report)
                 vectors = (
-                    await self._embedder.embed_passages([embedded_text(memory) for memory in fresh]) if fresh else []
+                    await self.embedder.embed_passages([embedded_text(memory) for memory in fresh]) if fresh else []
                 )
                 rows = [EmbeddedMemory(memory, vector) for memory, vector in zip(fresh, vectors, strict=True)]
                 if rows:
                     await hold.confirm()
-                    await self._writer.upsert(scope, rows)
-                    self._written(scope)
-        except (UnavailableError, TurnLogError) as error:
+                    await self.writer.upsert(scope, rows)
+                    self.written(scope)
+        except UnavailableError as error:
             raise UnavailableError(
                 f"a part became unavailable: {report}. Send the same lines again; stored ones will be skipped",
                 service=Service.IMPORT,
             ) from error
         report.imported += len(rows)
 
-    async def _newer(self, scope: Scope, batch: Sequence[_Numbered], report: ImportReport) -> list[Memory]:
+    async def _newer(self, scope: Scope, batch: Sequence[_Numbered], report: Imported) -> list[Memory]:
         """The memories that are neither deleted nor stored in this or a newer version."""
-        deleted = await self._turn_log.tombstones(scope)
-        stored = await asyncio.gather(*(self._reader.get(scope, one.memory.id) for one in batch))
+        deleted = await self.turn_log.tombstones(scope)
+        stored = await asyncio.gather(*(self.reader.get(scope, one.memory.id) for one in batch))
         newer = [
             one.memory
             for one, known in zip(batch, stored, strict=True)
@@ -177,10 +165,10 @@ class Importer:
         report.skipped += len(batch) - len(newer)
         return newer
 
-    async def _fresh(self, scope: Scope, batch: Sequence[_Numbered], report: ImportReport) -> list[Memory]:
+    async def _fresh(self, scope: Scope, batch: Sequence[_Numbered], report: Imported) -> list[Memory]:
         """The memories that are not there yet, under the ids that they get."""
-        deleted = await self._turn_log.tombstones(scope)
-        imported_at = (await self._turn_log.timestamp()).isoformat()
+        deleted = await self.turn_log.tombstones(scope)
+        imported_at = (await self.turn_log.timestamp()).isoformat()
         memories: dict[str, Memory] = {}
         for one in batch:
             try:
@@ -189,11 +177,11 @@ class Importer:
             except InvalidRequestError as error:
                 report.refuse(one.number, error)
                 continue
-            if memory.id in memories or _expired(memory, self._clock):
+            if memory.id in memories or _expired(memory, self.clock):
                 report.skipped += 1
             else:
                 memories[memory.id] = memory
-        known = await asyncio.gather(*(self._reader.get(scope, memory_id) for memory_id in memories))
+        known = await asyncio.gather(*(self.reader.get(scope, memory_id) for memory_id in memories))
         report.skipped += sum(memory is not None for memory in known)
         return [memory for memory, there in zip(memories.values(), known, strict=True) if there is None]
 

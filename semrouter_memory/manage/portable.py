@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.admission import PROVENANCE
@@ -29,6 +29,10 @@ _CLOCK_TOLERANCE = timedelta(hours=1)
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 _TAKEN_IDS = frozenset({"export", "import", "search", "sessions", "openapi.json"})
 """They would stand where a route stands."""
+
+_USAGE = {"access_count", "last_accessed_at"}
+_DERIVED = _USAGE | {"form", "context", "statements", "quote", "flagged", "contradicts"}
+"""What the API shows in addition to the metadata, and one installation's usage: an import ignores both."""
 
 Name = Annotated[str, Field(max_length=512)]
 
@@ -54,22 +58,11 @@ class ImportLine(BaseModel):
     expires_at: UtcTime | None = None
     importance: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.5
     metadata: dict[str, Any] = Field(default_factory=dict)
-    form: str = ""
-    """The API shows it in addition to the metadata; an import ignores it."""
-    context: str = ""
-    """Same."""
-    statements: list[dict[str, Any]] = Field(default_factory=list)
-    """Same."""
-    quote: str | None = None
-    """Same."""
-    flagged: bool = False
-    """The API shows it in addition to the metadata; an import ignores it."""
-    contradicts: list[str] = Field(default_factory=list)
-    """Same."""
-    access_count: int | None = None
-    """The API shows one installation's usage; an import ignores it."""
-    last_accessed_at: UtcTime | None = None
-    """Same."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_derived(cls, line: Any) -> Any:
+        return {name: value for name, value in line.items() if name not in _DERIVED} if isinstance(line, dict) else line
 
 
 def export_line(memory: Memory, *, exact: bool = False) -> bytes:
@@ -82,7 +75,7 @@ def export_line(memory: Memory, *, exact: bool = False) -> bytes:
         name: value for name, value in memory.metadata.items() if exact or name not in {IMPORTED_AT, ASSERTED_AT}
     }
     shown = MemoryJson.of(replace(memory, metadata=metadata))
-    return shown.model_dump_json(exclude={"access_count", "last_accessed_at"}).encode() + b"\n"
+    return shown.model_dump_json(exclude=_USAGE).encode() + b"\n"
 
 
 def parse(line: bytes) -> ImportLine:

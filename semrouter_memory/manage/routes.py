@@ -1,23 +1,30 @@
-"""The routes under /v1/memory, the same for users and operators; who acts is the application's to say (`access`)."""
+"""The routes under /v1/memory, the same for users and operators; the application says who acts (`access`)."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from http import HTTPStatus
 from typing import Annotated, Literal
+from urllib.parse import unquote_to_bytes
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Path, Query, Request
+from fastapi.responses import StreamingResponse
+from starlette.exceptions import HTTPException
 
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.manage.access import (
+    NDJSON,
+    NOT_FOUND,
     PREFIX,
+    TOO_LARGE,
     Api,
     MemoryId,
     ProjectFilter,
     User,
-    errors,
-    only,
+    api_router,
+    ndjson_body,
     reach_of,
-    says_whose,
 )
+from semrouter_memory.manage.exception_handlers import described, refusal
+from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import (
     MAX_PAGE,
     Deleted,
@@ -25,23 +32,22 @@ from semrouter_memory.manage.schemas import (
     History,
     HitJson,
     HitList,
+    Imported,
     MemoryJson,
     MemoryList,
     SearchRequest,
+    SessionEnd,
     StoreRequest,
     UpdateRequest,
 )
 from semrouter_memory.model import Form, Memory, MemoryType, Scope
 
-router = APIRouter(prefix=PREFIX, tags=["memory"])
+router = api_router(PREFIX, "memory")
+
+_SESSIONS, _END = b"/sessions/", b"/end"
 
 
-@router.get(
-    "",
-    summary="List memories",
-    responses=errors(),
-    dependencies=[only("type", "form", "limit", "cursor", "project_id", "include")],
-)
+@router.get("", summary="List memories")
 async def list_memories(
     *,
     user: User,
@@ -71,20 +77,15 @@ async def list_memories(
     return MemoryList(data=await _shown(api, scope, page.memories), next_cursor=page.cursor or None)
 
 
-@router.post("", summary="Store a memory", status_code=HTTPStatus.CREATED, responses=errors(), dependencies=[only()])
+@router.post("", summary="Store a memory", status_code=HTTPStatus.CREATED)
 async def store_memory(user: User, api: Api, body: StoreRequest) -> MemoryJson:
     """Remember a statement. What looks like a secret (key, password, card number) is refused."""
     scope = api.scope(user, body.project_id)
-    (stored,) = await _shown(api, scope, [await api.service.store(scope, body.new_memory())])
+    (stored,) = await _shown(api, scope, [await api.service.store(scope, body)])
     return stored
 
 
-@router.delete(
-    "",
-    summary="Forget everything of a user, or of one of their projects",
-    responses=errors(HTTPStatus.NOT_FOUND),
-    dependencies=[only("user_id", "project_id"), Depends(says_whose)],
-)
+@router.delete("", summary="Forget everything of a user, or of one of their projects", responses=NOT_FOUND)
 async def forget_memories(
     user: User,
     api: Api,
@@ -98,7 +99,7 @@ async def forget_memories(
     return DeletedAll(user_id=user, project_id=project_id, deleted=deleted)
 
 
-@router.post("/search", summary="Search memories", responses=errors(), dependencies=[only()])
+@router.post("/search", summary="Search memories")
 async def search_memories(user: User, api: Api, body: SearchRequest) -> HitList:
     """The active memories most relevant to a query, best first."""
     scope = api.scope(user, body.project_id)
@@ -114,7 +115,82 @@ async def search_memories(user: User, api: Api, body: SearchRequest) -> HitList:
     return HitList(data=[HitJson.of_hit(hit, usage) for hit in hits])
 
 
-@router.get("/{memory_id}", summary="Get a memory", responses=errors(HTTPStatus.NOT_FOUND), dependencies=[only()])
+# -- as lines, and sessions: before /{memory_id}, which would take their names for ids -------------------------------
+
+
+@router.get(
+    "/export",
+    summary="Export all memories",
+    response_class=StreamingResponse,
+    responses={200: {"content": {NDJSON: {"schema": {"type": "string"}}}}},
+)
+async def export_memories(
+    user: User,
+    api: Api,
+    history: Annotated[bool, Query(description="Superseded memories too; `superseded_at` marks them.")] = True,  # noqa: FBT002 - the framework's way
+) -> StreamingResponse:
+    """Every memory, newest first, one JSON object a line. The connection is cut when it cannot be completed."""
+    memories = api.service.export(api.scope(user, None), history=history)
+    # The first one is fetched before the response begins, so that an unavailable store is a 503 and not a broken stream.
+    first = await anext(memories, None)
+    return StreamingResponse(_lines(first, memories), media_type=NDJSON)
+
+
+@router.post(
+    "/import",
+    summary="Import exported memories",
+    responses=TOO_LARGE,
+    # The lines are read the same, whatever they are sent as.
+    openapi_extra=ndjson_body(NDJSON, "text/plain"),
+)
+async def import_memories(
+    request: Request,
+    user: User,
+    api: Api,
+    from_user: Annotated[
+        str | None, Query(min_length=1, description="Take over this other user's exported lines, too.")
+    ] = None,
+) -> Imported:
+    """Lines as an export writes them; only `content` is needed. They become the authenticated user's, whatever they say.
+
+    Each line stands for itself. One whose memory is there already is skipped, so the same lines may be sent again. A
+    memory that was deleted comes back, under a new id when it was deleted by its own.
+    """
+    report = Imported()
+    try:
+        await api.service.importer.run(
+            lambda project: api.scope(user, project or None), request.stream(), report, from_user=from_user
+        )
+    except HTTPException as error:
+        message, code = described(error)
+        raise refusal(HTTPStatus(error.status_code), f"{message}; up to there: {report}", code) from None
+    return report
+
+
+@router.post(
+    "/sessions/{session_id:path}/end",
+    summary="End a session",
+    status_code=HTTPStatus.ACCEPTED,
+    responses=NOT_FOUND,
+)
+async def end_session(
+    request: Request,
+    user: User,
+    api: Api,
+    session_id: Annotated[
+        str,
+        Path(description="What the client calls it (x-session-id, conversation id), percent-encoded; or our own id."),
+    ],
+) -> SessionEnd:
+    """What waits is learned from now, and the session is summed up in one episodic memory."""
+    pending = await api.service.end_session(api.scope(user, None), _as_sent(request, session_id))
+    return SessionEnd(session_id=pending.session_id, waiting=pending.waiting)
+
+
+# -- one memory --------------------------------------------------------------------------------------------------------
+
+
+@router.get("/{memory_id}", summary="Get a memory", responses=NOT_FOUND)
 async def get_memory(user: User, api: Api, memory_id: MemoryId) -> MemoryJson:
     """One memory of the user; one that a newer memory superseded, too."""
     scope = api.scope(user, None)
@@ -122,30 +198,25 @@ async def get_memory(user: User, api: Api, memory_id: MemoryId) -> MemoryJson:
     return found
 
 
-@router.get(
-    "/{memory_id}/history",
-    summary="What was said before",
-    responses=errors(HTTPStatus.NOT_FOUND),
-    dependencies=[only()],
-)
+@router.get("/{memory_id}/history", summary="What was said before", responses=NOT_FOUND)
 async def memory_history(user: User, api: Api, memory_id: MemoryId) -> History:
     """All memories that replaced one another to which that one belongs, oldest first. Any of their ids will do."""
     scope = api.scope(user, None)
     return History(data=await _shown(api, scope, await api.service.history(scope, memory_id)))
 
 
-@router.patch("/{memory_id}", summary="Change a memory", responses=errors(HTTPStatus.NOT_FOUND), dependencies=[only()])
+@router.patch("/{memory_id}", summary="Change a memory", responses=NOT_FOUND)
 async def update_memory(user: User, api: Api, memory_id: MemoryId, body: UpdateRequest) -> MemoryJson:
     """Fields that are not sent stay as they are; `observed_at` becomes now, as if the statement were said again."""
     if not body.model_fields_set:
         raise InvalidRequestError("nothing to change: send at least one field")
     api.scope(user, body.project_id)
     scope = api.scope(user, None)
-    (changed,) = await _shown(api, scope, [await api.service.update(scope, memory_id, body.edit())])
+    (changed,) = await _shown(api, scope, [await api.service.update(scope, memory_id, body)])
     return changed
 
 
-@router.delete("/{memory_id}", summary="Forget a memory", responses=errors(HTTPStatus.NOT_FOUND), dependencies=[only()])
+@router.delete("/{memory_id}", summary="Forget a memory", responses=NOT_FOUND)
 async def forget_memory(user: User, api: Api, memory_id: MemoryId) -> Deleted:
     """Invisible to every read when the call returns; what it had replaced, and the turns all of it came from, go too."""
     await api.service.forget(api.scope(user, None), memory_id)
@@ -159,3 +230,19 @@ async def _shown(api: Api, scope: Scope, memories: Sequence[Memory]) -> list[Mem
 
 def _types(types: list[MemoryType] | None) -> frozenset[MemoryType] | None:
     return frozenset(types) if types else None
+
+
+def _as_sent(request: Request, decoded: str) -> str:
+    """The id, decoded as headers are: bytes that are no UTF-8 must name the session that a header with them named."""
+    raw: bytes = request.scope.get("raw_path", b"").partition(b"?")[0]
+    _, found, rest = raw.partition(_SESSIONS)
+    if not found or not rest.endswith(_END):
+        return decoded
+    return unquote_to_bytes(rest[: -len(_END)]).decode("utf-8", "surrogateescape")
+
+
+async def _lines(first: Memory | None, rest: AsyncIterator[Memory]) -> AsyncIterator[bytes]:
+    if first is not None:
+        yield export_line(first)
+    async for memory in rest:
+        yield export_line(memory)

@@ -1,17 +1,22 @@
-"""The JSON of the management API. What comes in is strict: an unknown field is an error, not a wish that is ignored."""
+"""The JSON of the management API.
+
+Requests are strict: an unknown field is an error. Answers are read from the service's own values (`from_attributes`).
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AliasPath, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
-from semrouter_memory.manage.edits import ImportReport, MemoryEdit, NewMemory, Unchanged
-from semrouter_memory.model import Form, Hit, Json, Memory, MemoryType, Usage
+from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.model import Form, Hit, Json, LoggedTurn, Memory, MemoryType, TurnState, Usage
 
 MAX_PAGE = 200
 MAX_HITS = 100
+MAX_ERRORS = 100
+"""Refused lines that an import describes; the rest is only counted."""
 
 Content = Annotated[
     str,
@@ -65,6 +70,10 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class _Answer(BaseModel):
+    model_config = ConfigDict(from_attributes=True, json_schema_serialization_defaults_required=True)
+
+
 class StoreRequest(_Request):
     """A statement to remember."""
 
@@ -74,15 +83,6 @@ class StoreRequest(_Request):
     importance: Importance = 0.5
     expires_at: Expiry = None
     metadata: Metadata = Field(default_factory=dict)
-
-    def new_memory(self) -> NewMemory:
-        return NewMemory(
-            content=self.content,
-            type=self.type,
-            importance=self.importance,
-            expires_at=self.expires_at if "expires_at" in self.model_fields_set else Unchanged.UNCHANGED,
-            metadata=self.metadata,
-        )
 
 
 def _absent() -> Any:
@@ -105,8 +105,9 @@ class UpdateRequest(_Request):
     expires_at: Expiry = Field(default_factory=_absent)
     metadata: Metadata = Field(default_factory=_absent)
 
-    def edit(self) -> MemoryEdit:
-        return MemoryEdit(**{name: getattr(self, name) for name in self.model_fields_set})
+    def changes(self) -> dict[str, Any]:
+        """The fields that were sent."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
 
 
 def _whole(value: Any) -> Any:
@@ -132,7 +133,20 @@ class SearchRequest(_Request):
     ] = None
 
 
-class StatementJson(BaseModel):
+def _is_true(value: Json) -> bool:
+    return value is True
+
+
+def _ids(value: Json) -> list[str]:
+    """Ids in metadata: one or several, or what a caller once called so."""
+    several = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    return [each for each in several if isinstance(each, str) and each]
+
+
+_IdOrNull = Annotated[str | None, BeforeValidator(lambda value: value or None)]
+
+
+class StatementJson(_Answer):
     """A statement that was derived from a quote."""
 
     attribute: str = Field(examples=["budget for the Hawaii trip"])
@@ -140,42 +154,64 @@ class StatementJson(BaseModel):
     text: str = Field(examples=["User's budget for the Hawaii trip is $10,000"])
 
 
-class MemoryJson(BaseModel):
+class MemoryJson(_Answer):
     """One memory."""
 
     id: str = Field(examples=["mem_01890a5d-ac96-774b-bcce-b302099a8057"])
     type: MemoryType
     form: Form = Field(description="`quote`: in the user's own words; `statement`: in the third person.")
     content: str = Field(examples=["User's budget for the Hawaii trip is $10,000"])
-    user_id: str = Field(examples=["alice"])
-    project_id: str = Field(description='"" is the user\'s own space.')
-    agent_id: str = Field(description='The agent that it was learned with, if one was named; else "".')
+    user_id: str = Field(validation_alias=AliasPath("scope", "user_id"), examples=["alice"])
+    project_id: str = Field(
+        validation_alias=AliasPath("scope", "project_id"), description='"" is the user\'s own space.'
+    )
+    agent_id: str = Field(
+        validation_alias=AliasPath("scope", "agent_id"),
+        description='The agent that it was learned with, if one was named; else "".',
+    )
     session_id: str = Field(description='The session it was said in; "" when it was stored through this API.')
     source: str = Field(description="`conversation` or `api`.", examples=["conversation"])
     observed_at: datetime = Field(description="When it was said; decides what is newer.")
     created_at: datetime
     updated_at: datetime
     superseded_at: datetime | None = Field(description="When a newer memory replaced it; it is not recalled since.")
-    superseded_by: str | None = Field(
+    superseded_by: _IdOrNull = Field(
         description="The id of that newer memory; null where a statement was only taken back."
     )
     expires_at: datetime | None = Field(description="From then on it is not recalled, and a sweep deletes it.")
     importance: float
-    flagged: bool = Field(description="It contradicts other memories and could not be reconciled; all stay.")
-    contradicts: list[str] = Field(description="The ids of those.")
-    access_count: int | None = Field(
-        description="How often it was put into a request, as written every `memory.ageing.usage_seconds`; null while that"
-        " cannot be read."
+    flagged: Annotated[bool, BeforeValidator(_is_true)] = Field(
+        validation_alias=AliasPath("metadata", "flagged"),
+        default=False,
+        description="It contradicts other memories and could not be reconciled; all stay.",
     )
-    last_accessed_at: datetime | None = Field(description="When last; null when never, or while it cannot be read.")
+    contradicts: Annotated[list[str], BeforeValidator(_ids)] = Field(
+        validation_alias=AliasPath("metadata", "contradicts"), default_factory=list, description="The ids of those."
+    )
+    access_count: int | None = Field(
+        default=None,
+        description="How often it was put into a request, as written every `memory.ageing.usage_seconds`; null while that"
+        " cannot be read.",
+    )
+    last_accessed_at: datetime | None = Field(
+        default=None, description="When last; null when never, or while it cannot be read."
+    )
     context: str = Field(description='What a quote was said about, where its own words do not tell; else "".')
-    statements: list[StatementJson] = Field(description="What a quote says for certain; empty for a statement.")
-    quote: str | None = Field(description="The id of the quote that a model made the statement from.")
+    statements: list[StatementJson] = Field(
+        validation_alias="facts", description="What a quote says for certain; empty for a statement."
+    )
+    quote: _IdOrNull = Field(description="The id of the quote that a model made the statement from.")
     metadata: dict[str, Any]
 
     @classmethod
     def of(cls, memory: Memory, usage: UsageById = None) -> Self:
-        return cls(**_fields(memory, usage))
+        """Args: usage: None: not known now."""
+        shown = cls.model_validate(memory)
+        if usage is not None:
+            used = usage.get(memory.id)
+            shown.access_count = used.access_count if used else 0
+            shown.last_accessed_at = used.last_accessed_at if used else None
+        return shown
 
 
 class HitJson(MemoryJson):
@@ -188,11 +224,12 @@ class HitJson(MemoryJson):
     )
 
     @classmethod
-    def of_hit(cls, hit: Hit, usage: UsageById) -> Self:
-        return cls(**_fields(hit.memory, usage), similarity=hit.similarity, relevance=hit.relevance)
+    def of_hit(cls, hit: Hit, usage: UsageById) -> "HitJson":
+        shown = MemoryJson.of(hit.memory, usage)
+        return cls.model_construct(**dict(shown), similarity=hit.similarity, relevance=hit.relevance)
 
 
-class MemoryList(BaseModel):
+class MemoryList(_Answer):
     """One page, newest first. It may hold fewer than `limit` memories and still have a successor."""
 
     object: Literal["list"] = "list"
@@ -200,21 +237,21 @@ class MemoryList(BaseModel):
     next_cursor: str | None = Field(description="Send it as `cursor` for the next page; null at the end.")
 
 
-class HitList(BaseModel):
+class HitList(_Answer):
     """What a search found, best first."""
 
     object: Literal["list"] = "list"
     data: Sequence[HitJson]
 
 
-class History(BaseModel):
+class History(_Answer):
     """Memories that replaced one another, oldest first. What was deleted is not among them."""
 
     object: Literal["list"] = "list"
     data: Sequence[MemoryJson]
 
 
-class SessionEnd(BaseModel):
+class SessionEnd(_Answer):
     """The session's end is announced; it is summed up in the background."""
 
     object: Literal["memory.session_end"] = "memory.session_end"
@@ -222,7 +259,7 @@ class SessionEnd(BaseModel):
     waiting: int = Field(description="Turns of it that are not learned from yet.")
 
 
-class RefusedLine(BaseModel):
+class RefusedLine(_Answer):
     """Why a line was refused."""
 
     line: int = Field(description="Its number, from 1.")
@@ -230,28 +267,28 @@ class RefusedLine(BaseModel):
     message: str
 
 
-class Imported(BaseModel):
+class Imported(_Answer):
     """What became of the lines: each was imported, skipped or refused."""
 
     object: Literal["memory.import"] = "memory.import"
-    lines: int = Field(description="How many there were, blank ones left out.")
-    imported: int
-    skipped: int = Field(description="Known already, or expired.")
-    refused: int
-    errors: list[RefusedLine] = Field(description="The first refused lines, at most 100.")
+    lines: int = Field(default=0, description="How many there were, blank ones left out.")
+    imported: int = 0
+    skipped: int = Field(default=0, description="Known already, or expired.")
+    refused: int = 0
+    errors: list[RefusedLine] = Field(
+        default_factory=list, description=f"The first refused lines, at most {MAX_ERRORS}."
+    )
 
-    @classmethod
-    def of(cls, report: ImportReport) -> Self:
-        return cls(
-            lines=report.lines,
-            imported=report.imported,
-            skipped=report.skipped,
-            refused=report.refused,
-            errors=[RefusedLine(line=each.line, param=each.field, message=each.message) for each in report.errors],
-        )
+    def refuse(self, number: int, error: InvalidRequestError) -> None:
+        self.refused += 1
+        if len(self.errors) < MAX_ERRORS:
+            self.errors.append(RefusedLine(line=number, param=error.field, message=str(error)))
+
+    def __str__(self) -> str:
+        return f"{self.imported} imported, {self.skipped} skipped, {self.refused} refused"
 
 
-class Deleted(BaseModel):
+class Deleted(_Answer):
     """The memory is gone, and with it what it had replaced; a quote goes with its statements, a statement with its quote."""
 
     id: str
@@ -259,7 +296,7 @@ class Deleted(BaseModel):
     deleted: Literal[True] = True
 
 
-class DeletedAll(BaseModel):
+class DeletedAll(_Answer):
     """The memories are gone, and with them the turns that still waited for extraction."""
 
     object: Literal["memory.deleted"] = "memory.deleted"
@@ -281,37 +318,127 @@ class ErrorJson(BaseModel):
     error: ErrorDetail
 
 
-def _fields(memory: Memory, usage: UsageById) -> dict[str, Any]:
-    used = usage.get(memory.id) if usage is not None else None
-    return {
-        "id": memory.id,
-        "type": memory.type,
-        "form": memory.form,
-        "content": memory.content,
-        "user_id": memory.scope.user_id,
-        "project_id": memory.scope.project_id,
-        "agent_id": memory.scope.agent_id,
-        "session_id": memory.session_id,
-        "source": memory.source,
-        "observed_at": memory.observed_at,
-        "created_at": memory.created_at,
-        "updated_at": memory.updated_at,
-        "superseded_at": memory.superseded_at,
-        "superseded_by": memory.superseded_by or None,
-        "expires_at": memory.expires_at,
-        "importance": memory.importance,
-        "flagged": memory.metadata.get("flagged") is True,
-        "contradicts": _ids(memory.metadata.get("contradicts")),
-        "access_count": used.access_count if used else None if usage is None else 0,
-        "last_accessed_at": used.last_accessed_at if used else None,
-        "context": memory.context,
-        "statements": [asdict(fact) for fact in memory.facts],
-        "quote": memory.quote or None,
-        "metadata": dict(memory.metadata),
-    }
+# -- the operator's ---------------------------------------------------------------------------------------------------
 
 
-def _ids(value: Json) -> list[str]:
-    """Ids in metadata: one or several, or what a caller once called so."""
-    several = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    return [each for each in several if isinstance(each, str) and each]
+class TurnJson(_Answer):
+    """A turn without its texts."""
+
+    id: str
+    sequence: int = Field(description="Grows with every turn; the order of a listing.")
+    user_id: str = Field(validation_alias=AliasPath("scope", "user_id"))
+    project_id: str = Field(validation_alias=AliasPath("scope", "project_id"))
+    session_id: str
+    observed_at: datetime = Field(description="When the request arrived.")
+    state: TurnState
+    attempts: int = Field(description="Failed extractions so far.")
+    error: str = Field(description="A short word for the last failure; never content.")
+    rules_done: bool = Field(description="It was read for quotes; a model may not have read it yet.")
+    model: str = Field(description="What answered, as the answer says.")
+    chars: int = Field(default=0, description="Length of its texts.")
+
+    @classmethod
+    def of(cls, turn: LoggedTurn) -> Self:
+        shown = cls.model_validate(turn)
+        shown.chars = len(turn.user_text) + len(turn.assistant_text)
+        return shown
+
+
+class WholeTurnJson(TurnJson):
+    """A turn with its texts: what a user said and was answered."""
+
+    user_text: str
+    assistant_text: str
+    tools: Annotated[list[dict[str, str]], BeforeValidator(lambda tools: [*map(asdict, tools)])] = Field(
+        description="Tools that were called, and the beginning of what they returned."
+    )
+    items: list[Any] | None = Field(description="The whole items, where they are stored for context compression.")
+
+
+class TurnList(_Answer):
+    """Turns, newest first."""
+
+    object: Literal["list"] = "list"
+    data: Sequence[TurnJson]
+    next_before: int | None = Field(description="Send it as `before` for the next page; null at the end.")
+
+
+class Retried(_Answer):
+    """These wait again."""
+
+    object: Literal["turn.retried"] = "turn.retried"
+    retried: int
+
+
+class Dropped(_Answer):
+    """The turn is gone; it counts as deleted."""
+
+    id: str
+    object: Literal["turn.dropped"] = "turn.dropped"
+    deleted: Literal[True] = True
+
+
+class TotalsJson(_Answer):
+    """Durable counts: accepted = extracted + empty + dead_lettered + deleted + waiting."""
+
+    object: Literal["turn.totals"] = "turn.totals"
+    accepted: int
+    extracted: int
+    empty: int
+    dead_lettered: int
+    deleted: int
+    waiting: int
+
+
+class BackupRequest(_Request):
+    """Where to."""
+
+    directory: str = Field(
+        min_length=1,
+        description="An absolute path on the sidecar's machine that is not there yet.",
+        examples=["/var/backups/semrouter-memory/2026-03-15"],
+    )
+
+
+class PartResultJson(_Answer):
+    """What one part did."""
+
+    part: str = Field(description="`turn_log`, `state` or `store`.")
+    seconds: Annotated[float, AfterValidator(lambda seconds: round(seconds, 3))]
+    note: str = Field(description='What it left out and why that is correct; else "".')
+
+
+class MaintenanceDone(_Answer):
+    """What each part did."""
+
+    object: Literal["maintenance"] = "maintenance"
+    data: list[PartResultJson]
+
+
+class CollectionJson(_Answer):
+    """A collection of memories."""
+
+    name: str
+    embedding: str = Field(description="Fingerprint of the embedding that it was made for.")
+    current: bool = Field(description="The sidecar uses it.")
+
+
+class CountedCollection(CollectionJson):
+    """A collection with its size."""
+
+    memories: int
+
+
+class CollectionList(_Answer):
+    """Collections at the configured place."""
+
+    object: Literal["list"] = "list"
+    data: list[CollectionJson]
+
+
+class CollectionDropped(_Answer):
+    """The collection is deleted."""
+
+    name: str
+    object: Literal["collection.dropped"] = "collection.dropped"
+    deleted: Literal[True] = True

@@ -7,14 +7,16 @@ committed no read shows the memory, even while the store lags behind.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 from types import MappingProxyType
+from typing import Any
 
 from semrouter_memory.config import ManagementConfig, RecallConfig
 from semrouter_memory.deletion.lineage import lineage, pages
+from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, UnavailableError
 from semrouter_memory.language.third_person import embedded_text
@@ -25,10 +27,16 @@ from semrouter_memory.manage.admission import (
     admissible_metadata,
     admissible_provenance,
 )
-from semrouter_memory.manage.edits import ImportReport, MemoryEdit, NewMemory, Unchanged, confirmed, with_content
-from semrouter_memory.manage.importing import Importer, ScopeOf, Written
+from semrouter_memory.manage.importing import Importer, Written
 from semrouter_memory.manage.portable import ImportLine
+from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
 from semrouter_memory.model import (
+    ASKED,
+    CONTEXT,
+    FORM,
+    OUTDATED_BY,
+    QUOTE,
+    STATEMENTS,
     EmbeddedMemory,
     Form,
     Hit,
@@ -53,7 +61,7 @@ from semrouter_memory.ports import (
     StateStore,
     TurnLog,
 )
-from semrouter_memory.recall.memory_source import MemorySource
+from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch, VectorSearch
 from semrouter_memory.retain.reconciling.rows import RowFactory
 from semrouter_memory.retain.superseding import marked, stored
@@ -62,6 +70,10 @@ SOURCE = "api"
 """`Memory.source` of what was stored here."""
 
 _EXPORT_PAGE = 200
+_MAX_REPLACED = 200
+"""Turn ids stored of a memory's earlier content; a memory is learned from no more."""
+_OF_THE_CONTENT = {"turn_ids", "consolidated_from", FORM, CONTEXT, ASKED, QUOTE, STATEMENTS, OUTDATED_BY}
+"""Metadata that describes the content and is dropped with it: an edited quote is a statement."""
 _NEIGHBOURS = 50
 """Nearest memories that a new one is compared with."""
 _MAX_ID_CHARS = 128
@@ -77,12 +89,12 @@ class MemoryService:
 
     Args:
         redact: finds secrets; content that it would change is refused.
-        state: knows how often memories were used.
+        state: counts how often memories were used.
         written: called with the scope of an owner whose memories changed.
         ttl_days: lifetime of memories, by type, for which a caller names no expiry; types left out do not expire.
         searcher: scores search results as recall does; None: one with the default settings.
 
-    Every method raises `UnavailableError` or `TurnLogError` when a part that it needs is unavailable.
+    Every method raises `UnavailableError` when a part that it needs is unavailable.
     """
 
     def __init__(
@@ -109,7 +121,7 @@ class MemoryService:
         self._searcher = searcher or _searcher(reader, embedder, clock)
         self._lifetimes = {kind: timedelta(days=days) for kind, days in ttl_days.items()}
         self._deletion = deletion
-        self._importer = Importer(
+        self.importer = Importer(
             reader=reader,
             writer=writer,
             embedder=embedder,
@@ -219,7 +231,7 @@ class MemoryService:
         except UnavailableError:
             return None
 
-    async def store(self, scope: Scope, new: NewMemory) -> Memory:
+    async def store(self, scope: Scope, new: StoreRequest) -> Memory:
         """Remember a statement in the scope's project, once: one that is known already is returned as said again now.
 
         Raises:
@@ -227,9 +239,9 @@ class MemoryService:
         """
         content = await self._admissible(new.content)
         self._check_metadata(new.metadata)
-        if not isinstance(new.expires_at, Unchanged):
-            self._check_expiry(new.expires_at)
-        async with self._locks.hold(scope) as hold:
+        self._check_expiry(new.expires_at)
+
+        async def store(hold: OwnerHold) -> Memory:
             time = await self._turn_log.timestamp()
             now = min(time, self._clock.now())
             memory = Memory(
@@ -247,21 +259,26 @@ class MemoryService:
             )
             return await self._stored(scope, memory.asserted(time, now=now), new, hold)
 
-    async def update(self, scope: Scope, memory_id: str, edit: MemoryEdit) -> Memory:
+        return await locked_change(self._locks, scope, store)
+
+    async def update(self, scope: Scope, memory_id: str, edit: UpdateRequest) -> Memory:
         """Change a memory; it counts as said again now.
 
         Raises:
             InvalidRequestError: the new value may not be stored.
             NotFoundError: the owner has no such memory.
         """
-        if edit.metadata is not None:
-            self._check_metadata(edit.metadata)
-        if not isinstance(edit.expires_at, Unchanged):
-            self._check_expiry(edit.expires_at)
-        content = None if edit.content is None else await self._admissible(edit.content)
-        async with self._locks.hold(scope) as hold:
-            memory = await self._edited(await self.get(scope, memory_id), replace(edit, content=content))
+        changes = edit.changes()
+        self._check_metadata(changes.get("metadata", {}))
+        self._check_expiry(changes.get("expires_at"))
+        if "content" in changes:
+            changes["content"] = await self._admissible(edit.content)
+
+        async def update(hold: OwnerHold) -> Memory:
+            memory = await self._edited(await self.get(scope, memory_id), changes)
             return await self._write(scope, memory, hold)
+
+        return await locked_change(self._locks, scope, update)
 
     async def forget(self, scope: Scope, memory_id: str) -> None:
         """Delete one memory with all its traces: history, linked memories, turns, usage, state.
@@ -291,26 +308,6 @@ class MemoryService:
         finally:
             self._written(scope)
 
-    async def import_lines(
-        self,
-        scope_of: ScopeOf,
-        chunks: AsyncIterable[bytes],
-        report: ImportReport,
-        *,
-        from_user: str | None = None,
-    ) -> None:
-        """Store exported memories; `report` says what became of the lines, whatever is raised.
-
-        Raises:
-            InvalidRequestError: the request brings more than `management.max_import_lines`.
-            UnavailableError: a part is unavailable.
-        """
-        await self._importer.run(scope_of, chunks, report, from_user=from_user)
-
-    async def restore_lines(self, chunks: AsyncIterable[bytes], report: ImportReport) -> None:
-        """Store lines of any user as another collection had them. For the operator; raises as `import_lines`."""
-        await self._importer.restore(chunks, report)
-
     async def end_session(self, scope: Scope, session: str) -> PendingSession:
         """Announce that a session is at its end.
 
@@ -325,7 +322,7 @@ class MemoryService:
             raise NotFoundError("no such session", kind="session")
         return pending
 
-    async def _stored(self, scope: Scope, memory: Memory, new: NewMemory, hold: OwnerHold) -> Memory:
+    async def _stored(self, scope: Scope, memory: Memory, new: StoreRequest, hold: OwnerHold) -> Memory:
         """The memory, or the one that says the same already; what it gives a new value becomes history."""
         (vector,) = await self._embedder.embed_passages([embedded_text(memory)])
         hits = await self._reader.search(
@@ -335,9 +332,14 @@ class MemoryService:
         decision = stored([hit for hit in hits if not deleted.covers(hit.memory)], memory)
         if decision.action is ReconcileAction.SKIP:
             again = decision.targets[0].asserted(memory.asserted_at, now=memory.updated_at)
-            return await self._write(
-                scope, confirmed(again, memory, new, self._merged(again.metadata, new.metadata)), hold
+            confirmed = replace(
+                again,
+                importance=max(again.importance, memory.importance),
+                expires_at=new.expires_at if "expires_at" in new.model_fields_set else again.expires_at,
+                metadata=self._merged(again.metadata, new.metadata),
+                updated_at=memory.updated_at,
             )
+            return await self._write(scope, confirmed, hold)
         rows = RowFactory(ttl_days={})
         memory = rows.replacing(memory, decision.targets)
         older = [rows.superseded(old, memory, now=memory.updated_at) for old in decision.targets]
@@ -356,21 +358,16 @@ class MemoryService:
         self._written(scope)
         return memory
 
-    async def _edited(self, memory: Memory, edit: MemoryEdit) -> Memory:
+    async def _edited(self, memory: Memory, changes: dict[str, Any]) -> Memory:
         time = await self._turn_log.timestamp()
         now = min(time, self._clock.now())
-        if edit.content is not None:
-            memory = with_content(memory, edit.content)
-        edited = replace(
-            memory,
-            type=edit.type or memory.type,
-            importance=memory.importance if edit.importance is None else edit.importance,
-            scope=memory.scope if edit.project_id is None else replace(memory.scope, project_id=edit.project_id),
-            expires_at=memory.expires_at if isinstance(edit.expires_at, Unchanged) else edit.expires_at,
-            metadata=self._merged(memory.metadata, edit.metadata) if edit.metadata else memory.metadata,
-            updated_at=now,
-        )
-        return edited.asserted(time, now=now)
+        if "content" in changes:
+            memory = _with_content(memory, changes.pop("content"))
+        if "project_id" in changes:
+            changes["scope"] = replace(memory.scope, project_id=changes.pop("project_id"))
+        if metadata := changes.pop("metadata", None):
+            changes["metadata"] = self._merged(memory.metadata, metadata)
+        return replace(memory, **changes, updated_at=now).asserted(time, now=now)
 
     def _merged(self, old: Mapping[str, Json], changes: Mapping[str, Json]) -> dict[str, Json]:
         merged = {key: value for key, value in {**old, **changes}.items() if value is not None}
@@ -389,8 +386,8 @@ class MemoryService:
             )
         return content
 
-    def _expiry(self, new: NewMemory, now: datetime) -> datetime | None:
-        if not isinstance(new.expires_at, Unchanged):
+    def _expiry(self, new: StoreRequest, now: datetime) -> datetime | None:
+        if "expires_at" in new.model_fields_set:
             return new.expires_at
         lifetime = self._lifetimes.get(new.type)
         return now + lifetime if lifetime else None
@@ -411,6 +408,20 @@ class MemoryService:
 def _searcher(reader: MemoryReader, embedder: Embedder, clock: Clock) -> VectorSearch:
     source = MemorySource(reader=reader, indexes=None, clock=clock)
     return HybridSearch(source=source, embedder=embedder, config=RecallConfig())
+
+
+def _with_content(memory: Memory, content: str) -> Memory:
+    """The memory with other content; its source turns become the source turns of the content that was replaced.
+
+    A deletion still reaches these turns. An edited summary is no summary of its originals any more.
+    """
+    if content == memory.content:
+        return memory
+    turns = dict.fromkeys((*memory.ids("replaces"), *memory.ids("turn_ids")))
+    metadata = {key: value for key, value in memory.metadata.items() if key not in _OF_THE_CONTENT}
+    if turns:
+        metadata["replaces"] = list(turns)[-_MAX_REPLACED:]
+    return replace(memory, content=content, metadata=metadata)
 
 
 def _askable(memory_id: str) -> bool:

@@ -9,13 +9,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import chain, islice
 
 import numpy as np
 from numpy.typing import NDArray
 
+from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.terms import terms
-from semrouter_memory.model import Hit, Message, Role, Vector
+from semrouter_memory.model import Hit, Memory, Message, Role, Vector
 from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.recall import wants
 from semrouter_memory.recall.categories import Need, need_of
@@ -88,7 +90,7 @@ class QueryFeatures:
         return cls(
             text=text,
             terms=tuple(dict.fromkeys(terms(query.search_words))),
-            answered=tuple(term for answer in _last_answers(history) for term in terms(answer)),
+            answered=tuple(dict.fromkeys(term for answer in _last_answers(history) for term in terms(answer))),
             need=need_of(text),
             personal=personal,
             impersonal=not personal and bool(_GENERAL_FORM.match(text)) and not query.follows_up,
@@ -145,19 +147,23 @@ class CandidateFeatures:
     @classmethod
     def of(cls, index: MemoryIndex, positions: NDArray[np.intp], query: QueryFeatures) -> "CandidateFeatures":
         """The features that words and times tell."""
-        lexical, created_at = index.words.scores(query.terms), index.created_at
-        answered = index.words.shares(query.answered) if query.answered else np.zeros_like(lexical)
+        words, created_at = index.words, index.created_at
         selected = _selection(index, positions)
+        named = tuple(chain.from_iterable(query.names))
+        found = iter(words.find((*query.terms, *named, *query.answered)))
+        lexical = words.scores([*islice(found, len(query.terms))])[selected]
+        known_names = _known_names(words, selected, [[*islice(found, len(name))] for name in query.names])
+        answered = words.shares([*found])[selected] if query.answered else np.zeros_like(lexical)
         return cls(
             index=index,
             positions=positions,
-            lexical=lexical[selected],
+            lexical=lexical,
             # Among the candidates only: a memory of another project, or an expired one, is no neighbour.
-            nearby=_nearby(lexical[selected], created_at[selected]),
-            answered=answered[selected],
+            nearby=_nearby(lexical, created_at[selected]),
+            answered=answered,
             labels=index.labels[selected],
             timely=_written_in(query.period, created_at[selected]),
-            known_names=_known_names(index, selected, query.names),
+            known_names=known_names,
         )
 
     def compared(self, vector: Vector) -> "CandidateFeatures":
@@ -168,24 +174,51 @@ class CandidateFeatures:
         return len(self.positions)
 
     def hits(self, rows: Sequence[int] | NDArray[np.intp], relevances: Floats) -> list[Hit]:
-        """The memories of these rows, decoded, each with its relevance."""
-        memories = [self.index.memory(int(self.positions[row])) for row in rows]
-        similarities = self.similarity[rows].tolist()
-        return [Hit(*each) for each in zip(memories, similarities, relevances.tolist(), strict=True)]
+        """The memories of these rows, each with its relevance."""
+        positions, similarities = self.positions[rows].tolist(), self.similarity[rows].tolist()
+        ranked = zip(positions, similarities, relevances.tolist(), strict=True)
+        return [_IndexedHit.of(self.index, *each) for each in ranked]
+
+
+class _IndexedHit(Hit):
+    """A hit whose memory is decoded when it is first asked for: most are too far from the question to be looked at."""
+
+    __slots__ = ("_index", "_position")
+    _index: MemoryIndex
+    _position: int
+
+    @classmethod
+    def of(cls, index: MemoryIndex, position: int, similarity: float, relevance: float) -> "_IndexedHit":
+        hit = cls.__new__(cls)
+        for name, value in zip(_HIT_FIELDS, (index, position, similarity, relevance), strict=True):
+            object.__setattr__(hit, name, value)
+        return hit
+
+    def __getattr__(self, name: str) -> Memory:
+        """Called for `memory` alone, as long as it is not set."""
+        if name != "memory":
+            raise AttributeError(name)
+        memory = self._index.memory(self._position)
+        object.__setattr__(self, "memory", memory)
+        # Hits are kept for a while, and the index may be replaced.
+        object.__setattr__(self, "_index", None)
+        return memory
+
+
+_HIT_FIELDS = ("_index", "_position", "similarity", "relevance")
 
 
 def _last_answers(history: Sequence[Message]) -> list[str]:
     return [message.text[:_MAX_ANSWER_CHARS] for message in history if message.role is Role.ASSISTANT][-_ANSWERS:]
 
 
-def _known_names(index: MemoryIndex, selected: slice | NDArray[np.intp], names: Sequence[Sequence[str]]) -> int:
-    """How many of the names occur in these memories."""
-
-    def occur(terms: Sequence[str]) -> bool:
-        return bool(index.words.scores(terms)[selected].any())
-
-    # Of a pasted text's hundred rare words none does as a rule, and one look-up tells.
-    return sum(map(occur, names)) if names and occur([term for name in names for term in name]) else 0
+def _known_names(words: TermIndex, selected: slice | NDArray[np.intp], names: Sequence[Sequence[slice]]) -> int:
+    """How many of the names, given by the postings of their terms, occur in these memories."""
+    if isinstance(selected, slice):
+        return sum(any(part.start < part.stop for part in name) for name in names)
+    shown = np.zeros(len(words), dtype=np.bool_)
+    shown[selected] = True
+    return sum(bool(shown[words.texts_at(name)].any()) for name in names)
 
 
 def _selection(index: MemoryIndex, positions: NDArray[np.intp]) -> slice | NDArray[np.intp]:

@@ -26,10 +26,9 @@ from semrouter_memory.language.words import STOP_WORDS, content_runs, content_wo
 from semrouter_memory.model import ChatMessage, Hit, Memory, RecallRequest
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.deadline import Deadline, StepTimer, result_by
-from semrouter_memory.recall.memory_source import MemorySource
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.rewrite import refuses
-from semrouter_memory.recall.strategy import SearchResult
+from semrouter_memory.recall.strategy import MemorySource, SearchResult
 
 Extraction = Literal["local", "llm"]
 

@@ -1,6 +1,12 @@
-"""The question of a request, and the texts that it is searched with. Pure."""
+"""The question of a request, the texts that it is searched with, and whether it is worth a search. Pure.
+
+Strategy of `decide`: a search too many costs a millisecond, a search too few loses the memory the user asked for. So only a clear
+case is skipped, and whatever looks personal overrides the fact signal, which is made for general knowledge and calls
+"What is my budget?" a fact as well.
+"""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +15,7 @@ from functools import cached_property
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.third_person import is_personal
 from semrouter_memory.language.words import content_words
-from semrouter_memory.model import Message, Role
+from semrouter_memory.model import Decision, Message, Reason, Role, Signals
 
 HISTORY_MESSAGES = 3
 _MAX_SHORT_CHARS = 20
@@ -31,6 +37,26 @@ _POINTER = re.compile(
 )
 _MOST_POINTING_CONTENT = 3
 """A query with more content words than this says enough, whatever it points at."""
+
+MAX_GREETING_CHARS = 20
+
+_GREETING = re.compile(
+    r"""
+    (?: \b(?: hi+ | hello | hey+ | howdy | hiya | yo | greetings
+            | good\s(?:morning|afternoon|evening|night|day) | morning | evening
+            | thanks | thank\syou | thank\su | thx | ty | cheers | much\sappreciated
+            | bye(?:\sbye)? | goodbye | good\sbye | see\s(?:you|ya) | cya | later | take\scare
+            | ok | okay | k | sure | yes | yep | yeah | no | nope | cool | great | nice | perfect | welcome | please
+            | there | again | all | everyone | so\smuch | very\smuch | a\slot | soon | tomorrow )\b
+      | 你好 | 您好 | 大家好 | 嗨 | 哈喽 | 哈啰 | 哈罗 | 喂 | 在吗 | 在么 | 早上好 | 早安 | 早 | 上午好 | 中午好 | 下午好 | 晚上好 | 晚安
+      | 谢谢 | 謝謝 | 多谢 | 多謝 | 感谢 | 谢啦 | 谢了 | 辛苦了 | 麻烦了 | 不客气 | 再见 | 再見 | 拜拜 | 回头见 | 明天见 | 下次见
+      | 好的 | 好吧 | 好 | 嗯 | 行 | 可以 | 是的 | 是 | 对 | 不 | 不是 | 不用 | 没有 | 收到 | 明白 | 知道 | 没问题
+      | 你们 | 你 | 您 | 大家 | 啊 | 呀 | 哦 | 哈 | 啦 | 了 | 呢 | 吧
+    )
+    \s*
+    """,
+    re.VERBOSE,
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -135,3 +161,33 @@ def key_terms(history: Sequence[Message]) -> list[str]:
 
 def _one_line(text: str, max_chars: int | None) -> str:
     return " ".join(text[:max_chars].split())
+
+
+def decide(query: Query, signals: Signals, *, any_message: bool = False) -> Decision:
+    """Whether to search, and why not.
+
+    Args:
+        signals: what upstream classifiers said of the request.
+        any_message: search for a greeting and for an empty message, too.
+    """
+    if signals.is_fact and not query.is_personal:
+        return Decision(search=False, reason=Reason.FACT)
+    if signals.requires_tool:
+        return Decision(search=False, reason=Reason.TOOL)
+    if any_message:
+        return Decision(search=True, reason=Reason.SEARCH)
+    if not query.text.strip():
+        return Decision(search=False, reason=Reason.NO_QUERY)
+    if is_greeting(query.text):
+        return Decision(search=False, reason=Reason.GREETING)
+    return Decision(search=True, reason=Reason.SEARCH)
+
+
+def is_greeting(query: str) -> bool:
+    """Whether the text is a greeting, thanks or a bare yes or no, and nothing else."""
+    if len(query.strip()) > MAX_GREETING_CHARS:
+        return False
+    # Full-width letters and punctuation become plain; then punctuation and emoji are as good as spaces.
+    plain = unicodedata.normalize("NFKC", query).casefold()
+    text = "".join(char if char.isalnum() else " " for char in plain).split()
+    return not _GREETING.sub("", " ".join(text)).strip()

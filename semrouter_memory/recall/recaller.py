@@ -14,13 +14,12 @@ from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.events import ExchangeFailed
 from semrouter_memory.model import Hit, Reason, RecallRequest, RecallResult, Scope
 from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, UsageNotes
+from semrouter_memory.recall.conversation import ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer
-from semrouter_memory.recall.decide import decide
-from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.query import Query, decide
 from semrouter_memory.recall.render import frame, line, render
 from semrouter_memory.recall.selection import Budget, choose
 from semrouter_memory.recall.strategy import SearchResult, Strategy
-from semrouter_memory.recall.tool_loop_cache import ToolLoopCache
 
 # An active user's memories come again and again, and tokenising five of them costs as much as ranking all.
 _COUNTED_LINES = 4096
@@ -83,7 +82,7 @@ class Recaller:
                     decision = await self._repeated(earlier, request.scope)
                 else:
                     decision = await self._decided(request, deadline, timer, visible)
-                self._earlier.put(request, decision)
+                self._earlier.put(request, replace(decision, ranking=()))
                 with timer.measure("render"):
                     text = render(decision.hits, self._config.render)
                 return RecallResult(
@@ -145,6 +144,8 @@ class Recaller:
         if not hits:
             return hits
         tombstones = await self._turn_log.tombstones(scope)
+        if not tombstones:
+            return hits
         return [hit for hit in hits if not tombstones.covers(hit.memory)]
 
     def _cost(self, hit: Hit) -> int:

@@ -115,22 +115,28 @@ def relevances(
     """
     if not len(scores):
         return scores
+    rows = np.asarray(chosen, dtype=np.intp)
     generous = _GENEROUS * max(0.0, 1 - len(scores) / _FEW)
-    logits = np.full(len(scores), _RELEVANT.bias - _CUT + generous, dtype=np.float32)
+    logits = np.full(len(rows), _RELEVANT.bias - _CUT + generous, dtype=np.float32)
     if labels is not None:
-        logits += np.float32(_CUT - _QUOTE_CUT) * ((labels & _QUOTE) != 0)
-    for name, column in features(scores, query, prototypes, needs=needs).items():
+        logits += np.float32(_CUT - _QUOTE_CUT) * ((labels[rows] & _QUOTE) != 0)
+    for name, column in features(scores, query, prototypes, needs=needs, rows=rows).items():
         logits += np.float32(_RELEVANT.weights.get(name, 0.0)) * column
     # The request must want something, and that must be it: the weaker of the two decides.
     sure = _SURE * (query.wants - wants.CUT)
     logits = np.where(logits < sure, logits, sure + _ORDER * (logits - sure))
-    return np.asarray(1 / (1 + np.exp(-(logits[chosen] + _SHOWN_CUT))), dtype=np.float32)
+    return np.asarray(1 / (1 + np.exp(-(logits + _SHOWN_CUT))), dtype=np.float32)
 
 
 def features(
-    scores: Floats, query: QueryFeatures, prototypes: Prototypes, *, needs: Floats | None = None
+    scores: Floats,
+    query: QueryFeatures,
+    prototypes: Prototypes,
+    *,
+    needs: Floats | None = None,
+    rows: NDArray[np.intp] | slice = slice(None),
 ) -> dict[str, Floats | float]:
-    """What relevance is made of, for each memory.
+    """What relevance is made of, for each memory of these rows.
 
     What a request needs does not compete with itself: two diets both count, and each is measured against the best of what
     was asked for.
@@ -138,18 +144,19 @@ def features(
     cosine = _CHINESE_COSINE if query.chinese else 1.0
     background = cosine * (prototypes.background @ query.vector)
     mean, spread = _distribution(scores, background)
-    behind = scores - float(scores.max())
+    chosen = scores[rows]
+    behind = chosen - float(scores.max())
     if needs is not None and needs.any():
-        asked_for = np.minimum(scores - float((scores - needs).max()), 0)
-        behind = np.where(needs > 0, np.maximum(behind, asked_for), behind)
+        asked_for = np.minimum(chosen - float((scores - needs).max()), 0)
+        behind = np.where(needs[rows] > 0, np.maximum(behind, asked_for), behind)
     return {
-        "score": scores,
-        "outstanding": (scores - mean) / (spread + _SMALLEST_SPREAD),
+        "score": chosen,
+        "outstanding": (chosen - mean) / (spread + _SMALLEST_SPREAD),
         "behind": behind,
-        "behind anything": np.minimum(scores - float(background.max()), 0),
+        "behind anything": np.minimum(chosen - float(background.max()), 0),
         "wants": query.wants,
         "wants for sure": max(query.wants, 0.0),
-        "wants x score": query.wants * scores,
+        "wants x score": query.wants * chosen,
         "chinese": float(query.chinese),
         "memories": math.log1p(len(scores)),
     }

@@ -79,7 +79,7 @@ def choose(
 
 def _candidates(hits: Iterable[Hit], options: RecallOptions, pinned: frozenset[str]) -> Iterator[Hit]:
     for hit in hits:
-        if hit.relevance < options.threshold and hit.memory.id not in pinned:
+        if hit.relevance < options.threshold and not (pinned and hit.memory.id in pinned):
             continue
         if options.types is None or hit.memory.type in options.types:
             yield hit
@@ -91,9 +91,11 @@ def as_said(candidates: Iterable[Hit], known: Sequence[Hit]) -> Iterator[Hit]:
     The quote is shown, in the user's own words. A statement is shown where its quote is not among what was found, or is
     outdated in part.
     """
-    found = {hit.memory.id: hit for hit in known}
+    found: dict[str, Hit] = {}
     seen: set[str] = set()
     for hit in candidates:
+        if not found and (hit.memory.quote or hit.memory.outdated_by):
+            found = {each.memory.id: each for each in known}
         quote = found.get(hit.memory.quote) if hit.memory.quote else None
         if quote and quote.memory.type is hit.memory.type and not quote.memory.outdated_by:
             hit = replace(quote, relevance=max(hit.relevance, quote.relevance))  # noqa: PLW2901

@@ -1,12 +1,30 @@
-"""A way to search memories: what every strategy of `memory.recall.strategy` offers to recall."""
+"""What the strategies of `memory.recall.strategy` share: what each offers to recall, and where it searches.
 
-from collections.abc import Iterable, Sequence
+Strategy: memories are searched in the owner's index if there is one, else in the store. An owner without an index has very many
+memories, or was not active lately. The store gives a few dozen of them, and the same formula ranks these; the statistics of words
+are those of the few, so the store should find by words too.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
-from semrouter_memory.model import Hit, RecallRequest
+import numpy as np
+from numpy.typing import NDArray
+
+from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.language.bm25 import TermIndex, build
+from semrouter_memory.model import Hit, Memory, Reach, RecallRequest, Scope, Vector
+from semrouter_memory.ports import Clock, MemoryIndex, MemoryReader
+from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.query import Query
+from semrouter_memory.store.index_cache import IndexCache
+
+_PAGE = 1_000
+# While a request waits: what a long memory is about, its beginning says.
+_INDEXED_CHARS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,5 +86,116 @@ class Strategy(Protocol):
 
 
 def best_first(hits: Iterable[Hit]) -> list[Hit]:
-    """By relevance; ties by id."""
-    return sorted(hits, key=lambda hit: (-hit.relevance, hit.memory.id))
+    """By relevance; ties by id, for which alone memories are decoded."""
+    ordered = sorted(hits, key=lambda hit: -hit.relevance)
+    if all(one.relevance != other.relevance for one, other in pairwise(ordered)):
+        return ordered
+    return sorted(ordered, key=lambda hit: (-hit.relevance, hit.memory.id))
+
+
+class MemorySource:
+    """One owner's memories.
+
+    Args:
+        indexes: of recently active owners; None: the store is always searched.
+    """
+
+    def __init__(self, *, reader: MemoryReader, indexes: IndexCache | None, clock: Clock) -> None:
+        self._reader = reader
+        self._indexes = indexes
+        self.now = clock.now
+
+    async def index(self, request: RecallRequest, deadline: Deadline) -> MemoryIndex | None:
+        """The owner's index; None: search the store.
+
+        Raises:
+            StoreUnavailableError: there is neither, known before the query is embedded in vain.
+        """
+        if self._indexes is not None:
+            index = await self._indexes.get(request.scope, until=deadline.owner_index())
+            if index is not None:
+                return index
+        if not self._reader.available:
+            raise StoreUnavailableError("the store is known to be unavailable")
+        return None
+
+    async def nearest(
+        self,
+        request: RecallRequest,
+        vector: Vector,
+        *,
+        words: str,
+        limit: int,
+        reach: Reach = Reach.RECALL,
+        fresh: bool = False,
+    ) -> MemoryIndex:
+        """The store's best memories. Raises `StoreUnavailableError`.
+
+        Args:
+            words: of the query, for a search by words as well; "" for none.
+        """
+        hits = await self._reader.search(
+            request.scope,
+            vector,
+            limit=limit,
+            now=self.now(),
+            types=request.options.types,
+            reach=reach,
+            fresh=fresh,
+            text=words,
+        )
+        return hit_index(hits)
+
+    async def in_order(self, request: RecallRequest, deadline: Deadline, *, oldest_first: bool) -> Iterator[Memory]:
+        """The memories that may be recalled, by age; of an owner without an index, the first ones.
+
+        Raises:
+            StoreUnavailableError: the owner has no index, and the store is unavailable.
+        """
+        types = request.options.types
+        index = await self.index(request, deadline)
+        if index is None:
+            page = await self._reader.page(
+                request.scope,
+                limit=_PAGE,
+                types=types,
+                reach=Reach.RECALL,
+                now=self.now(),
+                oldest_first=oldest_first,
+            )
+            return iter(page.memories)
+        positions = index.positions(request.scope, now=self.now(), types=types)
+        return (index.memory(int(position)) for position in (positions if oldest_first else positions[::-1]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HitIndex:
+    """Implements `MemoryIndex` for one question: the similarities are those with the vector that was searched for."""
+
+    hits: Sequence[Hit]
+    words: TermIndex
+
+    @property
+    def created_at(self) -> NDArray[np.int64]:
+        return np.array([hit.memory.created_at.timestamp() * 1e6 for hit in self.hits], dtype=np.int64)
+
+    @property
+    def labels(self) -> NDArray[np.uint16]:
+        return np.array([categories_of(hit.memory) for hit in self.hits], dtype=np.uint16)
+
+    def positions(self, *_: Scope, **__: object) -> NDArray[np.intp]:
+        """All: the store has looked at scope, expiry and type."""
+        return np.arange(len(self.hits))
+
+    def similarities(self, _: Vector) -> NDArray[np.float32]:
+        return np.array([hit.similarity for hit in self.hits], dtype=np.float32)
+
+    def memory(self, position: int) -> Memory:
+        return self.hits[position].memory
+
+
+def hit_index(hits: Iterable[Hit]) -> HitIndex:
+    """The index of these hits, each memory once."""
+    once = {hit.memory.id: hit for hit in hits}
+    ordered = sorted(once.values(), key=lambda hit: (hit.memory.created_at, hit.memory.id))
+    return HitIndex(ordered, build([hit.memory.searched[:_INDEXED_CHARS] for hit in ordered]))

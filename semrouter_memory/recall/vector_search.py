@@ -19,14 +19,12 @@ from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.language.words import content_runs, content_words
 from semrouter_memory.model import Hit, MemoryType, Reach, RecallOptions, RecallRequest, Scope, Vector
 from semrouter_memory.ports import Embedder, MemoryIndex
-from semrouter_memory.recall import relevance
-from semrouter_memory.recall.categories import pinned
+from semrouter_memory.recall import categories, relevance
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard
 from semrouter_memory.recall.features import CandidateFeatures, Floats, QueryFeatures
-from semrouter_memory.recall.memory_source import MemorySource
 from semrouter_memory.recall.prototypes import Intent, LazyPrototypes
 from semrouter_memory.recall.query import Query
-from semrouter_memory.recall.strategy import SearchResult, best_first
+from semrouter_memory.recall.strategy import MemorySource, SearchResult, best_first
 
 # More than asked for, so that memories which are visible, repeated or deleted do not starve the result.
 _FETCH_FACTOR = 2
@@ -164,6 +162,7 @@ class HybridSearch(VectorSearch):
         self._prototypes = LazyPrototypes(embedder)
 
     async def prepare(self) -> None:
+        categories.prepare()
         await self._prototypes.get()
 
     def _text(self, query: Query) -> str:
@@ -181,7 +180,7 @@ class HybridSearch(VectorSearch):
         prototypes = await self._prototypes.get()
         needs = relevance.needed(candidates, query)
         scores = relevance.score(candidates, query, needs)
-        first = pinned(candidates.labels, scores, query.need).tolist() if query.is_task else []
+        first = categories.pinned(candidates.labels, scores, query.need).tolist() if query.is_task else []
         rows = list(dict.fromkeys((*first, *_highest(scores, fetched).tolist())))
         hits = candidates.hits(
             rows, relevance.relevances(scores, rows, query, prototypes, needs=needs, labels=candidates.labels)

@@ -1,1 +1,1 @@
-"""Recordings of what Envoy and this service said to each other: written, cleaned of secrets, read, played, compared."""
+"""Recordings of the messages between Envoy and this service: written, cleaned of secrets, read, played, compared."""

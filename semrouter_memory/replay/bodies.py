@@ -7,15 +7,95 @@ their content is unknown.
 """
 
 import re
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import AnyStr, NamedTuple, Protocol
+
+import orjson
 
 from semrouter_memory.codec.encoding import decoder_for, encoded
 from semrouter_memory.errors import BodyError
 from semrouter_memory.model import Json
-from semrouter_memory.replay import json_text
-from semrouter_memory.replay.json_text import Value
+
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]|[^\s{}\[\],:"]++', re.DOTALL)
+_OPENING, _CLOSING = (b"{", b"["), (b"}", b"]")
+
+Path = tuple[str, ...]
+
+
+class Value(NamedTuple):
+    """A string or number of the document.
+
+    Attributes:
+        path: the keys that lead to it; the elements of an array have the array's.
+        start: where it begins, in bytes.
+        raw: as it is written, quotes included.
+    """
+
+    path: Path
+    start: int
+    raw: bytes
+
+    @property
+    def is_text(self) -> bool:
+        return self.raw[:1] == b'"'
+
+    @property
+    def text(self) -> str:
+        text: str = orjson.loads(self.raw) if self.is_text else self.raw.decode()
+        return text
+
+
+def is_json(data: bytes) -> bool:
+    """Whether this is a JSON object or array."""
+    if data.lstrip()[:1] not in _OPENING:
+        return False
+    try:
+        orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+def values(data: bytes) -> Iterator[Value]:
+    """The strings, numbers and literals of the document that are no keys, in order."""
+    path: list[str] = []
+    in_object: list[bool] = []
+    key: str | None = None
+    for match in _TOKEN.finditer(data):
+        token = match.group()
+        if token in _OPENING:
+            path.append(key if key is not None else "")
+            in_object.append(token == b"{")
+            key = None
+        elif token in _CLOSING:
+            path.pop()
+            in_object.pop()
+            key = None
+        elif token == b",":
+            key = None
+        elif in_object and in_object[-1] and key is None:
+            key = orjson.loads(token)
+        elif token != b":":
+            yield Value(tuple(name for name in (*path, key) if name), match.start(), token)
+
+
+def replaced(data: bytes, new: Callable[[Value], str | None]) -> bytes:
+    """The document with other values.
+
+    Args:
+        new: the text for a value, None to leave it as it is.
+    """
+    pieces: list[bytes] = []
+    at = 0
+    for value in values(data):
+        text = new(value)
+        if text is None:
+            continue
+        pieces += (data[at : value.start], orjson.dumps(text) if value.is_text else text.encode())
+        at = value.start + len(value.raw)
+    return b"".join((*pieces, data[at:])) if pieces else data
+
 
 BLANK = b"[not recorded]"
 
@@ -60,8 +140,8 @@ def scrubbed_chunks(chunks: Sequence[bytes], content_encoding: str, scrubber: Sc
 
 def scrubbed(data: bytes, scrubber: Scrubber) -> bytes:
     """A whole body that is not compressed."""
-    if json_text.is_json(data):
-        return json_text.replaced(data, scrubber.value)
+    if is_json(data):
+        return replaced(data, scrubber.value)
     if _EVENTS.match(data):
         return _events(data, scrubber)
     try:
@@ -70,12 +150,10 @@ def scrubbed(data: bytes, scrubber: Scrubber) -> bytes:
         return scrubber.binary(data)
 
 
-def recut(data: bytes, sizes: Sequence[int]) -> list[bytes]:
+def recut(data: AnyStr, sizes: Sequence[int]) -> list[AnyStr]:
     """The data in as many pieces as there are sizes, cut at the same places, or in proportion when it is not as long."""
-    total = sum(sizes)
-    ends = [0]
-    for size in sizes:
-        ends.append(ends[-1] + size)
+    ends = list(accumulate(sizes, initial=0))
+    total = ends[-1]
     places = [end if total == len(data) else end * len(data) // max(total, 1) for end in ends]
     return [data[start:end] for start, end in pairwise(places)]
 
@@ -116,10 +194,10 @@ def _events(data: bytes, scrubber: Scrubber) -> bytes:
 def _payload(payload: bytes, deltas: dict[int, str], scrubber: Scrubber) -> bytes:
     if payload == b"[DONE]":
         return payload
-    if not json_text.is_json(payload):
+    if not is_json(payload):
         # An event of another shape; line feeds cannot come in by changing words.
         return scrubbed(payload, scrubber) if not _EVENTS.match(payload) else BLANK
-    return json_text.replaced(payload, lambda value: deltas.get(value.start) or _unless_delta(value, scrubber))
+    return replaced(payload, lambda value: deltas.get(value.start) or _unless_delta(value, scrubber))
 
 
 def _unless_delta(value: Value, scrubber: Scrubber) -> str | None:
@@ -137,9 +215,9 @@ def _scrubbed_deltas(payloads: Sequence[bytes], scrubber: Scrubber) -> dict[int,
     """Event -> offset of a value -> its text, of all texts that arrive in pieces."""
     channels: dict[Json, list[_Piece]] = {}
     for number, payload in enumerate(payloads):
-        if not json_text.is_json(payload):
+        if not is_json(payload):
             continue
-        found = list(json_text.values(payload))
+        found = list(values(payload))
         whose = tuple(value.raw for value in found if value.path and value.path[-1] in _CHANNEL)
         for value in found:
             if value.is_text and _is_delta(value):
@@ -147,7 +225,7 @@ def _scrubbed_deltas(payloads: Sequence[bytes], scrubber: Scrubber) -> dict[int,
     new: dict[int, dict[int, str]] = {}
     for pieces in channels.values():
         whole = _whole("".join(piece.text for piece in pieces), scrubber)
-        texts = _recut_text(whole, [len(piece.text) for piece in pieces])
+        texts = recut(whole, [len(piece.text) for piece in pieces])
         for piece, text in zip(pieces, texts, strict=True):
             new.setdefault(piece.event, {})[piece.start] = text
     return new
@@ -164,15 +242,6 @@ def _whole(text: str, scrubber: Scrubber) -> str:
 def nested(text: str, scrubber: Scrubber) -> str | None:
     """A text that is JSON itself, as tools' arguments are; None when it is not."""
     data = text.encode("utf-8", "replace")
-    if not json_text.is_json(data):
+    if not is_json(data):
         return None
-    return json_text.replaced(data, scrubber.inner).decode()
-
-
-def _recut_text(text: str, lengths: Sequence[int]) -> list[str]:
-    total = sum(lengths)
-    at = [0]
-    for length in lengths:
-        at.append(at[-1] + length)
-    places = [place if total == len(text) else place * len(text) // max(total, 1) for place in at]
-    return [text[start:end] for start, end in pairwise(places)]
+    return replaced(data, scrubber.inner).decode()

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from semrouter_memory.model import Json
-from semrouter_memory.replay.bodies import BLANK, nested, scrubbed_chunks
-from semrouter_memory.replay.json_text import Value
+from semrouter_memory.replay.bodies import BLANK, Value, nested, scrubbed_chunks
 from semrouter_memory.replay.pseudonyms import Pseudonyms
 from semrouter_memory.replay.records import (
     REQUEST_ID,

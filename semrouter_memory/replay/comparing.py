@@ -2,8 +2,7 @@
 
 Compared are: which answers came, in which order; how each body changed, as bytes, as JSON, or not at all; which headers
 are set and removed; and how the stream ended. Not compared: when; and dynamic metadata, which tells ids and times that
-differ at each run. Where messages were cut anew, only whole bodies can be compared: acknowledgements of one kind count as
-one, and pieces of a body as the body.
+differ at each run.
 """
 
 import difflib
@@ -46,14 +45,11 @@ class Difference:
     lines: tuple[str, ...] = ()
 
 
-def differences(
-    exchange: RecordedExchange, played: dict[int, Played], *, level: Level = "bytes", folded: bool = False
-) -> list[Difference]:
+def differences(exchange: RecordedExchange, played: dict[int, Played], *, level: Level = "bytes") -> list[Difference]:
     """The differences of one exchange.
 
     Args:
         level: how bodies are compared; `json`: equal JSON is equal; `kinds`: only whether they change.
-        folded: messages were cut anew.
     """
     found: list[Difference] = []
     for number, stream in played.items():
@@ -64,30 +60,11 @@ def differences(
         if ended is EndedBy.CUT:
             # What came after the recording ended is not known.
             answered = answered[: len(recorded)]
-        if folded:
-            recorded, answered = fold(recorded), fold(answered)
         where = f"{exchange.location}, {_description(exchange, number)}"
         if any(isinstance(event, Begin) and event.answers_known for event in records):
             found += [replace(each, where=where) for each in _answers(recorded, answered, level)]
         found += [Difference(where, what) for what in _endings(stream, ended)]
     return found
-
-
-def fold(answers: Sequence[ProcessingResponse]) -> list[ProcessingResponse]:
-    """Acknowledgements of one kind as one, and the pieces of a body as one piece."""
-    folded: list[ProcessingResponse] = []
-    for answer in answers:
-        before = folded[-1] if folded else None
-        if (
-            before is None
-            or before.kind != answer.kind
-            or not (answer == before or (answer.streamed and before.streamed))
-        ):
-            folded.append(answer)
-        elif answer.streamed:
-            body = (before.body or b"") + (answer.body or b"")
-            folded[-1] = replace(answer, body=body)
-    return folded
 
 
 def _endings(stream: Played, ended: EndedBy) -> Iterator[str]:

@@ -58,14 +58,12 @@ class PlayOptions:
         speed: 2 is twice as fast; None: as fast as the order allows.
         timeout_seconds: bound on waiting for one answer.
         metadata: gRPC metadata for every stream, in place of what was recorded under the same name.
-        by_count: wait for as many answers as were recorded; False: for one of each kind, because bodies were cut anew.
     """
 
     target: str
     speed: float | None
     timeout_seconds: float
     metadata: Mapping[str, str] = field(default_factory=dict)
-    by_count: bool = True
 
 
 class Player:
@@ -131,8 +129,8 @@ class Player:
                 streams[record.stream] = _Stream(call, self._options, answers_known=begin.answers_known)
             case ProcessingRequest() as request:
                 await streams[record.stream].send(request)
-            case ProcessingResponse() as answer:
-                await streams[record.stream].expect(answer)
+            case ProcessingResponse():
+                streams[record.stream].expected += 1
             case End(by, _):
                 await streams[record.stream].end(by)
 
@@ -152,9 +150,7 @@ class _Stream:
         self._call = call
         self._options = options
         self._answers_known = answers_known
-        self._expected = 0
-        self._kinds: set[str] = set()
-        self._last_kind = ""
+        self.expected = 0
         self._late = False
         self._observing = False
         self._half_closed = False
@@ -162,9 +158,7 @@ class _Stream:
         self._reading = asyncio.create_task(self._read())
 
     async def send(self, request: ProcessingRequest) -> None:
-        if request.kind != self._last_kind or self._options.by_count:
-            await self._until(self._answered)
-        self._last_kind = request.kind
+        await self._until(self._answered)
         message = protocol.request_bytes(request)
         # The server ends a stream when it has nothing more to do there, and Envoy then sends no more.
         if not self.played.ended and not self._half_closed:
@@ -172,11 +166,7 @@ class _Stream:
                 await self._call.write(message)
         self._observing = self._observing or request.observing
         if not self._answers_known and not self._observing:
-            self._expected += 1
-
-    async def expect(self, answer: ProcessingResponse) -> None:
-        self._expected += 1
-        self._kinds.add(answer.kind)
+            self.expected += 1
 
     async def end(self, by: EndedBy) -> None:
         await self._until(self._answered)
@@ -197,9 +187,7 @@ class _Stream:
             await self._reading
 
     def _answered(self) -> bool:
-        if self._options.by_count:
-            return len(self.played.answers) >= self._expected
-        return self._kinds <= {answer.kind for answer in self.played.answers}
+        return len(self.played.answers) >= self.expected
 
     async def _half_close(self) -> None:
         if not self._half_closed:

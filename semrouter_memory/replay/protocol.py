@@ -53,9 +53,9 @@ def encoded(record: Record) -> bytes:
                 recording_pb2.Begin(exchange=exchange, metadata=fields, answers_unknown=not answers_known)
             )
         case ProcessingRequest() as request:
-            message.request.CopyFrom(_request(request))
+            message.request.CopyFrom(_request_message(request))
         case ProcessingResponse() as answer:
-            message.response.CopyFrom(_response(answer))
+            message.response.CopyFrom(_response_message(answer))
         case End(by, note):
             message.end.CopyFrom(recording_pb2.End(by=by.name, note=note))
     return message.SerializeToString()
@@ -76,17 +76,17 @@ def decoded(data: bytes) -> Record:
 
 def request_from(data: bytes) -> ProcessingRequest:
     """A serialised `ProcessingRequest`. Raises: InputFileError."""
-    return _shown(_parsed(pb.ProcessingRequest, data))
+    return _request_of(_parsed(pb.ProcessingRequest, data))
 
 
 def response_from(data: bytes) -> ProcessingResponse:
     """A serialised `ProcessingResponse`. Raises: InputFileError."""
-    return _answer(_parsed(pb.ProcessingResponse, data))
+    return _response_of(_parsed(pb.ProcessingResponse, data))
 
 
 def request_bytes(request: ProcessingRequest) -> bytes:
     """The `ProcessingRequest`, for playing."""
-    return _request(request).SerializeToString()
+    return _request_message(request).SerializeToString()
 
 
 def request_id(data: bytes) -> str:
@@ -127,9 +127,9 @@ def _event(message: recording_pb2.Record) -> Header | Begin | ProcessingRequest 
             metadata = tuple((each.key, each.value) for each in message.begin.metadata)
             return Begin(message.begin.exchange, metadata, not message.begin.answers_unknown)
         case "request":
-            return _shown(message.request)
+            return _request_of(message.request)
         case "response":
-            return _answer(message.response)
+            return _response_of(message.response)
         case "end":
             return End(_ENDED_BY.get(message.end.by, EndedBy.UNKNOWN), message.end.note)
     raise InputFileError("this record is of no kind that is known")
@@ -138,7 +138,7 @@ def _event(message: recording_pb2.Record) -> Header | Begin | ProcessingRequest 
 _ENDED_BY = {recording_pb2.End.By.Value(by.name): by for by in EndedBy}
 
 
-def _shown(message: pb.ProcessingRequest) -> ProcessingRequest:
+def _request_of(message: pb.ProcessingRequest) -> ProcessingRequest:
     kind = message.WhichOneof("request") or ""
     part: Any = getattr(message, kind) if kind else None
     modes: tuple[str | None, str | None] = (None, None)
@@ -147,7 +147,7 @@ def _shown(message: pb.ProcessingRequest) -> ProcessingRequest:
         modes = (_mode_name(config.request_body_mode), _mode_name(config.response_body_mode))
     return ProcessingRequest(
         kind=kind,
-        headers=_shown_fields(kind, part),
+        headers=_headers_of(kind, part),
         body=part.body if kind in _BODIES else b"",
         end_of_stream=part.end_of_stream if kind in (*_HEADERS, *_BODIES) else False,
         observing=message.observability_mode,
@@ -158,7 +158,7 @@ def _shown(message: pb.ProcessingRequest) -> ProcessingRequest:
     )
 
 
-def _request(request: ProcessingRequest) -> pb.ProcessingRequest:
+def _request_message(request: ProcessingRequest) -> pb.ProcessingRequest:
     message = pb.ProcessingRequest(observability_mode=request.observing)
     part: Any = getattr(message, request.kind) if request.kind else None
     if request.kind in _HEADERS:
@@ -179,15 +179,13 @@ def _request(request: ProcessingRequest) -> pb.ProcessingRequest:
     return message
 
 
-def _answer(message: pb.ProcessingResponse) -> ProcessingResponse:
+def _response_of(message: pb.ProcessingResponse) -> ProcessingResponse:
     kind = message.WhichOneof("response") or ""
-    if kind == IMMEDIATE:
-        return _immediate(message)
     part: Any = getattr(message, kind) if kind else None
-    trailers = "trailers" in kind
-    common: Any = pb.CommonResponse() if part is None or trailers else part.response
-    headers = part.header_mutation if trailers else common.header_mutation
-    body, streamed, end_of_stream = _mutation(common.body_mutation)
+    immediate, trailers = kind == IMMEDIATE, "trailers" in kind
+    common: Any = pb.CommonResponse() if part is None or immediate or trailers else part.response
+    headers = part.headers if immediate else part.header_mutation if trailers else common.header_mutation
+    body, streamed, end_of_stream = (part.body, False, False) if immediate else _mutation(common.body_mutation)
     return ProcessingResponse(
         kind=kind,
         set_headers=_set_headers(headers),
@@ -197,18 +195,7 @@ def _answer(message: pb.ProcessingResponse) -> ProcessingResponse:
         end_of_stream=end_of_stream,
         replaces=common.status == pb.CommonResponse.CONTINUE_AND_REPLACE,
         clear_route_cache=common.clear_route_cache,
-        dynamic_metadata=_dict(message.dynamic_metadata),
-    )
-
-
-def _immediate(message: pb.ProcessingResponse) -> ProcessingResponse:
-    answer = message.immediate_response
-    return ProcessingResponse(
-        kind=IMMEDIATE,
-        set_headers=_set_headers(answer.headers),
-        remove_headers=tuple(answer.headers.remove_headers),
-        body=answer.body,
-        http_status=answer.status.code,
+        http_status=part.status.code if immediate else 0,
         dynamic_metadata=_dict(message.dynamic_metadata),
     )
 
@@ -224,7 +211,7 @@ def _mutation(mutation: pb.BodyMutation) -> tuple[bytes | None, bool, bool]:
     return None, False, False
 
 
-def _response(answer: ProcessingResponse) -> pb.ProcessingResponse:
+def _response_message(answer: ProcessingResponse) -> pb.ProcessingResponse:
     message = pb.ProcessingResponse()
     if answer.dynamic_metadata:
         message.dynamic_metadata.CopyFrom(_struct(answer.dynamic_metadata))
@@ -284,7 +271,7 @@ def fields_of(headers: Iterable[pb.HeaderValue]) -> Fields:
     return tuple((each.key, value_of(each)) for each in headers)
 
 
-def _shown_fields(kind: str, part: Any) -> Fields:
+def _headers_of(kind: str, part: Any) -> Fields:
     if kind in _HEADERS:
         return fields_of(part.headers.headers)
     return fields_of(part.trailers.headers) if "trailers" in kind else ()
@@ -317,10 +304,6 @@ def _struct(value: Any) -> Struct:
     except (ValueError, RecursionError, TypeError):
         raise InputFileError("metadata that cannot be sent") from None
     return struct
-
-
-MODES = tuple(pb.ProtocolConfiguration.BodySendMode.keys())
-ACTIONS = tuple(pb.HeaderValueOption.HeaderAppendAction.keys())
 
 
 def _name(enum: Any, number: int) -> str:

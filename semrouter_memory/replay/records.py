@@ -3,15 +3,17 @@
 Records are in the order of their events. Times only give the pauses between them.
 """
 
+import base64
+import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator
+from pydantic import Field as Bounded
 
 from semrouter_memory.model import Json
-
-Fields: TypeAlias = tuple[tuple[str, bytes], ...]
-"""Header fields as they are on the wire."""
 
 VERSION = 1
 
@@ -29,6 +31,47 @@ IMMEDIATE = "immediate_response"
 
 MAX_RECORD_BYTES = 128 * 1024 * 1024
 """A buffered body may have 72 MiB (`server.max_message_bytes`), and base64 makes a third more of it."""
+
+
+def text_or_base64(data: bytes) -> str | dict[str, str]:
+    """Bytes as JSON has them."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _data(value: object) -> bytes:
+    """The bytes that `text_or_base64` wrote."""
+    if isinstance(value, str):
+        return value.encode()
+    if not isinstance(value, dict) or set(value) != {"base64"}:
+        raise ValueError('must be text, or {"base64": ...}')
+    try:
+        return base64.b64decode(value["base64"], validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        raise ValueError("is not base64") from None
+
+
+def _one_of(*names: str) -> AfterValidator:
+    def checked(value: str) -> str:
+        if value not in names:
+            raise ValueError(f"must be one of {', '.join(filter(None, names))}")
+        return value
+
+    return AfterValidator(checked)
+
+
+# What the annotations say is checked where a record is read from JSON.
+Data: TypeAlias = Annotated[bytes, BeforeValidator(_data)]
+Fields: TypeAlias = tuple[tuple[str, Data], ...]
+"""Header fields as they are on the wire."""
+_Mode: TypeAlias = Annotated[
+    str, _one_of("NONE", "STREAMED", "BUFFERED", "BUFFERED_PARTIAL", "FULL_DUPLEX_STREAMED", "GRPC")
+]
+_Action: TypeAlias = Annotated[
+    str, _one_of("APPEND_IF_EXISTS_OR_ADD", "ADD_IF_ABSENT", "OVERWRITE_IF_EXISTS_OR_ADD", "OVERWRITE_IF_EXISTS")
+]
 
 
 class EndedBy(Enum):
@@ -80,13 +123,13 @@ class ProcessingRequest:
         metadata: dynamic metadata by namespace.
     """
 
-    kind: str
+    kind: Annotated[str, _one_of("", *KINDS)]
     headers: Fields = ()
-    body: bytes = b""
+    body: Data = b""
     end_of_stream: bool = False
     observing: bool = False
-    request_body_mode: str | None = None
-    response_body_mode: str | None = None
+    request_body_mode: _Mode | None = None
+    response_body_mode: _Mode | None = None
     metadata: Mapping[str, Json] = field(default_factory=dict)
     attributes: Mapping[str, Json] = field(default_factory=dict)
 
@@ -101,9 +144,9 @@ class SetHeader:
     """
 
     name: str
-    value: bytes
+    value: Data
     append: bool | None = None
-    action: str = "APPEND_IF_EXISTS_OR_ADD"
+    action: _Action = "APPEND_IF_EXISTS_OR_ADD"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,15 +162,15 @@ class ProcessingResponse:
         http_status: of an immediate response.
     """
 
-    kind: str
+    kind: Annotated[str, _one_of("", *KINDS, IMMEDIATE)]
     set_headers: tuple[SetHeader, ...] = ()
     remove_headers: tuple[str, ...] = ()
-    body: bytes | None = None
+    body: Data | None = None
     streamed: bool = False
     end_of_stream: bool = False
     replaces: bool = False
     clear_route_cache: bool = False
-    http_status: int = 0
+    http_status: Annotated[int, Bounded(ge=0, lt=1000)] = 0
     dynamic_metadata: Mapping[str, Json] = field(default_factory=dict)
 
 

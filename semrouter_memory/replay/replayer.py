@@ -7,7 +7,6 @@ window is in memory.
 
 import asyncio
 import heapq
-import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -19,12 +18,11 @@ from semrouter_memory.errors import InputFileError, MemoryServiceError
 from semrouter_memory.replay.comparing import Difference, Level, differences
 from semrouter_memory.replay.playing import Player, PlayOptions
 from semrouter_memory.replay.reading import exchanges_in_file
-from semrouter_memory.replay.rechunking import rechunked
 from semrouter_memory.replay.records import Begin, ProcessingRequest, ProcessingResponse, RecordedExchange
 
 _WINDOW_BYTES = 64 * 1024 * 1024
 _MAX_RUNNING = 256
-_SAID_FROM_SECONDS = 2.0
+_NOTICED_FROM_SECONDS = 2.0
 
 
 @dataclass(slots=True)
@@ -51,14 +49,12 @@ class ReplayOptions:
     """What to play and how.
 
     Attributes:
-        seed: of the random positions at which bodies are cut; None: cut as recorded.
         level: how bodies are compared.
         max_gap_seconds: bound on the pause between exchanges, for example between recordings of different days.
     """
 
     files: tuple[Path, ...]
     play: PlayOptions
-    seed: int | None = None
     level: Level = "bytes"
     max_gap_seconds: float = 5.0
 
@@ -84,7 +80,6 @@ class Replayer:
         self._on_differences = on_differences
         self._on_bytes_done = on_bytes_done
         self._on_notice = on_notice
-        self._chance = random.Random(options.seed)  # noqa: S311 - not a secret, but to be repeated
         self.tally = ReplayReport()
 
     async def run(self) -> ReplayReport:
@@ -98,13 +93,13 @@ class Replayer:
                 for _, exchange in self._ordered():
                     await self._one(player, exchange, starts_at=0.0)
             else:
-                await self._side_by_side(player, self._options.play.speed)
+                await self._timed_as_recorded(player, self._options.play.speed)
         return self.tally
 
-    async def _side_by_side(self, player: Player, speed: float) -> None:
+    async def _timed_as_recorded(self, player: Player, speed: float) -> None:
         loop = asyncio.get_running_loop()
         began: float | None = None
-        room = asyncio.Semaphore(_MAX_RUNNING)
+        slots = asyncio.Semaphore(_MAX_RUNNING)
         max_gap_us = self._options.max_gap_seconds * 1e6 * speed
         try:
             async with asyncio.TaskGroup() as running:
@@ -112,27 +107,24 @@ class Replayer:
                     began = loop.time() if began is None else began
                     due = began + after_us / 1e6 / speed
                     await self._wait(due - loop.time())
-                    await room.acquire()
+                    await slots.acquire()
                     task = running.create_task(self._one(player, exchange, starts_at=due))
-                    task.add_done_callback(lambda _: room.release())
+                    task.add_done_callback(lambda _: slots.release())
         except* MemoryServiceError as failed:
             raise failed.exceptions[0] from None
 
     async def _wait(self, seconds: float) -> None:
-        if seconds > _SAID_FROM_SECONDS:
+        if seconds > _NOTICED_FROM_SECONDS:
             self._on_notice(f"waiting {seconds:.0f} s")
         await asyncio.sleep(max(0.0, seconds))
 
     async def _one(self, player: Player, exchange: RecordedExchange, *, starts_at: float) -> None:
-        folded = self._options.seed is not None
-        if folded:
-            exchange = rechunked(exchange, self._chance)
         try:
             played = await player.play(exchange, starts_at=starts_at)
         except InputFileError as error:
             self._damage(exchange.location.file, error)
             return
-        found = differences(exchange, played, level=self._options.level, folded=folded)
+        found = differences(exchange, played, level=self._options.level)
         self._count(exchange, found)
         self._on_bytes_done(exchange.nbytes)
         if found:

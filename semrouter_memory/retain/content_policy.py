@@ -4,11 +4,13 @@ Secrets, marks of our own or of prompts, orders to an assistant's memory, and wh
 """
 
 import re
+from functools import lru_cache
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
-from semrouter_memory.language.sentences import sentences
-from semrouter_memory.retain.redact import is_redacted, redact
-from semrouter_memory.retain.secret_forms import ACCESS, KEY, LOCKS, ONE_TIME, PASSWORD, PASSWORT, PIN
+from semrouter_memory.language.phrases import MARKS, after, phrases
+from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
+from semrouter_memory.language.words import tokens
+from semrouter_memory.retain.redact import ASKED, is_redacted, redact
 from semrouter_memory.retain.secret_values import is_strong
 
 SECRET = "secret"  # noqa: S105 - the name of a reason
@@ -16,15 +18,6 @@ MARKUP = "markup"
 ORDER = "order"
 SUPPOSED = "supposed"
 
-_NAMES_OF_SECRETS = re.compile(
-    rf"{PASSWORD}(?!\smanager)|{PASSWORT}|{KEY}|{PIN}|{ONE_TIME}|{ACCESS}|\bcodes?\s(?:for|to|of)\s[^.?!]{{0,30}}\b{LOCKS}\b|\bsecurity\squestion"
-    r"|\b(?:passport|id|identity|licen[cs]e|card|account|social\ssecurity|insurance|tax)\s(?:numbers?|no\b|id\b)|\b(?:ssn|iban|cvv2?|cvc2?)\b"
-    r"|maiden\sname|\b(?:seed|recovery)\s(?:phrase|words)|密码|口令|密钥|令牌|验证码|动态码|门禁码|助记词|身份证号|护照号|卡号|账号",
-    re.IGNORECASE,
-)
-_REQUEST = re.compile(r"[?？]\W*$|\b(?:please|enter|type|tell|give|send|share|provide)\b|请", re.IGNORECASE)
-_REFERS = re.compile(r"\b(?:it|that|this|them|those|one)\b|[它这那]", re.IGNORECASE)
-_YES_OR_NO = re.compile(r"\W*(?:is|are|was|were|do|does|did|have|has)\b", re.IGNORECASE)
 _ASKED_CHARS = 320
 """Of what the assistant said last."""
 _SHORT_WORDS = 8
@@ -49,46 +42,50 @@ _MARKS = re.compile(
     r"|\bsemrouter-memory\b|^\s*(?:system|assistant|user|human|tool|developer)\s?:|\"(?:type|content|role)\"\s?:",
     re.IGNORECASE,
 )
-_ORDER = re.compile(
-    r"\b(?:ignor|disregard|overrid|bypass)\w*\s(?:(?:all|any|the|your|its|previous|prior|earlier|above"
-    r"|system)\s)+(?:instructions?|prompts?|rules|messages?|guidelines)\b"
-    r"|\bsystem prompt\b|\b(?:is|as) an? (?:admin(?:istrator)?|superuser|root user|developer mode)\b"
-    r"|\bauthori[sz]e[sd]? (?:all|any|every)\b|\bwithout (?:asking|confirmation|review|approval)\b.*\b(?:always|pay|transfer"
-    r"|send|delete|execute|run)\b"
-    r"|忽略.{0,6}(?:指令|提示|规则)",
-    re.IGNORECASE,
-)
-_SUPPOSED = re.compile(
-    r"\b(?:hypothetical(?:ly)?|suppos(?:e|es|ing) that|imagin(?:es|ing) (?:that|being|a)|pretend(?:s|ing)?|role-?play\w*"
-    r"|fictional(?:ly)?|in (?:the|a|their) (?:story|novel|game|poem|dream)|if the user (?:were|was|had|won)"
-    r"|would be .{1,40} if)\b|假设|如果用户|角色扮演",
-    re.IGNORECASE,
-)
 
 
-def reason(content: str, *, asked: str = "") -> str:
+@lru_cache(64)
+def reason(content: str, question: str = "") -> str:
     """Why this must not be stored, in a word; "" when nothing speaks against it.
 
     Args:
-        asked: what the assistant said before: behind a question for a secret, the secret stands alone.
+        question: asks for a secret, and this may be the answer (`secret_question`).
     """
-    if asked and _is_asked_secret(asked, content):
+    if question and _is_the_secret(question, content):
         return SECRET
     if is_redacted(content) or redact(content).kinds or _SECRET.search(content) or _NUMBERED_PAPER.search(content):
         return SECRET
     if BLOCK_OPEN in content or BLOCK_CLOSE in content or _MARKS.search(content):
         return MARKUP
-    if _ORDER.search(content):
+    if phrases("orders").occur_in(content) or _overrules(content):
         return ORDER
-    return SUPPOSED if _SUPPOSED.search(content) else ""
+    return SUPPOSED if phrases("supposed").occur_in(content) else ""
 
 
-def _is_asked_secret(asked: str, answer: str) -> bool:
-    """Whether a message ends by asking for a secret, and this may be one."""
+def _overrules(content: str) -> bool:
+    """Whether it tells to ignore instructions: "disregard all previous rules"."""
+    found, overruled = tokens(content), phrases("overruled")
+    behind = [place + 1 for place in phrases("overrules").places(found)]
+    return any(
+        (end := after(found, phrases("overruled_by"), at)) > at and overruled.length_at(found, end) for at in behind
+    )
+
+
+@lru_cache(64)
+def secret_question(asked: str) -> str:
+    """The question for a secret with which a message ends, "" for none: behind it, the secret stands alone."""
     *before, question = sentences(asked[-_ASKED_CHARS:]) or [""]
-    if before and _REFERS.search(question):
+    if before and phrases("refers_back").occur_in(question):
         question = before[-1] + question
-    if not _NAMES_OF_SECRETS.search(question) or not _REQUEST.search(question):
-        return False
+    asks = question.rstrip().endswith(QUESTION_MARKS) or phrases("asks_for").occur_in(question)
+    return question if asks and ASKED.search(question) else ""
+
+
+def _is_the_secret(question: str, answer: str) -> bool:
     found = answer.split()
-    return any(map(is_strong, found)) or (len(found) <= _SHORT_WORDS and not _YES_OR_NO.match(question))
+    return any(map(is_strong, found)) or (len(found) <= _SHORT_WORDS and not _is_yes_or_no(question))
+
+
+def _is_yes_or_no(question: str) -> bool:
+    begins = next((token for token in tokens(question) if token not in MARKS), "")
+    return bool(phrases("yes_or_no").length_at((begins,), 0))

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.events import CandidatesRefused
+from semrouter_memory.language.phrases import phrases
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.model import ChatMessage, LoggedTurn
 from semrouter_memory.ports import ChatModel, Observer
 from semrouter_memory.retain.episodes import MAX_CHARS, as_candidate, run_of, when
 from semrouter_memory.retain.grounding import ground
+from semrouter_memory.retain.reconciling.llm_adjudicator import unfenced
 
 EXTRACTOR = "episode_llm"
 _MAX_PROMPT_CHARS = 24_000
@@ -39,10 +41,7 @@ examples, stories and hypothetical cases.
 
 Answer with the sentences only, and with NONE when the user did nothing that is worth recalling."""
 
-_FENCE = re.compile(r"^```\w*\s*|\s*```$")
 _DATED = re.compile(r"^(?:On|From|Between)\s+(\d{4}-\d\d-\d\d)\b|^(\d{4}-\d\d-\d\d)")
-_THE_USER = re.compile(r"^the user\b", re.IGNORECASE)
-_ABOUT_USER = re.compile(r"\bthe user\b|用户", re.IGNORECASE)
 _TOLD_OF_RUNS = (
     "tool tools step steps outcome result results lesson failed worked done finished completed passed used ran run"
 )
@@ -94,10 +93,10 @@ def prompt(turns: Sequence[LoggedTurn]) -> list[ChatMessage]:
 
 def checked(answer: str, turns: Sequence[LoggedTurn], refused: Counter[str]) -> str:
     """The answer as an episode, "" when it is none; `refused` counts why it was refused."""
-    text = _FENCE.sub("", strip_reasoning(strip_block(answer)).strip()).strip("\"'“” \n")
+    text = unfenced(strip_reasoning(strip_block(answer))).strip("\"'“” \n")
     text = " ".join(text.split())
     first, last = when(turns)
-    if _THE_USER.match(text):
+    if text.lower().startswith("the user "):
         text = f"On {first} the{text[3:]}"
     dated = _DATED.match(text)
     if dated is None or not first <= (dated.group(1) or dated.group(2)) <= last:
@@ -118,7 +117,7 @@ def _fits(text: str) -> bool:
     return (
         _MIN_CHARS <= len(text) <= MAX_CHARS
         and len(sentences(text)) <= _MAX_SENTENCES
-        and bool(_ABOUT_USER.search(text))
+        and phrases("the_user").occur_in(text)
         and not _STRANGE.search(text)
     )
 

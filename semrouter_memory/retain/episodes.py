@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.language.own_text import LEFT_OUT
-from semrouter_memory.language.question_form import QUESTION_MARKS
+from semrouter_memory.language.phrases import Phrases, after, phrases
 from semrouter_memory.language.scripts import CJK
-from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
+from semrouter_memory.language.words import tokens
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType, ToolUse, derived_id
 from semrouter_memory.retain import content_policy
+from semrouter_memory.retain.directives import spoken
 from semrouter_memory.retain.passages import fitted
-from semrouter_memory.retain.spoken import spoken
 
 EXTRACTOR = "episode_runs"
 MAX_CHARS = 900
@@ -31,32 +32,10 @@ _MAX_NAME_CHARS = 64
 _MAX_STEPS = 12
 _MAX_LESSONS = 3
 _READ_CHARS = 2_000
+_OPENING_TOKENS = 5
 
 _FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _MARKDOWN = re.compile(r"^[\s#>*-]+|\*\*|__|`")
-_ABOUT_MEMORY = re.compile(
-    r"\b(?:remember\w*|memor\w+|note that|keep in mind|from now on|always|never|the user\b|user's|users?\s+(?:is|has|likes|lives|wants|prefers)"
-    r"|ignore|instruction\w*|system prompt|you(?:'re| (?:are|like|love|live|have|want|prefer|work|own|need|use|bank|said|told|speak|drive))|your (?:name|favou?rite|birthday|address|password)"
-    r"|your\s[^.!?]{1,40}?\s(?:is|are|was|were)|my\s[\w' -]{1,30}?\s(?:is|are|was|were)|I (?:live|work at|prefer|love|like|own))\b"
-    r"|用户|记住|记得|记忆|以后|你(?:的[^，。]{1,12})?(?:是|住|喜欢|有|叫)|指令",
-    re.IGNORECASE,
-)
-_OF_ONESELF = re.compile(r"\W*(?:I|I'm|I've|my|we|our)\b|.{0,4}我", re.IGNORECASE)
-"""A line that tells and is not taken for the user's own: somebody else's, then."""
-_VERDICT = re.compile(
-    r"\b(?:next time|should(?:n't| not)? have|you forgot|that(?:'s| is| was) (?:wrong|not what|exactly|right|perfect|better)|(?:did not|didn't|doesn't|does not) work"
-    r"|(?:it |that |this )?work(?:s|ed) (?:now|well|perfectly|fine)|too (?:long|short|slow|verbose)|wrong|mistake)\b"
-    r"|下次|不对|错了|太(?:长|短|慢|啰嗦)|正是|没有用|成功了",
-    re.IGNORECASE,
-)
-_FAILURE = re.compile(
-    r"\b(?:error|errors|failed|failure|exception|traceback|timed out|timeout|denied|forbidden|unauthorized|not found|refused)\b|失败|错误|超时|拒绝",
-    re.IGNORECASE,
-)
-_SUCCESS = re.compile(
-    r"\b(?:no|0|zero|without) (?:error|errors|failure|failures)\b|\b(?:errors?|failed|failures)\W{1,3}(?:0|null|none|false|\[\])",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,11 +142,18 @@ def _goal(turns: Sequence[LoggedTurn]) -> str:
     for turn, own in zip(turns, spoken(turns), strict=True):
         text = strip_block(turn.user_text)[:_READ_CHARS]
         line = next((line for line in text.split("\n") if line.strip()), "")
-        line = "" if _OF_ONESELF.match(line) else line
+        line = "" if _tells_of_self(line) else line
         for source in (own.partition(LEFT_OUT)[0].rstrip(" :："), line.partition(":")[0].partition("：")[0]):
             if goal := _storable(source):
                 return goal
     return ""
+
+
+def _tells_of_self(line: str) -> bool:
+    """Whether a line tells of its writer; where it is not taken for the user's own, of somebody else, then."""
+    found = tokens(line)
+    begins = after(found, Phrases(()))
+    return bool(phrases("tells_of_self").length_at(found, begins)) or "我" in found[begins : begins + _OPENING_TOKENS]
 
 
 def _steps(tools: Sequence[ToolUse]) -> tuple[str, ...]:
@@ -182,7 +168,7 @@ def _outcome(answer: str) -> str:
 def _storable(text: str) -> str:
     """The first sentence, when it is short enough and may be stored, else ""."""
     sentence = next(_sentences(text), "")
-    return sentence if _fits(sentence) and not _ABOUT_MEMORY.search(sentence) else ""
+    return sentence if _fits(sentence) and not phrases("about_memory").occur_in(sentence) else ""
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -199,7 +185,7 @@ def _verdicts(turns: Sequence[LoggedTurn]) -> Iterator[str]:
 
 
 def _judges(sentence: str) -> bool:
-    return _fits(sentence) and bool(_VERDICT.search(sentence)) and not sentence.endswith(QUESTION_MARKS)
+    return _fits(sentence) and phrases("verdicts").occur_in(sentence) and not sentence.endswith(QUESTION_MARKS)
 
 
 def _fits(sentence: str) -> bool:
@@ -215,4 +201,4 @@ def _failures(tools: Sequence[ToolUse]) -> Iterator[str]:
 
 
 def _failed(tool: ToolUse) -> bool:
-    return bool(_FAILURE.search(tool.outcome)) and not _SUCCESS.search(tool.outcome)
+    return phrases("failures").occur_in(tool.outcome) and not phrases("successes").occur_in(tool.outcome)

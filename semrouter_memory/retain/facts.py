@@ -1,13 +1,12 @@
 """How the facts of statements compare: the same attribute, another value, a text that says no more. Pure."""
 
-import re
 import tomllib
 from functools import lru_cache
 from importlib import resources
 
-from semrouter_memory.language.scripts import CJK, CJK_RANGE
+from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.terms import terms
-from semrouter_memory.language.values import NUMBER_WORDS
+from semrouter_memory.language.values import kinds, values
 from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.model import Fact
 
@@ -21,30 +20,32 @@ _SAME = {
 _LIGHT_TERMS = frozenset(term for word in word_set(DATA["light"]) for term in terms(word))
 MANY = frozenset({"allergy", "has", "owns", "likes", "dislikes", "preference", "diet", "answers", "birth", "origin"})
 """Attributes of which a user has several, or that do not change."""
+_PRONOUNS = word_set("I I'm I've I'd I'll")
 _ARTICLES = word_set("a an the about around roughly only at up to")
-NUMBER = re.compile(
-    rf"\d|\b(?:{'|'.join(NUMBER_WORDS)})\b|[一二两三四五六七八九十百千万]+(?:元|块|万|千|号|月)",
-    re.IGNORECASE,
-)
-_DATE = re.compile(
-    r"\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mon|tues|wednes|thurs|fri|satur|sun)[a-z]*\b|\d(?:[:/]\d|st\b|nd\b|rd\b|th\b)|\d{4}-\d|[月号点周]",
-    re.IGNORECASE,
-)
-_NAME = re.compile(rf"\b(?!I\b)[A-Z][\w'-]*|[{CJK_RANGE}]")
+_DATES = frozenset({"date", "month", "day", "time"})
+_NO_NUMBERS = frozenset({"ordinal", "address", "month", "day"})
 
 
 def kind(value: str) -> str:
     """What sort of value it is; only values of one sort are compared."""
-    if _DATE.search(value) and (NUMBER.search(value) or not CJK.search(value)):
+    found = kinds(values(value)).keys()
+    if found & _DATES or ("ordinal" in found and any(map(str.isdigit, value))):
         return "date"
     first = next((word for word in value.split() if word.lower() not in _ARTICLES), "")
-    if NUMBER.search(first):
+    if has_number(first):
         return "number"
-    return "name" if is_name(value) else "number" if NUMBER.search(value) else "word"
+    return "name" if is_name(value) else "number" if has_number(value) else "word"
+
+
+def has_number(value: str) -> bool:
+    return any(map(str.isdigit, value)) or bool(kinds(values(value)).keys() - _NO_NUMBERS)
 
 
 def is_name(value: str) -> bool:
-    return bool(_NAME.search(value))
+    words = value.replace("-", " ").replace("/", " ").split()
+    return any(word.lstrip("\"'“(")[:1].isupper() and word not in _PRONOUNS for word in words) or bool(
+        CJK.search(value)
+    )
 
 
 def same_attribute(one: Fact, other: Fact) -> bool:

@@ -16,14 +16,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib import resources
 
-from semrouter_memory.language.question_form import QUESTION_MARKS
+from semrouter_memory.language.phrases import after, phrases
 from semrouter_memory.language.scripts import CJK
-from semrouter_memory.language.sentences import sentences
-from semrouter_memory.language.values import NUMBER_WORDS, ORDINALS, SCALES, han_number
+from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
+from semrouter_memory.language.values import MONTHS, NUMBER_WORDS, ORDINALS, SCALES, han_number
 from semrouter_memory.language.word_lists import word_set
+from semrouter_memory.language.words import tokens
 from semrouter_memory.model import Candidate, LoggedTurn
 from semrouter_memory.retain import content_policy
-from semrouter_memory.retain.spoken import spoken
+from semrouter_memory.retain.directives import spoken
 
 NUMBER = "number_not_said"
 NAME = "name_not_said"
@@ -43,6 +44,9 @@ _STEM = 5
 """Words count as the same by so many first letters: "diagnosed", "diagnosis"."""
 _SCOPE = 4
 """Words behind a negation that it denies."""
+_BEGINNING = 3
+"""Tokens of a sentence in which another person's mention begins."""
+_CLAUSE_MARKS = frozenset(",;.!?")
 _SOON = 60
 """A date so many days from the turn may be the model's reading of "next Friday"."""
 
@@ -51,16 +55,6 @@ _CLOCK = re.compile(r"(?P<hour>\d{1,2})(?P<rest>(?:[:.]\d\d)*)")
 """7:30 and 7.30; a ratio (1.85:1) is none."""
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _NAME = re.compile(r"(?<![.!?:]\s)(?<=[\s(\"'“/-])[A-ZÀ-ÖØ-Þ][\w'’.&+-]*")
-_ABOUT_USER = re.compile(r"\busers?\b|用户|\bthe user's\b", re.IGNORECASE)
-_FIRST_PERSON = re.compile(r"\b(?:i|i['’]\w+|im|we|we['’]\w+|me|us|user|my|our)\b|我(?!的)|用户(?!的)", re.IGNORECASE)
-_OTHERS = re.compile(
-    r"^\W*(?:\w+[,\s]+){0,2}?(?:my|our|his|her|user's|我的?)\s?(?P<who>[\w-]+)(?!['’\w])", re.IGNORECASE
-)
-_SAYS = re.compile(
-    r"\s*(?:says?|said|thinks?|thought|told|tells|wants|believes?|claims|reckons|insists|说|觉得|认为)\b", re.IGNORECASE
-)
-_CLAUSE_END = re.compile(r"[,;.!?，。；！？]|\bbut\b|\bthough\b|但")
-
 _DATA = tomllib.loads(resources.files(__package__).joinpath("grounding.toml").read_text(encoding="utf-8"))
 _TELLING, _CALENDAR, _LOOSE = word_set(_DATA["telling"]), word_set(_DATA["calendar"]), word_set(_DATA["loose"])
 _HAN_TELLING = frozenset(_DATA["telling_zh"])
@@ -72,22 +66,8 @@ _PEOPLE = {word: line.split()[0] for line in _DATA["people"].strip().splitlines(
 _SCALES = SCALES | {"thousand": 1_000, "grand": 1_000, "million": 1_000_000}
 _HAN_NUMBER = re.compile(r"[零〇一二三四五六七八九两十百千万]+")
 _HALF_DAY = 12
-_MONTHS = _DATA["calendar"].split()[:_HALF_DAY]
-_CALENDAR_DAYS = _DATA["calendar"].split()[_HALF_DAY:]
 _DATE = re.compile(
-    rf"\b\d{{4}}-(?P<month>\d\d)-(?P<day>\d\d)\b|(?:\b(?P<before>\d{{1,2}}) )?\b(?P<name>{'|'.join(_MONTHS)})\b(?: (?P<after>\d{{1,2}})\b)?",
-    re.IGNORECASE,
-)
-_RELATIVE = re.compile(
-    rf"\b(?:tomorrow|yesterday|tonight|next|last|this|coming|in \w+ (?:days|weeks)|{'|'.join(_CALENDAR_DAYS)})\b|[明昨后]天|[下上这]",
-    re.IGNORECASE,
-)
-_OTHERS_HAN = re.compile(rf"^(?:我|用户)的?(?P<who>{'|'.join(filter(CJK.match, _PEOPLE))})")
-
-
-_NOT_TOLD = re.compile(
-    r"^\W*(?:(?:and|so|ok|okay|now|well|please|can you|could you)\W+)*(?:suppos(?:e|ing)|imagine|let'?s say|say (?:i|we)\b|assum(?:e|ing)|what if|hypothetically"
-    r"|(?:if|when) (?:i|we|my \w+) (?:were|was|had|won|got|lived|owned|moved|earned)|(?:write|draft|compose|invent|make up)\b)|假设|假如|如果我|要是我|想象",
+    rf"\b\d{{4}}-(?P<month>\d\d)-(?P<day>\d\d)\b|(?:\b(?P<before>\d{{1,2}}) )?\b(?P<name>{'|'.join(MONTHS)})\b(?: (?P<after>\d{{1,2}})\b)?",
     re.IGNORECASE,
 )
 
@@ -140,7 +120,7 @@ def ground(
     for candidate in candidates:
         if why := content_policy.reason(candidate.content) or said.misses(candidate.content):
             turned_away[why] += 1
-            if why == WORDS and _ABOUT_USER.search(candidate.content):
+            if why == WORDS and phrases("the_user").occur_in(candidate.content):
                 doubtful.append(candidate)
         else:
             passed.append(candidate)
@@ -149,7 +129,12 @@ def ground(
 
 def _told(own: str) -> str:
     """What of a user's text is said of what is: without suppositions and orders to write something."""
-    return "".join(sentence for sentence in sentences(own) if not _NOT_TOLD.search(sentence))
+    return "".join(sentence for sentence in sentences(own) if not _is_supposed(sentence))
+
+
+def _is_supposed(sentence: str) -> bool:
+    found = tokens(sentence)
+    return bool(phrases("not_told").length_at(found, after(found, phrases("not_told_fillers"))))
 
 
 class _UserWords:
@@ -160,7 +145,7 @@ class _UserWords:
         self.sentences = [piece for piece in pieces if piece and _tells(piece)]
         lowered = "\n".join(pieces).lower()
         self._text = lowered
-        self._relative = bool(_RELATIVE.search(lowered))
+        self._relative = phrases("relative_days").occur_in(lowered)
         self._days = {time.date() for time in times}
         self._known = _Known(" ".join(self.sentences).lower())
         everything = {_bare(word) for word in _WORD.findall(lowered)}
@@ -175,7 +160,7 @@ class _UserWords:
             return NAME
         if not _people(content) <= _people(self._text):
             return PERSON
-        needed = _SUPPORT if _ABOUT_USER.search(content) else _SUPPORT_WITHOUT_USER
+        needed = _SUPPORT if phrases("the_user").occur_in(content) else _SUPPORT_WITHOUT_USER
         if self._known.share(content) < needed:
             return WORDS
         best = max(self.sentences, key=lambda sentence: _Known(sentence.lower()).share(content), default="")
@@ -186,7 +171,7 @@ class _UserWords:
         return _DATE.sub(lambda match: "" if self._is_soon(match) else match.group(), content)
 
     def _is_soon(self, match: re.Match[str]) -> bool:
-        month = _MONTHS.index(match["name"].casefold()) + 1 if match["name"] else int(match["month"])
+        month = MONTHS.index(match["name"].casefold()) + 1 if match["name"] else int(match["month"])
         number = int(match["day"] or match["before"] or match["after"] or 0)
         return any(
             (day.month, day.day) == (month, number)
@@ -229,7 +214,7 @@ class _Known:
 
 def _tells(sentence: str) -> bool:
     """Whether a sentence may say something of the user: a question does where it speaks of them."""
-    return not sentence.endswith(QUESTION_MARKS) or bool(_FIRST_PERSON.search(sentence))
+    return not sentence.endswith(QUESTION_MARKS) or _speaks_of_user(tokens(sentence))
 
 
 def _is_near(content: str, similarities: Mapping[str, float]) -> bool:
@@ -240,13 +225,30 @@ def _is_near(content: str, similarities: Mapping[str, float]) -> bool:
 
 def _against(content: str, sentence: str) -> str:
     """What speaks against a statement in the sentence that it was made from."""
-    other = _OTHERS_HAN.match(sentence) or _OTHERS.match(sentence)
-    who = _PEOPLE.get(other["who"].lower()) if other else None
-    rest = sentence[other.end() :] if other else ""
-    by_user = not other or (bool(_FIRST_PERSON.search(rest)) and not _SAYS.match(rest))
+    found = tokens(sentence)
+    who, end = _other_person(found)
+    rest = found[end:]
+    by_user = not who or (_speaks_of_user(rest) and not phrases("says").length_at(rest, 0))
     if who and who not in _people(content) and not by_user:
         return PERSON
     return NEGATION if _denied(content, sentence) or _denied(sentence, content) else ""
+
+
+def _other_person(found: Sequence[str]) -> tuple[str, int]:
+    """Whom a sentence begins with other than the user, and the token behind: "my sister ...", "我妈妈..."; "" for none."""
+    for at in range(min(_BEGINNING, len(found))):
+        if length := phrases("possessives").length_at(found, at):
+            listed = ((size, "".join(found[at + length : at + length + size])) for size in (2, 1))
+            return next(((_PEOPLE[word], at + length + size) for size, word in listed if word in _PEOPLE), ("", 0))
+    return "", 0
+
+
+def _speaks_of_user(found: Sequence[str]) -> bool:
+    """Whether the user is spoken of, and not only something of theirs."""
+    if next(phrases("first_person").places(found), None) is not None:
+        return True
+    ends = [at + length for at in range(len(found)) if (length := phrases("first_person_zh").length_at(found, at))]
+    return any(tuple(found[end : end + 1]) != ("的",) for end in ends)
 
 
 def _denied(affirmed: str, text: str) -> bool:
@@ -264,20 +266,24 @@ def _denied(affirmed: str, text: str) -> bool:
 def _negations(text: str) -> list[set[str]]:
     """For each negation of a text the stems that it denies."""
     found: list[set[str]] = []
-    for clause in _CLAUSE_END.split(text.lower().replace("’", "'")):
-        parts = [word for each in _WORD.findall(clause) for word in _split(each)]
-        for at, word in enumerate(parts):
-            if word in _NEGATORS or word in _DENYING:
-                behind = [_bare(each)[:_STEM] for each in parts[at + 1 :] if _bare(each) not in _TELLING]
-                found.append(set(behind[:_SCOPE]))
-        for at, char in enumerate(clause):
-            if char in _NEGATORS:
-                found.append(set(_bigrams(clause[at + 1 : at + 1 + _SCOPE])))
+    for clause in _clauses(tokens(text)):
+        for at, word in enumerate(clause):
+            if word in _NEGATORS or word in _DENYING or word.endswith("n't"):
+                behind = [_bare(each) for each in clause[at + 1 :] if not CJK.match(each)]
+                stems = [each[:_STEM] for each in behind if each not in _TELLING]
+                found.append({*stems[:_SCOPE], *_bigrams("".join(clause[at + 1 : at + 1 + _SCOPE]))})
     return found
 
 
-def _split(word: str) -> Sequence[str]:
-    return (word[:-3], "n't") if word.endswith("n't") else (word,)
+def _clauses(found: Sequence[str]) -> Iterator[list[str]]:
+    clause: list[str] = []
+    for at, token in enumerate(found):
+        if token in _CLAUSE_MARKS or phrases("clause_ends").length_at(found, at):
+            yield clause
+            clause = []
+        else:
+            clause.append(token)
+    yield clause
 
 
 def _people(text: str) -> set[str]:

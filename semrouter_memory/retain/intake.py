@@ -14,9 +14,8 @@ from semrouter_memory.errors import TurnLogError
 from semrouter_memory.events import SecretsRedacted, TurnAppended, TurnDropped
 from semrouter_memory.model import Appended, AppendOutcome, Json, SessionKey, Turn
 from semrouter_memory.ports import Observer, TurnInbox
-from semrouter_memory.retain.redact import Redaction, redact
-from semrouter_memory.retain.remember import asks_to_remember
-from semrouter_memory.retain.secret_forms import SecretKind
+from semrouter_memory.retain.directives import asks_to_remember
+from semrouter_memory.retain.redact import Redaction, SecretKind, redact
 
 _MARGIN_CHARS = 4096
 """Read beyond the limit, so that a secret at the limit is recognised as a whole."""

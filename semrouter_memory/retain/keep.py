@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from semrouter_memory.language.question_form import QUESTION_MARKS, asks, orders
+from semrouter_memory.language.sentences import QUESTION_MARKS, asks, orders
 from semrouter_memory.language.words import ngrams, tokens
 from semrouter_memory.learned.logistic import Features, Multinomial, components
 from semrouter_memory.model import Vector

@@ -4,15 +4,15 @@ Strategy. A text that is too long keeps its first sentences, as many as fit. A s
 say something else ("unless ..."). A single one that is too long is refused.
 """
 
-import re
 from collections.abc import Callable
+from itertools import accumulate
 
+from semrouter_memory.language.sentences import sentences
 from semrouter_memory.ports import Embedder
 
 Fits = Callable[[str], bool]
 """Whether the model reads all of a text."""
 
-_END = re.compile(r"(?<=[.!?;])(?=\s)|(?<=[。！？；])|\n")
 _SEPARATORS = " \n;；"
 
 
@@ -27,8 +27,9 @@ def fitted(text: str, fits: Fits) -> str:
     """The text, or as many of its first sentences as fit; "" when the first does not."""
     if fits(text):
         return text
-    ends = [found.start() for found in _END.finditer(text)]
-    beginnings = (text[:end].rstrip(_SEPARATORS) for end in reversed(ends))
+    # What ends with a semicolon is cut as a sentence is.
+    ends = list(accumulate(map(len, sentences(text.replace(";", ".").replace("；", "。")))))
+    beginnings = (text[:end].rstrip(_SEPARATORS) for end in reversed(ends[:-1]))
     return next((beginning for beginning in beginnings if beginning and fits(beginning)), "")
 
 

@@ -26,15 +26,13 @@ from semrouter_memory.ports import (
     SessionStateBuilder,
     TurnLog,
 )
-from semrouter_memory.retain.episode_writer import EpisodeWriter
 from semrouter_memory.retain.failures import FailurePolicy
 from semrouter_memory.retain.intake import TurnIntake
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
-from semrouter_memory.retain.scheduling import ExtractionScheduler, Idling
-from semrouter_memory.retain.session_end import SessionEndHandler
+from semrouter_memory.retain.scheduling import ExtractionScheduler, Idling, Pace, Trigger
+from semrouter_memory.retain.session_end import EpisodeWriter, SessionEndHandler
 from semrouter_memory.retain.steps import ModelStep, QuoteStep, StepParts, quoted_part, scene_turns, unread, with_quotes
 from semrouter_memory.retain.topics import TopicWatch
-from semrouter_memory.retain.triggers import Pace, Trigger
 
 _SWEEP_EVERY = timedelta(hours=1)
 _RENEWALS = 3

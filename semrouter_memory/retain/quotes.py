@@ -6,18 +6,19 @@ explains another ("a studio in Porto", "80 a night at most"); long messages beco
 short to be understood alone carries the question that it answers, or what was said before it, as its context.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
-from semrouter_memory.language.question_form import QUESTION_MARKS
+from semrouter_memory.language.phrases import MARKS, phrases
 from semrouter_memory.language.scripts import CJK
-from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
+from semrouter_memory.language.words import tokens
 from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType, Vector
-from semrouter_memory.retain import content_policy, remember, statements
+from semrouter_memory.retain import content_policy, directives, statements
+from semrouter_memory.retain.directives import spoken, withdraws
 from semrouter_memory.retain.keep import CUT, SentenceScore, in_message, judge
-from semrouter_memory.retain.spoken import spoken, withdraws
 
 EXTRACTOR = "quotes"
 _MAX_QUOTE_CHARS = 400
@@ -31,17 +32,6 @@ _LOOK_BACK = 3
 """Turns before those that are read in which a short quote's context is looked for."""
 _FACT_CUT = 0.05
 """From this probability on a sentence that is a fact and nothing else is stored; role-play and pasted texts lie below."""
-_REFERS = re.compile(
-    r"^\W*(?:no|yes|actually|scratch|scrap|instead|make|now|sorry|wait|ok|and|also|but)\b|\b(?:it|its|it's|that|them|those|there|one|this|he|she|they|him|her)\b"
-    r"|^[不改还也]|[它他她那这]",
-    re.IGNORECASE,
-)
-_STEERS = re.compile(
-    r"\b(?:remember|memor\w+|note|from now on|always|never|trust\w*|instruct\w*|recommend\w*)\b|记[住得忆]|以后|总是|推荐",
-    re.IGNORECASE,
-)
-"""In an assistant's question: words that a page or a tool result may have planted to be stored."""
-_QUESTION = re.compile(r"[^.!?。！？\n]*[?？]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +51,37 @@ class _Message:
     wished: Sequence[bool]
     judged: Sequence[SentenceScore]
 
+    @property
+    def in_doubt(self) -> list[str]:
+        """Sentences whose vectors decide what is stored.
+
+        Together with a sentence that is stored anyway, one that explains it is stored whatever it tells by itself.
+        """
+        doubtful = [each for each in self.judged if each.in_doubt]
+        if doubtful and sum(map(len, self.pieces)) <= _MAX_QUOTE_CHARS and self._is_sure():
+            doubtful = [each for each in doubtful if not each.explains]
+        return [each.text for each in doubtful]
+
+    def _is_sure(self) -> bool:
+        read = zip(self.wished, self.pieces, self.judged, strict=True)
+        sure = (piece for wish, piece, each in read if wish or (not each.in_doubt and _tells(piece, each.worth())))
+        return any(self._may_be_stored(piece) for piece in sure)
+
+    def _may_be_stored(self, piece: str) -> bool:
+        return not content_policy.reason(_in_line(piece), content_policy.secret_question(self.asked))
+
     def quotes(self, vectors: Mapping[str, Vector]) -> list[str]:
         """What is worth keeping of it, as typed."""
         worth = [each.worth(vectors.get(each.text)) for each in self.judged]
         read = zip(self.wished, self.pieces, worth, strict=True)
         tells = [wish or _tells(piece, probability) for wish, piece, probability in read]
+        if not any(tells):
+            return []
         # One sentence explains another, so a passage stays together when one of its sentences is worth storing.
         together = [
             (piece, telling)
             for piece, telling, each in zip(self.pieces, tells, self.judged, strict=True)
-            if (telling or each.explains) and not content_policy.reason(piece, asked=self.asked)
+            if (telling or each.explains) and self._may_be_stored(piece)
         ]
         return [each for each in _passages(together) if any(map(str.isalnum, each)) and not content_policy.reason(each)]
 
@@ -93,8 +104,7 @@ class Reading:
     @property
     def in_doubt(self) -> list[str]:
         """Sentences of which the words do not tell whether they are worth keeping."""
-        every = (each for message in self._messages for each in message.judged)
-        return list(dict.fromkeys(each.text for each in every if each.in_doubt))
+        return list(dict.fromkeys(text for message in self._messages for text in message.in_doubt))
 
     def candidates(self, vectors: Mapping[str, Vector] = MappingProxyType({})) -> tuple[Candidate, ...]:
         """What is worth keeping of the turns, oldest first, each text of a turn once.
@@ -107,7 +117,7 @@ class Reading:
         for message in self._messages:
             contents = message.quotes(vectors)
             for content in contents:
-                if said is None and _REFERS.search(content):
+                if said is None and _refers(content):
                     said = _last_told(self._context[-_LOOK_BACK:])
                 about = _about(content, message.asked, said or "")
                 facts, about, said = statements.in_context(content, about, said or "")
@@ -125,8 +135,15 @@ def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) 
 
 
 def _message(turn: LoggedTurn, own: str, asked: str) -> _Message:
+    return _Message(turn, asked, *_read(own, asked))
+
+
+# A turn is read again where a later one refers to it.
+@lru_cache(64)
+def _read(own: str, asked: str) -> tuple[Sequence[str], Sequence[bool], Sequence[SentenceScore]]:
+    """The sentences of a message, which of them the user asks to have remembered, and what their words tell."""
     pieces = [piece for whole in sentences(own) if not withdraws(whole) for piece in _readable(whole)]
-    return _Message(turn, asked, pieces, remember.wished(pieces), judge(in_message(pieces, own, asked)))
+    return pieces, directives.wished(pieces), judge(in_message(pieces, own, asked))
 
 
 def _tells(piece: str, probability: float) -> bool:
@@ -163,10 +180,14 @@ def _passages(pieces: Sequence[tuple[str, bool]]) -> Iterator[str]:
     for piece, telling in (*pieces, ("", False)):
         if not piece or len(passage) + len(piece) > _MAX_QUOTE_CHARS:
             if worth:
-                yield " ".join(passage.split())
+                yield _in_line(passage)
             passage, worth = "", False
         passage += piece if piece[-1:].isspace() or CJK.search(piece[-2:]) else f"{piece} "
         worth |= telling
+
+
+def _in_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _is_short(content: str) -> bool:
@@ -179,17 +200,24 @@ def _about(content: str, asked: str, said: str) -> str:
         return ""
     if asked.rstrip().endswith(QUESTION_MARKS):
         return _asked(asked)
-    return _harmless(said[:_MAX_CONTEXT_CHARS]) if _REFERS.search(content) else ""
+    return _harmless(said[:_MAX_CONTEXT_CHARS]) if _refers(content) else ""
 
 
 def _asked(answer: str) -> str:
     """The last question in an assistant's answer."""
-    questions = _QUESTION.findall(answer.rstrip()[-2 * _MAX_CONTEXT_CHARS :])
-    return _harmless(" ".join(questions[-1].split())[-_MAX_CONTEXT_CHARS:]) if questions else ""
+    parts = sentences(answer.rstrip()[-2 * _MAX_CONTEXT_CHARS :])
+    question = next((part for part in reversed(parts) if part.rstrip().endswith(QUESTION_MARKS)), "")
+    return _harmless(" ".join(question.split())[-_MAX_CONTEXT_CHARS:])
+
+
+def _refers(content: str) -> bool:
+    """Whether it goes on with something said before, or points to it."""
+    begun = [token for token in tokens(content) if token not in MARKS][:1]
+    return bool(phrases("goes_on").length_at(begun, 0)) or phrases("pronouns").occur_in(content)
 
 
 def _harmless(about: str) -> str:
-    return "" if _STEERS.search(about) or content_policy.reason(about) else about
+    return "" if phrases("steers").occur_in(about) or content_policy.reason(about) else about
 
 
 def _candidate(content: str, about: str, asked: str, facts: tuple[Fact, ...], turn: LoggedTurn) -> Candidate:

@@ -1,52 +1,24 @@
 """Tells a secret's value from ordinary words: what stands behind "my password is" may also describe it. Pure."""
 
 import re
+import tomllib
 from collections.abc import Sequence
+from importlib.resources import files
+from itertools import groupby, pairwise
+from typing import Any
 
 from semrouter_memory.language.word_lists import word_set
 
-_FUNCTION_WORDS = word_set(
-    "a about above across after again against ago all almost along already also although always am among an and another any anybody"
-    " anymore anyone anything anyway anywhere apart are around as at away back because been before behind being below beside besides between"
-    " beyond both but by can cannot could did do does doing done down due during each either else enough even ever every everybody"
-    " everyone everything everywhere few for from further get gets getting going gone gonna got had half has have having he hence her here hers"
-    " herself him himself his how however i if in inside instead into is it its itself just last least less let like likely long many"
-    " may maybe me mine more most much must my myself near neither never next no nobody none nor not nothing now nowhere of off"
-    " often ok okay on once one only onto or other others otherwise our ours ourselves out outside over own per perhaps please quite rather"
-    " really same several shall she should since so some somebody someone something sometimes somewhere soon still such than that the their"
-    " theirs them themselves then there therefore these they this those though through throughout thus till to today together tomorrow"
-    " too toward towards two twice under unless until up upon us use uses using very via was way we well were what whatever when whenever"
-    " where wherever whether which while who whoever whole whom whose why will with within without would yes yesterday yet you your"
-    " yours yourself na"
-)
-_DESCRIPTIONS = word_set(
-    "accepted accessible active alphanumeric annoying available awful awkward bad based basic best better blank boring broken case causing"
-    " certain changed clear common completely complex compromised confidential confirmed correct crap created critical cryptic current decent"
-    " default deleted different difficult disabled dumb easier easy embarrassing empty encrypted entered essential exact"
-    " exactly expired expiring false fine"
-    " first forgotten free fresh funny generated generic gone good great hacked hard hashed hidden horrible identical important impossible incorrect"
-    " initially insane insecure intact invalid kept key known lame lazy leaked locked lost mandatory manual masked master memorable minimum"
-    " nice cute clever cool creative odd bizarre hilarious rubbish garbage awesome brilliant missing mixed necessary needed"
-    " new numeric obsolete obvious old older optional outdated outstanding perfect permanent personal plain plaintext"
-    " pointless poor postponed predictable present pretty printed private problem problematic protected public random rarely ready recent redacted"
-    " refused rejected remote required reset restricted reused ridiculous right rotated sacred safe salted saved secret"
-    " secure secured sensitive set shared short"
-    " shorter shown silly similar simple sloppy slow solid special standard stale static sticky stolen stored strange"
-    " stricter strict strong stronger stuck"
-    " stupid sufficient super supposed synced taken temporary terrible tied tough tricky trivial true ugly unavailable unbreakable unchanged unclear"
-    " undefined unique unknown unusable unusual unsafe updated useful useless valid vital vulnerable weak weaker weird"
-    " working worthless written wrong"
-    " denied null string str text value input password passwords passwort passphrase passcode pin code token"
-    " changeme placeholder example xxx xxxx dummy redacted hidden masked"
-)
-_DESCRIBES = re.compile(r"[a-z]{3,}(?:ed|ing|able|ible|less|ously|ly|ful)|[a-z]{4,}(?:ous|ive)", re.IGNORECASE)
-"""Endings of words that describe something."""
-_THINGS = word_set(
-    "beagle belly bible billy butterfly cable constable creed darling dragonfly duckling earring emily evening family firefly fly holly italy jelly"
-    " july kelly king lily marble molly monopoly morning polly pudding ring sally seed speed spring starling steed sterling string swing"
-    " table vegetable viking wedding weed wing"
-)
-"""They end as a description does and are none."""
+
+def _loaded(name: str) -> dict[str, Any]:
+    return tomllib.loads(files(__package__).joinpath(name).read_text(encoding="utf-8"))
+
+
+DATA, SHAPES = _loaded("secret_rules.toml"), _loaded("key_shapes.toml")
+_WORDS = {name: word_set(listed) for name, listed in DATA["words"].items()}
+_FUNCTION_WORDS, _DESCRIPTIONS, _THINGS = (_WORDS[name] for name in ("function_words", "descriptions", "things"))
+_DESCRIBE = {"ed": 3, "ing": 3, "able": 3, "ible": 3, "less": 3, "ously": 3, "ly": 3, "ful": 3, "ous": 4, "ive": 4}
+"""Endings of words that describe something, and how many letters stand before them at least."""
 _MEASURE = re.compile(
     r"\d{1,6}(?:[.,]\d+)?(?:%|[-\s]?(?:st|nd|rd|th|x|k|m|h|d|s|ms|mm|cm|km|g|kg|lb|lbs|gb|mb|kb|[kmg]?hz|[kmg]?bits?"
     r"|[kmg]bps|byte|bytes|am|pm|min|mins|minutes?|hours?|hrs?|days?|weeks?|months?|years?"
@@ -57,12 +29,10 @@ _MEASURE = re.compile(
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d\d")
 _PLACEHOLDER = re.compile(r"[$%{<(\[]|os\.|process\.|env[(.\[]|\*+$|\.{3}|…|x{3,}$|https?://", re.IGNORECASE)
 _CALL = re.compile(r"[A-Za-z_][\w.]*[(\[]")
-_SEGMENTS = re.compile(r"[^A-Za-z0-9]+")
-_LOWER_RUN = re.compile(r"[a-z]{4,}")
-_CHANGE = re.compile(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[a-z0-9])|(?<=[0-9])(?=[A-Za-z])")
 _TRAILING = ".,;:!?)]}>'\"”’»"
 _MIN_RANDOM_DIGITS = 3
 _MOST_WORDY = 0.4
+_WORD_LETTERS = 4
 _MIN_CHANGES = 4
 _MIN_CODE_DIGITS = 3
 _MIN_KEY_DIGITS = 2
@@ -74,12 +44,12 @@ _MIN_LICENCE_DIGITS = 8
 def says_nothing(word: str) -> bool:
     """Whether it is a function word or describes a secret ("expired"), rather than being one."""
     bare = word.strip(_TRAILING + "(“‘").lower()
-    return (
-        not bare
-        or bare in _FUNCTION_WORDS
-        or bare in _DESCRIPTIONS
-        or (bare not in _THINGS and bool(_DESCRIBES.fullmatch(bare)))
-    )
+    return not bare or bare in _FUNCTION_WORDS or bare in _DESCRIPTIONS or (bare not in _THINGS and _describes(bare))
+
+
+def _describes(word: str) -> bool:
+    letters = word.isascii() and word.isalpha()
+    return letters and any(word.endswith(end) and len(word) - len(end) >= least for end, least in _DESCRIBE.items())
 
 
 def is_function_word(word: str) -> bool:
@@ -159,7 +129,7 @@ def is_licence_key(value: str) -> bool:
 
 def is_key(body: str) -> bool:
     """What follows a vendor's prefix: not words and numbers joined by signs."""
-    segments = [segment for segment in _SEGMENTS.split(body) if segment]
+    segments = "".join(char if char.isalnum() else " " for char in body).split()
     if all(
         part.isdigit()
         or (part.islower() and part.isalpha())
@@ -168,13 +138,25 @@ def is_key(body: str) -> bool:
         for part in segments
     ):
         return False
-    return sum(char.isdigit() for char in body) >= _MIN_KEY_DIGITS or len(_CHANGE.findall(body)) >= _MIN_CHANGES
+    return sum(char.isdigit() for char in body) >= _MIN_KEY_DIGITS or _changes(body) >= _MIN_CHANGES
+
+
+def is_key_behind(prefixes: Sequence[str], value: str) -> bool:
+    """Whether a key follows the prefix; the longest ones come first."""
+    return is_key(value.removeprefix(next(each for each in prefixes if value.startswith(each))))
+
+
+def _changes(value: str) -> int:
+    """How often small letters, capitals and digits take turns."""
+    classes = ["d" if char.isdigit() else "u" if char.isupper() else "l" if char.islower() else "" for char in value]
+    return sum(bool(one and other) and one != other for one, other in pairwise(classes))
 
 
 def is_random(value: str) -> bool:
     """Upper and lower case and digits in one long word: neither a hash, nor a UUID, nor words joined to a name."""
     letters = sum(char.isalpha() for char in value)
-    wordy = sum(map(len, _LOWER_RUN.findall(value)))
+    runs = (len(list(run)) for lower, run in groupby(value, str.islower) if lower)
+    wordy = sum(length for length in runs if length >= _WORD_LETTERS)
     return (
         any(char.isupper() for char in value)
         and any(char.islower() for char in value)
@@ -188,7 +170,7 @@ def is_credentials(value: str) -> bool:
     return (
         value.endswith("=")
         or (any(char.isdigit() for char in value) and any(char.isalpha() for char in value))
-        or len(_CHANGE.findall(value)) >= _MIN_CHANGES
+        or _changes(value) >= _MIN_CHANGES
     )
 
 
@@ -222,5 +204,12 @@ def is_account_number(value: str) -> bool:
     return not _DATE.fullmatch(value.strip())
 
 
-def first_digits_in(digits: str, ranges: Sequence[Sequence[int]]) -> bool:
-    return any(low <= int(digits[: len(str(low))]) <= high for low, high in ranges)
+def is_card(value: str) -> bool:
+    """A number that an issuer of payment cards may give out, with its check digit."""
+    digits = "".join(char for char in value if char.isdigit())
+    issued = any(
+        len(digits) in card["lengths"]
+        and any(low <= int(digits[: len(str(low))]) <= high for low, high in card["first"])
+        for card in SHAPES["card"]
+    )
+    return issued and has_luhn_digit(digits)

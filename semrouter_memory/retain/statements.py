@@ -11,12 +11,14 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+from semrouter_memory.language.phrases import after, phrases, words_of
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.language.word_lists import word_set
+from semrouter_memory.language.words import spans, tokens
 from semrouter_memory.model import Candidate, Fact
-from semrouter_memory.retain.facts import DATA, MANY, NUMBER, covers, is_name, kind
-from semrouter_memory.retain.remember import wish
+from semrouter_memory.retain.directives import wish
+from semrouter_memory.retain.facts import DATA, MANY, covers, has_number, is_name, kind
 
 _SINGLE, _ROLES = word_set(DATA["single"]), word_set(DATA["role"])
 _SINGLE_ZH, _ROLES_ZH = tuple(DATA["single_zh"].split()), tuple(DATA["role_zh"].split())
@@ -28,35 +30,18 @@ _MAX_CHARS = 300
 """A longer sentence tells a story."""
 _MAX_VALUE_WORDS = 10
 _MAX_ANY_WORDS = 5
-_WORD = re.compile(r"[\w'’&.+/-]*[\w+]|[$€£¥]")
-_OPENING = re.compile(
-    r"^(?:(?:hi|hey|ok|okay|oh|so|well|also|and|but|btw|by the way|fyi|actually|no|yes|yeah|sorry|wait|scratch that|correction|update"
-    r"|just so you know|for context|as of now|now)[\s,.:!-]+)+",
-    re.IGNORECASE,
-)
+_MAX_ANSWER_CHARS = 80
+_MAX_CHARS_ZH = 30
+_MENTION_WORDS = 12
+_AGE_WORDS = 3
 _CLAUSES = re.compile(r"(?:[,;]|\s+-|\s+and|,\s*and)\s+(?=(?:i|i'm|i've|my|our|we)\b)|[，；]", re.IGNORECASE)
-_MAY_STATE = re.compile(
-    r"\b(?:i|im|we|my|our|user|call me|always|never|deadline|appointment|name is|called|it|its|that|make|should be)\b|[我是改变]|用户",
-    re.IGNORECASE,
-)
-"""One of these is in everything that makes a statement; most sentences have none."""
 _OWN = re.compile(
     r"^(?:the user's|user's|my|our|the) (?P<attribute>[^,;:?]{2,60}?)"
     r"(?P<verb>'s| is| are| has changed to| changed to| went up to| was (?:moved|changed|raised) to|:)(?: now)? (?P<value>.+)$",
     re.IGNORECASE,
 )
-_CALLED = re.compile(
-    r"^(?P<what>[\w' -]{2,40}?) is (?:now )?(?:called|named) (?P<value>.+)$|^(?P<of>[\w' -]{2,40}?)'s name is (?P<name>.+)$",
-    re.IGNORECASE,
-)
 _HAS_OF = re.compile(
     r"^an? (?P<head>[\w -]{2,30}?) of (?P<value>[^;?]{1,40}?)(?P<what> for [\w' -]{2,40})?[.!]*$", re.IGNORECASE
-)
-_CALL_ME = re.compile(r"^(?:please |pls |just )?call me (?P<value>.+)$", re.IGNORECASE)
-_OLD = re.compile(r"^(?P<value>\d{1,3}) (?:years old|yo|y/o)\b", re.IGNORECASE)
-_ANSWER = re.compile(
-    r"^(?:please |pls )?(?P<value>(?:always|never) (?:answer|reply|respond|write|use|give|address|call|explain|format)\b.{2,80})$",
-    re.IGNORECASE,
 )
 _CORRECTION = re.compile(
     r"^(?P<sign>(?:(?:actually|no|sorry|wait|correction|update|make)[,.:!]? )*)(?:it's|its|it is|it|that|that's|should be)"
@@ -66,20 +51,10 @@ _CORRECTION = re.compile(
 _CORRECTION_ZH = re.compile(
     r"^(?P<sign>不对|不|更正|其实|现在)?[，, ]*(?:改成|改为|现在是|是|变成)了?(?P<value>[^，。？?]{1,15}?)(?P<now>了)?[。！]*$"
 )
-_MENTION = re.compile(r"\b(?:my|our) (?P<attribute>[\w' -]{2,60})", re.IGNORECASE)
 _OWN_ZH = re.compile(
     r"^(?:我们?|用户)的?(?P<attribute>[^，。？?是叫的]{1,8}|最喜欢的[^，。是]{1,6})(?:现在)?(?P<verb>是|叫|为|改成|变成|涨到)了?(?P<value>[^，。？?]{1,20}?)[。！]*$"
 )
-_AT_ZH = re.compile(r"^(?:我|用户)(?:现在|目前)?在(?P<value>[^，。？?在]{1,15}?)(?P<verb>工作|上班)了?[。！]*$")
-_TO_ZH = re.compile(r"^(?:我|用户)对(?P<value>[^，。？?]{1,10}?)过敏[。！]*$")
-_OLD_ZH = re.compile(r"^(?:我|用户)(?:今年|现在)?(?P<value>\d{1,3}|[一二三四五六七八九十]{1,3})岁了?[。！]*$")
-_I_ZH = re.compile(r"^(?:我|用户)(?:现在|目前|最近|刚|刚刚|已经)?(?P<rest>[^，。？?]{2,30}?)[。！]*$")
 _AFTER = re.compile(r"[,:](?!\d)|[;(–—。，；？?!]|\.(?=\s|$)|\s-\s")
-_TAIL = re.compile(
-    r"(?: (?:now|these days|at the moment|currently|btw|please|though|today|instead|again|too|as well|thanks|anyway|right now))+$",
-    re.IGNORECASE,
-)
-
 _SUBJECTS = {
     prefix: begun
     for begun, prefixes in {
@@ -90,6 +65,10 @@ _SUBJECTS = {
     }.items()
     for prefix in prefixes
 }
+_CALLS = (" is now called ", " is now named ", " is called ", " is named ")
+_TAILS = tuple(f" {each.strip()}" for each in DATA["tails"].split("|"))
+_ANSWERING, _ADVERBS_ZH = word_set(DATA["answering"]), tuple(DATA["adverbs_zh"].split())
+_MARKS = '.,;:!?()"“”-–'
 _VAGUE = word_set("to the it that this these those them there one you your like a an who new and,")
 _ADVERBS = word_set("just now recently currently really also actually already")
 _PREDICATES = {
@@ -152,13 +131,23 @@ def is_fact(sentence: str) -> bool:
 
 def mentioned(text: str) -> tuple[Fact, ...]:
     """An attribute that a text names without a value for certain: "what's my budget for the trip?"."""
-    for match in _MENTION.finditer(text):
-        found = match["attribute"].split()
-        head = next((at for at, word in enumerate(found[:4]) if word.lower() in _SINGLE), None)
-        if head is not None:
-            about = found[: head + 4] if found[head + 1 : head + 2] == ["for"] else found[: head + 1]
-            return (Fact(" ".join(about), "", f"User's {' '.join(about)}"),)
+    said = text.split()
+    for at, word in enumerate(said):
+        if word.lower() in {"my", "our"}:
+            found = list(_unbroken(said[at + 1 : at + 1 + _MENTION_WORDS]))
+            head = next((at for at, word in enumerate(found[:4]) if word.lower() in _SINGLE), None)
+            if head is not None:
+                about = found[: head + 4] if found[head + 1 : head + 2] == ["for"] else found[: head + 1]
+                return (Fact(" ".join(about), "", f"User's {' '.join(about)}"),)
     return ()
+
+
+def _unbroken(said: Sequence[str]) -> Iterator[str]:
+    """The words up to the first that a mark ends."""
+    for word in said:
+        yield word.strip(_MARKS)
+        if word[-1] in _MARKS:
+            return
 
 
 def subject(fact: Fact) -> str:
@@ -171,11 +160,11 @@ def subject(fact: Fact) -> str:
 
 def _clauses(sentence: str) -> Iterator[str]:
     """The parts of a sentence with subjects of their own; none of one that may not be meant."""
-    if len(sentence) > _MAX_CHARS or not _MAY_STATE.search(sentence):
+    if len(sentence) > _MAX_CHARS or words_of("may_state").isdisjoint(tokens(sentence)):
         return
     sentence = " ".join((wish(sentence) or sentence).replace("\u2019", "'").split())
     # "May" is a month.
-    lowered = {word.lower() for word in _WORD.findall(sentence) if word != "May"}
+    lowered = {*_words(sentence.replace("May", ""))}
     doubtful = lowered & _DOUBT or any(word.endswith("n't") and word != "can't" for word in lowered)
     if sentence.endswith(("?", "\uff1f")) or doubtful or any(map(sentence.__contains__, _DOUBT_ZH)):
         return
@@ -185,7 +174,8 @@ def _clauses(sentence: str) -> Iterator[str]:
 
 
 def _fact(clause: str) -> Fact | None:
-    bare = _OPENING.sub("", clause)
+    opened = after(tokens(clause), phrases("openings"))
+    bare = clause[spans(clause)[opened][0] :] if 0 < opened < len(spans(clause)) else clause
     if CJK.search(bare[:2]):
         return _chinese(bare)
     return _own(bare) or _named(bare) or _predicated(bare) or _answered(bare)
@@ -212,27 +202,26 @@ def _own(clause: str) -> Fact | None:
 
 def _named(clause: str) -> Fact | None:
     """What somebody or an animal is called."""
-    if match := _CALL_ME.match(clause):
-        value = _value(match["value"])
+    bare = _without_politeness(clause)
+    if bare.lower().startswith("call me "):
+        value = _value(bare[len("call me ") :])
         return Fact("name", value, f"User wants to be called {value}") if is_name(value) else None
-    match = _CALLED.match(clause)
-    if not match:
+    verb = next((each for each in (*_CALLS, "'s name is ") if each in clause.lower()), "")
+    if not verb:
         return None
-    owner, _, what = (match["what"] or match["of"]).partition(" ")
-    value = _value(match["value"] or match["name"])
-    if (
-        owner.lower() not in {"my", "our", "user's", *(["the"] if what.lower() in _HAD else [])}
-        or not what
-        or not is_name(value)
-    ):
+    at = clause.lower().index(verb)
+    owner, _, what = clause[:at].partition(" ")
+    value = _value(clause[at + len(verb) :])
+    owners = {"my", "our", "user's", *(["the"] if what.lower() in _HAD else [])}
+    if owner.lower() not in owners or not what or not is_name(value) or {*_words(what)} & _CLAUSE:
         return None
-    if {word.lower() for word in what.split()} & _CLAUSE:
-        return None
-    return Fact(
-        f"{what}'s name",
-        value,
-        f"User's {what} is called {value}" if match["what"] else f"User's {what}'s name is {value}",
-    )
+    named = f"User's {what} is called {value}" if verb in _CALLS else f"User's {what}'s name is {value}"
+    return Fact(f"{what}'s name", value, named)
+
+
+def _without_politeness(clause: str) -> str:
+    first, _, rest = clause.partition(" ")
+    return rest if first.lower() in {"please", "pls", "just"} else clause
 
 
 def _predicated(clause: str) -> Fact | None:
@@ -248,9 +237,8 @@ def _predicated(clause: str) -> Fact | None:
         del found[1]
     if found[0] == "have" and found[1:2] and found[1] in {"moved", "relocated", "started", "switched"}:
         del found[0]
-    rest = " ".join(found)
-    if old := _OLD.match(rest.removeprefix("'m ")) if rest.startswith("'m ") else None:
-        return Fact("age", old["value"], f"User is {old.group().lower()}")
+    if old := _age(found):
+        return Fact("age", found[1], f"User is {old}")
     for count in range(min(5, len(found)), 0, -1):
         if predicate := _PREDICATES.get(" ".join(found[:count]).lower()):
             attribute, third, wanted = predicate
@@ -259,8 +247,17 @@ def _predicated(clause: str) -> Fact | None:
     return None
 
 
+def _age(found: Sequence[str]) -> str:
+    """As in "'m 34 years old"; "" for none."""
+    if len(found) < _AGE_WORDS or found[0] != "'m" or not (found[1].isdigit() and len(found[1]) <= len("100")):
+        return ""
+    behind = [word.strip(_MARKS).lower() for word in found[2:4]]
+    old = "years old" if behind == ["years", "old"] else behind[0]
+    return f"{found[1]} {old}" if old in {"years old", "yo", "y/o"} else ""
+
+
 def _checked(attribute: str, third: str, wanted: str, value: str) -> Fact | None:
-    plain = [word.lower() for word in _WORD.findall(value)]
+    plain = _words(value)
     if not plain or plain[0] in _CLAUSE or (wanted == "any" and {*plain} & _VAGUE):
         return None
     if wanted == "had" and (match := _HAS_OF.match(value)) and plain[0] not in _CLAUSE:
@@ -269,7 +266,7 @@ def _checked(attribute: str, third: str, wanted: str, value: str) -> Fact | None
         return Fact("diet", value, f"User is {value}") if plain[0] in _DIETS and len(plain) == 1 else None
     fits = {
         "name": is_name(value),
-        "number": bool(NUMBER.search(value)),
+        "number": has_number(value),
         "role": bool({*plain[:4]} & _ROLES) and not {*plain} & {"who", "your"},
         "had": bool({word.removesuffix("s") for word in plain[:4]} & _HAD or {*plain[:4]} & _HAD),
         "any": len(plain) <= _MAX_ANY_WORDS,
@@ -287,9 +284,13 @@ def _amount(match: re.Match[str], third: str, whole: str) -> Fact | None:
 
 
 def _answered(clause: str) -> Fact | None:
-    match = _ANSWER.match(clause)
-    value = _TAIL.sub("", match["value"].rstrip(" .!")) if match else ""
-    return Fact("answers", value, f"User wants the assistant to {value[0].lower()}{value[1:]}") if value else None
+    wanted = _without_politeness(clause)
+    begins = wanted.lower().split()[:2]
+    if len(begins) < len(("always", "answer")) or begins[0] not in {"always", "never"} or begins[1] not in _ANSWERING:
+        return None
+    value = _without_tail(wanted.rstrip(" .!"))
+    told = f"User wants the assistant to {value[0].lower()}{value[1:]}"
+    return Fact("answers", value, told) if 0 < len(value) - len(" ".join(begins)) <= _MAX_ANSWER_CHARS else None
 
 
 def _chinese(clause: str) -> Fact | None:
@@ -302,22 +303,32 @@ def _chinese(clause: str) -> Fact | None:
             if verb == "叫" and attribute in _PETS_ZH
             else None
         )
-    if match := _OLD_ZH.match(clause):
-        return Fact("age", match["value"], f"用户{match['value']}岁")
-    if match := _AT_ZH.match(clause):
-        return Fact("employer", match["value"], f"用户在{match['value']}{match['verb']}")
-    if match := _TO_ZH.match(clause):
-        return Fact("allergy", match["value"], f"用户对{match['value']}过敏")
-    match = _I_ZH.match(clause)
-    rest = match["rest"] if match else ""
-    form = max((each for each in _PREDICATES_ZH if rest.startswith(each)), key=len, default="")
-    if not form:
+    subject = next((each for each in ("我", "用户") if clause.startswith(each)), "")
+    rest = clause.removeprefix(subject).rstrip("。！") if subject else ""
+    adverb = next((each for each in _ADVERBS_ZH if rest.startswith(each)), "")
+    rest = rest.removeprefix(adverb).removesuffix("了")
+    if len(rest) > _MAX_CHARS_ZH or any(mark in rest for mark in "，。？?"):
         return None
-    attribute, wanted = _PREDICATES_ZH[form]
-    value = rest[len(form) :].removesuffix("了")
-    if (wanted == "nothing") != (not value) or (wanted == "role" and not value.endswith(_ROLES_ZH)):
+    found = max((form for form in _PREDICATES_ZH if _form_value(form, rest) is not None), key=len, default="")
+    if not found:
         return None
-    return Fact(attribute, value or form, f"用户{form}{value}")
+    attribute, wanted = _PREDICATES_ZH[found]
+    value = _form_value(found, rest) or ""
+    fits = {
+        "nothing": not value,
+        "role": value.endswith(_ROLES_ZH),
+        "age": value.isdigit() or {*value} <= {*"一二三四五六七八九十"},
+    }
+    if not fits.get(wanted, True) or (wanted != "nothing" and not value):
+        return None
+    return Fact(attribute, value or found, f"用户{found.replace('…', value) if '…' in found else found + value}")
+
+
+def _form_value(form: str, rest: str) -> str | None:
+    """What stands where the form has "…", or behind it; None where something else is said."""
+    before, _, behind = form.partition("…")
+    fits = rest.startswith(before) and rest.endswith(behind) and len(rest) >= len(before + behind)
+    return rest[len(before) : len(rest) - len(behind)] if fits else None
 
 
 def _corrected(clause: str, known: Sequence[Fact]) -> Fact | None:
@@ -348,5 +359,16 @@ def _value(text: str, *, listed: bool = False) -> str:
     found = text.split()
     stop = _STOP if listed else _STOP | {"and"}
     end = next((at for at, word in enumerate(found) if at and word.lower() in stop), len(found))
-    value = _TAIL.sub("", " ".join(found[:end])).removeprefix("now ").strip(" .!。！\"'")
+    value = _without_tail(" ".join(found[:end])).removeprefix("now ").strip(" .!。！\"'")
     return value if 0 < len(value.split()) <= _MAX_VALUE_WORDS else ""
+
+
+def _without_tail(value: str) -> str:
+    while tail := next((each for each in _TAILS if value.lower().endswith(each)), ""):
+        value = value[: -len(tail)]
+    return value
+
+
+def _words(text: str) -> list[str]:
+    """Lower-cased, without marks around them."""
+    return [bare for word in text.lower().split() if (bare := word.strip(_MARKS))]

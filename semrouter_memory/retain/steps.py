@@ -16,12 +16,12 @@ from semrouter_memory.events import CandidatesRefused, ExtractionFinished, Sessi
 from semrouter_memory.model import Candidate, ChatMessage, Claim, LoggedTurn, TurnState, Vector
 from semrouter_memory.ports import ChatModel, Clock, Embedder, Observer, SessionStateBuilder, TurnLog
 from semrouter_memory.retain import quotes
+from semrouter_memory.retain.directives import withdrawn
 from semrouter_memory.retain.extract_llm import EXTRACTOR, LlmExtractor, batch_of
 from semrouter_memory.retain.failures import FailurePolicy
 from semrouter_memory.retain.grounding import Grounded
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
-from semrouter_memory.retain.scheduling import ExtractionScheduler
-from semrouter_memory.retain.triggers import Trigger
+from semrouter_memory.retain.scheduling import ExtractionScheduler, Trigger
 
 _SCENE_TURNS = 20
 """Earlier turns that say what a short quote is about, and whether a role-play is in progress."""
@@ -78,7 +78,8 @@ class QuoteStep:
         found = await read(claim.turns[first : last + 1], scene, self._embedder)
         candidates = [candidate for candidate in found if candidate.turn_ids[0] in new]
         self._observer.observe(SessionDue(Trigger.QUOTES))
-        written = await self._written(claim, candidates, new)
+        before = claim.turns[first - 1 : first] or claim.context[-1:]
+        written = await self._written(claim, candidates, new, withdrawn((*before, *claim.turns[first : last + 1])))
         if written is None:
             return None
         if self._states is not None:
@@ -89,10 +90,12 @@ class QuoteStep:
         _report(self._observer, quotes.EXTRACTOR, len(part), candidates, written)
         return written.sources
 
-    async def _written(self, claim: Claim, candidates: Sequence[Candidate], new: set[str]) -> Written | None:
+    async def _written(
+        self, claim: Claim, candidates: Sequence[Candidate], new: set[str], taken_back: Sequence[LoggedTurn]
+    ) -> Written | None:
         """Many turns have no quote; then the owner's lock is not taken."""
-        if candidates:
-            return await self._writer.write(claim, candidates)
+        if candidates or taken_back:
+            return await self._writer.write(claim, candidates, withdrawn=taken_back)
         if self._last:
             # `finish` checks that the claim holds.
             return Written(frozenset(new))
@@ -190,13 +193,17 @@ class ModelStep:
         grounded = await self._asked(replace(claim, turns=tuple(batch)))
         if grounded is None:
             return False
-        written = await self._writer.write(claim, grounded.candidates, needed=frozenset(turn.id for turn in batch))
+        taken_back = withdrawn((*claim.context[-1:], *claim.turns))
+        ids = {turn.id for turn in taken_back}
+        candidates = [each for each in grounded.candidates if ids.isdisjoint(each.turn_ids)]
+        needed = frozenset(turn.id for turn in batch)
+        written = await self._writer.write(claim, candidates, needed=needed, withdrawn=taken_back)
         if written is None:
             await self._turn_log.release(claim)
             return False
         if self._states is not None:
-            await self._states.turns_read(claim, batch, grounded.candidates)
-        _report(self._observer, EXTRACTOR, len(batch), grounded.candidates, written)
+            await self._states.turns_read(claim, batch, candidates)
+        _report(self._observer, EXTRACTOR, len(batch), candidates, written)
         sources = known | written.sources | with_quotes(batch)
         await self._turn_log.finish(claim, {turn.id: turn.id in sources for turn in batch})
         return True

@@ -5,7 +5,7 @@ supersedes the quote that said the old one, where that quote says nothing else; 
 outdated. A quote and the statements made from it share their fate, and neither makes the other history.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -154,3 +154,10 @@ def marked(memory: Memory, newer: Memory) -> Memory:
     """A quote of which a part has changed since the newer memory was said."""
     known = [each for each in memory.outdated_by if each != newer.id]
     return replace(memory, metadata={**memory.metadata, OUTDATED_BY: [*known, newer.id][-_MAX_OUTDATED:]})
+
+
+def unmarked(memory: Memory, gone: Collection[str]) -> Memory:
+    """Same as before these newer memories were said."""
+    known = [each for each in memory.outdated_by if each not in gone]
+    plain = {key: value for key, value in memory.metadata.items() if key != OUTDATED_BY}
+    return replace(memory, metadata={**plain, OUTDATED_BY: known} if known else plain)

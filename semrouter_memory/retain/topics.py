@@ -5,7 +5,6 @@ a second one in a row, when the topic has had a few turns to be one, is a change
 that say little ("ok thanks", "and the second one?") are near nothing and count for nothing.
 """
 
-import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import islice
@@ -13,8 +12,9 @@ from itertools import islice
 import numpy as np
 
 from semrouter_memory.errors import UnavailableError
+from semrouter_memory.language.phrases import words_of
 from semrouter_memory.language.scripts import CJK
-from semrouter_memory.language.word_lists import word_set
+from semrouter_memory.language.words import content_words
 from semrouter_memory.model import Claim, LoggedTurn, Vector
 from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.passages import beginning, reads_all
@@ -32,18 +32,6 @@ _IN_A_ROW = 2
 _MIN_WORDS = 3
 _MIN_CHINESE = 6
 _READ_CHARS = 2_000
-
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_VAGUE = word_set(
-    "a an the and or but so of to in on at for with by from as if it its is are was were be been am do does did done has"
-    " have had i you he she we they me him her us them my your his our their this that these those there here what which"
-    " who how why when where can could would will should shall may might must not no yes yeah yep ok okay thanks thank"
-    " thx please pls sure great good nice fine cool perfect awesome right well just also too more less again another one"
-    " ones two first second third last next other same different better best something anything everything nothing else"
-    " let lets give tell show make get go see know think want need like mean say said explain continue use try really"
-    " very much many some any all now then than about into out up down only even still it's i'm don't that's what's"
-    " shorter longer simpler brief detail details detailed version example examples answer question instead"
-)
 
 
 class TopicWatch:
@@ -92,8 +80,9 @@ def _last_telling(turns: Sequence[LoggedTurn]) -> list[LoggedTurn]:
 
 def says_something(text: str) -> bool:
     """Whether a turn's words say enough to tell its topic."""
-    telling = {word for word in map(str.lower, _WORD.findall(text[:_READ_CHARS])) if word not in _VAGUE}
-    return len(telling) >= _MIN_WORDS or len(CJK.findall(text[:_READ_CHARS])) >= _MIN_CHINESE
+    text = text[:_READ_CHARS]
+    telling = {*content_words(text)} - words_of("about_answers")
+    return sum(word.isalpha() for word in telling) >= _MIN_WORDS or len(CJK.findall(text)) >= _MIN_CHINESE
 
 
 def last_change(vectors: Sequence[Vector], similarity: float) -> int | None:

@@ -1,53 +1,28 @@
 """A stand-in for an LLM server: OpenAI-compatible on the outside, a parrot of its context on the inside.
 
 It speaks chat completions and the Responses API, JSON and streams, calls a tool when it is offered one, and keeps the
-last requests, so that one can see what a model would have seen. The request header `x-stand-in` (a JSON object, see
-`Behaviour`) makes it misbehave as real servers do.
+last requests, so that one can see what a model would have seen.
 """
 
-import asyncio
 import itertools
-import json
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass, replace
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 from fastapi import FastAPI, Request, Response
 from starlette.responses import StreamingResponse
 
-from semrouter_memory.codec.encoding import encoded
-from semrouter_memory.stack.parrot import answer_from_context, text_of
+from semrouter_memory.manage.server import serve_http
+from semrouter_memory.stack.ports import LOOPBACK
 
-_KEPT_REQUESTS = 256
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Behaviour:
-    """How to answer one request.
-
-    Attributes:
-        status: other than 200: an error object with this status.
-        delay_ms: before the answer, and between the pieces of a stream.
-        split: bytes per piece of a stream, whatever the frames; 0 = a frame per piece.
-        cut: end a stream after so many pieces, without its regular end; 0 = never.
-        encoding: `gzip`, `br`, `zstd`, or "" for none; with another name the data is sent as it is.
-        garbage: answer something that is no JSON.
-        text: answer this.
-        reasoning: put a <think> section before the answer.
-        response_id: use this id, as servers that draw ids from a small range do.
-    """
-
-    status: int = 200
-    delay_ms: float = 0
-    split: int = 0
-    cut: int = 0
-    encoding: str = ""
-    garbage: bool = False
-    text: str = ""
-    reasoning: str = ""
-    response_id: str = ""
+_MAX_REQUESTS = 256
+_WORD = re.compile(r"[^\W_]{3,}")
+_BULLET = re.compile(r"^\s*(?:[-*]\s+|<memory[^>]*>)(?P<text>.+?)(?:</memory>)?\s*$", re.MULTILINE)
+_QUESTION = re.compile(r"\?|^(?:what|how|who|where|when|which|suggest|recommend|tell|write)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +43,10 @@ class StandInLlm:
 
     Attributes:
         requests: the last ones, the newest at the end.
-        failing: how many of the next requests are refused as by a server that is too busy.
     """
 
     def __init__(self) -> None:
-        self.failing = 0
-        self.requests: deque[Seen] = deque(maxlen=_KEPT_REQUESTS)
+        self.requests: deque[Seen] = deque(maxlen=_MAX_REQUESTS)
         self._numbers = itertools.count(1)
         self.app = FastAPI(openapi_url=None)
         self.app.add_api_route("/v1/chat/completions", self._chat, methods=["POST"])
@@ -86,69 +59,58 @@ class StandInLlm:
         return self.requests[-1]
 
     async def _chat(self, request: Request) -> Response:
-        seen, how = await self._receive(request)
+        seen = await self._receive(request)
         body = _object(seen.body)
         if body is None or not isinstance(body.get("messages"), list):
-            return _error(400, "messages: a list is required")
-        if how.status != 200:  # noqa: PLR2004 - HTTP's own number
-            return _error(how.status, "the stand-in was asked to fail")
-        number = next(self._numbers)
-        answer = _ChatAnswer(body, how, how.response_id or f"chatcmpl-{number}")
-        return self._send(answer.json(), answer.frames(), stream=bool(body.get("stream")), how=how)
+            return error(400, "messages: a list is required")
+        text = self.says(seen, body["messages"])
+        return await self.send(seen, ChatAnswer(body, text, self.new_id(seen, "chatcmpl-")))
 
     async def _responses(self, request: Request) -> Response:
-        seen, how = await self._receive(request)
+        seen = await self._receive(request)
         body = _object(seen.body)
         if body is None or "input" not in body:
-            return _error(400, "input is required")
-        if how.status != 200:  # noqa: PLR2004
-            return _error(how.status, "the stand-in was asked to fail")
-        number = next(self._numbers)
-        answer = _ResponsesAnswer(body, how, how.response_id or f"resp_{number}")
-        return self._send(answer.json(), answer.frames(), stream=bool(body.get("stream")), how=how)
+            return error(400, "input is required")
+        context = [{"role": "system", "content": body.get("instructions") or ""}, *_items(body)]
+        return await self.send(seen, ResponsesAnswer(body, self.says(seen, context), self.new_id(seen, "resp_")))
 
     async def _models(self) -> dict[str, Any]:
         return {"object": "list", "data": [{"id": "stand-in", "object": "model", "created": 0, "owned_by": "demo"}]}
 
     async def _echo(self, request: Request) -> Response:
-        seen, how = await self._receive(request)
-        return Response(seen.body, status_code=how.status, media_type=request.headers.get("content-type"))
+        return await self.send(await self._receive(request), None)
 
-    async def _receive(self, request: Request) -> tuple[Seen, Behaviour]:
+    async def _receive(self, request: Request) -> Seen:
         seen = Seen(request.url.path, dict(request.headers), await request.body())
         self.requests.append(seen)
-        how = Behaviour(**json.loads(request.headers.get("x-stand-in", "{}")))
-        if self.failing:
-            self.failing -= 1
-            how = replace(how, status=503)
-        if how.delay_ms:
-            await asyncio.sleep(how.delay_ms / 1000)
-        return seen, how
+        return seen
 
-    def _send(self, whole: bytes, frames: Iterator[bytes], *, stream: bool, how: Behaviour) -> Response:
-        if how.garbage:
-            return Response(b"<html>not what you asked for", media_type="application/json")
-        headers = {"content-encoding": how.encoding} if how.encoding else {}
-        if not stream:
-            data = encoded(whole, how.encoding)
-            return Response(data, media_type="application/json", headers=headers)
-        pieces = _pieces(frames, how)
-        return StreamingResponse(_paced(pieces, how), media_type="text/event-stream", headers=headers)
+    # -- what tests make otherwise -------------------------------------------------------------------------------------
 
+    def says(self, seen: Seen, messages: list[Any]) -> str:  # noqa: ARG002 - for those that answer by the request
+        """The text of the answer to a conversation."""
+        return answer_from_context(messages)
 
-def _pieces(frames: Iterator[bytes], how: Behaviour) -> Iterator[bytes]:
-    if how.encoding or how.split:
-        data = b"".join(frames)
-        data = encoded(data, how.encoding)
-        size = how.split or len(data)
-        frames = (data[start : start + size] for start in range(0, len(data), size))
-    return itertools.islice(frames, how.cut) if how.cut else frames
+    def new_id(self, seen: Seen, prefix: str) -> str:  # noqa: ARG002 - same
+        return f"{prefix}{next(self._numbers)}"
+
+    async def send(self, seen: Seen, answer: "ChatAnswer | ResponsesAnswer | None") -> Response:
+        """The response with an answer; None: the request's own body."""
+        if answer is None:
+            return Response(seen.body, media_type=seen.headers.get("content-type"))
+        if answer.is_streamed:
+            return StreamingResponse(answer.frames(), media_type="text/event-stream")
+        return Response(answer.json(), media_type="application/json")
 
 
-async def _paced(pieces: Iterator[bytes], how: Behaviour) -> AsyncIterator[bytes]:
-    for piece in pieces:
-        yield piece
-        await asyncio.sleep(how.delay_ms / 1000)
+@asynccontextmanager
+async def served(llm: StandInLlm, port: int = 0) -> AsyncIterator[str]:
+    """The base URL of a stand-in that is served by this process."""
+    server = await serve_http(llm.app, f"{LOOPBACK}:{port}")
+    try:
+        yield f"http://{LOOPBACK}:{server.port}/v1"
+    finally:
+        await server.stop()
 
 
 def _object(raw: bytes) -> dict[str, Any] | None:
@@ -159,7 +121,7 @@ def _object(raw: bytes) -> dict[str, Any] | None:
     return body if isinstance(body, dict) else None
 
 
-def _error(status: int, message: str) -> Response:
+def error(status: int, message: str) -> Response:
     error = {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": None}}
     return Response(orjson.dumps(error), status_code=status, media_type="application/json")
 
@@ -174,19 +136,21 @@ def _frame(data: Mapping[str, Any], event: str = "") -> bytes:
     return name + b"data: " + orjson.dumps(data) + b"\n\n"
 
 
-class _ChatAnswer:
-    def __init__(self, body: dict[str, Any], how: Behaviour, answer_id: str) -> None:
+class ChatAnswer:
+    """An answer of the chat completions API."""
+
+    def __init__(self, body: dict[str, Any], text: str, answer_id: str) -> None:
         self._body = body
         self._id = answer_id
-        self._thought = f"<think>{how.reasoning}</think>" if how.reasoning else ""
         self._tool = _offered_tool(body, body["messages"])
-        self._text = how.text or answer_from_context(body["messages"])
+        self._text = text
+        self.is_streamed = bool(body.get("stream"))
         self._usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
 
     def json(self) -> bytes:
         choices = []
         for index in range(self._body.get("n") or 1):
-            text = None if self._tool else self._thought + self._text
+            text = None if self._tool else self._text
             message: dict[str, Any] = {"role": "assistant", "content": text}
             if self._tool:
                 message["tool_calls"] = [_tool_call(self._tool)]
@@ -210,22 +174,22 @@ class _ChatAnswer:
         if self._tool:
             yield {"tool_calls": [{"index": 0, **_tool_call(self._tool)}]}
             return
-        for word in _words(self._thought + self._text):
+        for word in _words(self._text):
             yield {"content": word}
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self._id, "object": kind, "created": 1, "model": self._body.get("model") or "stand-in"}
 
 
-class _ResponsesAnswer:
-    def __init__(self, body: dict[str, Any], how: Behaviour, answer_id: str) -> None:
+class ResponsesAnswer:
+    """An answer of the Responses API."""
+
+    def __init__(self, body: dict[str, Any], text: str, answer_id: str) -> None:
         self._body = body
         self._id = answer_id
-        given = body["input"]
-        items = [{"role": "user", "content": given}] if isinstance(given, str) else given
-        self._tool = _offered_tool(body, items)
-        context = [{"role": "system", "content": body.get("instructions") or ""}, *items]
-        self._text = how.text or answer_from_context(context)
+        self._tool = _offered_tool(body, _items(body))
+        self._text = text
+        self.is_streamed = bool(body.get("stream"))
 
     def json(self) -> bytes:
         return orjson.dumps(self._response("completed", [self._item("completed")]))
@@ -280,6 +244,12 @@ class _ResponsesAnswer:
         }
 
 
+def _items(body: Mapping[str, Any]) -> list[Any]:
+    """The input of a request to the Responses API, as messages."""
+    given = body["input"]
+    return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+
+
 def _part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
@@ -291,10 +261,40 @@ def _offered_tool(body: Mapping[str, Any], messages: list[Any]) -> str:
         return ""
     for tool in body.get("tools") or []:
         function = tool.get("function") or tool
-        if "weather" in text_of(last.get("content")).lower() and function.get("name"):
+        if "weather" in _text_of(last.get("content")).lower() and function.get("name"):
             return str(function["name"])
     return ""
 
 
 def _tool_call(name: str) -> dict[str, Any]:
     return {"id": "call_1", "type": "function", "function": {"name": name, "arguments": "{}"}}
+
+
+def answer_from_context(messages: list[Any]) -> str:
+    """The bullet point anywhere in the messages that has most words in common with the last user message."""
+    texts = [
+        (message.get("role"), _text_of(message.get("content"))) for message in messages if isinstance(message, dict)
+    ]
+    question = next((text for role, text in reversed(texts) if role == "user"), "")
+    asked = question.split("\n")[0]
+    if not _QUESTION.search(asked):
+        return "Noted."
+    known = [match["text"] for _, text in texts for match in _BULLET.finditer(text)]
+    if not known:
+        return "I do not know that: nothing in my context says so."
+    words = _terms(asked)
+    best = max(known, key=lambda line: len(words & _terms(line)))
+    return f"As far as I know: {best}."
+
+
+def _text_of(content: Any) -> str:
+    """The text of a message's content, string or parts."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    return ""
+
+
+def _terms(text: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(text)}

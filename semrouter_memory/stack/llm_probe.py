@@ -5,7 +5,6 @@ import socket
 import ssl
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
 from urllib.parse import SplitResult
 
 import httpx
@@ -90,20 +89,19 @@ def _read(base: SplitResult, answer: httpx.Response, key: str) -> LlmProbe:
         )
     if answer.is_error:
         return _failed(base, f"answers {status} to GET {base.path}/models")
-    model = _first_model(answer)
-    if model is None:
+    models = models_in(answer)
+    if models is None:
         return _failed(
             base, f"answers GET {base.path}/models, but not as an OpenAI-compatible server; check LLM_BASE_URL"
         )
-    return LlmProbe(model=model)
+    return LlmProbe(model=next(iter(models), ""))
 
 
-def _first_model(answer: httpx.Response) -> str | None:
-    """None: no list of models; "": an empty one."""
+def models_in(answer: httpx.Response) -> list[str] | None:
+    """The models that a server lists; None: it lists none."""
     try:
-        listed: Any = answer.json()["data"]
-        return str(listed[0]["id"]) if listed else ""
-    except (ValueError, KeyError, TypeError, IndexError):
+        return [str(entry["id"]) for entry in answer.json()["data"]] if answer.is_success else None
+    except (ValueError, KeyError, TypeError):
         return None
 
 

@@ -3,64 +3,43 @@
 import itertools
 import random
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 
 from semrouter_memory.errors import ConfigurationError
 
 LOOPBACK = "127.0.0.1"
 
 
-def _shuffled(ports: range) -> Iterator[int]:
-    """Shuffled, so that processes side by side seldom draw the same."""
-    return itertools.cycle(random.SystemRandom().sample(ports, k=len(ports)))
-
-
 # Below those that the kernel gives to outgoing connections (from 32768): one could take the port before its server starts.
-_DRAWN = _shuffled(range(15_000, 20_000))
-_DRAWN_RESTARTED = _shuffled(range(20_000, 32_000))
+# Shuffled, so that processes side by side seldom draw the same.
+_DRAWN = itertools.cycle(random.SystemRandom().sample(range(15_000, 20_000), k=5_000))
 
 
-def free_port(*, restarted: bool = False) -> int:
-    """A port without a listener right now, another one at each call.
-
-    Args:
-        restarted: for a server that is stopped and started again: no other kind of server draws its port meanwhile.
-    """
-    return next(port for port in (_DRAWN_RESTARTED if restarted else _DRAWN) if _is_free(port))
+def free_port() -> int:
+    """A port without a listener right now, another one at each call."""
+    return next(port for port in _DRAWN if is_free(port))
 
 
-def chosen_ports(wanted: Mapping[str, int]) -> dict[str, int]:
-    """The wanted ports by name (`operator_port`), with a free one for each 0.
+def chosen_ports(first: int, names: Sequence[str]) -> dict[str, int]:
+    """A port for each name: the first one and those that follow it, free ones for 0.
 
     Raises:
-        ConfigurationError: a port is in use, wanted twice, or none; the message names what chooses another one.
+        ConfigurationError: a port is in use, or none.
     """
-    for name, port in wanted.items():
-        twice = next((other for other in wanted if other != name and port and wanted[other] == port), None)
-        if twice is not None:
-            raise ConfigurationError(f"port {port} is wanted twice; {_another(name)} or {_another(twice)}")
+    if not first:
+        return {name: free_port() for name in names}
+    for port in range(first, first + len(names)):
         try:
             _bind(port)
         except (OSError, OverflowError) as error:
             reason = error.strerror if isinstance(error, OSError) else "ports end at 65535"
             raise ConfigurationError(
-                f"port {port} on {LOOPBACK} is not available ({reason}); {_another(name)}"
+                f"port {port} on {LOOPBACK} is not available ({reason}); choose another one with PORT=... or --port"
             ) from None
-    return {name: port or free_port() for name, port in wanted.items()}
+    return dict(zip(names, range(first, first + len(names)), strict=True))
 
 
-def following(port: int, wanted: Mapping[str, int | None]) -> dict[str, int]:
-    """The numbers that follow `port` for those that are None; after a drawn port (0) they are drawn, too."""
-    taken = {port, *wanted.values()}
-    following = (number for number in itertools.count(port + 1) if number not in taken)
-    return {name: number if number is not None else next(following) if port else 0 for name, number in wanted.items()}
-
-
-def _another(name: str) -> str:
-    return f"choose another one with {name.upper()}=... or --{name.replace('_', '-')}"
-
-
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
     try:
         _bind(port, "0.0.0.0")  # noqa: S104 - some servers bind so
     except OSError:

@@ -3,11 +3,9 @@
 import asyncio
 import os
 import signal
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from semrouter_memory.errors import Service, UnavailableError
@@ -103,25 +101,17 @@ class Process:
         return "\n".join(lines[-_LOG_TAIL_LINES:])
 
 
-class Together(ABC):
+class Together(AsyncExitStack):
     """Parts that start together. Use as an async context manager: what was started is stopped, in reverse order."""
 
-    def __init__(self) -> None:
-        self._exit = AsyncExitStack()
-
-    @abstractmethod
-    async def _start(self) -> None:
-        """Start the parts; what stops each of them is pushed onto `_exit`."""
+    async def start(self) -> None:
+        """Start the parts; what stops each of them is pushed first."""
+        raise NotImplementedError
 
     async def __aenter__(self) -> Self:
         try:
-            await self._start()
+            await self.start()
         except BaseException:
-            await self._exit.aclose()
+            await self.aclose()
             raise
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._exit.aclose()

@@ -11,12 +11,12 @@ import yaml
 
 from semrouter_memory.stack.envoy import SHIPPED, EnvoyPorts, envoy_yaml, find_envoy
 from semrouter_memory.stack.http import local_client
-from semrouter_memory.stack.ports import LOOPBACK, chosen_ports
+from semrouter_memory.stack.ports import LOOPBACK, free_port
 from semrouter_memory.stack.process import Process, Together
 from semrouter_memory.stack.run_directory import write_private
 
 PORTS = ("port", "operator_port", "api_port", "ext_proc_port", "admin_port")
-"""What listens in an installation, as `StackOptions` names it."""
+"""What listens in an installation; `port` is Envoy's."""
 
 _ENVOY_READY_SECONDS = 30
 _SIDECAR_READY_SECONDS = 60
@@ -24,9 +24,10 @@ _SIDECAR_READY_SECONDS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackOptions:
-    """What a local installation looks like. Port 0 means: draw a free one.
+    """What a local installation looks like.
 
     Attributes:
+        ports: by the names in `PORTS`; the others are free ones.
         directory: takes data, logs and the generated configurations.
         model_directory: where the embedding model's files are.
         llm: base URL of the OpenAI-compatible server behind Envoy.
@@ -40,11 +41,7 @@ class StackOptions:
     llm: str
     llm_key: str = ""
     chain: str = "two-filter.yaml"
-    port: int = 0
-    admin_port: int = 0
-    ext_proc_port: int = 0
-    api_port: int = 0
-    operator_port: int = 0
+    ports: Mapping[str, int] = field(default_factory=dict)
     sidecar_config: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     edit_envoy: Callable[[dict[str, Any]], None] | None = None
@@ -60,9 +57,8 @@ class Stack(Together):
         find_envoy()  # that it is missing is said before anything starts
         directory = options.directory
         directory.mkdir(parents=True, exist_ok=True)
-        ports = chosen_ports({name: getattr(options, name) for name in PORTS})
-        self.port, self.admin_port, self.ext_proc_port = ports["port"], ports["admin_port"], ports["ext_proc_port"]
-        self.api_port, self.operator_port = ports["api_port"], ports["operator_port"]
+        ports = (options.ports.get(name) or free_port() for name in PORTS)
+        self.port, self.operator_port, self.api_port, self.ext_proc_port, self.admin_port = ports
         self.sidecar = Process("the sidecar", directory / "sidecar.log")
         self.envoy = Process("Envoy", directory / "envoy.log")
 
@@ -75,10 +71,10 @@ class Stack(Together):
     def operator_url(self) -> str:
         return f"http://{LOOPBACK}:{self.operator_port}"
 
-    async def _start(self) -> None:
-        self._exit.push_async_callback(self.sidecar.stop)
+    async def start(self) -> None:
+        self.push_async_callback(self.sidecar.stop)
         await self.start_sidecar()
-        self._exit.push_async_callback(self.envoy.stop)
+        self.push_async_callback(self.envoy.stop)
         await self.start_envoy()
 
     async def start_sidecar(self) -> None:

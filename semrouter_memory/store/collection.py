@@ -5,6 +5,7 @@ earlier version or on an earlier server, stays as it is.
 """
 
 import json
+import re
 from typing import Any
 
 from pymilvus import CollectionSchema, DataType, FieldSchema, Function, FunctionType, MilvusException
@@ -17,6 +18,9 @@ from semrouter_memory.store import schema
 _HNSW = {"M": 16, "efConstruction": 200}
 _BM25 = {"bm25_k1": K1, "bm25_b": B}
 _BY_SPACES = {"tokenizer": "whitespace"}
+_FIRST_WITH_BM25 = (2, 5)
+_FIRST_SOUND_UPSERT = (2, 4)
+"""Up to 2.3.9, upsert puts a row into the partition of another field's hash, where no filter on the key finds it."""
 
 
 async def prepare(client: Any, name: str, *, dimension: int, fingerprint: str, lite: bool, bm25: bool) -> bool:
@@ -52,6 +56,24 @@ async def embeddings(client: Any) -> dict[str, str]:
         if made_for is not None and made_for.get("schema", 0) <= schema.VERSION:
             found[name] = str(made_for["embedding"])
     return found
+
+
+def can_upsert_with_key(version: str) -> bool:
+    """Whether that server's upsert heeds the partition key. What names no version is a managed, newer one."""
+    return _is_at_least(_FIRST_SOUND_UPSERT, version)
+
+
+def can_search_words(version: str) -> bool:
+    """Whether that server has BM25 functions.
+
+    Nothing but Milvus Lite was there to try them on; the code is the same for a server.
+    """
+    return _is_at_least(_FIRST_WITH_BM25, version)
+
+
+def _is_at_least(wanted: tuple[int, int], version: str) -> bool:
+    numbers = re.match(r"v?(\d+)\.(\d+)", version)
+    return numbers is None or (int(numbers[1]), int(numbers[2])) >= wanted
 
 
 async def _create(client: Any, name: str, *, dimension: int, fingerprint: str, lite: bool, bm25: bool) -> None:

@@ -37,22 +37,6 @@ async def pages_by_key(read: Callable[[str], Awaitable[list[Row]]], *, limit: in
         last_key = max(row["id"] for row in rows)
 
 
-async def scanned(
-    ask: Ask, collection: Callable[[MilvusConnection], MilvusConnection] = lambda store: store
-) -> AsyncIterator[Sequence[Memory]]:
-    """Every memory of a collection, in batches. Raises `StoreUnavailableError`."""
-
-    async def read(after_key: str) -> list[Row]:
-        expression = schema.everything_expression(after_key=after_key)
-        rows: list[Row] = await ask(
-            "scan", lambda store: collection(store).query(expression, schema.SCAN_COLUMNS, limit=SCAN_BATCH)
-        )
-        return rows
-
-    async for rows in pages_by_key(read, limit=SCAN_BATCH):
-        yield schema.anyones_memories_from(rows)
-
-
 class CollectionAdmin:
     """Lists, reads and drops collections. Raises `StoreUnavailableError`.
 
@@ -74,17 +58,29 @@ class CollectionAdmin:
 
     async def count(self, name: str) -> int:
         """How many memories a collection holds; loads it."""
-        await self._ask("load", lambda store: store.for_collection(name).load(), seconds=PREPARE_SECONDS)
-        everything = schema.everything_expression()
-        number: int = await self._ask("count", lambda store: store.for_collection(name).count(everything))
+        collection = await self._loaded(name)
+        number: int = await self._ask("count", lambda store: collection(store).count(schema.everything_expression()))
         return number
 
     async def scan(self, name: str) -> AsyncIterator[Sequence[Memory]]:
-        """Same as the store's `scan`, of any collection; loads it."""
-        await self._ask("load", lambda store: store.for_collection(name).load(), seconds=PREPARE_SECONDS)
+        """Every memory of a collection, in batches; loads it."""
+        collection = await self._loaded(name)
 
-        async for memories in scanned(self._ask, lambda store: store.for_collection(name)):
-            yield memories
+        async def read(after_key: str) -> list[Row]:
+            expression = schema.everything_expression(after_key=after_key)
+            rows: list[Row] = await self._ask(
+                "scan", lambda store: collection(store).query(expression, schema.SCAN_COLUMNS, limit=SCAN_BATCH)
+            )
+            return rows
+
+        async for rows in pages_by_key(read, limit=SCAN_BATCH):
+            yield schema.anyones_memories_from(rows)
+
+    async def _loaded(self, name: str) -> Callable[[MilvusConnection], MilvusConnection]:
+        if name == self.current:
+            return lambda store: store
+        await self._ask("load", lambda store: store.for_collection(name).load(), seconds=PREPARE_SECONDS)
+        return lambda store: store.for_collection(name)
 
     async def drop(self, name: str) -> None:
         """Delete a collection with everything in it, for good."""

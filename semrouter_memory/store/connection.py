@@ -8,9 +8,9 @@ other callers decide themselves whether to retry.
 import asyncio
 import contextlib
 import logging
-import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import grpc
@@ -21,8 +21,7 @@ from pymilvus.client.utils import SciPyHelper
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import Vector
 from semrouter_memory.store import collection, schema
-from semrouter_memory.store.lite import LiteServer
-from semrouter_memory.store.lite_clock import LiteClock
+from semrouter_memory.store.lite import LiteClock, LiteServer
 from semrouter_memory.store.location import LiteFile, Server
 from semrouter_memory.store.schema import Row
 
@@ -45,9 +44,6 @@ WINDOW = 16_384
 _LITE_POLL_SECONDS = 0.05
 _NEVER_MS = 2**31 - 1
 _MIN_EF = 64
-_FIRST_WITH_BM25 = (2, 5)
-_FIRST_SOUND_UPSERT = (2, 4)
-"""Up to 2.3.9, upsert puts a row into the partition of another field's hash, where no filter on the key finds it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +55,24 @@ class StoreTarget:
     collection: str
     dimension: int
     fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchQuery:
+    """What is searched.
+
+    Attributes:
+        terms: of the query, as `schema.asked_terms` gives them; "" when words are not to be searched.
+        limit: of each of the two searches.
+        fresh: wait for a server's next time tick (about 200 ms) and see what any process wrote; otherwise the answer may be some
+            seconds old and comes at once.
+    """
+
+    vector: Vector
+    terms: str
+    expression: str
+    limit: int
+    fresh: bool
 
 
 class MilvusConnection:
@@ -84,7 +98,7 @@ class MilvusConnection:
 
     @property
     def searches_words(self) -> bool:
-        """Whether `search_words` can be asked."""
+        """Whether there are words to search."""
         return self._has_words and self._has_rows
 
     @contextlib.asynccontextmanager
@@ -111,47 +125,52 @@ class MilvusConnection:
         """From now on, when Milvus Lite sees all of its rows."""
         self._clock = LiteClock()
 
-    async def search(self, vector: Vector, expression: str, *, limit: int, fresh: bool) -> list[tuple[Row, float]]:
-        """Rows and their cosine, best first.
+    async def search(self, query: SearchQuery) -> list[tuple[Row, float]]:
+        """Rows and their cosine, best first: the nearest by vector and, where the collection has words, the best by words.
 
-        `fresh` waits for a server's next time tick (about 200 ms) and sees what any process wrote; otherwise the
-        answer may be some seconds old and comes at once.
+        Both searches run at the same time. The store's BM25 only selects: its document frequencies are those of all users'
+        memories, and recall computes its own over the rows found. Rows found by words come with their vectors, so that their
+        cosines are computed here. On Lite, words are looked up in its file: that fails while the file is locked.
         """
+        if not query.terms or not self.searches_words:
+            return await self._nearest(query)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                nearest = tasks.create_task(self._nearest(query))
+                best = tasks.create_task(self._best_by_words(query))
+        except* StoreUnavailableError as failures:
+            raise failures.exceptions[0] from None
+        found = {row["id"]: (row, cosine) for row, cosine in nearest.result()}
+        for row in best.result():
+            found.setdefault(row["id"], (row, schema.cosine(query.vector, row[schema.EMBEDDING.name])))
+        return sorted(found.values(), key=itemgetter(1), reverse=True)
+
+    async def _nearest(self, query: SearchQuery) -> list[tuple[Row, float]]:
+        parameters = {"metric_type": "COSINE", "params": {"ef": max(_MIN_EF, query.limit)}}
+        hits = await self._search(query, schema.EMBEDDING, query.vector, parameters, schema.READ_COLUMNS)
+        return [(hit["entity"], hit["distance"]) for hit in hits]
+
+    async def _best_by_words(self, query: SearchQuery) -> list[Row]:
+        parameters = {"metric_type": "BM25", "params": {}}
+        hits = await self._search(query, schema.LEXICAL, query.terms, parameters, schema.EMBEDDED_COLUMNS)
+        return [hit["entity"] for hit in hits]
+
+    async def _search(
+        self, query: SearchQuery, column: schema.Column, wanted: Any, parameters: dict[str, Any], columns: Sequence[str]
+    ) -> list[Any]:
         with _store_errors("search"):
             results = await self._client.search(
                 self._target.collection,
-                data=[vector],
-                filter=expression,
-                limit=min(limit, WINDOW),
-                output_fields=list(schema.READ_COLUMNS),
-                anns_field=schema.EMBEDDING.name,
-                search_params={"metric_type": "COSINE", "params": {"ef": max(_MIN_EF, limit)}},
-                consistency_level="Strong" if fresh else "Bounded",
-                retry_times=0,
-            )
-        return [(hit["entity"], hit["distance"]) for hit in results[0]]
-
-    async def search_words(
-        self, terms: str, expression: str, *, columns: Sequence[str], limit: int, fresh: bool
-    ) -> list[Row]:
-        """Rows that hold one of the terms, best first by BM25 (`language.bm25`'s).
-
-        Document frequencies and the mean length are those of the whole collection. On Lite that is looked
-        up in its file: it fails while the file is locked.
-        """
-        with _store_errors("search"):
-            results = await self._client.search(
-                self._target.collection,
-                data=[terms],
-                filter=expression,
-                limit=min(limit, WINDOW),
+                data=[wanted],
+                filter=query.expression,
+                limit=min(query.limit, WINDOW),
                 output_fields=list(columns),
-                anns_field=schema.LEXICAL.name,
-                search_params={"metric_type": "BM25", "params": {}},
-                consistency_level="Strong" if fresh else "Bounded",
+                anns_field=column.name,
+                search_params=parameters,
+                consistency_level="Strong" if query.fresh else "Bounded",
                 retry_times=0,
             )
-        return [hit["entity"] for hit in results[0]]
+        return list(results[0])
 
     async def count(self, expression: str) -> int:
         """How many rows; sees every write that was acknowledged before."""
@@ -291,10 +310,10 @@ async def _connect(target: StoreTarget, lite: LiteServer | None, *, reveal: bool
                     dimension=target.dimension,
                     fingerprint=target.fingerprint,
                     lite=lite is not None,
-                    bm25=can_search_words(version),
+                    bm25=collection.can_search_words(version),
                 )
             connection = MilvusConnection(
-                client, target, lite=lite, can_upsert=can_upsert_with_key(version), has_words=has_words
+                client, target, lite=lite, can_upsert=collection.can_upsert_with_key(version), has_words=has_words
             )
             if lite is not None:
                 await connection.look_for_rows()
@@ -326,24 +345,6 @@ async def _open_client(uri: str, token: str, *, patiently: bool) -> Any:
                 await asyncio.sleep(_LITE_POLL_SECONDS)
             else:
                 return client
-
-
-def can_upsert_with_key(version: str) -> bool:
-    """Whether that server's upsert heeds the partition key. What names no version is a managed, newer one."""
-    return _is_at_least(_FIRST_SOUND_UPSERT, version)
-
-
-def can_search_words(version: str) -> bool:
-    """Whether that server has BM25 functions.
-
-    Nothing but Milvus Lite was there to try them on; the code is the same for a server.
-    """
-    return _is_at_least(_FIRST_WITH_BM25, version)
-
-
-def _is_at_least(wanted: tuple[int, int], version: str) -> bool:
-    numbers = re.match(r"v?(\d+)\.(\d+)", version)
-    return numbers is None or (int(numbers[1]), int(numbers[2])) >= wanted
 
 
 @contextlib.asynccontextmanager

@@ -8,12 +8,10 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
-import numpy as np
-
 from semrouter_memory.language import bm25
 from semrouter_memory.language.terms import terms
 from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page, Reach, Scope, Vector
-from semrouter_memory.store import listing, schema
+from semrouter_memory.store import schema
 from semrouter_memory.store.schema import Row
 
 
@@ -41,7 +39,7 @@ class InMemoryStore:
         text: str = "",
     ) -> list[Hit]:
         bm25 = self._bm25(scope, text, now)
-        cosines = {row["id"]: _cosine(vector, row["embedding"]) for row in self._active(scope, reach, types, now)}
+        cosines = {row["id"]: schema.cosine(vector, row["embedding"]) for row in self._active(scope, reach, types, now)}
         near = heapq.nlargest(max(limit, 0), cosines, key=cosines.__getitem__)
         named = heapq.nlargest(max(limit, 0), cosines.keys() & bm25.keys(), key=bm25.__getitem__)
         found = sorted({*near, *named}, key=cosines.__getitem__, reverse=True)
@@ -52,7 +50,8 @@ class InMemoryStore:
         if not (asked := terms(text)):
             return {}
         rows = list(self._active(scope, Reach.ALL, None, now))
-        scores = bm25.build([row["content"] for row in rows]).scores(asked)
+        index = bm25.build([row["content"] for row in rows])
+        scores = index.scores(index.find(asked))
         return {row["id"]: float(score) for row, score in zip(rows, scores, strict=True) if score > 0}
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
@@ -70,15 +69,10 @@ class InMemoryStore:
         now: datetime | None,
         oldest_first: bool = False,
     ) -> Page:
-        after = listing.decode_cursor(cursor) if cursor else None
-        rows = {listing.position_of(row): row for row in self._active(scope, reach, types, now)}
-        if oldest_first:
-            oldest = heapq.nsmallest(max(limit, 0), rows)
-            return Page(tuple(schema.memory_from(scope, rows[place]) for place in oldest), "")
-        places = heapq.nlargest(max(limit, 0) + 1, (place for place in rows if after is None or place < after))
-        listed = places[: max(limit, 0)]
-        further = listing.encode_cursor(listed[-1]) if listed and len(places) > limit else ""
-        return Page(tuple(schema.memory_from(scope, rows[place]) for place in listed), further)
+        after = schema.decode_cursor(cursor) if cursor else None
+        rows = {schema.position_of(row): row for row in self._active(scope, reach, types, now)}
+        page, further = schema.listed(rows, limit=limit, after=after, oldest_first=oldest_first)
+        return Page(tuple(schema.memory_from(scope, rows[each]) for each in page), further)
 
     async def predecessors(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
         newer = {schema.stored_id(memory_id) for memory_id in memory_ids if memory_id}
@@ -132,7 +126,3 @@ class InMemoryStore:
             active = time is None or (row["superseded_at"] == schema.NEVER and row["expires_at"] > time)
             if active and (types is None or row["type"] in types):
                 yield row
-
-
-def _cosine(one: Vector, other: Vector) -> float:
-    return float(np.dot(one, other) / (np.linalg.norm(one) * np.linalg.norm(other)))

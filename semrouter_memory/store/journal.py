@@ -26,6 +26,7 @@ import numpy as np
 import orjson
 
 from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.store.lite_file import sync
 from semrouter_memory.store.schema import EMBEDDING, Row
 
 _SEQUENCE_DIGITS = 16
@@ -233,20 +234,12 @@ def _write_new(path: Path, data: bytes) -> int:
         with open(descriptor, "wb", closefd=False) as file:
             file.write(data)
         os.fsync(descriptor)
-        _sync(path.parent)
+        sync(path.parent)
     except BaseException:
         path.unlink(missing_ok=True)
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _locked(descriptor: int, patience_seconds: float) -> bool:

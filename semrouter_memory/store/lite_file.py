@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from pymilvus.grpc_gen.schema_pb2 import FieldData
+from pymilvus.grpc_gen.schema_pb2 import StructArrayField
 
 from semrouter_memory.errors import StoreUnavailableError
 
@@ -24,8 +24,6 @@ _STAMP = "Timestamp"
 _EARLIEST = 1
 _LOGICAL_BITS = 18
 """Of a stamp; the others are milliseconds since 1970."""
-_LENGTH_DELIMITED = 2
-"""Protobuf's wire type of messages and texts."""
 
 _SPARE_BYTES = 1 << 20
 """For SQLite's journal and its pages, besides the rows."""
@@ -93,7 +91,7 @@ def copy(path: Path, directory: Path) -> None:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         connection.execute("VACUUM INTO ?", (str(target),)).close()
         for written in (target, directory):
-            _sync(written)
+            sync(written)
 
 
 def reveal(path: Path) -> int:
@@ -128,56 +126,24 @@ def reveal(path: Path) -> int:
 
 
 def _stamped_now(record: bytes, now: int) -> bytes | None:
-    """The record with the earliest stamp in place of a later one than `now`; None when it is not later.
+    """The record with the earliest stamp in place of those later than `now`; None when there are none.
 
-    A record is a protobuf message whose first field repeats a `FieldData` for each column, the stamp among them.
+    Milvus Lite's record repeats a `FieldData` for each column in its first field, the stamp among them, as `StructArrayField`
+    does; protobuf keeps the other fields.
     """
-    changed = bytearray()
-    position, is_later = 0, False
-    while position < len(record):
-        begin = position
-        tag, position = _varint(record, position)
-        if tag & 7 != _LENGTH_DELIMITED:
-            _, position = _varint(record, position)
-            changed += record[begin:position]
-            continue
-        size, position = _varint(record, position)
-        value, position = record[position : position + size], position + size
-        if tag >> 3 == 1:
-            column = FieldData.FromString(value)
+    columns, is_later = StructArrayField.FromString(record), False
+    for column in columns.fields:
+        if column.field_name == _STAMP:
             stamps = column.scalars.long_data.data
-            if column.field_name == _STAMP and any(stamp > now for stamp in stamps):
-                is_later = True
-                stamps[:] = [min(stamp, _EARLIEST) for stamp in stamps]
-                value = column.SerializeToString()
-        changed += _encoded(tag) + _encoded(len(value)) + value
-    return bytes(changed) if is_later else None
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follow
-            return value, position
-        shift += 7
-
-
-def _encoded(value: int) -> bytes:
-    encoded = bytearray()
-    while value >= 0x80:  # noqa: PLR2004 - the same bit
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+            is_later = is_later or any(stamp > now for stamp in stamps)
+            stamps[:] = [_EARLIEST if stamp > now else stamp for stamp in stamps]
+    return columns.SerializeToString() if is_later else None
 
 
 def _forget_unused_terms(connection: sqlite3.Connection) -> None:
     """Milvus Lite counts the texts that hold a term, by the term's hash, and keeps those that it counts to zero.
 
-    Otherwise a guessed word would show that somebody once used it. A hash that is missing counts as zero for Milvus Lite.
+    Otherwise a guessed word would show that a user once wrote it. A hash that is missing counts as zero for Milvus Lite.
     """
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'token_doc_count'").fetchone():
         connection.execute("DELETE FROM token_doc_count WHERE doc_count <= 0").close()
@@ -188,7 +154,7 @@ def _open(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,12 +1,11 @@
 """Memories in Milvus: a server or cluster, or Milvus Lite in a file.
 
-Strategy: `schema` makes rows and filter expressions, `connection` makes the calls (`hybrid` searches vectors and words at once),
+Strategy: `schema` makes rows and filter expressions, `connection` makes the calls,
 `supervisor` keeps the connection. This module gives each call its time limit and reports its outcome to the supervisor. No caller
 waits for a store that is known to be unavailable.
 """
 
 import asyncio
-import heapq
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
@@ -19,17 +18,15 @@ from semrouter_memory.events import StoreFailed
 from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page, Reach, Scope, Vector
 from semrouter_memory.ports import Observer
 from semrouter_memory.resilience import Backoff
-from semrouter_memory.store import hybrid, listing, schema
-from semrouter_memory.store.collection_admin import SCAN_BATCH, CollectionAdmin, pages_by_key, scanned
-from semrouter_memory.store.connection import WINDOW, MilvusConnection, StoreTarget, connect
-from semrouter_memory.store.listing import ListingPosition
+from semrouter_memory.store import schema
+from semrouter_memory.store.collection_admin import SCAN_BATCH, CollectionAdmin, pages_by_key
+from semrouter_memory.store.connection import WINDOW, MilvusConnection, SearchQuery, StoreTarget, connect
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.lite_file import ensure_free
 from semrouter_memory.store.location import LiteFile, locate
-from semrouter_memory.store.rw_lock import RWLock
-from semrouter_memory.store.schema import Row, Selection
+from semrouter_memory.store.schema import ListingPosition, Row, Selection
 from semrouter_memory.store.supervisor import ConnectionSupervisor
-from semrouter_memory.store.write_ahead import TombstonesOf, WriteAhead, finished_in_thread, journal_of
+from semrouter_memory.store.write_ahead import RWLock, TombstonesOf, WriteAhead, finished_in_thread, journal_of
 
 ResultT = TypeVar("ResultT")
 
@@ -82,7 +79,7 @@ class MilvusStore:
         self._lite = LiteServer(location.path) if isinstance(location, LiteFile) else None
         self._writes = RWLock()
         self._ahead = WriteAhead(
-            journal_of(self._target, data_dir),
+            journal=journal_of(self._target, data_dir),
             lock=self._writes,
             seconds=self._timeout_seconds,
             tombstones=tombstones,
@@ -139,15 +136,15 @@ class MilvusStore:
         selection = Selection(scope=scope, reach=reach, active_at=now, types=types)
         # Searching words reads Lite's file, which is locked then.
         with self._writes.try_shared() as may_read_file:
-            query = hybrid.HybridQuery(
+            query = SearchQuery(
                 vector=vector,
                 terms=schema.asked_terms(text) if may_read_file else "",
-                selection=selection,
+                expression=schema.filter_expression(selection),
                 limit=limit,
                 fresh=fresh,
             )
-            found = await self._ask("search", partial(hybrid.search, query=query))
-        return [Hit(schema.memory_from(scope, each.row), each.cosine, each.cosine) for each in found]
+            found = await self._ask("search", partial(MilvusConnection.search, query=query))
+        return [Hit(schema.memory_from(scope, row), cosine, cosine) for row, cosine in found]
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
         selection = Selection(scope=scope, reach=Reach.ALL, ids=[memory_id])
@@ -169,7 +166,7 @@ class MilvusStore:
 
         That is 60 ms for 20,000 memories on Lite; a server takes 200 ms for a time tick, twice.
         """
-        after = listing.decode_cursor(cursor) if cursor else None
+        after = schema.decode_cursor(cursor) if cursor else None
         if limit < 1 or types == frozenset():
             return Page((), "")
         selection = Selection(
@@ -179,13 +176,9 @@ class MilvusStore:
             types=types,
             created_until=after.created_at if after else None,
         )
-        places = map(listing.position_of, await self._read_all(selection))
-        waiting = (place for place in places if after is None or place < after)
-        if oldest_first:
-            return Page(await self._at(scope, heapq.nsmallest(limit, waiting)), "")
-        found = heapq.nlargest(limit + 1, waiting)
-        further = listing.encode_cursor(found[limit - 1]) if len(found) > limit else ""
-        return Page(await self._at(scope, found[:limit]), further)
+        positions = map(schema.position_of, await self._read_all(selection))
+        page, further = schema.listed(positions, limit=limit, after=after, oldest_first=oldest_first)
+        return Page(await self._at(scope, page), further)
 
     async def predecessors(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
         found: list[Row] = []
@@ -195,7 +188,7 @@ class MilvusStore:
         return [schema.memory_from(scope, row) for row in found]
 
     def scan(self) -> AsyncIterator[Sequence[Memory]]:
-        return scanned(self._ask)
+        return self.collections.scan(self.collections.current)
 
     async def count(self, scope: Scope) -> int:
         return await self._count(Selection(scope=scope, reach=Reach.ALL))
@@ -215,14 +208,14 @@ class MilvusStore:
                 return None
         return found
 
-    async def _at(self, scope: Scope, places: Sequence[ListingPosition]) -> tuple[Memory, ...]:
-        """The memories at these places, in this order; one that was deleted meanwhile is left out."""
+    async def _at(self, scope: Scope, positions: Sequence[ListingPosition]) -> tuple[Memory, ...]:
+        """The memories at these positions, in this order; one that was deleted meanwhile is left out."""
         found: dict[str, Memory] = {}
-        for batch in _batches(places, _KEYS_BATCH):
-            selection = Selection(scope=scope, reach=Reach.ALL, ids=[place.memory_id for place in batch])
+        for batch in _batches(positions, _KEYS_BATCH):
+            selection = Selection(scope=scope, reach=Reach.ALL, ids=[each.memory_id for each in batch])
             rows = await self._query(selection, schema.READ_COLUMNS)
             found |= {memory.id: memory for memory in (schema.memory_from(scope, row) for row in rows)}
-        return tuple(found[place.memory_id] for place in places if place.memory_id in found)
+        return tuple(found[each.memory_id] for each in positions if each.memory_id in found)
 
     # -- MemoryWriter --------------------------------------------------------------------------------------------------
 
@@ -316,7 +309,7 @@ class MilvusStore:
         """
         if self._lite is None:
             return "memories are on a Milvus server and not in this backup; the server has its own"
-        await self._alone(partial(self._lite.backup, directory), partial(self._ahead.copy, directory))
+        await self._alone(partial(self._lite.backup, directory), partial(self._ahead.journal.copy, directory))
         return ""
 
     async def _alone(self, *work: Callable[[], None]) -> None:

@@ -246,10 +246,13 @@ def _quantised(rows: Sequence[EmbeddedMemory]) -> tuple[NDArray[np.int8], NDArra
     if not rows:
         return np.empty((0, 0), dtype=np.int8), np.empty(0, dtype=np.float32)
     quantised = np.empty((len(rows), len(rows[0].vector)), dtype=np.int8)
-    for position, row in enumerate(rows):
-        largest = max(float(np.abs(row.vector).max()), _TINY)
-        quantised[position] = np.rint(row.vector * (_LARGEST / largest))
-    lengths = np.fromiter((np.linalg.norm(each.astype(np.float32)) for each in quantised), np.float32, len(rows))
+    lengths = np.empty(len(rows), dtype=np.float32)
+    for start in range(0, len(rows), _BLOCK):
+        block = np.stack([row.vector for row in rows[start : start + _BLOCK]])
+        largest = np.maximum(np.abs(block).max(axis=1, keepdims=True), np.float32(_TINY))
+        rounded = np.rint(block * (np.float32(_LARGEST) / largest))
+        quantised[start : start + _BLOCK] = rounded
+        lengths[start : start + _BLOCK] = np.linalg.norm(rounded, axis=1)
     return quantised, np.reciprocal(np.maximum(lengths, 1, dtype=np.float32))
 
 

@@ -1,4 +1,4 @@
-"""The columns of a row, and the filter expression of a query. Pure.
+"""The columns of a row, the filter expression of a query, and positions in a listing. Pure.
 
 Isolation rests on three things, none of which trusts the database's expression parser:
 
@@ -9,7 +9,9 @@ Isolation rests on three things, none of which trusts the database's expression 
 * The primary key starts with a digest of the owner: one user cannot overwrite or delete another's row by knowing its id.
 """
 
+import base64
 import hashlib
+import heapq
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +25,7 @@ import orjson
 
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.language.terms import terms
-from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope
+from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, Vector
 
 Row: TypeAlias = dict[str, Any]
 """A row as Milvus takes and gives it: column name -> value."""
@@ -319,6 +321,13 @@ def embedded_from(scope: Scope, row: Mapping[str, Any]) -> EmbeddedMemory:
     return EmbeddedMemory(memory_from(scope, row), np.asarray(row["embedding"], dtype=np.float32))
 
 
+def cosine(one: Vector, other: Any) -> float:
+    """0 for a vector without a direction."""
+    vector = np.asarray(other, dtype=np.float32)
+    lengths = float(np.linalg.norm(one) * np.linalg.norm(vector))
+    return float(np.dot(one, vector)) / lengths if lengths else 0.0
+
+
 def anyones_memories_from(rows: Iterable[Mapping[str, Any]]) -> list[Memory]:
     """The memories in rows of `SCAN_COLUMNS`, of every owner.
 
@@ -376,3 +385,57 @@ def _json_object(metadata: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidRequestError(f"metadata is longer than {MAX_JSON_BYTES} bytes", field="metadata")
     decoded: dict[str, Any] = orjson.loads(encoded)
     return decoded
+
+
+# -- listings ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ListingPosition:
+    """A row's position in a listing: greater ones come first."""
+
+    created_at: int
+    memory_id: str
+
+
+def position_of(row: Mapping[str, Any]) -> ListingPosition:
+    return ListingPosition(row["created_at"], memory_id_of(row))
+
+
+def listed(
+    positions: Iterable[ListingPosition], *, limit: int, after: ListingPosition | None, oldest_first: bool
+) -> tuple[list[ListingPosition], str]:
+    """The positions on a page, and the cursor of the next page: "" at the end, and when the oldest come first.
+
+    Args:
+        after: the last position of the page before.
+    """
+    further = (each for each in positions if after is None or each < after)
+    if oldest_first:
+        return heapq.nsmallest(max(limit, 0), further), ""
+    found = heapq.nlargest(max(limit, 0) + 1, further)
+    page = found[: max(limit, 0)]
+    return page, encode_cursor(page[-1]) if page and len(found) > limit else ""
+
+
+def encode_cursor(position: ListingPosition) -> str:
+    """An opaque cursor: names the last memory of a page."""
+    return base64.urlsafe_b64encode(f"{position.created_at}:{stored_id(position.memory_id)}".encode()).decode()
+
+
+def decode_cursor(cursor: str) -> ListingPosition:
+    """The last position of the previous page.
+
+    Raises:
+        InvalidRequestError: not a cursor that a listing gave.
+    """
+    try:
+        created_at, _, memory_id = (
+            base64.b64decode(cursor, altchars=b"-_", validate=True).decode("ascii").partition(":")
+        )
+        position = ListingPosition(int(created_at), read_id(memory_id))
+    except ValueError:
+        position = None
+    if position is None or abs(position.created_at) > NEVER or encode_cursor(position) != cursor:
+        raise InvalidRequestError("the cursor is not one that a listing gave", field="cursor")
+    return position

@@ -6,8 +6,9 @@ store (another replica may have written them) and rows that were deleted. Repeat
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +20,6 @@ from semrouter_memory.store import schema
 from semrouter_memory.store.connection import MilvusConnection, StoreTarget
 from semrouter_memory.store.journal import OpenWrite, WriteJournal
 from semrouter_memory.store.location import LiteFile
-from semrouter_memory.store.rw_lock import RWLock
 from semrouter_memory.store.schema import Row
 
 TombstonesOf = Callable[[Scope], Awaitable[Tombstones]]
@@ -36,37 +36,83 @@ def journal_of(target: StoreTarget, data_dir: Path) -> WriteJournal:
     return WriteJournal(directory, target=(place, target.collection, target.fingerprint))
 
 
+class RWLock:
+    """A readers-writer lock: many holders share it, or one has it exclusively. Not reentrant.
+
+    Requests are served in the order of arrival. A holder of the exclusive lock waits until the shared ones are released and keeps
+    new ones out for as long as its work takes, which should be milliseconds to seconds.
+    """
+
+    def __init__(self) -> None:
+        self._order = asyncio.Lock()
+        self._holders = 0
+        self._exclusive_requests = 0
+        self._free = asyncio.Event()
+        self._free.set()
+
+    @asynccontextmanager
+    async def shared(self) -> AsyncIterator[None]:
+        async with self._order:
+            self._acquire()
+        try:
+            yield
+        finally:
+            self._release()
+
+    @contextmanager
+    def try_shared(self) -> Iterator[bool]:
+        """Same as `shared`, without waiting. Yields whether the lock is held: not while an exclusive holder has it or waits."""
+        if self._exclusive_requests:
+            yield False
+            return
+        self._acquire()
+        try:
+            yield True
+        finally:
+            self._release()
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        self._exclusive_requests += 1
+        try:
+            async with self._order:
+                await self._free.wait()
+                yield
+        finally:
+            self._exclusive_requests -= 1
+
+    def _acquire(self) -> None:
+        self._holders += 1
+        self._free.clear()
+
+    def _release(self) -> None:
+        self._holders -= 1
+        if not self._holders:
+            self._free.set()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteAhead:
     """The journal of one store. Raises `StoreUnavailableError`.
 
-    Args:
+    Attributes:
         lock: every write is made while it is shared.
         seconds: bound on each call of the store while writes are repeated.
-        tombstones: tell what was deleted; None: nothing is, but through `forget`.
+        tombstones: reads what was deleted; None: deletions come through `forget` only.
         ensure_free: raises `StoreUnavailableError` when so many rows cannot be written now.
     """
 
-    def __init__(
-        self,
-        journal: WriteJournal,
-        *,
-        lock: RWLock,
-        seconds: float,
-        tombstones: TombstonesOf | None,
-        ensure_free: Callable[[int], None],
-        observer: Observer,
-    ) -> None:
-        self._journal = journal
-        self._lock = lock
-        self._seconds = seconds
-        self._tombstones = tombstones
-        self._ensure_free = ensure_free
-        self._observer = observer
+    journal: WriteJournal
+    lock: RWLock
+    seconds: float
+    tombstones: TombstonesOf | None
+    ensure_free: Callable[[int], None]
+    observer: Observer
 
     @asynccontextmanager
     async def noted(self, rows: Sequence[Row]) -> AsyncIterator[None]:
         """The write is made within; should that fail, it stays open for `settle`."""
-        write = await finished_in_thread(lambda: self._journal.add(rows), discard=OpenWrite.remove)
+        write = await finished_in_thread(lambda: self.journal.add(rows), discard=OpenWrite.remove)
         try:
             yield
         except BaseException:
@@ -88,12 +134,8 @@ class WriteAhead:
         await self._forget(lambda row: row["owner"] == owner and (projects is None or row["project_id"] in projects))
 
     async def _forget(self, is_gone: Callable[[Row], bool]) -> None:
-        if not self._journal.is_empty():
-            await finished_in_thread(lambda: self._journal.forget(is_gone))
-
-    def copy(self, directory: Path) -> None:
-        """Copy what is open into a directory; for a thread, while nothing is written."""
-        self._journal.copy(directory)
+        if not self.journal.is_empty():
+            await finished_in_thread(lambda: self.journal.forget(is_gone))
 
     async def settle(self, connection: MilvusConnection) -> bool:
         """Repeat what is open; returns False when some of it has to wait for something else than the connection.
@@ -101,10 +143,10 @@ class WriteAhead:
         Raises:
             StoreUnavailableError: the connection does not serve.
         """
-        if self._journal.is_empty():
+        if self.journal.is_empty():
             return True
-        async with self._lock.exclusive():
-            writes = await finished_in_thread(self._journal.open_writes, discard=_close)
+        async with self.lock.exclusive():
+            writes = await finished_in_thread(self.journal.open_writes, discard=_close)
             try:
                 return all([await self._completed(connection, write) for write in writes])
             finally:
@@ -113,15 +155,15 @@ class WriteAhead:
     async def _completed(self, connection: MilvusConnection, write: OpenWrite) -> bool:
         try:
             rows = await self._not_deleted(write.rows)
-            async with asyncio.timeout(self._seconds), connection.trusted("repeat", writes=True):
+            async with asyncio.timeout(self.seconds), connection.trusted("repeat", writes=True):
                 await self._repeat(connection, rows)
             await finished_in_thread(write.remove)
         except TimeoutError:
-            raise StoreUnavailableError(f"repeating a write: no answer within {self._seconds:g} s") from None
+            raise StoreUnavailableError(f"repeating a write: no answer within {self.seconds:g} s") from None
         except Exception as error:
             if isinstance(error, StoreUnavailableError) and error.connection_lost:
                 raise
-            self._observer.observe(StoreFailed("repeat", error))
+            self.observer.observe(StoreFailed("repeat", error))
             return False
         return True
 
@@ -131,15 +173,15 @@ class WriteAhead:
         changed = {row["id"]: row["updated_at"] for row in stored}
         wanted = [row for row in rows if changed.get(row["id"], row["updated_at"]) <= row["updated_at"]]
         if wanted:
-            self._ensure_free(len(wanted))
+            self.ensure_free(len(wanted))
             await connection.upsert(wanted)
 
     async def _not_deleted(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Rows of one owner, as one write holds them."""
-        if self._tombstones is None or not rows or schema.is_unnamed(rows[0]):
+        if self.tombstones is None or not rows or schema.is_unnamed(rows[0]):
             return rows
         memories = schema.anyones_memories_from(rows)
-        tombstones = await self._tombstones(memories[0].scope)
+        tombstones = await self.tombstones(memories[0].scope)
         return [row for row, memory in zip(rows, memories, strict=True) if not tombstones.covers(memory)]
 
 

@@ -1,6 +1,7 @@
 """The Prometheus metrics, and how events change them. No label takes a value that a user can choose."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -44,6 +45,8 @@ class Metrics:
         self.recalls = self._counter("recalls", "Requests that recall decided about, by outcome.", "reason")
         self.recall_seconds = self._histogram("recall_seconds", "Duration of recall as a whole.")
         self.recall_step_seconds = self._histogram("recall_step_seconds", "Duration of a step of recall.", "step")
+        # Each request counts half a dozen steps, and to look a label up takes longer than to count.
+        self._recalls_of, self._seconds_of = cache(self.recalls.labels), cache(self.recall_step_seconds.labels)
         self.injected_memories = self._counter("injected_memories", "Memories put into requests.")
         self.injected_tokens = self._counter("injected_tokens", "Size of the injected text in embedding tokens.")
         self.bypassed = self._counter("exchanges_bypassed", "Exchanges that passed without memory.", "reason")
@@ -106,9 +109,9 @@ class Metrics:
                 self._count_service_event(event)
 
     def _count_recall(self, result: RecallResult) -> None:
-        self.recalls.labels(result.reason.value).inc()
+        self._recalls_of(result.reason.value).inc()
         for step, milliseconds in result.steps_ms.items():
-            self.recall_step_seconds.labels(step).observe(milliseconds / 1000)
+            self._seconds_of(step).observe(milliseconds / 1000)
         if result.steps_ms:
             self.recall_seconds.observe(sum(result.steps_ms.values()) / 1000)
         if result.reason is Reason.INJECTED:

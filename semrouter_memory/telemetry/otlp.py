@@ -7,7 +7,7 @@ SDK's: bounded (OTEL_BSP_MAX_QUEUE_SIZE, 2,048 spans), emptied by a thread of it
 import asyncio
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ class Tracer:
 
     spans: Spans
     provider: TracerProvider
-    exporter: "SaidOnce"
+    exporter: "LoggedOnceExporter"
 
     async def stop(self, within_seconds: float) -> None:
         """Export the remaining spans in bounded time: an unavailable collector must not delay the end.
@@ -57,7 +57,7 @@ class Tracer:
         try:
             await asyncio.wait_for(ended.wait(), min(within_seconds, _LAST_EXPORT_SECONDS))
         except TimeoutError:
-            self.exporter.hush()
+            self.exporter.silence()
             _log.warning("Traces not exported in time, the last ones are lost")
 
 
@@ -67,23 +67,23 @@ def start(config: TracingConfig) -> Tracer:
     Raises:
         ConfigurationError: a setting or a file does not fit. An OTEL_* variable may raise whatever the SDK makes of it.
     """
-    exporter = SaidOnce(_exporter(config, _headers(config.headers_file)))
+    exporter = LoggedOnceExporter(_exporter(config, _headers(config.headers_file)))
     provider = TracerProvider(sampler=_sampler(config), resource=_resource(), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return Tracer(Spans(provider.get_tracer("semrouter_memory", __version__)), provider, exporter)
 
 
-class SaidOnce(SpanExporter):
-    """An exporter whose failure is logged when it begins and when it ends, not at every batch, and without what it says."""
+class LoggedOnceExporter(SpanExporter):
+    """An exporter whose failure is logged when it begins and when it ends, not at every batch, and without its message."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
         self._failing = False
-        self._hushed = False
+        self._silenced = False
 
-    def hush(self) -> None:
-        """Say nothing more: an abandoned export may fail a minute later, when all else has ended."""
-        self._hushed = True
+    def silence(self) -> None:
+        """Log nothing more: an abandoned export may fail a minute later, when all else has ended."""
+        self._silenced = True
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         try:
@@ -91,7 +91,7 @@ class SaidOnce(SpanExporter):
         except Exception as failure:  # noqa: BLE001 - a foreign library in a thread of its own; nothing depends on it
             result, error = SpanExportResult.FAILURE, type(failure).__name__
         failing = result is not SpanExportResult.SUCCESS
-        if failing != self._failing and not self._hushed:
+        if failing != self._failing and not self._silenced:
             self._failing = failing
             if failing:
                 _log.warning("Traces cannot be exported and are lost", error=error)
@@ -106,8 +106,8 @@ class SaidOnce(SpanExporter):
         return self._exporter.force_flush(timeout_millis)
 
 
-def _exporter(config: TracingConfig, headers: Mapping[str, str] | None) -> SpanExporter:
-    protocol = config.protocol or _protocol_told()
+def _exporter(config: TracingConfig, headers: dict[str, str] | None) -> SpanExporter:
+    protocol = config.protocol or _protocol_in_environment()
     # One of the two is enough; each brings libraries that the other does not need.
     if protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc import trace_exporter as grpc_exporter  # noqa: PLC0415
@@ -118,18 +118,14 @@ def _exporter(config: TracingConfig, headers: Mapping[str, str] | None) -> SpanE
     if protocol == "http/protobuf":
         from opentelemetry.exporter.otlp.proto.http import trace_exporter as http_exporter  # noqa: PLC0415
 
-        return http_exporter.OTLPSpanExporter(endpoint=_traces_url(config.endpoint), headers=_dict(headers))
+        return http_exporter.OTLPSpanExporter(endpoint=_traces_url(config.endpoint), headers=headers)
     raise ConfigurationError(
         f"the OTLP protocol {protocol!r} ({_PROTOCOLS[1]}) is not known: use grpc or http/protobuf"
     )
 
 
-def _protocol_told() -> str:
-    return next((told for name in _PROTOCOLS if (told := os.environ.get(name))), "grpc")
-
-
-def _dict(headers: Mapping[str, str] | None) -> dict[str, str] | None:
-    return None if headers is None else dict(headers)
+def _protocol_in_environment() -> str:
+    return next((value for name in _PROTOCOLS if (value := os.environ.get(name))), "grpc")
 
 
 def _traces_url(endpoint: str | None) -> str | None:
@@ -140,7 +136,7 @@ def _traces_url(endpoint: str | None) -> str | None:
 
 
 def _sampler(config: TracingConfig) -> Sampler | None:
-    """None lets the SDK read OTEL_TRACES_SAMPLER. Whoever began a trace has decided already."""
+    """None lets the SDK read OTEL_TRACES_SAMPLER. The caller that began a trace has decided already."""
     return None if config.sample_ratio is None else ParentBased(TraceIdRatioBased(config.sample_ratio))
 
 

@@ -12,16 +12,22 @@ loop takes its texts and tools over, so a loop is stored as one row, and a retri
 last step, with the answer, is the turn that is accepted; it is never a repetition.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from semrouter_memory.model import Appended, AppendOutcome, Turn, TurnState
 from semrouter_memory.turn_log.bounds import BoundedTurn
-from semrouter_memory.turn_log.columns import dump_items, load_items, micros, storable_texts, storable_tools
+from semrouter_memory.turn_log.columns import (
+    bounded_transcripts,
+    dump_items,
+    load_items,
+    micros,
+    storable_texts,
+    storable_tools,
+)
 from semrouter_memory.turn_log.digests import Digests, TurnPlacement, new_session_id
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
-from semrouter_memory.turn_log.storage import Changes
-from semrouter_memory.turn_log.view import View
+from semrouter_memory.turn_log.storage import Changes, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +36,11 @@ class Partial:
 
     Attributes:
         content: None where it was erased.
-        keys: its lookup keys, and when they were learned.
         leaves_session: it is the only turn of another session.
     """
 
     row: TurnRow
     content: Content | None
-    keys: Mapping[str, int]
     leaves_session: bool
 
 
@@ -59,7 +63,6 @@ class Surroundings:
         previous: the turn that was answered by the response that this one continues.
         session: where it goes; None for a new one.
         repeated: what this turn repeats.
-        request_keys: the turn's idempotency keys that do not depend on its position.
     """
 
     digests: Digests
@@ -70,7 +73,6 @@ class Surroundings:
     session: SessionRow | None = None
     partial: Partial | None = None
     repeated: Repeated | None = None
-    request_keys: tuple[str, ...] = field(default=())
 
 
 async def look_around(view: View, bound: BoundedTurn) -> Surroundings:
@@ -81,13 +83,10 @@ async def look_around(view: View, bound: BoundedTurn) -> Surroundings:
     previous = await view.answered_by(turn.scope, turn.hints.previous_response_id)
     place, session = await _place(view, turn, previous)
     partial = await _partial(view, turn, previous, session)
-    request_keys = digests.request_keys(turn, bound.fingerprint)
     repeated = None
     if turn.complete and partial is None:
         newest = session.newest if session else 0
-        repeated = await _repeated(
-            view, [*request_keys, *digests.position_keys(turn, place, bound.fingerprint, newest)]
-        )
+        repeated = await _repeated(view, _own_keys(bound, digests, place, newest))
     return Surroundings(
         digests=digests,
         sequence=await view.rows.next_sequence(),
@@ -96,7 +95,6 @@ async def look_around(view: View, bound: BoundedTurn) -> Surroundings:
         session=session,
         partial=partial,
         repeated=repeated,
-        request_keys=tuple(request_keys),
     )
 
 
@@ -148,13 +146,18 @@ async def _partial(view: View, turn: Turn, previous: TurnRow | None, session: Se
     return Partial(
         row=row,
         content=(await view.rows.contents([row])).get(row.sequence),
-        keys=await view.rows.learned(row),
         leaves_session=moves and len(await view.rows.before(row.session_id, _NEWEST, 2)) == 1,
     )
 
 
 _NEWEST = 2**62
 """Above every sequence number."""
+
+
+def _own_keys(bound: BoundedTurn, digests: Digests, place: TurnPlacement, after: int) -> list[str]:
+    """By which a repetition of the turn is recognised."""
+    turn, fingerprint = bound.turn, bound.fingerprint
+    return [*digests.request_keys(turn, fingerprint), *digests.position_keys(turn, place, fingerprint, after)]
 
 
 async def _repeated(view: View, keys: list[str]) -> Repeated | None:
@@ -189,16 +192,15 @@ def decide_append(
     learned = dict.fromkeys(digests.answer_keys(turn), around.sequence)
     if turn.complete:
         # Where the turn does not say what came before, its repetition comes right after itself.
-        own = digests.position_keys(turn, around.place, bound.fingerprint, around.sequence)
-        learned |= dict.fromkeys([*around.request_keys, *own], around.sequence)
+        learned |= dict.fromkeys(_own_keys(bound, digests, around.place, around.sequence), around.sequence)
         changes.counts.update(accepted=1, waiting=1)
     if around.partial is not None:
         row, content = _merged(row, content, around.partial, turn, max_turn_chars)
-        learned = {**around.partial.keys, **learned}
+        learned = {**around.partial.row.keys, **learned}
         changes.removed.append(around.partial.row)
         if around.partial.leaves_session:
             changes.sessions_removed.append(around.partial.row.session_id)
-    row = replace(row, keys=tuple(learned), kept_since=None if turn.complete else row.observed_at)
+    row = replace(row, keys=learned, kept_since=None if turn.complete else row.observed_at)
     changes.keys += [(key, around.sequence, when) for key, when in learned.items()]
     changes.added.append((row, content))
     changes.sessions.append(session.with_turn(row))
@@ -209,10 +211,10 @@ def decide_append(
 def _repeat(changes: Changes, turn: Turn, around: Surroundings, repeated: Repeated) -> Appended:
     """The client continues from the answer that it got last."""
     row, session, newest = repeated.row, repeated.session, repeated.newest
-    keys = around.digests.answer_keys(turn)
-    changes.keys += [(key, row.sequence, around.sequence) for key in keys]
-    hashes = _joined(row.transcript_hashes, turn.transcript_hashes)
-    changed = {row.sequence: replace(row, keys=_joined(row.keys, keys), transcript_hashes=hashes)}
+    learned = dict.fromkeys(around.digests.answer_keys(turn), around.sequence)
+    changes.keys += [(key, row.sequence, when) for key, when in learned.items()]
+    hashes = bounded_transcripts((*row.transcript_hashes, *turn.transcript_hashes))
+    changed = {row.sequence: replace(row, keys={**row.keys, **learned}, transcript_hashes=hashes)}
     if turn.ends_session:
         changes.sessions.append(replace(session, end_at=session.newest))
         changed[newest.sequence] = replace(changed.get(newest.sequence, newest), ends=True)
@@ -234,7 +236,7 @@ def _new_row(bound: BoundedTurn, around: Surroundings, session: SessionRow) -> t
         response=digests.response_key(turn.scope, turn.response_id) if turn.response_id else "",
         previous=_previous_response(turn, digests),
         ends=turn.ends_session,
-        transcript_hashes=turn.transcript_hashes if turn.complete else (),
+        transcript_hashes=bounded_transcripts(turn.transcript_hashes) if turn.complete else (),
     )
     content = Content(
         user_texts=turn.user_texts,
@@ -283,7 +285,3 @@ def _merged(
 def _joined_items(before: bytes | None, after: bytes | None, max_turn_chars: int) -> bytes | None:
     first, second = load_items(before), load_items(after)
     return None if first is None or second is None else dump_items((*first, *second), max_turn_chars)
-
-
-def _joined(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*first, *second)))

@@ -1,24 +1,14 @@
-"""A turn within its bounds, and as bytes for the spool. Pure.
+"""A turn within its bounds. Pure.
 
 Strategy: texts are cut before anything is derived from them, in the same way on every replica, so that a repetition is
 recognised wherever it arrives. A client's names may be anything of any length: a digest replaces a long one.
 """
 
-import json
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any
 
-from semrouter_memory.model import Scope, SessionHints, ToolUse, Turn
-from semrouter_memory.turn_log.columns import (
-    dump_items,
-    micros,
-    moment,
-    pack,
-    storable,
-    storable_texts,
-    storable_tools,
-)
+from semrouter_memory.model import SessionHints, Turn
+from semrouter_memory.turn_log.columns import dump_items, pack, storable, storable_texts, storable_tools
 
 _MAX_NAME_CHARS = 512
 _MAX_MODEL_CHARS = 128
@@ -70,71 +60,7 @@ def bounded(turn: Turn, *, remember: bool, max_turn_chars: int) -> BoundedTurn:
 
 
 def bounded_name(name: str) -> str:
-    """A client's name of something: itself, or a digest of a long one."""
-    if len(name) <= _MAX_NAME_CHARS:
+    """A client's name of something: itself, or a digest of one that is long or no text."""
+    if len(name) <= _MAX_NAME_CHARS and storable(name, _MAX_NAME_CHARS) == name:
         return name
     return "long:" + blake2b(pack(name), digest_size=32).hexdigest()
-
-
-def dump(bound: BoundedTurn) -> bytes:
-    """All of the turn but its scope."""
-    turn, hints = bound.turn, bound.turn.hints
-    values = {
-        "names": [
-            hints.explicit,
-            hints.conversation_id,
-            hints.previous_response_id,
-            hints.history_hash,
-            turn.request_id,
-            turn.retry_of,
-            turn.response_id,
-        ],
-        "texts": turn.user_texts,
-        "text_chars": bound.text_chars,
-        "answer": turn.assistant_text,
-        "observed_at": micros(turn.observed_at),
-        "model": turn.model,
-        "transcripts": turn.transcript_hashes,
-        "tools": [(tool.name, tool.outcome) for tool in turn.tools],
-        "complete": turn.complete,
-        "ends_session": turn.ends_session,
-        "items": bound.items.decode() if bound.items is not None else None,
-        "remember": bound.remember,
-    }
-    # Not orjson: names may hold lone surrogates.
-    return json.dumps(values, separators=(",", ":")).encode()
-
-
-def load(payload: bytes, scope: Scope) -> BoundedTurn:
-    """The turn again.
-
-    Raises:
-        ValueError: it cannot be read; the message says nothing of it.
-    """
-    try:
-        return _load(json.loads(payload), scope)
-    except (ValueError, KeyError, TypeError):
-        raise ValueError("a spooled turn cannot be read") from None
-
-
-def _load(values: dict[str, Any], scope: Scope) -> BoundedTurn:
-    explicit, conversation, previous, history, request, retry, response = values["names"]
-    turn = Turn(
-        scope=scope,
-        hints=SessionHints(
-            explicit=explicit, conversation_id=conversation, previous_response_id=previous, history_hash=history
-        ),
-        user_texts=tuple(values["texts"]),
-        assistant_text=values["answer"],
-        observed_at=moment(values["observed_at"]),
-        request_id=request,
-        retry_of=retry,
-        response_id=response,
-        model=values["model"],
-        transcript_hashes=tuple(values["transcripts"]),
-        tools=tuple(ToolUse(name, outcome) for name, outcome in values["tools"]),
-        complete=values["complete"],
-        ends_session=values["ends_session"],
-    )
-    items = values["items"]
-    return BoundedTurn(turn, items.encode() if items is not None else None, values["remember"], values["text_chars"])

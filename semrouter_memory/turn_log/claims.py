@@ -12,17 +12,14 @@ during an episode takes neither the episode nor its own announcement away.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import TypeAlias
 
 from semrouter_memory.model import Claim, PendingSession, Scope, TurnState
 from semrouter_memory.turn_log.columns import micros, moment, storable
 from semrouter_memory.turn_log.rows import SessionRow, TurnRow
-from semrouter_memory.turn_log.storage import Changes, Rows
-from semrouter_memory.turn_log.view import View, with_contents
-
-T = TypeVar("T")
+from semrouter_memory.turn_log.storage import Changes, Rows, View, waiting_turns, with_contents
 
 USUAL_LEASE = timedelta(minutes=10)
 """How long leases are taken to be before the first claim says it."""
@@ -33,17 +30,6 @@ CLAIMED_TURNS = 100
 _SKEW = 2
 """Replicas' clocks differ: what ends within so many leases, or back-offs, may be true."""
 _MAX_ERROR_CHARS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """A claim before its turns are read: they are read without keeping writers waiting."""
-
-    session: SessionRow
-    waiting: tuple[TurnRow, ...]
-
-    def without_turns(self) -> Claim:
-        return Claim(scope=self.session.scope, session_id=self.session.id, token=self.session.token, turns=())
 
 
 async def offered(rows: Rows, *, now: int, lease: timedelta, longest_back_off: timedelta) -> list[PendingSession]:
@@ -80,37 +66,35 @@ async def _exact(rows: Rows, session: SessionRow, purging: Collection[str]) -> S
 
 async def take(
     rows: Rows, scope: Scope, session_id: str, *, token: str, now: datetime, lease: timedelta
-) -> tuple[Changes, Taken | None]:
-    changes, view = Changes(), await View.of(rows, scope)
+) -> tuple[Changes, Claim | None]:
+    """A claim without its turns: they are read without keeping writers waiting."""
+    view = await View.of(rows, scope)
     session = await view.session(scope, session_id)
     if session is None:
-        if not await rows.sessions([session_id]):
-            # It is still listed as pending, though its row has expired.
-            changes.sessions_removed.append(session_id)
-        return changes, None
+        return Changes(), None
     exact = await _exact(rows, session, await rows.pending_purges())
-    # Ours already: the answer to an attempt before this one was lost.
+    # Taken by an earlier attempt whose answer was lost.
     if not exact.is_pending or not (session.token == token or _claimable(session, micros(now), lease)):
-        return changes, None
-    changes.sessions.append(replace(session, token=token, lease_until=micros(now + lease)))
-    waiting = await view.waiting(session.id)
+        return Changes(), None
+    taken = replace(session, token=token, lease_until=micros(now + lease))
+    return Changes(sessions=[taken]), Claim(scope=session.scope, session_id=session.id, token=token, turns=())
+
+
+async def whole(rows: Rows, claim: Claim, *, context: int, now: int, longest_back_off: timedelta) -> Claim:
+    """The claim with its turns, and the accepted ones before them."""
+    view = await View.of(rows, claim.scope)
+    session = await current(view, claim)
+    if session is None:
+        return claim
+    session = await _exact(rows, session, await rows.pending_purges())
+    waiting = await view.waiting(session)
     unread = [row for row in waiting if not row.rules_done][:CLAIMED_TURNS]
     held = {row.sequence for row in (*waiting[:CLAIMED_TURNS], *unread)}
-    taken = replace(exact, token=token, lease_until=micros(now + lease))
-    return changes, Taken(taken, tuple(row for row in waiting if row.sequence in held))
-
-
-async def whole(rows: Rows, taken: Taken, *, context: int, now: int, longest_back_off: timedelta) -> Claim:
-    """The claim with its turns, and the accepted ones before them."""
-    session = taken.session
-    view = await View.of(rows, session.scope)
-    before = await view.accepted_before(session.id, taken.waiting[0].sequence, context) if taken.waiting else []
+    before = await view.accepted_before(session.id, waiting[0].sequence, context) if waiting else []
     not_before = _back_off(session, now=now, longest=longest_back_off)
-    return Claim(
-        scope=session.scope,
-        session_id=session.id,
-        token=session.token,
-        turns=tuple(await with_contents(rows, view.visible(taken.waiting))),
+    return replace(
+        claim,
+        turns=tuple(await with_contents(rows, [row for row in waiting if row.sequence in held])),
         context=tuple(await with_contents(rows, before)),
         ended=session.ended,
         unsummarised=session.unsummarised,
@@ -127,7 +111,7 @@ async def current(view: View, claim: Claim) -> SessionRow | None:
 async def surviving(rows: Rows, claim: Claim) -> frozenset[str]:
     view = await View.of(rows, claim.scope)
     session = await current(view, claim)
-    waiting = {row.sequence for row in await view.waiting(session.id)} if session else set()
+    waiting = {row.sequence for row in await view.waiting(session)} if session else set()
     return frozenset(turn.id for turn in claim.turns if turn.sequence in waiting)
 
 
@@ -139,65 +123,61 @@ async def last_turns(rows: Rows, claim: Claim, limit: int) -> Sequence[TurnRow]:
 
 # -- while it is held --------------------------------------------------------------------------------------------------
 
-Work = Callable[[View, Changes, SessionRow], Awaitable[T]]
+Decide: TypeAlias = Callable[[View, SessionRow], Awaitable[Changes]]
 
 
-async def held(rows: Rows, claim: Claim, work: Work[T], *, otherwise: T) -> tuple[Changes, T]:
-    """What `work` adds to the changes, if the claim is the session's current one."""
-    changes, view = Changes(), await View.of(rows, claim.scope)
+async def held(rows: Rows, claim: Claim, decide: Decide) -> tuple[Changes, Changes]:
+    """What is decided, if the claim is the session's current one; else no change."""
+    view = await View.of(rows, claim.scope)
     session = await current(view, claim)
-    return changes, otherwise if session is None else await work(view, changes, session)
+    changes = Changes() if session is None else await decide(view, session)
+    return changes, changes
 
 
-async def renew(_: View, changes: Changes, session: SessionRow, *, until: int) -> bool:
-    changes.sessions.append(replace(session, lease_until=until))
-    return True
+async def renew(_: View, session: SessionRow, *, until: int) -> Changes:
+    return Changes(sessions=[replace(session, lease_until=until)])
 
 
-async def mark_rules_done(view: View, changes: Changes, session: SessionRow, *, found: Mapping[int, bool]) -> None:
-    rows = await view.rows.waiting(session.id)
-    after = [
-        replace(row, rules_done=True, rules_found=found[row.sequence]) if row.sequence in found else row for row in rows
-    ]
-    _write(changes, session, rows, after)
+async def release(_: View, session: SessionRow) -> Changes:
+    return Changes(sessions=[session.released(not_before=session.not_before)])
 
 
-async def mark_episode(view: View, changes: Changes, session: SessionRow, *, through: int) -> None:
-    if through > session.summarised:
-        later = await view.rows.after(session.id, through)
-        unsummarised = sum(row.accepted for row in later)
-        changes.sessions.append(replace(session, summarised=through, unsummarised=unsummarised))
+async def mark_episode(view: View, session: SessionRow, *, through: int) -> Changes:
+    if through <= session.summarised:
+        return Changes()
+    later = await view.rows.after(session.id, through)
+    return Changes(sessions=[replace(session, summarised=through, unsummarised=sum(row.accepted for row in later))])
 
 
-async def finish(
-    view: View, changes: Changes, session: SessionRow, *, stored: Mapping[int, bool], now: datetime
-) -> None:
+async def mark_rules_done(view: View, session: SessionRow, *, found: Mapping[int, bool]) -> Changes:
+    def marked(row: TurnRow) -> TurnRow:
+        if row.sequence not in found:
+            return row
+        return replace(row, rules_done=True, rules_found=found[row.sequence])
+
+    return _changed(session, await waiting_turns(view.rows, session), marked)
+
+
+async def finish(view: View, session: SessionRow, *, stored: Mapping[int, bool], now: datetime) -> Changes:
     """Args: stored: of each turn that ends, whether something of it was stored."""
-    rows = await view.rows.waiting(session.id)
-    _write(changes, session.released(not_before=None), rows, [_finished(row, stored, micros(now)) for row in rows])
-    # The turn may tell of a memory that was deleted since.
+
+    def finished(row: TurnRow) -> TurnRow:
+        if row.sequence not in stored:
+            return row
+        state = TurnState.EXTRACTED if stored[row.sequence] else TurnState.EMPTY
+        return replace(row, state=state, kept_since=micros(now), rules_done=True)
+
+    waiting = await waiting_turns(view.rows, session)
+    changes = _changed(session.released(not_before=None), waiting, finished)
+    # The turn may repeat a memory that was deleted since.
     deleted = view.tombstones.last_memory
-    changes.contents_erased += [row for row in rows if row.sequence in stored and row.observed_at <= deleted]
-
-
-def _finished(row: TurnRow, stored: Mapping[int, bool], now: int) -> TurnRow:
-    if row.sequence not in stored:
-        return row
-    state = TurnState.EXTRACTED if stored[row.sequence] else TurnState.EMPTY
-    return replace(row, state=state, kept_since=now, rules_done=True)
+    changes.contents_erased += [row for row in waiting if row.sequence in stored and row.observed_at <= deleted]
+    return changes
 
 
 async def fail(
-    view: View,
-    changes: Changes,
-    session: SessionRow,
-    *,
-    failing: Collection[int],
-    error: str,
-    retry_at: int,
-    max_attempts: int,
-) -> int:
-    """Returns how many turns became dead letters."""
+    view: View, session: SessionRow, *, failing: Collection[int], error: str, retry_at: int, max_attempts: int
+) -> Changes:
     reason = storable(error, _MAX_ERROR_CHARS)
 
     def failed(row: TurnRow) -> TurnRow:
@@ -205,32 +185,29 @@ async def fail(
             row = replace(row, attempts=row.attempts + 1, error=reason)
         return replace(row, state=TurnState.DEAD) if row.attempts >= max_attempts else row
 
-    rows = await view.rows.waiting(session.id)
-    after = [failed(row) for row in rows]
-    dead = sum(row.state is TurnState.DEAD for row in after)
+    waiting = await waiting_turns(view.rows, session)
     # Turns that came after the dead ones have not failed yet. A claim without turns failed over its episode.
-    backs_off = dead < len(after) or not failing
-    _write(changes, session.released(not_before=retry_at if backs_off else None), rows, after)
-    return dead
+    backs_off = not failing or any(failed(row).state is TurnState.WAITING for row in waiting)
+    return _changed(session.released(not_before=retry_at if backs_off else None), waiting, failed)
 
 
-async def release(_: View, changes: Changes, session: SessionRow) -> None:
-    changes.sessions.append(session.released(not_before=session.not_before))
-
-
-def _write(changes: Changes, session: SessionRow, before: Sequence[TurnRow], after: Sequence[TurnRow]) -> None:
-    """What became of waiting turns, and what follows for their session and the totals."""
-    changes.updated += [new for old, new in zip(before, after, strict=True) if new != old]
-    left = [row for row in after if row.state is TurnState.WAITING]
+def _changed(session: SessionRow, waiting: Sequence[TurnRow], change: Callable[[TurnRow], TurnRow]) -> Changes:
+    """What becomes of waiting turns, and what follows for their session and the totals."""
+    after = [change(row) for row in waiting]
     ended = [row.state for row in after if row.state is not TurnState.WAITING]
     dead = ended.count(TurnState.DEAD)
-    changes.sessions.append(replace(session.recounted(left), dead=session.dead + dead))
+    session = session.recounted(row for row in after if row.state is TurnState.WAITING)
+    changes = Changes(
+        updated=[new for old, new in zip(waiting, after, strict=True) if new != old],
+        sessions=[replace(session, dead=session.dead + dead)],
+    )
     changes.counts.update(
         extracted=ended.count(TurnState.EXTRACTED),
         empty=ended.count(TurnState.EMPTY),
         dead_lettered=dead,
         waiting=-len(ended),
     )
+    return changes
 
 
 # -- ends --------------------------------------------------------------------------------------------------------------
@@ -243,12 +220,8 @@ async def end_session(rows: Rows, scope: Scope, name: str) -> tuple[Changes, Pen
     if session is None or not await view.accepted_before(session.id, session.newest + 1, 1):
         return changes, None
     if session.unsummarised:
-        changes, session = await announced(view, session)
+        session = replace(session, end_at=session.newest)
+        changes.sessions.append(session)
+        newest = (await rows.turns([session.newest])).get(session.newest)
+        changes.updated += [replace(newest, ends=True)] if newest else []
     return changes, session.as_pending()
-
-
-async def announced(view: View, session: SessionRow) -> tuple[Changes, SessionRow]:
-    """The session with its end announced on its newest turn."""
-    session = replace(session, end_at=session.newest)
-    newest = (await view.rows.turns([session.newest])).get(session.newest)
-    return Changes(updated=[replace(newest, ends=True)] if newest else [], sessions=[session]), session

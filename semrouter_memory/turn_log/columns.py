@@ -71,7 +71,7 @@ def storable_tools(tools: Sequence[ToolUse]) -> list[ToolUse]:
 
 
 def bounded_transcripts(hashes: Sequence[str]) -> tuple[str, ...]:
-    """The last ones; what cannot be a hash of ours is left out."""
+    """The last ones; what is no hash of this program is left out."""
     found = [each for each in dict.fromkeys(hashes) if each.isascii() and 0 < len(each) <= _MAX_TRANSCRIPT_CHARS]
     return tuple(found[-_MAX_TRANSCRIPTS:])
 

@@ -1,6 +1,6 @@
 """The time of what is said and deleted: the system's, and never before what came before.
 
-Strategy. A deletion covers what was said before it, so the order of the two must not hang on a clock that somebody sets.
+Strategy. A deletion covers what was said before it, so the order of the two must not depend on a clock that can be set.
 Hence a hybrid logical clock: where the system's clock stands before the latest time that the log knows of, times go on
 from that one, a microsecond each. The log stores the latest time with every turn and every deletion, and a deletion is
 moved up to it. So it covers all that was accepted before it, and what is said after it is later than it, also when the

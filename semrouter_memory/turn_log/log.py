@@ -2,15 +2,18 @@
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TypedDict, TypeVar, Unpack
+from pathlib import Path
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from semrouter_memory.errors import MemoryServiceError
 from semrouter_memory.model import (
+    Appended,
     Claim,
     LoggedTurn,
     Message,
@@ -23,13 +26,14 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import Clock, NewId
 from semrouter_memory.turn_log import claims, removal
-from semrouter_memory.turn_log.bounds import bounded_name
+from semrouter_memory.turn_log.appending import decide_append, look_around
+from semrouter_memory.turn_log.bounds import BoundedTurn, bounded_name
 from semrouter_memory.turn_log.columns import MAX_SESSION_ID_CHARS, micros, moment, storable
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
 from semrouter_memory.turn_log.rows import TurnRow
-from semrouter_memory.turn_log.storage import Changes, Rows, Storage
+from semrouter_memory.turn_log.sqlite.database import Database
+from semrouter_memory.turn_log.storage import Changes, Decision, Rows, View, with_contents
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
-from semrouter_memory.turn_log.view import View, with_contents
 
 T = TypeVar("T")
 
@@ -50,24 +54,59 @@ class LogSettings(TypedDict, total=False):
     longest_back_off: timedelta
 
 
-class StoredTurnLog:
-    """What every storage has in common."""
+class StoredTurnLog(ABC):
+    """What every storage has in common (implements `Storage` with its subclasses)."""
 
-    def __init__(
-        self,
-        storage: Storage,
-        *,
-        clock: Clock,
-        times: HybridClock,
-        **settings: Unpack[LogSettings],
-    ) -> None:
-        self._storage = storage
+    def __init__(self, path: Path, *, clock: Clock, **settings: Unpack[LogSettings]) -> None:
+        self._database = Database(path)
         self._clock = clock
-        self._times = times
+        self._times = HybridClock(clock)
         self._new_id = settings.get("new_id", lambda: uuid.uuid4().hex)
         self._max_turn_chars = settings.get("max_turn_chars", _MAX_TURN_CHARS)
         self._longest_back_off = settings.get("longest_back_off", claims.LONGEST_BACK_OFF)
         self._lease = claims.USUAL_LEASE
+        self._tasks = set[asyncio.Task[None]]()
+
+    # -- the storage ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def change(self, operation: str, scope_or_owner: Scope | str, decide: Decision[T]) -> T: ...
+
+    @abstractmethod
+    async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T: ...
+
+    async def erase(self) -> None:
+        """Sync, and take what was deleted out of the local files, unless a reader prevents it for now."""
+        await self._database.run("erase", self._database.erase)
+
+    @property
+    def damage(self) -> str:
+        return self._database.failures.damage
+
+    async def backup(self, directory: Path) -> None:
+        """Copy the local file. Redis is backed up by its own means."""
+        await self._database.backup(directory)
+
+    def close(self) -> None:
+        """Let the threads end what they were asked for, then close the file."""
+        self._database.close()
+
+    async def start(self) -> None:
+        """Complete what another process left of a deletion, in the background."""
+        self._in_background(self._complete_deletions())
+
+    async def _complete_deletions(self) -> None:
+        with suppress(MemoryServiceError):
+            await removal.purge_pending(self)
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Work that goes on when its caller is cancelled."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # -- time ----------------------------------------------------------------------------------------------------------
 
     def now(self) -> datetime:
         return self._times.now()
@@ -78,28 +117,35 @@ class StoredTurnLog:
         async def keep(_: Rows) -> tuple[Changes, None]:
             return Changes(latest=micros(time)), None
 
-        await self._storage.change("timestamp", Scope(""), keep)
+        await self.change("timestamp", Scope(""), keep)
         return time
+
+    # -- appending -----------------------------------------------------------------------------------------------------
+
+    async def _appended(self, rows: Rows, bound: BoundedTurn) -> tuple[Changes, Appended]:
+        """Decides what becomes of a turn."""
+        around = await look_around(await View.of(rows, bound.turn.scope), bound)
+        return decide_append(bound, around, new_id=self._new_id, max_turn_chars=self._max_turn_chars)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     async def history(self, scope: Scope, previous_response_id: str, *, limit: int) -> list[Message]:
-        return await self._storage.read("history", lambda rows: _history(rows, scope, previous_response_id, limit))
+        return await self.read("history", lambda rows: _history(rows, scope, previous_response_id, limit))
 
     async def chain(self, scope: Scope, previous_response_id: str, *, limit: int) -> StoredChain:
-        return await self._storage.read("chain", lambda rows: _chain(rows, scope, previous_response_id, limit))
+        return await self.read("chain", lambda rows: _chain(rows, scope, previous_response_id, limit))
 
     async def list_turns(
         self, *, scope: Scope | None, states: frozenset[TurnState] | None, limit: int, before: int = 0
     ) -> list[LoggedTurn]:
-        return await self._storage.read("list_turns", lambda rows: _listed(rows, scope, states, limit, before))
+        return await self.read("list_turns", lambda rows: _listed(rows, scope, states, limit, before))
 
     async def get_turn(self, turn_id: str) -> LoggedTurn | None:
         async def look(rows: Rows) -> LoggedTurn | None:
             found = await rows.turns(removal.sequences(rows, [turn_id]))
             return next(iter(await _whole(rows, list(found.values()))), None)
 
-        return await self._storage.read("get_turn", look)
+        return await self.read("get_turn", look)
 
     # -- extracting ----------------------------------------------------------------------------------------------------
 
@@ -109,7 +155,7 @@ class StoredTurnLog:
             now = micros(self._clock.now())
             return await claims.offered(rows, now=now, lease=self._lease, longest_back_off=self._longest_back_off)
 
-        return await self._storage.read("pending", look)
+        return await self.read("pending", look)
 
     async def claim(self, scope: Scope, session_id: str, *, lease: timedelta, context: int) -> Claim | None:
         self._lease = lease
@@ -125,101 +171,100 @@ class StoredTurnLog:
 
     async def _claim(self, scope: Scope, session_id: str, lease: timedelta, context: int) -> Claim | None:
         name, token, now = storable(session_id, MAX_SESSION_ID_CHARS), self._new_id(), self._clock.now()
-
-        async def take(rows: Rows) -> tuple[Changes, claims.Taken | None]:
-            return await claims.take(rows, scope, name, token=token, now=now, lease=lease)
-
-        async def whole(rows: Rows) -> Claim:
-            assert taken is not None
-            longest = self._longest_back_off
-            return await claims.whole(rows, taken, context=context, now=micros(now), longest_back_off=longest)
-
-        taken = await self._storage.change("claim", scope, take)
+        taken = await self.change(
+            "claim", scope, lambda rows: claims.take(rows, scope, name, token=token, now=now, lease=lease)
+        )
         if taken is None:
             return None
+        read = partial(claims.whole, context=context, now=micros(now), longest_back_off=self._longest_back_off)
         try:
-            return await self._storage.read("claim", whole)
+            return await self.read("claim", lambda rows: read(rows, taken))
         except Exception:
             # Or the session would wait for the end of a lease that nothing holds.
             with suppress(MemoryServiceError):
-                await self.release(taken.without_turns())
+                await self.release(taken)
             raise
 
     async def surviving(self, claim: Claim) -> frozenset[str]:
-        return await self._storage.read("surviving", lambda rows: claims.surviving(rows, claim))
+        return await self.read("surviving", lambda rows: claims.surviving(rows, claim))
 
     async def session_turns(self, claim: Claim, *, limit: int) -> tuple[LoggedTurn, ...]:
         async def look(rows: Rows) -> tuple[LoggedTurn, ...]:
             return tuple(await _whole(rows, await claims.last_turns(rows, claim, limit)))
 
-        return await self._storage.read("session_turns", look)
+        return await self.read("session_turns", look)
 
     async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
         until = micros(self._clock.now() + lease)
-        return await self._held("renew", claim, partial(claims.renew, until=until), otherwise=False)
-
-    async def mark_rules_done(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
-        found = {turn.sequence: outcomes[turn.id] for turn in claim.turns if turn.id in outcomes}
-        await self._held("mark_rules_done", claim, partial(claims.mark_rules_done, found=found), otherwise=None)
-
-    async def mark_episode(self, claim: Claim, *, through: int) -> None:
-        await self._held("mark_episode", claim, partial(claims.mark_episode, through=through), otherwise=None)
-
-    async def finish(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
-        stored = {turn.sequence: outcomes[turn.id] for turn in claim.turns if turn.id in outcomes}
-        now = self._clock.now()
-        await self._held("finish", claim, partial(claims.finish, stored=stored, now=now), otherwise=None)
-
-    async def fail(self, claim: Claim, error: str, *, retry_at: datetime, max_attempts: int) -> int:
-        failing = {turn.sequence for turn in claim.turns}
-        at = micros(retry_at)
-        work = partial(claims.fail, failing=failing, error=error, retry_at=at, max_attempts=max_attempts)
-        return await self._held("fail", claim, work, otherwise=0)
+        return bool((await self._held("renew", claim, partial(claims.renew, until=until))).sessions)
 
     async def release(self, claim: Claim) -> None:
-        await self._held("release", claim, claims.release, otherwise=None)
+        await self._held("release", claim, claims.release)
+
+    async def mark_rules_done(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
+        found = _by_sequence(claim, outcomes)
+        await self._held("mark_rules_done", claim, partial(claims.mark_rules_done, found=found))
+
+    async def mark_episode(self, claim: Claim, *, through: int) -> None:
+        await self._held("mark_episode", claim, partial(claims.mark_episode, through=through))
+
+    async def finish(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
+        stored, now = _by_sequence(claim, outcomes), self._clock.now()
+        await self._held("finish", claim, partial(claims.finish, stored=stored, now=now))
+
+    async def fail(self, claim: Claim, error: str, *, retry_at: datetime, max_attempts: int) -> int:
+        failing, at = {turn.sequence for turn in claim.turns}, micros(retry_at)
+        decide = partial(claims.fail, failing=failing, error=error, retry_at=at, max_attempts=max_attempts)
+        return (await self._held("fail", claim, decide)).counts["dead_lettered"]
+
+    async def _held(self, operation: str, claim: Claim, decide: claims.Decide) -> Changes:
+        return await self.change(operation, claim.scope, lambda rows: claims.held(rows, claim, decide))
 
     async def end_session(self, scope: Scope, session: str) -> PendingSession | None:
         name = bounded_name(session)
-        return await self._storage.change("end_session", scope, lambda rows: claims.end_session(rows, scope, name))
-
-    async def _held(self, operation: str, claim: Claim, work: claims.Work[T], *, otherwise: T) -> T:
-        return await self._storage.change(
-            operation, claim.scope, lambda rows: claims.held(rows, claim, work, otherwise=otherwise)
-        )
+        return await self.change("end_session", scope, lambda rows: claims.end_session(rows, scope, name))
 
     # -- removing ------------------------------------------------------------------------------------------------------
 
-    async def _remove_deleted(self, deletion: Tombstone, turn_ids: Sequence[str]) -> Tombstone:
-        """Commit a deletion and remove what it names or covers; returns the tombstone as it is stored."""
+    async def tombstone(self, deletion: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
+        # What the tombstone covers is deleted also when the caller is cancelled.
+        await asyncio.shield(self._in_background(self._delete(deletion, turn_ids)))
+
+    async def _delete(self, deletion: Tombstone, turn_ids: Sequence[str]) -> None:
         stored = await self._commit(deletion)
-        await removal.remove_named(self._storage, stored.scope, turn_ids)
+        await removal.remove_named(self, stored.scope, turn_ids)
         if not stored.memory_id:
-            await removal.purge(self._storage, stored.scope)
-        return stored
+            await removal.purge(self, stored.scope)
+        await self.erase()
 
     async def _commit(self, deletion: Tombstone) -> Tombstone:
         deletion = replace(deletion, at=max(deletion.at, moment(self._times.latest)))
-
-        async def commit(rows: Rows) -> tuple[Changes, Tombstone]:
-            return await removal.tombstone(rows, deletion)
-
-        stored = await self._storage.change("tombstone", deletion.scope, commit)
+        stored = await self.change("tombstone", deletion.scope, lambda rows: removal.tombstone(rows, deletion))
         self._times.pass_deletion(micros(stored.at))
         return stored
 
     async def erase_answers(self, scope: Scope, *, since: datetime) -> None:
-        await removal.erase_answers(self._storage, scope, micros(since))
+        await removal.erase_answers(self, scope, micros(since))
+        await self.erase()
 
     async def sweep(self, *, finished_before: datetime) -> int:
-        await removal.purge_pending(self._storage)
-        return await removal.sweep(self._storage, micros(finished_before))
+        await removal.purge_pending(self)
+        return await self._erased(await removal.sweep(self, micros(finished_before)))
 
     async def retry(self, turn_ids: Sequence[str]) -> int:
-        return await removal.retry(self._storage, turn_ids)
+        return await removal.retry(self, turn_ids)
 
     async def drop(self, turn_ids: Sequence[str]) -> int:
-        return await removal.drop(self._storage, turn_ids)
+        return await self._erased(await removal.drop(self, turn_ids))
+
+    async def _erased(self, removed: int) -> int:
+        if removed:
+            await self.erase()
+        return removed
+
+
+def _by_sequence(claim: Claim, outcomes: Mapping[str, bool]) -> dict[int, bool]:
+    return {turn.sequence: outcomes[turn.id] for turn in claim.turns if turn.id in outcomes}
 
 
 async def _history(rows: Rows, scope: Scope, response_id: str, limit: int) -> list[Message]:

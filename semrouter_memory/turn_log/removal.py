@@ -1,6 +1,6 @@
 """How turns leave the log: with a deletion, at the end of their retention, or dropped by an operator. Pure.
 
-Strategy. A turn goes with everything that leads to it, and a session with its last turn. Totals change in the same
+Strategy. A turn is removed with its lookup keys and indexes, and a session with its last turn. Totals change in the same
 transaction: a waiting or dead-lettered turn becomes a deleted one, a finished turn stays counted as what it was.
 
 A scope may hold thousands of turns, and appends do not wait for all of them. So a deletion of a scope first commits its
@@ -14,9 +14,10 @@ from dataclasses import replace
 from semrouter_memory.model import Scope, Tombstone, TurnState
 from semrouter_memory.turn_log.columns import micros, moment
 from semrouter_memory.turn_log.rows import SessionRow, TurnRow
-from semrouter_memory.turn_log.storage import BATCH, Changes, Rows, Storage
+from semrouter_memory.turn_log.storage import BATCH, Changes, Rows, Storage, waiting_turns
 from semrouter_memory.turn_log.tombstones import added
 
+_FINISHED = frozenset({TurnState.EXTRACTED, TurnState.EMPTY})
 _AT_ONCE = 16
 """Turns that one transaction removes. Each may need reads of its session, and an append by another replica makes the
 transaction start again: a long one would never commit while a user talks."""
@@ -55,7 +56,7 @@ async def purge(storage: Storage, scope_or_owner: Scope | str) -> None:
         tombstones = await rows.tombstones(owner)
         # A deletion that was committed meanwhile may cover turns that were passed already.
         begins_anew = known is not None and tombstones.fields != known
-        found = await rows.of_owner(owner, after=0 if begins_anew else last or 0)
+        found = await rows.listed(owner, None, before=0 if begins_anew else last or 0, limit=BATCH)
         changes = await removed(rows, [row for row in found if tombstones.hides(row)])
         if len(found) == BATCH:
             return changes, (found[-1].sequence, tombstones.fields)
@@ -77,9 +78,9 @@ async def erase_answers(storage: Storage, scope: Scope, since: int) -> None:
     last: int | None = 0
 
     async def batch(rows: Rows) -> tuple[Changes, int | None]:
-        found = await rows.of_owner(rows.digests.owner(scope), after=last or 0)
-        finished = [row for row in found if row.observed_at >= since and row.accepted and not row.open]
-        return Changes(answers_erased=finished), found[-1].sequence if len(found) == BATCH else None
+        found = await rows.listed(rows.digests.owner(scope), _FINISHED, before=last or 0, limit=BATCH)
+        answered = [row for row in found if row.observed_at >= since]
+        return Changes(answers_erased=answered), found[-1].sequence if len(found) == BATCH else None
 
     while last is not None:
         last = await storage.change("erase_answers", scope, batch)
@@ -88,7 +89,7 @@ async def erase_answers(storage: Storage, scope: Scope, since: int) -> None:
 async def sweep(storage: Storage, before: int) -> int:
     """Remove finished turns, and incomplete ones that were never completed; returns how many."""
     swept = 0
-    while batch := await storage.read("sweep", lambda rows: rows.finished_before(before)):
+    while batch := await storage.read("sweep", lambda rows: rows.finished_before(before, BATCH)):
         count = await remove_if(storage, "sweep", batch, lambda row: (row.kept_since or before) < before)
         swept += count
         if not count or len(batch) < BATCH:
@@ -117,7 +118,7 @@ async def _waiting_again(rows: Rows, named: Sequence[int]) -> tuple[Changes, int
     changes = Changes(updated=again)
     for session in (await rows.sessions(row.session_id for row in dead)).values():
         own = [row for row in again if row.session_id == session.id]
-        counted = session.recounted([*await rows.waiting(session.id), *own])
+        counted = session.recounted([*await waiting_turns(rows, session), *own])
         changes.sessions.append(replace(counted, dead=session.dead - len(own), not_before=None))
     changes.counts.update(dead_lettered=-len(dead), waiting=len(dead))
     return changes, len(dead)
@@ -178,7 +179,7 @@ async def without(rows: Rows, changes: Changes, session: SessionRow, gone: Colle
     if not await _last(rows, session.id, gone, lambda _: True):
         changes.sessions_removed.append(session.id)
         return
-    waiting = [row for row in await rows.waiting(session.id) if row.sequence not in gone]
+    waiting = [row for row in await waiting_turns(rows, session) if row.sequence not in gone]
     session = session.recounted(waiting)
     if session.newest in gone:
         session = replace(session, newest=await _last(rows, session.id, gone, lambda row: row.accepted))

@@ -3,16 +3,13 @@
 Times are microseconds since 1970. Texts arrive bounded and storable (see `bounds.py`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import orjson
 
 from semrouter_memory.model import LoggedTurn, PendingSession, Scope, ToolUse, TurnState, joined
-from semrouter_memory.turn_log.columns import load_items, moment
-
-R = TypeVar("R", "TurnRow", "SessionRow")
+from semrouter_memory.turn_log.columns import load_items, moment, pack, unpack
 
 _OPEN = frozenset({TurnState.WAITING, TurnState.DEAD})
 
@@ -30,7 +27,7 @@ class TurnRow:
         response: digest of the response id that its items end with.
         previous: digest of the one that its items continue; "" when they begin a conversation, None when unknown.
         ends: the session's end was announced with it.
-        keys: the lookup keys that lead to it, where the storage keeps them with the turn.
+        keys: the lookup keys that lead to it, and when each was learned last.
     """
 
     sequence: int
@@ -49,7 +46,7 @@ class TurnRow:
     response: str = ""
     previous: str | None = None
     ends: bool = False
-    keys: tuple[str, ...] = ()
+    keys: Mapping[str, int] = field(default_factory=dict)
     transcript_hashes: tuple[str, ...] = ()
 
     @property
@@ -149,54 +146,76 @@ class SessionRow:
         )
 
 
-_TYPES: Mapping[Any, Callable[[Any], Any]] = {bool: bool, TurnState: TurnState, tuple[str, ...]: tuple}
-"""Types of fields that no storage keeps: it returns numbers, texts and lists."""
-
-_RESTORED = {
-    kind: {each.name: _TYPES[each.type] for each in fields(kind) if each.type in _TYPES}
-    for kind in (TurnRow, SessionRow)
-}
+# -- as a storage keeps them --------------------------------------------------------------------------------------------
 
 
-def restored(kind: type[R], values: Mapping[str, Any]) -> R:
-    """The row of these values, as a storage returns them."""
-    types = _RESTORED[kind]
-    return kind(**{name: types[name](value) if name in types else value for name, value in values.items()})
+def turn_value(row: TurnRow) -> bytes:
+    return orjson.dumps(replace(row, project_id=_packed(row.project_id)))
+
+
+def turn_row(value: bytes) -> TurnRow:
+    values = orjson.loads(value)
+    values["project_id"] = _unpacked(values["project_id"])
+    values["state"] = TurnState(values["state"])
+    values["transcript_hashes"] = tuple(values["transcript_hashes"])
+    return TurnRow(**values)
+
+
+def session_value(row: SessionRow) -> bytes:
+    scope = row.scope
+    packed = Scope(_packed(scope.user_id), _packed(scope.project_id), _packed(scope.agent_id))
+    return orjson.dumps(replace(row, scope=packed))
+
+
+def session_row(value: bytes) -> SessionRow:
+    values = orjson.loads(value)
+    return SessionRow(**{**values, "scope": Scope(*map(_unpacked, values["scope"].values()))})
+
+
+def _packed(identifier: str) -> str:
+    """The bytes of an id as characters: whatever the id holds can be written as JSON, and ids stay apart."""
+    return pack(identifier).decode("latin-1")
+
+
+def _unpacked(identifier: str) -> str:
+    return unpack(identifier.encode("latin-1"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What was said in a turn. `items` is JSON."""
+    """What was said in a turn. `items` is JSON.
+
+    A storage keeps two values: what the user said, and what was answered, which can be erased alone.
+    """
 
     user_texts: tuple[str, ...]
-    assistant_text: str
-    tools: tuple[ToolUse, ...] = ()
     model: str = ""
+    assistant_text: str = ""
+    tools: tuple[ToolUse, ...] = ()
     items: bytes | None = None
 
-    def columns(self) -> dict[str, str | bytes | None]:
-        return {
-            "user_texts": orjson.dumps(self.user_texts),
-            "assistant_text": self.assistant_text,
-            "tools": orjson.dumps([(tool.name, tool.outcome) for tool in self.tools]),
-            "model": self.model,
-            "items": self.items,
-        }
+    def user_value(self) -> bytes:
+        return orjson.dumps([self.user_texts, self.model])
+
+    def answer_value(self) -> bytes:
+        tools = [(tool.name, tool.outcome) for tool in self.tools]
+        return orjson.dumps([self.assistant_text, tools, self.items and self.items.decode()])
 
     @classmethod
-    def of_columns(cls, values: Mapping[str, Any]) -> "Content":
-        """The content of these columns; Redis returns texts as bytes."""
+    def of_values(cls, user: bytes, answer: bytes | None) -> "Content":
+        user_texts, model = orjson.loads(user)
+        assistant_text, tools, items = orjson.loads(answer) if answer else ("", (), None)
         return cls(
-            user_texts=tuple(orjson.loads(values["user_texts"])),
-            assistant_text=_text(values["assistant_text"]),
-            tools=tuple(ToolUse(name, outcome) for name, outcome in orjson.loads(values["tools"])),
-            model=_text(values["model"]),
-            items=values.get("items"),
+            user_texts=tuple(user_texts),
+            model=model,
+            assistant_text=assistant_text,
+            tools=tuple(ToolUse(*tool) for tool in tools),
+            items=items and items.encode(),
         )
 
 
-def _text(value: str | bytes) -> str:
-    return value if isinstance(value, str) else value.decode()
+ERASED = Content(user_texts=()).user_value()
+"""What is kept of a turn whose text is erased."""
 
 
 def logged(row: TurnRow, content: Content, scope: Scope, turn_id: str) -> LoggedTurn:

@@ -5,7 +5,7 @@ A deletion is one or two named fields, each with its time:
     e                        all of the owner's memories
     p:<project>              all of one project's
     m:<memory id>            one memory
-    c:<hash>:<project>       one statement, in whatever words of the same meaning (`Digests.content_hash`)
+    c:<hash>:<project>       one statement, however it is written (`Digests.content_hash`)
 """
 
 from collections.abc import Callable, Mapping
@@ -36,6 +36,9 @@ class OwnerTombstones:
     def __post_init__(self) -> None:
         last = max((at for name, at in self.fields.items() if name.startswith(_MEMORY)), default=-1)
         object.__setattr__(self, "last_memory", last)
+
+    def __bool__(self) -> bool:
+        return bool(self.fields)
 
     def covers(self, memory: Memory) -> bool:
         if not self.fields:

@@ -15,8 +15,7 @@ from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.pipeline import Compressor
 from semrouter_memory.config import Config, EmbeddingConfig, MemoryConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.compression import CompressionRun, Measured
-from semrouter_memory.evaluation.compression_report import TARGET_TOKENS
+from semrouter_memory.evaluation.compression import TARGET_TOKENS, CompressionRun, Measured
 from semrouter_memory.evaluation.long_talk import long_talk
 from semrouter_memory.evaluation.playing import FailureRecorder, played_adapters
 from semrouter_memory.evaluation.running import models_of
@@ -42,9 +41,9 @@ from semrouter_memory.model import (
     RecallResult,
     Scope,
 )
-from semrouter_memory.recall.memory_source import MemorySource
+from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.recaller import Recaller
-from semrouter_memory.recall.stored_history import StoredHistory
+from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch
 from semrouter_memory.retain import quotes
 from semrouter_memory.retain.intake import cleaned

@@ -14,7 +14,7 @@ from pymilvus import AsyncMilvusClient
 from semrouter_memory.app import App
 from semrouter_memory.config import load
 from semrouter_memory.doctor.diagnose import diagnose
-from semrouter_memory.doctor.finding import Diagnosis
+from semrouter_memory.doctor.finding import Finding, Severity
 from semrouter_memory.stack.ports import free_port
 from semrouter_memory.store import collection
 from tests.envoy_mutations import chain, endpoints
@@ -33,7 +33,7 @@ def settings(directory: Path, model: Path, **memory: Any) -> dict[str, Any]:
     }
 
 
-async def examined(directory: Path, values: dict[str, Any], *, envoy: Path | None = None) -> Diagnosis:
+async def examined(directory: Path, values: dict[str, Any], *, envoy: Path | None = None) -> list[Finding]:
     path = directory / "config.yaml"
     path.write_text(yaml.safe_dump(values), encoding="utf-8")
     return await asyncio.to_thread(diagnose, envoy, path)
@@ -59,8 +59,8 @@ def model(port: int, name: str = "qwen") -> dict[str, Any]:
     }
 
 
-def found(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
-    return sorted((finding.severity.value, finding.code, finding.where) for finding in diagnosis.findings)
+def found(diagnosis: list[Finding]) -> list[tuple[str, str, str]]:
+    return sorted((finding.severity.value, finding.code, finding.where) for finding in diagnosis)
 
 
 async def test_a_running_installation_has_no_findings(
@@ -114,8 +114,8 @@ async def test_servers_that_never_answer_are_waited_for_together_and_not_for_lon
         values["external_models"] = [model(port)]
         async with asyncio.timeout(30):
             diagnosis = await examined(tmp_path, values)
-    assert diagnosis.errors == 5
-    assert {finding.code for finding in diagnosis.findings} == {"unreachable"}
+    assert sum(finding.severity is Severity.ERROR for finding in diagnosis) == 5
+    assert {finding.code for finding in diagnosis} == {"unreachable"}
 
 
 async def test_another_service_at_our_ports_is_not_taken_for_ours(tmp_path: Path, model_directory: Path) -> None:
@@ -147,7 +147,7 @@ async def test_a_model_server_is_asked_for_the_model(
         values = settings(tmp_path, model_directory)
         values["external_models"] = [model(port)]
         diagnosis = await examined(tmp_path, values)
-    codes = {finding.code for finding in diagnosis.findings if finding.where.startswith("external_models")}
+    codes = {finding.code for finding in diagnosis if finding.where.startswith("external_models")}
     assert codes == ({code} if code else set())
 
 
@@ -172,14 +172,14 @@ async def test_a_collection_of_another_dimension_is_found_and_left_as_it_is(
     diagnosis = await examined(
         tmp_path, settings(tmp_path, model_directory, milvus={"uri": milvus_server.uri, "collection": "doctor"})
     )
-    (mismatch,) = [finding for finding in diagnosis.findings if finding.where.startswith("memory.milvus")]
+    (mismatch,) = [finding for finding in diagnosis if finding.where.startswith("memory.milvus")]
     assert mismatch.code == "dimension-mismatch"
     assert "8" in mismatch.what
     assert "384" in mismatch.what
     absent = await examined(
         tmp_path, settings(tmp_path, model_directory, milvus={"uri": milvus_server.uri, "collection": "doctor_none"})
     )
-    assert not [finding for finding in absent.findings if finding.where.startswith("memory.milvus")]
+    assert not [finding for finding in absent if finding.where.startswith("memory.milvus")]
     assert not await client.has_collection("doctor_none")
     await client.drop_collection("doctor")
     await client.close()
@@ -189,7 +189,7 @@ async def test_a_model_of_another_dimension_is_found(tmp_path: Path, model_direc
     values = settings(tmp_path, model_directory, milvus={"dimension": 768})
     values["memory"]["embedding"]["dimension"] = 768
     diagnosis = await examined(tmp_path, values)
-    (finding,) = [each for each in diagnosis.findings if each.where == "memory.embedding"]
+    (finding,) = [each for each in diagnosis if each.where == "memory.embedding"]
     assert finding.severity == "error"
     assert "768" in finding.what
 

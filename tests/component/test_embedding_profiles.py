@@ -9,8 +9,8 @@ from onnx import TensorProto
 from tokenizers import Tokenizer
 
 from semrouter_memory.config import EmbeddingConfig
-from semrouter_memory.embedding.bert import Array, BertShape, Weights
 from semrouter_memory.embedding.onnx import OnnxEmbedder
+from semrouter_memory.embedding.quantize import Array, BertShape, Weights
 from semrouter_memory.errors import ConfigurationError
 from tests import small_bert
 

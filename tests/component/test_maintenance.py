@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from semrouter_memory.config import AgeingConfig, ManagementConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import ChatModelError, InvalidRequestError, StoreUnavailableError, TurnLogError
 from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.eviction import is_expired
 from semrouter_memory.maintenance.schedule import TICK_SECONDS, MaintenanceScheduler
 from semrouter_memory.maintenance.sweep import OWN_SCOPE, Sweeper
 from semrouter_memory.maintenance.usage import MAX_NOTED, UsageCounter
-from semrouter_memory.manage.edits import MemoryEdit
+from semrouter_memory.manage.schemas import UpdateRequest
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import (
     ChatMessage,
@@ -37,6 +36,7 @@ from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
+from tests.hashed import HashedEmbedder
 from tests.memory_service import deletion_service, memory_service
 from tests.unit.maintenance.parts import (
     ALICE,
@@ -876,7 +876,7 @@ async def test_forgetting_takes_the_state_of_all_projects_in_which_it_may_have_b
     content = "User's passport is with Zelda"
     await house.keep(aged("m0", content=content, scope=said, metadata={"turn_ids": turns[:1]}))
     house.clock.step(minutes=1)
-    await service(house).update(ALICE, "m0", MemoryEdit(project_id="private"))
+    await service(house).update(ALICE, "m0", UpdateRequest(project_id="private"))
     await service(house).forget(ALICE, "m0")
     for scope in (said, told):
         assert await house.state.get(scope, ["session:s1"]) == {}

@@ -22,11 +22,9 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from semrouter_memory.config import IdentityConfig, ManagementConfig, TelemetryConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import NotFoundError, Service, StoreUnavailableError, UnavailableError
 from semrouter_memory.manage.client import ApiEndpoint, MemoryClient, OperatorClient
-from semrouter_memory.manage.http import create_user_api
-from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
+from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, SessionHints, Turn, Usage
@@ -38,6 +36,7 @@ from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
+from tests.hashed import HashedEmbedder
 from tests.memory_service import memory_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -203,7 +202,7 @@ def house(ports: list[Port], tmp_path: Path) -> Iterator[House]:
         config=config,
         token=TOKEN,
         readiness=lambda: Readiness(serving=ready["model"], store_available=ready["store"]),
-        metrics=lambda: Exposition(*Metrics().exposition()),
+        metrics=Metrics().exposition,
     )
     yield House(store, log, state, embedder, users.url, operators.url, ready, service)
     state.close()
@@ -676,7 +675,7 @@ async def test_a_client_says_what_may_be_missing_where_there_is_no_route(house: 
         config=ManagementConfig(),
         token=None,
         readiness=lambda: Readiness(serving=True, store_available=True),
-        metrics=lambda: Exposition(*Metrics().exposition()),
+        metrics=Metrics().exposition,
     )
 
     def ask() -> None:

@@ -19,21 +19,20 @@ from typer.testing import CliRunner, Result
 
 from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import IdentityConfig, ManagementConfig, MilvusConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError
 from semrouter_memory.manage.backup import Backup
-from semrouter_memory.manage.http import create_user_api
-from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
+from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
+from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
-from semrouter_memory.manage.turn_routes import OperatorContext
 from semrouter_memory.model import Claim, Scope, SessionHints, Turn
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
-from tests.memory_service import deletion_service, memory_service
+from tests.hashed import HashedEmbedder
+from tests.memory_service import NoRecordings, deletion_service, memory_service
 from tests.store_observer import StoreObserver
 
 ALICE = Scope("alice")
@@ -120,13 +119,14 @@ async def living_in(directory: Path, sockets: Path) -> AsyncIterator[House]:
         config=config,
         token=TOKEN,
         readiness=lambda: Readiness(serving=True, store_available=True),
-        metrics=lambda: Exposition(b"", "text/plain"),
+        metrics=lambda: (b"", "text/plain"),
         context=OperatorContext(
             records=log,
             turn_log=log,
             deletion=deletion,
             collections=store.collections,
             backup=Backup(turn_log=log, state=state, store=store, file_lock=deletion.file_lock),
+            recordings=NoRecordings(),
         ),
     )
     _prepare(sockets)

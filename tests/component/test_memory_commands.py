@@ -12,10 +12,8 @@ from typer.testing import CliRunner, Result
 
 from semrouter_memory.cli.memory import memory_app
 from semrouter_memory.config import IdentityConfig, ManagementConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError, UnavailableError
-from semrouter_memory.manage.http import create_user_api
-from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
+from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.stack.llm import StandInLlm
@@ -23,6 +21,7 @@ from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
+from tests.hashed import HashedEmbedder
 from tests.memory_service import memory_service
 
 Run = Callable[..., Awaitable[Result]]
@@ -56,7 +55,7 @@ async def sidecar(tmp_path: Path) -> AsyncIterator[Path]:
         config=config,
         token="operator-token",
         readiness=lambda: Readiness(serving=True, store_available=True),
-        metrics=lambda: Exposition(b"", "text/plain"),
+        metrics=lambda: (b"", "text/plain"),
     )
     (tmp_path / "token").write_text("operator-token\n")
     users = await serve_http(create_user_api(service, identity=identity, config=config), f"unix:{tmp_path}/api.sock")

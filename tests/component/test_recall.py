@@ -7,7 +7,7 @@ import pytest
 
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.retrieval_sweep import CachingEmbedder
+from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
 from semrouter_memory.model import Message, Reach, Reason, Role, Scope, Tombstone
 from semrouter_memory.ports import Embedder
 from tests.recalling import ALICE, NOW, Recalling, recalling

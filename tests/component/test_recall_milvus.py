@@ -9,7 +9,7 @@ import pytest
 
 from semrouter_memory.config import EmbeddingConfig, MilvusConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.retrieval_sweep import CachingEmbedder
+from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
 from semrouter_memory.model import MemoryType, RecallResult, Scope
 from semrouter_memory.ports import Embedder
 from semrouter_memory.store.milvus import MilvusStore

@@ -7,15 +7,16 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import LockLostError, ModelUnavailableError
 from semrouter_memory.model import (
     Candidate,
     ChatMessage,
     Claim,
+    Hit,
     Memory,
     MemoryType,
     Reach,
@@ -30,6 +31,7 @@ from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Writt
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks, SureHold
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from tests.hashed import HashedEmbedder
 
 ALICE = Scope("alice")
 START = datetime(2026, 3, 20, 12, tzinfo=UTC)
@@ -189,6 +191,40 @@ async def test_in_whatever_order_values_arrive_the_chain_is_the_same(order: tupl
     assert list(await writing.active()) == [CITIES[-1]]
     for memory, newer in itertools.pairwise(chain):
         assert (memory.superseded_by, memory.superseded_at) == (newer.id, newer.observed_at)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+async def test_in_one_claim_each_candidate_meets_those_before_it(order: tuple[int, ...], writing: Writing) -> None:
+    claim, candidate = await writing.turn(CITIES[0], 0)
+    said = [START + timedelta(days=number) for number in range(4)]
+    candidates = [replace(candidate, content=CITIES[number], observed_at=said[number]) for number in order]
+    await writing.writer.write(claim, [*candidates, candidates[0]])
+    chain = await writing.memories()
+    assert [memory.content for memory in chain] == CITIES
+    assert [memory.superseded_by for memory in chain] == [newer.id for newer in chain[1:]] + [""]
+
+
+class SlowReader(InMemoryStore):
+    """Answers a search when no further one begins, as a server does at its next time tick."""
+
+    searches = 0
+    ticks = 0
+
+    async def search(self, *args: Any, **kwargs: Any) -> list[Hit]:
+        self.searches += 1
+        before = self.searches
+        await asyncio.sleep(0)
+        self.ticks += before == self.searches
+        return await super().search(*args, **kwargs)
+
+
+async def test_the_neighbours_of_many_candidates_cost_few_time_ticks(writing: Writing) -> None:
+    claim, candidate = await writing.turn(CITIES[0], 0)
+    reader = SlowReader(dimension=384)
+    candidates = [replace(candidate, content=f"User has visited city number {number}") for number in range(20)]
+    await writing.made(None, reader=reader).write(claim, candidates)
+    assert reader.searches == 20
+    assert reader.ticks <= 8
 
 
 async def test_reading_a_superseded_statement_again_writes_nothing(writing: Writing) -> None:

@@ -1,4 +1,4 @@
-"""Deletions beside other replicas, and beside turns that have ended by themselves, on a real Redis."""
+"""Deletions beside other replicas, and of turns whose texts have expired, on a real Redis."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -8,13 +8,11 @@ import pytest
 
 from semrouter_memory.model import AppendOutcome, Reach, Scope, Tombstone, TurnTotals
 from semrouter_memory.turn_log import removal
-from semrouter_memory.turn_log.redis.log import RedisTurnLog
 from semrouter_memory.turn_log.storage import Storage
 from tests.contract.turn_logs import ALICE, BOB, a_turn, accept, append, claimed
 from tests.redis_server import RedisServer
 from tests.replicas import Installation, until
 
-SHORT = timedelta(milliseconds=200)
 EVERYTHING = Reach.ALL
 
 
@@ -64,83 +62,34 @@ class TestBetweenTheTombstoneAndTheTurns:
             assert again.outcome is AppendOutcome.ACCEPTED
 
 
-def short_lived(log: RedisTurnLog) -> None:
-    """From now on what is finished ends after a moment."""
-    log._redis.known = None
-    log._redis._keep = SHORT
-
-
-async def a_turn_that_ended(log: RedisTurnLog, shared: Installation, *, before_a_dead_letter: bool = False) -> str:
-    """A finished turn whose own key is gone; returns its session."""
-    session = await accept(log, a_turn("a xylophone", session="s", request="1"))
-    claim = await claimed(log, session)
-    first = claim.turns[0].id
-    await log.finish(claim, {first: True})
-    if before_a_dead_letter:
-        await accept(log, a_turn("second", session="s", request="2", at=shared.clock.step(1)))
-        claim = await claimed(log, session)
-        await log.fail(claim, "x", retry_at=shared.clock.now(), max_attempts=1)
-
-    async def has_ended() -> bool:
-        return await log.get_turn(first) is None
-
-    await until(has_ended)
-    return session
-
-
-def streams(shared: Installation) -> list[object]:
-    with shared.client() as client:
-        names = list(client.scan_iter(f"{shared.prefix}:session:*:content"))
-        return [client.xrange(name) for name in names]
-
-
-class TestTurnsThatEndedBeforeASweep:
+class TestExpiredTexts:
     @pytest.mark.parametrize("way", ["sweep", "deletion"])
-    async def test_their_words_do_not_stay_in_a_session_that_goes_on(self, shared: Installation, way: str) -> None:
+    async def test_a_turn_without_its_text_goes_with_all_that_leads_to_it(self, shared: Installation, way: str) -> None:
         async with shared.replica(started=False) as replica:
-            short_lived(replica.log)
-            await a_turn_that_ended(replica.log, shared, before_a_dead_letter=True)
-            assert "xylophone" in str(streams(shared))
-            if way == "sweep":
-                await replica.log.sweep(finished_before=shared.clock.step(100))
-                assert "second" in str(streams(shared))
-            else:
-                await replica.log.tombstone(Tombstone(scope=ALICE, at=shared.clock.step(1), reach=EVERYTHING))
-            assert "xylophone" not in str(streams(shared))
-
-    async def test_a_session_goes_with_its_last_turn(self, shared: Installation) -> None:
-        async with shared.replica(started=False) as replica:
-            short_lived(replica.log)
-            session = await a_turn_that_ended(replica.log, shared)
-            # Nobody has summed it up, so it is there still, with nothing in it.
-            assert [item.session_id for item in await replica.log.pending()] == [session]
-            await replica.log.sweep(finished_before=shared.clock.step(100))
-            assert await replica.log.pending() == []
-            with shared.client() as client:
-                assert list(client.scan_iter(f"{shared.prefix}:session:*")) == []
-                assert client.zcard(f"{shared.prefix}:kept") == 0
-
-    async def test_a_deletion_takes_such_a_session_too(self, shared: Installation) -> None:
-        async with shared.replica(started=False) as replica:
+            replica.log._known = None
+            replica.log._keep = timedelta(milliseconds=50)
             await accept(replica.log, a_turn("of another owner", scope=BOB, session="s"))
-            short_lived(replica.log)
-            await a_turn_that_ended(replica.log, shared)
-            await replica.log.tombstone(Tombstone(scope=ALICE, at=shared.clock.step(1), reach=EVERYTHING))
-            assert [item.scope for item in await replica.log.pending()] == [BOB]
-
-    @pytest.mark.parametrize("way", ["claim", "deletion"])
-    async def test_a_pending_session_whose_keys_are_gone_is_none_any_more(self, shared: Installation, way: str) -> None:
-        async with shared.replica(started=False) as replica:
-            session = await accept(replica.log, a_turn("a", session="s"))
-            with shared.client() as client:
-                client.delete(
-                    *client.scan_iter(f"{shared.prefix}:session:*"), *client.scan_iter(f"{shared.prefix}:turn:*")
+            before = keys(shared)
+            for session in ("s", "t"):
+                stored = await accept(
+                    replica.log, a_turn("a xylophone", session=session, request=session, response="r")
                 )
-            assert len(await replica.log.pending()) == 1
-            if way == "claim":
-                assert await replica.log.claim(ALICE, session, lease=SHORT, context=0) is None
+                claim = await claimed(replica.log, stored)
+                await replica.log.mark_episode(claim, through=claim.turns[0].sequence)
+                await replica.log.finish(claim, {claim.turns[0].id: True})
+
+            async def has_expired() -> bool:
+                return await replica.log.list_turns(scope=ALICE, states=None, limit=5) == []
+
+            await until(has_expired)
+            if way == "sweep":
+                assert await replica.log.sweep(finished_before=shared.clock.step(100)) == 2
             else:
                 await replica.log.tombstone(Tombstone(scope=ALICE, at=shared.clock.step(1), reach=EVERYTHING))
-            assert await replica.log.pending() == []
-            with shared.client() as client:
-                assert client.hlen(f"{shared.prefix}:pending") == 0
+            left = {name for name in keys(shared) - before if not name.endswith((b":version", b":deleted", b":dead"))}
+            assert left == set()
+
+
+def keys(shared: Installation) -> set[bytes]:
+    with shared.client() as client:
+        return set(client.scan_iter(f"{shared.prefix}:*"))

@@ -106,7 +106,7 @@ class TestNothingIsDoubled:
                 turn = a_turn(f"turn {number}", session="s", request=str(number))
                 for replica in (one, two):
                     replica.log.append(turn, remember=False)
-            await asyncio.gather(one.log.ship(), two.log.ship())
+            await asyncio.gather(one.log.forward(), two.log.forward())
             assert await two.log.totals() == TurnTotals(accepted=30, waiting=30)
 
     async def test_turns_of_one_user_that_come_to_both_are_all_there(self, shared: Installation) -> None:
@@ -114,7 +114,7 @@ class TestNothingIsDoubled:
             for number in range(60):
                 for name, replica in (("one", one), ("two", two)):
                     replica.log.append(a_turn(f"{name} {number}", session=name), remember=False)
-            await asyncio.gather(one.log.ship(), two.log.ship())
+            await asyncio.gather(one.log.forward(), two.log.forward())
             for name, replica in (("one", two), ("two", one)):
                 ended = await replica.log.end_session(ALICE, name)
                 assert ended is not None
@@ -203,7 +203,7 @@ class Operations:
                 self.accepted += 1
 
     async def _claim(self, log: RedisTurnLog) -> None:
-        await log.ship()
+        await log.forward()
         for pending in (await log.pending())[:3]:
             lease = timedelta(seconds=self._random.choice([0, 30]))
             claim = await log.claim(pending.scope, pending.session_id, lease=lease, context=2)
@@ -276,7 +276,7 @@ class TestEveryTurnIsAccountedFor:
         shared = Installation(redis_server.url, tmp_path)
         acknowledged = sum(acknowledged_before_a_kill(shared, tmp_path / "killed", run) for run in range(3))
         async with shared.replica("killed", started=False) as replica:
-            await replica.log.ship()
+            await replica.log.forward()
             totals = await replica.log.totals()
             # A turn may be committed and its acknowledgement not written any more.
             assert acknowledged <= totals.accepted <= acknowledged + 3
@@ -316,7 +316,7 @@ async def all_arrived(replica: Replica, turns: int) -> bool:
 
 async def nothing_spooled(one: Replica, two: Replica) -> bool:
     with suppress(TurnLogError):
-        return await one.log.ship() == await two.log.ship() == []
+        return await one.log.forward() == await two.log.forward() == []
     return False
 
 

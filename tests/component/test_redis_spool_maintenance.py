@@ -46,7 +46,7 @@ async def test_a_compaction_takes_along_what_was_deleted_through_another_replica
     """It has arrived, and is kept in the spool for the case that Redis loses it."""
     async with shared.replica() as one, shared.replica("two") as two:
         two.log.append(a_turn("a xylophone"), remember=False)
-        await two.log.ship()
+        await two.log.forward()
         await one.log.tombstone(Tombstone(scope=ALICE, at=START, reach=Reach.ALL))
         assert b"xylophone" in files_of(two)
         await two.log.compact()
@@ -60,7 +60,7 @@ async def test_what_could_not_be_removed_is_removed_later(shared: Installation) 
             spool.execute("CREATE TRIGGER broken BEFORE DELETE ON spool BEGIN SELECT RAISE(ABORT, 'broken'); END")
             replica.log.append(a_turn("a"), remember=False)
             with pytest.raises(TurnLogError):
-                await replica.log.ship()
+                await replica.log.forward()
             spool.execute("DROP TRIGGER broken")
             async with asyncio.timeout(10):
                 await replica.log.compact()
@@ -76,7 +76,7 @@ async def test_a_listener_that_fails_does_not_end_the_forwarding(shared: Install
             if len(told) == 1:
                 raise ZeroDivisionError
 
-        replica.log._forwarder._shipped = listener
+        replica.log._forwarder._forwarded = listener
         await replica.log.start()
         for number in range(2):
             replica.log.append(a_turn(str(number)), remember=False)

@@ -15,20 +15,20 @@ from typer.testing import CliRunner, Result
 
 from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import IdentityConfig, ManagementConfig, MilvusConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import ConfigurationError, InvalidRequestError
 from semrouter_memory.manage.backup import Backup
-from semrouter_memory.manage.operator import Exposition, Readiness, create_operator_api
+from semrouter_memory.manage.http import Readiness, create_operator_api
+from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.server import serve_http
-from semrouter_memory.manage.turn_routes import OperatorContext
 from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope, Tombstone
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
+from tests.hashed import HashedEmbedder
 from tests.memories import NOW, memory
-from tests.memory_service import deletion_service, memory_service
+from tests.memory_service import NoRecordings, deletion_service, memory_service
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
 from tests.unit.maintenance.parts import SteppingClock
@@ -100,13 +100,14 @@ class Place:
                 config=ManagementConfig(),
                 token="operator-token",
                 readiness=lambda: Readiness(serving=True, store_available=True),
-                metrics=lambda: Exposition(b"", "text/plain"),
+                metrics=lambda: (b"", "text/plain"),
                 context=OperatorContext(
                     records=self.log,
                     turn_log=self.log,
                     deletion=deletion,
                     backup=Backup(turn_log=self.log, state=state, store=store, file_lock=deletion.file_lock),
                     collections=store.collections,
+                    recordings=NoRecordings(),
                 ),
             )
             server = await serve_http(api, f"unix:{self.directory}/o.sock")

@@ -1,7 +1,9 @@
 """Retaining with the real turn log, locks and rules: what happens to a turn, and what goes wrong on the way."""
 
 import asyncio
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from semrouter_memory.model import (
     LoggedTurn,
     Reach,
     Scope,
+    SessionHints,
     Tombstone,
     Turn,
     TurnTotals,
@@ -343,6 +346,135 @@ async def test_what_is_written_is_never_longer_than_the_embedding_model_reads(ma
     (report,) = bench.observer.reports
     assert report.actions["too_long"] == 1
     assert (await bench.totals()).extracted == 1
+
+
+# -- taking back -------------------------------------------------------------------------------------------------------
+
+TAKES_BACK = ["scratch that", "Please don't remember that.", "no wait, forget what I just said", "忘了刚才说的"]
+
+
+@pytest.mark.parametrize("message", TAKES_BACK)
+async def test_the_next_turn_takes_back_what_the_turn_before_stored(make_bench: MakeBench, message: str) -> None:
+    bench = make_bench()
+    for said in ("I have two cats", "I live in Bonn", message):
+        bench.say(said)
+        await bench.work()
+    assert await bench.contents() == ["I have two cats"]
+    assert bench.observer.reports[-1].actions == {"withdrawn": 1}
+    assert (await bench.totals()).waiting == 0
+
+
+async def test_what_was_superseded_holds_again_when_its_successor_is_taken_back(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    for said in ("I live in Berlin", "I moved to Munich", "scratch that"):
+        bench.say(said)
+        await bench.work()
+    (memory,) = await bench.memories()
+    assert (memory.content, memory.superseded_at, memory.superseded_by) == ("I live in Berlin", None, "")
+
+
+async def test_a_quote_that_was_outdated_in_part_is_whole_again(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.say("My budget for the Hawaii trip is $10,000. I have two cats.")
+    await bench.work()
+    bench.say("my budget for the Hawaii trip is $15,000 now", session="s2")
+    await bench.work()
+    assert any(memory.outdated_by for memory in await bench.memories())
+    bench.say("forget what I just said", session="s2")
+    await bench.work()
+    (memory,) = await bench.memories()
+    assert memory.outdated_by == ()
+
+
+async def test_a_new_value_is_stored_after_the_old_one_is_taken_back(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    for said in ("I live in Berlin", "I moved to Munich", "Scratch that. I moved to Hamburg."):
+        bench.say(said)
+        await bench.work()
+    (memory,) = await bench.memories()
+    assert memory.content == "I moved to Hamburg."
+    (old,) = await bench.store.predecessors(ALICE, [memory.id])
+    assert old.content == "I live in Berlin"
+
+
+async def test_only_the_last_turn_of_the_same_session_is_taken_back(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.say("I live in Bonn")
+    bench.say("I have two cats", session="s2")
+    bench.say("what is a quark?", session="s2")
+    await bench.work()
+    for session in ("s1", "s2", "s2", "s3"):
+        if session != "s1":
+            bench.say("scratch that", session=session)
+            await bench.work()
+    assert await bench.contents() == ["I have two cats", "I live in Bonn"]
+
+
+async def test_nobody_takes_back_what_another_user_said(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bob = Scope("bob")
+    bench.say("I live in Bonn")
+    await bench.work()
+    for said in ("I live in Rome", "scratch that"):
+        bench.clock.step(seconds=1)
+        hints = SessionHints(explicit="s1")
+        turn = Turn(scope=bob, hints=hints, user_texts=(said,), assistant_text="Noted.", observed_at=bench.log.now())
+        bench.retainer.intake.accept(replace(turn, request_id=said))
+        await bench.work()
+    assert await bench.contents() == ["I live in Bonn"]
+    assert (await bench.store.page(bob, limit=9, now=None)).memories == ()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "don't remember that guy's name",
+        "forget that, what else is there?",
+        "I scratched that car",
+        "never mind",
+        "forget it",
+    ],
+)
+async def test_what_may_mean_something_else_takes_nothing_back(make_bench: MakeBench, message: str) -> None:
+    bench = make_bench()
+    for said in ("I live in Bonn", message):
+        bench.say(said)
+        await bench.work()
+    assert "I live in Bonn" in await bench.contents()
+
+
+async def test_what_other_turns_said_too_is_not_taken_back(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    for said in ("I live in Bonn", "what is a quark?", "I live in Bonn", "scratch that"):
+        bench.say(said)
+        await bench.work()
+    assert await bench.contents() == ["I live in Bonn"]
+
+
+@pytest.mark.parametrize("quotes", [True, False])
+async def test_a_model_stores_nothing_of_a_turn_that_was_taken_back(make_bench: MakeBench, *, quotes: bool) -> None:
+    model = ScriptedModel()
+    model.raw = json.dumps([{"type": "semantic", "content": "User lives in Bonn", "turn": 1}])
+    bench = make_bench(model, batch_size=1, quotes=quotes)
+    bench.say("I live in Bonn")
+    await bench.work()
+    assert "User lives in Bonn" in await bench.contents() or "I live in Bonn" in await bench.contents()
+    bench.say("scratch that")
+    await bench.work()
+    assert await bench.contents() == []
+
+
+async def test_a_crash_while_taking_back_is_repaired(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    for said in ("I live in Berlin", "I moved to Munich"):
+        bench.say(said)
+        await bench.work()
+    bench.store.fail_after_write = RuntimeError("crash")
+    bench.say("scratch that")
+    await bench.work()
+    bench.clock.step(hours=2)
+    await bench.tick()
+    assert await bench.contents() == ["I live in Berlin"]
 
 
 async def test_the_owner_is_not_locked_while_the_model_thinks(make_bench: MakeBench) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.config import RetainConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.model import MemoryType, SessionHints, SessionKey, ToolUse, Turn, TurnTotals
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.redis.connection import RedisConnection
 from semrouter_memory.turn_log.redis.log import RedisTurnLog
+from tests.hashed import HashedEmbedder
 from tests.redis_server import RedisServer
 from tests.retaining import ALICE, BreakableStore, Collecting, SteppingClock
 
@@ -81,7 +81,7 @@ async def replicas(
                 connection,
                 prefix=prefix,
                 clock=clock,
-                shipped=lambda scope, session_id: None,
+                forwarded=lambda scope, session_id: None,
                 on_error=_raise,
                 max_turn_chars=1000,
             )
@@ -117,7 +117,7 @@ async def test_each_turn_is_extracted_and_each_session_summed_up_once(
         )
         replica = replicas[number % 2]
         assert replica.retainer.intake.accept(turn) is not None
-        await replica.log.ship()
+        await replica.log.forward()
     for _ in range(6):
         await asyncio.gather(*(replica.look() for replica in replicas))
         clock.step(seconds=1)
@@ -143,7 +143,7 @@ async def test_a_replica_that_dies_while_it_holds_a_session_is_taken_over(
         ends_session=True,
     )
     dying.retainer.intake.accept(turn)
-    await dying.log.ship()
+    await dying.log.forward()
     (session,) = await dying.log.pending()
     assert await dying.log.claim(ALICE, session.session_id, lease=timedelta(seconds=120), context=0) is not None
     await living.look()

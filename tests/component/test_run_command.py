@@ -1,9 +1,11 @@
 """`semrouter-memory run` and `demo` before anything starts: ports, the directory, the LLM server."""
 
 import fcntl
+import re
 import ssl
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from socket import socket
 
@@ -14,13 +16,14 @@ from semrouter_memory.cli import app
 from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
 from semrouter_memory.stack import llm_probe
 from semrouter_memory.stack.llm_probe import LlmProbe, probe
-from semrouter_memory.stack.ports import LOOPBACK, chosen_ports, following, free_port
+from semrouter_memory.stack.ports import LOOPBACK, chosen_ports, free_port
 from semrouter_memory.stack.process import Process
 from semrouter_memory.stack.run_directory import LOCK, operator_token_file
+from semrouter_memory.stack.stack import PORTS
 from tests.one_answer import answering
 from tests.raising import raising
 
-NAMES = ("operator_port", "api_port", "ext_proc_port", "admin_port", "llm_port")
+NAMES = (*PORTS, "llm_port")
 
 
 @pytest.fixture
@@ -52,34 +55,26 @@ def refused(command: str, *arguments: str | Path) -> str:
 # -- ports -------------------------------------------------------------------------------------------------------------
 
 
-def test_ports_that_are_not_given_follow_envoys() -> None:
-    assert following(10000, dict.fromkeys(NAMES)) == dict(zip(NAMES, range(10001, 10006), strict=True))
-
-
-def test_a_port_that_is_given_is_left_out_of_those_that_follow() -> None:
-    given = dict.fromkeys(NAMES) | {"llm_port": 10001, "api_port": 0}
-    assert list(following(10000, given).values()) == [10002, 0, 10003, 10004, 10001]
+def test_the_other_ports_follow_envoys() -> None:
+    first = free_port()
+    with suppress(ConfigurationError):  # another one may be in use
+        assert chosen_ports(first, NAMES) == dict(zip(NAMES, range(first, first + 6), strict=True))
 
 
 def test_beside_a_drawn_port_all_are_drawn() -> None:
-    assert set(following(0, dict.fromkeys(NAMES)).values()) == {0}
-    drawn = chosen_ports(dict.fromkeys(NAMES, 0))
+    drawn = chosen_ports(0, NAMES)
     assert len(set(drawn.values())) == len(NAMES)
 
 
-@pytest.mark.parametrize(
-    ("variable", "option"), [("PORT", "--port"), ("OPERATOR_PORT", "--operator-port"), ("LLM_PORT", "--llm-port")]
-)
+@pytest.mark.parametrize("offset", [0, 5])
 def test_a_port_in_use_is_named_with_its_variable(
-    tmp_path: Path, taken: int, variable: str, option: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, taken: int, offset: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = f"port {taken} on 127.0.0.1 is not available (Address already in use); choose another one with"
-    others = () if option == "--port" else ("--port", "0")
-    assert (
-        refused("run", "--directory", tmp_path, *others, option, str(taken)) == f"{expected} {variable}=... or {option}"
-    )
-    monkeypatch.setenv(variable, str(taken))
-    assert refused("run", "--directory", tmp_path, *others).startswith(expected)
+    """Envoy's, or one that follows."""
+    expected = r"port \d+ on 127\.0\.0\.1 is not available \(Address already in use\); choose another one with PORT=\.\.\. or --port"
+    assert re.fullmatch(expected, refused("run", "--directory", tmp_path, "--port", str(taken - offset)))
+    monkeypatch.setenv("PORT", str(taken - offset))
+    assert re.fullmatch(expected, refused("run", "--directory", tmp_path))
 
 
 def test_a_demo_whose_port_is_in_use_leaves_the_last_ones_data(tmp_path: Path, taken: int) -> None:
@@ -88,12 +83,9 @@ def test_a_demo_whose_port_is_in_use_leaves_the_last_ones_data(tmp_path: Path, t
     assert (tmp_path / "sidecar.log").exists()
 
 
-def test_a_port_that_is_wanted_twice_or_is_none_is_refused() -> None:
-    port = free_port()
-    with pytest.raises(ConfigurationError, match=r"wanted twice; .* PORT=.* API_PORT="):
-        chosen_ports({"port": port, "api_port": port})
-    with pytest.raises(ConfigurationError, match=r"port 65536 .*API_PORT="):
-        chosen_ports({"api_port": 65536})
+def test_a_port_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"port 65536 .*PORT="):
+        chosen_ports(65535, NAMES)
 
 
 # -- the directory -----------------------------------------------------------------------------------------------------

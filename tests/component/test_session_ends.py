@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import (
     ChatModelError,
     LockLostError,
@@ -14,6 +13,7 @@ from semrouter_memory.errors import (
     StoreUnavailableError,
 )
 from semrouter_memory.model import Appended, Candidate, Claim, LoggedTurn, SessionKey, Tombstone, ToolUse, TurnTotals
+from tests.hashed import HashedEmbedder
 from tests.retaining import ALICE, Bench, MakeBench, ScriptedModel
 
 BUDGET = "My budget for the Hawaii trip is $10,000"

@@ -13,11 +13,11 @@ from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, EmbeddingConfig, ManagementConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.playing import PlayClock, work
-from semrouter_memory.evaluation.retrieval_run import request_of, throwaway_adapters
+from semrouter_memory.evaluation.playing import PlayClock, throwaway_adapters, work
+from semrouter_memory.evaluation.retrieval_run import request_of
 from semrouter_memory.evaluation.running import models_of
-from semrouter_memory.manage.edits import ImportReport, NewMemory
 from semrouter_memory.manage.portable import export_line
+from semrouter_memory.manage.schemas import Imported, StoreRequest
 from semrouter_memory.model import ChatMessage, Memory, MemoryType, Reach, Scope, SessionHints, SessionKey, Turn
 from semrouter_memory.retain.redact import redact
 from tests.memory_service import memory_service
@@ -123,6 +123,16 @@ async def test_a_correction_in_a_later_session_knows_what_was_asked_there(alice:
     assert "10,000" not in shown
 
 
+async def test_what_is_taken_back_is_not_recalled_and_the_former_value_is(alice: Installation) -> None:
+    await alice.say("I live in Oslo", session="a")
+    await alice.say("I moved to Rennes", session="b")
+    await alice.say("scratch that", session="b")
+    assert await alice.contents() == ["I live in Oslo"]
+    shown = await alice.ask("which city do I live in?")
+    assert "Oslo" in shown
+    assert "Rennes" not in shown
+
+
 NEW_VALUES = [
     ("my budget for the Hawaii trip is $10,000", "my Hawaii budget is 15k now", "what's my Hawaii budget?", "10,000", "15k"),
     ("my favourite food is sushi", "my favorite food is ramen now", "what's my favourite food?", "sushi", "ramen"),
@@ -163,10 +173,10 @@ async def test_a_quote_that_says_more_stays_and_comes_after_the_new_value(alice:
 async def test_what_is_said_twice_in_any_way_is_one_memory(alice: Installation) -> None:
     await alice.say("my favourite food is sushi", session="a")
     await alice.say("My favorite food is sushi!", session="b")
-    known = await alice.service.store(ALICE, NewMemory(content="User's favourite food is sushi"))
+    known = await alice.service.store(ALICE, StoreRequest(content="User's favourite food is sushi"))
     again = await alice.service.store(
         ALICE,
-        NewMemory(content="User's favorite food is sushi", type=MemoryType.PROCEDURAL, metadata={"origin": "crm"}),
+        StoreRequest(content="User's favorite food is sushi", type=MemoryType.PROCEDURAL, metadata={"origin": "crm"}),
     )
     assert known.id == again.id
     (only,) = await alice.memories()
@@ -176,10 +186,10 @@ async def test_what_is_said_twice_in_any_way_is_one_memory(alice: Installation) 
 async def test_what_was_stored_through_the_api_is_superseded_by_what_is_said_and_the_other_way_round(
     alice: Installation,
 ) -> None:
-    await alice.service.store(ALICE, NewMemory(content="User lives in Oslo"))
+    await alice.service.store(ALICE, StoreRequest(content="User lives in Oslo"))
     await alice.say("I moved to Rennes", session="a")
     assert await alice.contents() == ["I moved to Rennes"]
-    await alice.service.store(ALICE, NewMemory(content="User lives in Turin"))
+    await alice.service.store(ALICE, StoreRequest(content="User lives in Turin"))
     assert await alice.contents() == ["User lives in Turin"]
 
 
@@ -195,8 +205,8 @@ async def test_an_export_and_import_keep_form_context_and_statements(
     async with models_of(CONFIG) as models, throwaway_adapters(embedder, CONFIG.memory) as (adapters, clock):
         clock.time = SATURDAY + timedelta(days=9)
         other = Installation(adapters, clock, models, None)
-        report = ImportReport()
-        await other.service.import_lines(lambda _project: ALICE, _chunks(export_line(now)), report)
+        report = Imported()
+        await other.service.importer.run(lambda _project: ALICE, _chunks(export_line(now)), report)
         (copy,) = await other.memories()
     assert (report.imported, copy.form, copy.context, copy.facts) == (1, "quote", now.context, now.facts)
 

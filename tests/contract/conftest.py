@@ -39,7 +39,7 @@ async def turn_log(request: pytest.FixtureRequest, clock: SteppedClock, tmp_path
         connection,
         prefix=uuid.uuid4().hex,
         clock=clock,
-        shipped=lambda scope, session_id: None,
+        forwarded=lambda scope, session_id: None,
         on_error=_never,
         max_turn_chars=1000,
     )

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from semrouter_memory.config import EmbeddingConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.ports import Embedder
+from tests.hashed import HashedEmbedder
 
 pytest_plugins = ("tests.model_fixture",)
 

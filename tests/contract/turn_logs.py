@@ -70,7 +70,7 @@ async def append(log: WholeTurnLog, turn: Turn, *, remember: bool = False) -> Ap
     if not isinstance(log, RedisTurnLog):
         return appended
     # The last one, when others were spooled before.
-    *_, resolved = await log.ship()
+    *_, resolved = await log.forward()
     return resolved
 
 

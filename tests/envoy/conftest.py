@@ -13,11 +13,10 @@ import pytest
 import pytest_asyncio
 from openai import AsyncOpenAI
 
-from semrouter_memory.demo.stay import local_llm
 from semrouter_memory.stack.http import local_client
-from semrouter_memory.stack.llm import StandInLlm
 from semrouter_memory.stack.ports import LOOPBACK
 from semrouter_memory.stack.stack import Stack, StackOptions
+from tests.stand_in import MisbehavingLlm, misbehaving_llm
 
 ALICE, BOB = "demo-key-alice", "demo-key-bob"
 OTHERS = [
@@ -50,7 +49,7 @@ class Installation:
     """A running stack, and what its LLM saw."""
 
     stack: Stack
-    llm: StandInLlm
+    llm: MisbehavingLlm
 
     @property
     def url(self) -> str:
@@ -145,7 +144,7 @@ def patient(config: dict[str, Any]) -> None:
 @asynccontextmanager
 async def installed(directory: Path, model: Path, **options: Any) -> AsyncIterator[Installation]:
     """An installation of one's own; `options` are those of `StackOptions`."""
-    async with local_llm(directory) as (llm, url):
+    async with misbehaving_llm() as (llm, url):
         settings = {"llm": url, "sidecar_config": _UNHURRIED, **options}
         async with Stack(StackOptions(directory=directory, model_directory=model, **settings)) as stack:
             yield Installation(stack, llm)

@@ -12,12 +12,11 @@ from typing import Any
 
 import httpx
 
-from semrouter_memory.demo.stay import local_llm
 from semrouter_memory.stack.http import local_client
-from semrouter_memory.stack.llm import StandInLlm
 from semrouter_memory.stack.stack import Stack, StackOptions
 from tests.milvus_server import MilvusServer
 from tests.redis_server import RedisServer
+from tests.stand_in import MisbehavingLlm, misbehaving_llm
 
 from .conftest import Installation, eventually
 
@@ -66,7 +65,7 @@ class Pair:
     collection: str
 
     @property
-    def llm(self) -> StandInLlm:
+    def llm(self) -> MisbehavingLlm:
         return self.replicas[0].llm
 
     async def kill(self, number: int) -> None:
@@ -178,7 +177,7 @@ async def pair(
             edit_envoy(envoy)
 
     async with AsyncExitStack() as exits:
-        llm, url = await exits.enter_async_context(local_llm(directory))
+        llm, url = await exits.enter_async_context(misbehaving_llm())
         stacks = [
             await exits.enter_async_context(
                 Stack(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.stack.ports import chosen_ports, following, free_port
+from semrouter_memory.stack.ports import chosen_ports, free_port
 
 _WITHIN_SECONDS = 60
 
@@ -92,7 +92,7 @@ def six_ports() -> int:
     while True:
         first = free_port()
         with suppress(ConfigurationError):
-            chosen_ports({"port": first, **following(first, dict.fromkeys("abcde"))})
+            chosen_ports(first, "abcdef")
             return first
 
 

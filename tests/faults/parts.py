@@ -18,12 +18,12 @@ import structlog
 
 from semrouter_memory.app import App
 from semrouter_memory.config import load
-from semrouter_memory.demo.stay import local_llm
 from semrouter_memory.stack.ports import LOOPBACK
 from semrouter_memory.stack.process import Process
 from semrouter_memory.stack.stack import Stack, StackOptions
 from tests.envoy.client import CHAT, asking
 from tests.envoy.conftest import ALICE, Installation, eventually
+from tests.stand_in import misbehaving_llm
 
 _MIB = 1 << 20
 _PAUSE_SECONDS = 0.005
@@ -81,7 +81,7 @@ async def installed_with(
     directory: Path, model: Path, sidecar: Callable[[str, Path], Process], **options: Any
 ) -> AsyncIterator[Installation]:
     """Same as `installed`, but the sidecar is another kind of process."""
-    async with local_llm(directory) as (llm, url):
+    async with misbehaving_llm() as (llm, url):
         settings = {"llm": url, **options}
         stack = Stack(StackOptions(directory=directory, model_directory=model, **settings))
         stack.sidecar = sidecar("the sidecar", directory / "sidecar.log")

@@ -21,6 +21,7 @@ from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope
 from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.store import index_cache
+from tests.examples import examples
 from tests.gated_store import GatedStore, Outcome, ToldVersions
 from tests.indexed_store import IndexedStore
 from tests.memories import NOW, embedded, memory
@@ -254,7 +255,7 @@ HAPPENING = st.tuples(REPLICAS, st.just(LOOK) | WRITES, OUTCOMES)
     happening=st.lists(HAPPENING, min_size=2, max_size=4),
     order=st.lists(st.integers(0, 4), max_size=16),
 )
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=examples(150))
 def test_a_few_writes_and_fills_at_once_end_well(
     known: bool, happening: list[tuple[int, Any, Outcome]], order: list[int]
 ) -> None:
@@ -272,4 +273,4 @@ def memories(index: MemoryIndex) -> list[Memory]:
 
 
 TestInterleavings = Interleavings.TestCase
-TestInterleavings.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)
+TestInterleavings.settings = settings(max_examples=examples(30), stateful_step_count=40)

@@ -15,8 +15,8 @@ from semrouter_memory.exchange.events import Headers
 from semrouter_memory.model import Reason
 from tests.answer_bodies import CHAT, JSON, RESPONSES, SSE
 
-MAX_BYTES = 128 * 1024
-PIECE_BYTES = 64 * 1024
+MAX_BYTES = 32 * 1024
+PIECE_BYTES = 16 * 1024
 ALLOWED_BYTES = 16 * MAX_BYTES
 """The answer under way, the event under way, and both as Python holds them."""
 FED_BYTES = 12 * ALLOWED_BYTES

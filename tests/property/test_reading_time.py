@@ -14,16 +14,14 @@ from semrouter_memory.codec.base import strip_block
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.model import LoggedTurn, Message, Role, Scope, Signals
-from semrouter_memory.recall.decide import decide
 from semrouter_memory.recall.features import QueryFeatures
 from semrouter_memory.recall.keywords import local_keywords
-from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.query import Query, decide
 from semrouter_memory.recall.rewrite import refuses
 from semrouter_memory.recall.time_expressions import period_of
 from semrouter_memory.retain import content_policy, quotes
+from semrouter_memory.retain.directives import asks_to_remember, spoken
 from semrouter_memory.retain.extract_llm import parse
-from semrouter_memory.retain.remember import asks_to_remember
-from semrouter_memory.retain.spoken import spoken
 
 CHARS = 16_000
 MOST_CPU_SECONDS = 0.6

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN, strip_block
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.model import Hit, Memory, MemoryType, Message, RecallOptions, Role, Scope, Signals
-from semrouter_memory.recall.decide import decide
-from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.query import Query, decide
 from semrouter_memory.recall.render import Style, frame, line, render
 from semrouter_memory.recall.selection import Budget, choose
 from semrouter_memory.recall.strategy import best_first

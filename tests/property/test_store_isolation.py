@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.model import Reach, Scope
 from semrouter_memory.store.milvus import MilvusStore
+from tests.examples import examples
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.store_observer import StoreObserver
 
@@ -34,7 +35,7 @@ async def store(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Milvu
     await opened.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25))
 @given(scopes=st.lists(st.builds(Scope, hostile, hostile), min_size=2, max_size=4, unique_by=lambda one: one.user_id))
 async def test_everybody_finds_their_own_and_nothing_else(store: MilvusStore, scopes: list[Scope]) -> None:
     """By vector and by words, which are the same for everybody but for one number."""

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from semrouter_memory.model import AppendOutcome, Scope, SessionHints, Turn, TurnState
 from semrouter_memory.turn_log.appending import Partial, Surroundings, decide_append
-from semrouter_memory.turn_log.bounds import bounded, dump, load
+from semrouter_memory.turn_log.bounds import bounded
 from semrouter_memory.turn_log.columns import micros
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
+from semrouter_memory.turn_log.sqlite.spool import dump, load
 
 DIGESTS = Digests(b"key")
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -49,9 +50,9 @@ partials = st.builds(
             observed_at=micros(START) + at,
             ends=ends,
             remember=remember,
+            keys={"ab": 3},
         ),
         content=content,
-        keys={"ab": 3},
         leaves_session=True,
     ),
     st.none() | contents,

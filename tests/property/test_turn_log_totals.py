@@ -23,6 +23,7 @@ from semrouter_memory.model import (
     TurnTotals,
 )
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from tests.examples import examples
 
 T = TypeVar("T")
 
@@ -135,10 +136,9 @@ class TurnLogMachine(RuleBasedStateMachine):
                 self.announce(appended.session_id)
 
     async def is_ended(self, turn_id: str) -> bool:
-        row = self.log._database.local.execute(
-            "SELECT ends FROM turns WHERE sequence = ?", (self.log._file.digests.sequence(turn_id),)
-        ).fetchone()
-        return bool(row[0])
+        sequence = self.log._digests.sequence(turn_id)
+        assert sequence is not None
+        return (await self.log._local.turns([sequence]))[sequence].ends
 
     def announce(self, session: str) -> None:
         unsummarised = [turn_id for turn_id in self.order if self.sessions[turn_id] == session and turn_id in self.open]
@@ -311,5 +311,5 @@ class TurnLogMachine(RuleBasedStateMachine):
         assert {session: pending[session] for session in pending.keys() - leased} == expected
 
 
-TurnLogMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TurnLogMachine.TestCase.settings = settings(max_examples=examples(20), stateful_step_count=30)
 TestTotals = TurnLogMachine.TestCase

@@ -18,12 +18,12 @@ from typing import Any
 import httpx
 from openai import APIStatusError, AsyncOpenAI
 
-from semrouter_memory.demo.stay import local_llm
 from semrouter_memory.replay.normalise import normalised
 from semrouter_memory.replay.reading import exchanges_in_file
 from semrouter_memory.replay.records import Header, Record
 from semrouter_memory.replay.rendering import written
 from semrouter_memory.stack.stack import Stack, StackOptions
+from tests.stand_in import misbehaving_llm
 
 HERE = Path(__file__).parent
 CHAINS = ("two-filter", "single-filter")
@@ -112,7 +112,7 @@ async def record_chain(chain: str, *, model: Path, into: Path) -> None:
             "memory": {"recall": {"deadline_ms": 5000}},
             "recording": {"enabled": True, "directory": str(taken), "format": "jsonl", "files": "exchange"},
         }
-        async with local_llm(directory) as (_, url):
+        async with misbehaving_llm() as (_, url):
             options = StackOptions(
                 directory=directory,
                 model_directory=model,

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from semrouter_memory.cli.config import reference_markdown
-from semrouter_memory.config import MemoryConfig, load, secret
+from semrouter_memory.config import load, secret
 from semrouter_memory.errors import ConfigurationError
 
 BLUEPRINT = """
@@ -133,20 +133,3 @@ def test_a_models_key_comes_from_where_the_file_says(write: Writer, monkeypatch:
 def test_every_key_is_explained() -> None:
     rows = [line for line in reference_markdown().splitlines()[2:] if re.search(r"\|\s*\|$", line)]
     assert rows == []
-
-
-@pytest.mark.parametrize("name", ["quotes", "rules"])
-def test_quotes_are_switched_off_under_their_former_name_too(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a file, and in the environment."""
-    file = tmp_path / "config.yaml"
-    file.write_text(f"memory: {{retain: {{{name}: false}}}}", encoding="utf-8")
-    assert load(file).memory.retain.quotes is False
-    monkeypatch.setenv(f"SEMROUTER_MEMORY__MEMORY__RETAIN__{name.upper()}", "false")
-    assert load().memory.retain.quotes is False
-
-
-def test_both_names_at_once_are_refused() -> None:
-    with pytest.raises(ValueError, match="rules"):
-        MemoryConfig.model_validate({"retain": {"rules": False, "quotes": True}})

@@ -1,8 +1,8 @@
 """When something was, as a question says it: "last week", "in May", 上个月. Pure.
 
 Strategy: a table of patterns (English, Chinese), each with a reader that turns what it matched into a period. The first
-expression in the text that lies in the past counts; of several that begin at one place, the longest. Sentences without
-any of the words that times are made with, which most are, cost a few microseconds. Expressions of the
+expression in the text that lies in the past counts; of several that begin at one place, the longest. A rule is only
+tried on a sentence that has one of its hints, and most sentences have none. Expressions of the
 future are in the table so that nothing within them is taken ("next May"). What does not say by itself that it is past
 ("in May", "this week", "today") counts unless the question looks ahead ("what should I cook today"), and a weekday
 alone only next to a verb in the past. Words that are also verbs or names ("may", "march", "fall", "June") need what
@@ -18,8 +18,8 @@ import unicodedata
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
+from typing import NamedTuple
 
-from semrouter_memory.language.scripts import CJK
 from semrouter_memory.recall.time_expressions import calendar
 from semrouter_memory.recall.time_expressions.calendar import Period
 from semrouter_memory.recall.time_expressions.readings import (
@@ -52,7 +52,14 @@ class _Tense(Enum):
     """Past only where the question has a verb in the past."""
 
 
-_Rule = tuple[_Tense, re.Pattern[str], Read]
+class _Rule(NamedTuple):
+    """Attributes: hints: one of them is in whatever the pattern matches."""
+
+    tense: _Tense
+    hints: frozenset[str]
+    pattern: re.Pattern[str]
+    read: Read
+
 
 _N = (
     r"(?P<n>(?<![\d.,])\d{1,3}|half\s+an?|(?:a\s+)?couple(?:\s+of)?|an?|one|two|three|four|five|six|seven|eight|nine"
@@ -82,9 +89,17 @@ _COUNTED = (
     r"|calories|kcal|pixels?|px|days?|hours?|minutes?|seconds?|ms|pieces|people|rows"
 )
 
-_ENGLISH: tuple[tuple[_Tense, str, Read], ...] = (
+# One of a rule's hints is in whatever it matches, in lower case: to look for a substring costs a hundredth of the rule.
+_LAST = "last past previous"
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
+_SEASONS = "spring summer autumn fall winter"
+_QUARTERS = "quarter q1 q2 q3 q4"
+_PARTS = f"{_MONTHS} {_SEASONS} {_QUARTERS}"
+
+_ENGLISH: tuple[tuple[_Tense, str, str, Read], ...] = (
     (
         _Tense.CLEAR,
+        "tomorrow later of next coming following from after",
         (
             rf"\b(?:tomorrow|later\s+(?:today|this\s+\w+)|(?:rest|end)\s+of\s+(?:the|this)\s+(?:day|week|month|year)"
             rf"|(?:(?:in|on)\s+{_ANY_NAME}\s+(?:of\s+)?)?(?:next|coming|following)\s+(?:(?!last|past|this)[\w-]+\s+){{0,2}}?"
@@ -93,58 +108,68 @@ _ENGLISH: tuple[tuple[_Tense, str, Read], ...] = (
         ),
         to_come,
     ),
-    (_Tense.CLEAR, rf"\b(?:{_N}|a\s+few|several|some)\s+{_SPAN}\s+ago\b", ago),
+    (_Tense.CLEAR, "ago", rf"\b(?:{_N}|a\s+few|several|some)\s+{_SPAN}\s+ago\b", ago),
     (
         _Tense.CLEAR,
+        _LAST,
         # Not "how long will it last 3 days".
         rf"(?<!to )(?<!will )(?<!would )(?<!should )(?<!can )\b(?:last|past|previous)\s+(?:(?P<few>few|several)|{_N})\s+{_SPAN}",
         rolling,
     ),
     (
         _Tense.CLEAR,
+        _LAST,
         r"\b(?:(?:the|this)\s+past|(?:in|over|within|during)\s+the\s+last)\s+(?P<unit>day|week|month|quarter|year)\b(?!\s+of\b)",
         rolling,
     ),
-    (_Tense.CLEAR, r"\b(?P<unit>week(?:end)?|month|quarter|year|night)\s+before\s+last\b", counted_back(2)),
-    (_Tense.CLEAR, r"\b(?:last|previous)\s+(?P<unit>week(?:end)?|month|quarter|year)\b", counted_back(1)),
-    (_Tense.OPEN, r"\bthis\s+(?P<unit>week(?:end)?|month|quarter|year)\b", counted_back(0)),
-    (_Tense.CLEAR, rf"\blast\s+week(?:\s+on)?\s+{_WEEKDAY}", counted_back(1)),
-    (_Tense.CLEAR, rf"\b(?:on\s+)?(?P<weekday>{_FULL_WEEKDAY})(?:\s+of)?\s+last\s+week\b", counted_back(1)),
-    (_Tense.CLEAR, rf"\b(?:last|past|previous)\s+{_WEEKDAY}", last_weekday),
-    (_Tense.OPEN, rf"\bthis\s+(?P<weekday>{_FULL_WEEKDAY})\b", counted_back(0)),
-    (_Tense.BARE, rf"\b(?:on|since)\s+(?P<weekday>{_FULL_WEEKDAY})\b", last_weekday),
-    (_Tense.BARE, r"\b(?:over|on|at|during)\s+the\s+(?P<unit>weekend)\b", counted_back(1)),
-    (_Tense.CLEAR, r"\b(?:last\s+night|yesterday\s+(?:evening|night))\b", last_night),
-    (_Tense.CLEAR, r"\bday\s+before\s+yesterday\b", days_back(2)),
-    (_Tense.CLEAR, r"\byesterday\b", days_back(1)),
-    (_Tense.OPEN, r"\b(?:today|this\s+(?:morning|afternoon))\b", days_back(0)),
-    (_Tense.CLEAR, r"\bearlier\s+(?:today|this\s+(?:morning|afternoon|evening))\b", days_back(0)),
-    (_Tense.CLEAR, r"\bthe\s+other\s+(?:day|night|evening)\b", last_days(FEW)),
-    (_Tense.CLEAR, r"(?<!most )\b(?:recently|lately)\b", last_days(_RECENT_DAYS)),
+    (_Tense.CLEAR, _LAST, r"\b(?P<unit>week(?:end)?|month|quarter|year|night)\s+before\s+last\b", counted_back(2)),
+    (_Tense.CLEAR, _LAST, r"\b(?:last|previous)\s+(?P<unit>week(?:end)?|month|quarter|year)\b", counted_back(1)),
+    (_Tense.OPEN, "this", r"\bthis\s+(?P<unit>week(?:end)?|month|quarter|year)\b", counted_back(0)),
+    (_Tense.CLEAR, _LAST, rf"\blast\s+week(?:\s+on)?\s+{_WEEKDAY}", counted_back(1)),
+    (_Tense.CLEAR, _LAST, rf"\b(?:on\s+)?(?P<weekday>{_FULL_WEEKDAY})(?:\s+of)?\s+last\s+week\b", counted_back(1)),
+    (_Tense.CLEAR, _LAST, rf"\b(?:last|past|previous)\s+{_WEEKDAY}", last_weekday),
+    (_Tense.OPEN, "this", rf"\bthis\s+(?P<weekday>{_FULL_WEEKDAY})\b", counted_back(0)),
+    (_Tense.BARE, "day", rf"\b(?:on|since)\s+(?P<weekday>{_FULL_WEEKDAY})\b", last_weekday),
+    (_Tense.BARE, "weekend", r"\b(?:over|on|at|during)\s+the\s+(?P<unit>weekend)\b", counted_back(1)),
+    (_Tense.CLEAR, "last yesterday", r"\b(?:last\s+night|yesterday\s+(?:evening|night))\b", last_night),
+    (_Tense.CLEAR, "yesterday", r"\bday\s+before\s+yesterday\b", days_back(2)),
+    (_Tense.CLEAR, "yesterday", r"\byesterday\b", days_back(1)),
+    (_Tense.OPEN, "today this", r"\b(?:today|this\s+(?:morning|afternoon))\b", days_back(0)),
+    (_Tense.CLEAR, "earlier", r"\bearlier\s+(?:today|this\s+(?:morning|afternoon|evening))\b", days_back(0)),
+    (_Tense.CLEAR, "other", r"\bthe\s+other\s+(?:day|night|evening)\b", last_days(FEW)),
+    (_Tense.CLEAR, "recent lately", r"(?<!most )\b(?:recently|lately)\b", last_days(_RECENT_DAYS)),
     # "The last may be" is a verb.
     (
         _Tense.CLEAR,
+        _LAST,
         rf"(?<!the )\b(?P<which>last|past|previous)\s+(?:{_MONTH}|{_SEASON})(?!\s+(?:be|not|have)\b)",
         named,
     ),
-    (_Tense.OPEN, rf"\b(?P<which>this)\s+(?:{_SURE_MONTH}|{_SEASON})", named),
+    (_Tense.OPEN, "this", rf"\b(?P<which>this)\s+(?:{_SURE_MONTH}|{_SEASON})", named),
     (
         _Tense.OPEN,
+        _MONTHS,
         rf"\b(?:(?:in|during|since|around)\s+{_WITHIN}|(?:beginning|start|middle|end)\s+of\s+){_MONTH}{_OF_YEAR}(?!\s+\d)",
         named,
     ),
     # "From June" is from her.
-    (_Tense.OPEN, rf"\bfrom\s+(?!april|may|june|august){_MONTH}{_OF_YEAR}(?!\s+\d)", named),
-    (_Tense.CLEAR, rf"\b(?:{_MONTH}|{_SEASON}|{_QUARTER}),?\s+(?:of\s+)?{_YEAR}", named),
-    (_Tense.OPEN, rf"\b(?:in|during|since|over)\s+(?:(?:the|early|late)\s+)+{_SEASON}{_OF_YEAR}", named),
-    (_Tense.OPEN, rf"\b(?:in|during|since)\s+(?:the\s+)?{_QUARTER}{_OF_YEAR}", named),
-    (_Tense.OPEN, rf"\b(?:on|since|from)\s+(?:the\s+)?{_DAY}\s+(?:of\s+)?{_MONTH}{_OF_YEAR}", dated),
-    (_Tense.OPEN, rf"\b(?:the\s+)?{_DAY}\s+(?:of\s+)?{_SURE_MONTH}{_OF_YEAR}", dated),
-    (_Tense.OPEN, rf"\b(?P<day>first|second|third)\s+of\s+{_MONTH}{_OF_YEAR}", dated),
-    (_Tense.OPEN, rf"\b(?:on|since|from)\s+{_MONTH}\s+(?:the\s+)?{_DAY}\b{_OF_YEAR}", dated),
-    (_Tense.OPEN, rf"\b{_SURE_MONTH}\s+{_DAY}(?:(?<=[a-z])|(?=\s*(?:[?.!,;)]|$))|(?=\s+20\d\d)){_OF_YEAR}", dated),
+    (_Tense.OPEN, _MONTHS, rf"\bfrom\s+(?!april|may|june|august){_MONTH}{_OF_YEAR}(?!\s+\d)", named),
+    (_Tense.CLEAR, _PARTS, rf"\b(?:{_MONTH}|{_SEASON}|{_QUARTER}),?\s+(?:of\s+)?{_YEAR}", named),
+    (_Tense.OPEN, _SEASONS, rf"\b(?:in|during|since|over)\s+(?:(?:the|early|late)\s+)+{_SEASON}{_OF_YEAR}", named),
+    (_Tense.OPEN, _QUARTERS, rf"\b(?:in|during|since)\s+(?:the\s+)?{_QUARTER}{_OF_YEAR}", named),
+    (_Tense.OPEN, _MONTHS, rf"\b(?:on|since|from)\s+(?:the\s+)?{_DAY}\s+(?:of\s+)?{_MONTH}{_OF_YEAR}", dated),
+    (_Tense.OPEN, _MONTHS, rf"\b(?:the\s+)?{_DAY}\s+(?:of\s+)?{_SURE_MONTH}{_OF_YEAR}", dated),
+    (_Tense.OPEN, _MONTHS, rf"\b(?P<day>first|second|third)\s+of\s+{_MONTH}{_OF_YEAR}", dated),
+    (_Tense.OPEN, _MONTHS, rf"\b(?:on|since|from)\s+{_MONTH}\s+(?:the\s+)?{_DAY}\b{_OF_YEAR}", dated),
+    (
+        _Tense.OPEN,
+        _MONTHS,
+        rf"\b{_SURE_MONTH}\s+{_DAY}(?:(?<=[a-z])|(?=\s*(?:[?.!,;)]|$))|(?=\s+20\d\d)){_OF_YEAR}",
+        dated,
+    ),
     (
         _Tense.CLEAR,
+        "20",
         (
             rf"\b(?:in|during|since|from|throughout)\s+(?:(?:early|mid|late|the\s+year)[\s-]+)?(?P<year>20\d\d)\b"
             rf"(?![.,]?\d|[-–/]\d|\s*(?:{_COUNTED})\b)"
@@ -207,22 +232,17 @@ _CHINESE: tuple[tuple[_Tense, str, Read], ...] = (
     (_Tense.CLEAR, r"(?P<year>大?前年|去年|(?<!\d)20\d\d(?=年(?!代)))年?", whole_year),
 )
 
-_BOTH: tuple[tuple[_Tense, str, Read], ...] = (
+_BOTH: tuple[tuple[_Tense, str, str, Read], ...] = (
     (
         _Tense.CLEAR,
+        "20",
         r"(?<![\w/-])(?P<year>20\d\d)(?P<dash>[-/])(?P<month>1[0-2]|0?[1-9])(?P=dash)(?P<day>[12]\d|3[01]|0?[1-9])(?![\d/-])",
         dated,
     ),
-    (_Tense.CLEAR, r"(?<![\w/-])(?P<year>20\d\d)-(?P<month>1[0-2]|0[1-9])(?![\w/-])", named),
+    (_Tense.CLEAR, "20", r"(?<![\w/-])(?P<year>20\d\d)-(?P<month>1[0-2]|0[1-9])(?![\w/-])", named),
 )
 
-# One of these is in whatever the table matches: a search for a substring costs a thousandth of the table.
-_HINTS = (
-    *("ago", "last", "past", "previous", "this", "the other", "recent", "lately", "day", "weekend", "20", "quarter"),
-    *("q1", "q2", "q3", "q4", "spring", "summer", "autumn", "fall", "winter"),
-    *("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
-)
-_HAN_HINTS = frozenset("年月天日周星礼春夏秋冬季近刚久阵时前昨")
+_HAN_HINTS = frozenset("年月天日周星礼春夏秋冬季近刚久阵时钟前昨")
 _SENTENCE_END = re.compile(r"[?!。？！\n]+|\.\s+(?=[A-Z])")
 _SINCE_BEFORE = re.compile(r"\b(?:since|starting)\s+(?:the\s+)?$|自从?$|从$", re.IGNORECASE)
 _SINCE_AFTER = re.compile(r"\s*(?:以来|至今|开始|起|之?后|以后)")
@@ -261,11 +281,12 @@ def period_of(question: str, now: datetime) -> Period | None:
 
 
 def _past(sentence: str, now: datetime) -> Iterator[Period]:
-    if not _may_have_times(sentence):
+    expressions = list(_expressions(sentence))
+    if not expressions:
         return
     looks_back = bool(_PAST_VERB.search(sentence))
     looks_ahead = not looks_back and bool(_AHEAD.search(sentence))
-    for tense, match, read in _expressions(sentence):
+    for tense, match, read in expressions:
         if (tense is _Tense.OPEN and looks_ahead) or (tense is _Tense.BARE and not looks_back):
             continue
         if _is_deadline(match, tense):
@@ -276,20 +297,19 @@ def _past(sentence: str, now: datetime) -> Iterator[Period]:
             yield lasting if _is_beginning(match) else period
 
 
-def _may_have_times(sentence: str) -> bool:
-    lowered = sentence.lower()
-    return not _HAN_HINTS.isdisjoint(sentence) or any(hint in lowered for hint in _HINTS)
-
-
 def _expressions(sentence: str) -> Iterator[tuple[_Tense, re.Match[str], Read]]:
     """What matches, in the order of the text; none overlaps another."""
-    rules = _HAN_RULES if CJK.search(sentence) else _RULES
-    found = [(tense, match, read) for tense, pattern, read in rules for match in pattern.finditer(sentence)]
+    lowered = sentence.lower()
+    hints = {hint for hint in _HINTS if hint in lowered}
+    rules = [rule for rule in _RULES if not hints.isdisjoint(rule.hints)]
+    if not _HAN_HINTS.isdisjoint(sentence):
+        rules += _HAN_RULES
+    found = [(rule, match) for rule in rules for match in rule.pattern.finditer(sentence)]
     end = 0
-    for tense, match, read in sorted(found, key=lambda each: (each[1].start(), -each[1].end())):
+    for rule, match in sorted(found, key=lambda each: (each[1].start(), -each[1].end())):
         if match.start() >= end:
             end = match.end()
-            yield tense, match, read
+            yield rule.tense, match, rule.read
 
 
 def _is_deadline(match: re.Match[str], tense: _Tense) -> bool:
@@ -306,9 +326,9 @@ def _is_beginning(match: re.Match[str]) -> bool:
     return bool(is_since or _SINCE_AFTER.match(after))
 
 
-def _compiled(*tables: tuple[tuple[_Tense, str, Read], ...]) -> tuple[_Rule, ...]:
-    return tuple((tense, re.compile(text, re.IGNORECASE), read) for table in tables for tense, text, read in table)
-
-
-_RULES = _compiled(_ENGLISH, _BOTH)
-_HAN_RULES = _compiled(_ENGLISH, _BOTH, _CHINESE)
+_RULES = tuple(
+    _Rule(tense, frozenset(hints.split()), re.compile(text, re.IGNORECASE), read)
+    for tense, hints, text, read in (*_ENGLISH, *_BOTH)
+)
+_HINTS = frozenset[str]().union(*(rule.hints for rule in _RULES))
+_HAN_RULES = tuple(_Rule(tense, _HAN_HINTS, re.compile(text, re.IGNORECASE), read) for tense, text, read in _CHINESE)

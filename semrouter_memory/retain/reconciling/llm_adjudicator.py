@@ -66,7 +66,7 @@ def question(candidate: Candidate, known: Sequence[Memory]) -> list[ChatMessage]
 def parse(answer: str, known: Sequence[Memory]) -> Reconciled | None:
     """The decision in a model's answer; None when it is not exactly what was asked for."""
     try:
-        found = json.loads(_unfenced(strip_reasoning(answer)))
+        found = json.loads(unfenced(strip_reasoning(answer)))
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or found.keys() != {"action", "target"}:
@@ -86,10 +86,13 @@ def _target(number: Json, known: Sequence[Memory]) -> Memory | None:
     return known[number - 1]
 
 
-def _unfenced(answer: str) -> str:
-    """Without the code fence that many models put around JSON."""
+def unfenced(answer: str) -> str:
+    """Without the code fence that many models put around an answer."""
     text = answer.strip()
-    return text.removeprefix("```json").removeprefix("```").removesuffix("```").strip()
+    if not text.startswith("```"):
+        return text
+    fence = text.split(None, 1)[0]
+    return text.removeprefix(fence if fence[3:].isalpha() else "```").removesuffix("```").strip()
 
 
 def _line(text: str) -> str:

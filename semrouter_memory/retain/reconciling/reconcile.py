@@ -132,14 +132,21 @@ def _compare(candidate: Candidate, new: Statement, hit: Hit, found: _Found) -> N
 
 def _relation(older: Statement, newer: Statement, similarity: float, candidate: Candidate, known: Memory) -> Relation:
     quoted = "quote" in {candidate.form, known.form}
-    if quoted and _is_about_another(candidate, known):
+    alike = candidate.form == known.form
+    if quoted and (_is_about_another(candidate, known) or not _may_relate(older, newer, alike=alike)):
         return Relation.UNRELATED
     relation = relate(older, newer, similarity, sure=_SURE if quoted else REPLACES_CUT)
     if relation is Relation.UNRELATED and similarity >= _cut(candidate, known) and repeats(older, newer):
         relation = Relation.SAME
-    if not quoted or (relation is Relation.SAME and older.plain == newer.plain and candidate.form == known.form):
+    if not quoted or (relation is Relation.SAME and older.plain == newer.plain and alike):
         return relation
-    return _of_quotes(relation, older, newer, alike=candidate.form == known.form)
+    return _of_quotes(relation, older, newer, alike=alike)
+
+
+def _may_relate(older: Statement, newer: Statement, *, alike: bool) -> bool:
+    """Whether any relation of a quote could hold; of most neighbours none, and the model need not be asked."""
+    same = older.plain == newer.plain or (older.values, older.names) == (newer.values, newer.names)
+    return (alike and same) or (_is_short(older) and _is_short(newer))
 
 
 def _is_about_another(candidate: Candidate, known: Memory) -> bool:

@@ -8,12 +8,12 @@ from functools import lru_cache
 from importlib import resources
 
 from semrouter_memory.language.scripts import CJK, CJK_RANGE
+from semrouter_memory.language.sentences import sentences
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.language.values import folded, split
 
 _VOCABULARY = tomllib.loads(resources.files(__package__).joinpath("vocabulary.toml").read_text(encoding="utf-8"))
-_THE_USER = re.compile(r"\bthe user\b|用[户戶]")
 _TOKEN = re.compile(rf"user|[a-z0-9][\w+#.&/-]*[\w+#]|[a-z0-9]|'s\b|n't\b|[{CJK_RANGE}]+")
 _NAME = re.compile(
     r"(?:(?<=[\w,)]\s)|(?<=Dr\.\s|Mr\.\s|Ms\.\s)|(?<=Mrs\.\s))[A-Z\u00c0-\u00de][\w'’&-]*|(?<=-)[A-Z][\w]+"
@@ -26,9 +26,11 @@ _KEY = re.compile(
 )
 _GIVEN = (
     re.compile(rf"^user's (?P<key>{_PHRASE}) (?:is|are) (?:now |called |named )*(?P<value>\S.*)$"),
-    re.compile(r"^user (?P<key>lives in|works as|works at|works for|reports to) (?P<value>\S.*)$"),
     re.compile(r"^user(?P<key>的.{1,8}?[是叫]|住在|是)(?P<value>.+)$"),
 )
+_HOLDS = tuple(f"user {held} " for held in ("lives in", "works as", "works at", "works for", "reports to"))
+_GOAL_OPENINGS = ("how to ", "to ", "for ", "when ")
+_GOAL_CHARS = range(3, 81)
 _CHANGED_KEY = re.compile(
     r"^user (?:\w+ ){0,2}?(?:\w+ed|cut) (?:the |an? |his |her |their |user's )?"
     r"(?P<key>(?!(?:to|from|back|in|out) )[^,;:.]{2,50}?) (?:to|from|until|with|by|into) "
@@ -38,10 +40,6 @@ _FOR = re.compile(
     r"\b(?:for|at(?= (?:home|work|school|the office))) (?:the |an? |user's |his |her |their )?(?P<what>[\w-]+(?: (?!(?:is|at|in|on|to|and|the)\b)[\w-]+)?)"
 )
 _FORMER = re.compile(r"\bfrom (?:the |an? )?(?P<former>[^,;.]{1,40}?) to |从(?P<han>.{1,10}?)[改换搬涨降升转]")
-_WAY = re.compile(r"\b(from|to) (?:the )?([a-z][\w-]+)")
-_GOAL = re.compile(r"^(?:(?:to|for|when|how to)\s+)?(?P<goal>[^:]{3,80}):\s+(?P<steps>\S.*)$", re.DOTALL)
-_SENTENCE_END = re.compile(r"[.!?]\s|[。！？\n]")
-_EVENT = re.compile(r"^on \d{4}-\d\d-\d\d\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,21 +93,21 @@ class Statement:
 def statement(content: str, *, procedural: bool = False) -> Statement:
     """Take a statement apart."""
     told = to_third_person(content)
-    plain = _THE_USER.sub("user", folded(told))
+    plain = folded(told).replace("the user", "user").replace("用户", "user").replace("用戶", "user")
     values, rest = split(plain)
-    goal = _GOAL.match(plain) if procedural else None
+    goal, steps = _procedure(plain) if procedural else ("", "")
     tokens = tuple(_TOKEN.findall(rest))
     pieces = tuple(piece for token in tokens for piece in (token if CJK.match(token) else (token,)))
     said = f" {' '.join(tokens)} "
     names = frozenset(term for name in _NAME.findall(content) if name.lower() not in _CAPITALS for term in _stems(name))
     # Not a month, which is part of a value.
     names = (names & frozenset(_stems(rest))) - _LIGHT
-    given = next((found for each in _GIVEN if (found := each.match(plain))), None)
+    given, value = _given(plain)
     marks = frozenset(_found(_MARKS, said))
     former = _former(plain) if "changed" in marks else frozenset()
     key = _KEY.match(plain) or _HAN_KEY.match(plain) or ("changed" in marks and _CHANGED_KEY.match(plain))
     key_words = frozenset(_stems(split(key["key"])[1])) - _LIGHT if key else frozenset()
-    order = tuple(_stems(split(goal["steps"])[1] if goal else rest))
+    order = tuple(_stems(split(steps)[1] if goal else rest))
     return Statement(
         plain=plain.strip(" .!。！"),
         pieces=pieces,
@@ -121,18 +119,48 @@ def statement(content: str, *, procedural: bool = False) -> Statement:
         people=_people(tokens, plain),
         key=key_words,
         purposes=frozenset(stem for found in _FOR.findall(rest) for stem in _stems(found)),
-        ways=frozenset(_WAY.findall(plain)),
+        ways=frozenset(_ways(_TOKEN.findall(plain))),
         marks=marks,
         former=former,
-        given=given["key"] if given else "",
-        value=given["value"] if given else "",
+        given=given,
+        value=value,
         attributes=frozenset(_found(_ATTRIBUTES, said)),
-        goal=frozenset(_stems(goal["goal"])) if goal else frozenset(),
-        sentences=len(_SENTENCE_END.findall(content.strip() + " ")) or 1,
-        is_event=bool(_EVENT.match(plain)),
+        goal=frozenset(_stems(goal)),
+        sentences=len(sentences(content)) or 1,
+        is_event=_is_event(plain),
         is_chinese=bool(CJK.search(content)),
         in_third_person=told == content,
     )
+
+
+def _given(plain: str) -> tuple[str, str]:
+    """What a value is given to, as it stands, and the value."""
+    if held := next((each for each in _HOLDS if plain.startswith(each) and plain != each), ""):
+        return held.removeprefix("user ").strip(), plain.removeprefix(held)
+    found = next((found for each in _GIVEN if (found := each.match(plain))), None)
+    return (found["key"], found["value"]) if found else ("", "")
+
+
+def _ways(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for at, token in enumerate(tokens):
+        if token in {"from", "to"}:
+            place = next((each for each in tokens[at + 1 : at + 3] if each != "the"), "")
+            if len(place) > 1 and "a" <= place[0] <= "z":
+                yield token, place
+
+
+def _procedure(plain: str) -> tuple[str, str]:
+    """What a procedure is for, and its steps."""
+    goal, _, steps = plain.partition(":")
+    if not steps[:1].isspace() or not steps.strip():
+        return "", ""
+    goal = goal.removeprefix(next((each for each in _GOAL_OPENINGS if goal.startswith(each)), ""))
+    return (goal, steps.strip()) if len(goal) in _GOAL_CHARS else ("", "")
+
+
+def _is_event(plain: str) -> bool:
+    """Whether it begins with a date: "on 2026-03-20 the user ..."."""
+    return plain.startswith("on ") and f"{plain[3:13]}".replace("-", "").isdigit() and plain[7:8] == plain[10:11] == "-"
 
 
 def _former(plain: str) -> frozenset[str]:

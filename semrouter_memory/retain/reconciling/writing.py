@@ -16,10 +16,9 @@ from semrouter_memory.model import (
     Candidate,
     Claim,
     EmbeddedMemory,
-    Hit,
+    LoggedTurn,
     Memory,
     MemoryType,
-    Reach,
     ReconcileAction,
     Reconciled,
     Scope,
@@ -38,16 +37,13 @@ from semrouter_memory.ports import (
 from semrouter_memory.retain import statements
 from semrouter_memory.retain.passages import fitted, reads_all
 from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
-from semrouter_memory.retain.reconciling.reconcile import arrives_late, grey, not_after, reconcile
+from semrouter_memory.retain.reconciling.neighbours import Near, NeighbourReader
+from semrouter_memory.retain.reconciling.reconcile import grey
 from semrouter_memory.retain.reconciling.rows import RowFactory, contradicted
+from semrouter_memory.retain.reconciling.withdrawal import WithdrawalPlanner
 from semrouter_memory.retain.redact import is_redacted
-from semrouter_memory.retain.superseding import completed, marked, source_of
+from semrouter_memory.retain.superseding import marked, source_of
 
-_NEIGHBOURS = 50
-"""Nearest memories to compare with. An older value of the same attribute may be worded so differently that many others
-are nearer (measured among 500: at most 31). Comparing costs a tenth of a millisecond each."""
-_MAX_CHAIN = 20
-"""Steps back into the history of neighbours, for a candidate that arrives late."""
 _NEWER_TURNS = 100
 """Turns that may have come while a session was summed up; with more of them it is tried again."""
 
@@ -59,28 +55,13 @@ class Written:
     Attributes:
         alive: the claim's turns that were not deleted since.
         actions: how often each action was taken; `dropped` for candidates that may not be stored, `too_long` for those
-            that the embedding model does not read to the end.
+            that the embedding model does not read to the end, `withdrawn` for memories that the user took back.
         sources: turns that something is known from now.
     """
 
     alive: frozenset[str]
     actions: Counter[str] = field(default_factory=Counter)
     sources: set[str] = field(default_factory=set)
-
-
-@dataclass(frozen=True, slots=True)
-class _Near:
-    """What a candidate is compared with."""
-
-    hits: list[Hit]
-    history: list[Hit]
-
-    async def decide(self, candidate: Candidate) -> Reconciled:
-        """In a thread: comparing with many neighbours takes up to 30 ms, which recall does not have."""
-        return await asyncio.to_thread(self._decided, candidate)
-
-    def _decided(self, candidate: Candidate) -> Reconciled:
-        return completed(candidate, self.hits, reconcile(candidate, self.hits, self.history))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +99,7 @@ class ReconcilingWriter:
         self._reader = reader
         self._writer = writer
         self._embedder = embedder
+        self._neighbours = NeighbourReader(reader=reader, embedder=embedder, clock=clock)
         self._fits = reads_all(embedder)
         self._locks = locks
         self._clock = clock
@@ -126,12 +108,18 @@ class ReconcilingWriter:
         self._written = written
 
     async def write(
-        self, claim: Claim, candidates: Sequence[Candidate], *, needed: frozenset[str] = frozenset()
+        self,
+        claim: Claim,
+        candidates: Sequence[Candidate],
+        *,
+        needed: frozenset[str] = frozenset(),
+        withdrawn: Sequence[LoggedTurn] = (),
     ) -> Written | None:
         """Reconcile and write, in order.
 
         Args:
             needed: turns that must all be there still; a model that read a deleted turn may have used it anywhere.
+            withdrawn: turns of the claim's session that the user has taken back since: what they stored is deleted first.
 
         Returns:
             None, with nothing written, when the claim is no longer current or a needed turn was deleted.
@@ -140,29 +128,26 @@ class ReconcilingWriter:
             LockLostError: the owner's lock was lost; what was written until then is whole, and doing all of it again
                 changes nothing.
         """
-        proposed = len(candidates)
-        deleted = await self._turn_log.tombstones(claim.scope)
-        candidates = [_without_deleted(claim.scope, each, deleted) for each in candidates]
-        candidates = [each for each in [await self._fitted(each) for each in candidates] if each]
-        vectors = (
-            await self._embedder.embed_passages([embedded_text(each) for each in candidates]) if candidates else []
-        )
-        opinions = [await self._opinion(claim.scope, *each) for each in zip(candidates, vectors, strict=True)]
+        prepared = await self._prepared(claim.scope, candidates)
+        opinions = [await self._opinion(claim.scope, *each) for each in prepared]
         async with self._locks.hold(claim.scope) as hold:
             written = Written(await self._turn_log.surviving(claim))
             if not written.alive or not needed <= written.alive:
                 return None
-            if refused := proposed - len(candidates):
+            if refused := len(candidates) - len(prepared):
                 written.actions["too_long"] = refused
             tombstones = await self._turn_log.tombstones(claim.scope)
-            for candidate, vector, opinion in zip(candidates, vectors, opinions, strict=True):
+            if withdrawn and (count := await self._withdraw(claim.scope, withdrawn, tombstones, hold)):
+                written.actions["withdrawn"] = count
+            around = await self._neighbours.read(claim.scope, [vector for _, vector in prepared], tombstones)
+            for index, ((candidate, vector), opinion) in enumerate(zip(prepared, opinions, strict=True)):
                 if not self._allowed(claim.scope, candidate, tombstones, written.alive):
                     written.actions["dropped"] += 1
                     continue
-                near = await self._near(claim.scope, candidate, vector, tombstones)
+                near = await self._neighbours.near(around, index, candidate, vector)
                 candidate = replace(candidate, quote=source_of(candidate, near.hits))  # noqa: PLW2901
                 decision = _agreed(await near.decide(candidate), near, opinion)
-                await self._carry_out(claim.scope, candidate, vector, decision, hold)
+                around.add(await self._carry_out(claim.scope, candidate, vector, decision, hold))
                 written.actions[decision.action] += 1
                 written.sources.update(candidate.turn_ids)
             return written
@@ -196,6 +181,14 @@ class ReconcilingWriter:
             await self._upsert(claim.scope, [EmbeddedMemory(memory, vector)], hold)
             return True
 
+    async def _prepared(self, scope: Scope, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Vector]]:
+        """The candidates as they may be written, each with its vector."""
+        deleted = await self._turn_log.tombstones(scope)
+        whole = [_without_deleted(scope, each, deleted) for each in candidates]
+        fitting = [each for each in [await self._fitted(each) for each in whole] if each]
+        texts = [embedded_text(each) for each in fitting]
+        return list(zip(fitting, await self._embedder.embed_passages(texts) if texts else [], strict=True))
+
     async def _fitted(self, candidate: Candidate) -> Candidate | None:
         """The candidate with no more than the embedding model reads; None when its first sentence is longer."""
         if self._fits(candidate.content):
@@ -209,7 +202,8 @@ class ReconcilingWriter:
         """What a model says of a candidate that the rules are not sure of."""
         if self._adjudicator is None or is_redacted(candidate.content):
             return None
-        near = await self._near(scope, candidate, vector, await self._turn_log.tombstones(scope))
+        around = await self._neighbours.read(scope, [vector], await self._turn_log.tombstones(scope))
+        near = await self._neighbours.near(around, 0, candidate, vector)
         candidate = replace(candidate, quote=source_of(candidate, near.hits))
         without = await near.decide(candidate)
         asked = grey(candidate, near.hits, without)
@@ -223,46 +217,12 @@ class ReconcilingWriter:
             and not any(tombstones.forbids(scope, part, candidate.observed_at) for part in _parts(candidate))
         )
 
-    async def _near(self, scope: Scope, candidate: Candidate, vector: Vector, tombstones: Tombstones) -> _Near:
-        hits = await self._reader.search(
-            scope,
-            vector,
-            limit=_NEIGHBOURS,
-            now=self._clock.now(),
-            types=None,
-            reach=Reach.EXACT,
-            fresh=True,
-        )
-        now = self._clock.now()
-        hits = [
-            replace(hit, memory=not_after(now, hit.memory, candidate))
-            for hit in hits
-            if not tombstones.covers(hit.memory)
-        ]
-        history = await self._history(scope, hits) if arrives_late(candidate, hits) else []
-        history = [memory for memory in history if not tombstones.covers(memory)]
-        others = await self._embedder.embed_passages([embedded_text(memory) for memory in history]) if history else []
-        similarities = [float(vector @ other) for other in others]
-        return _Near(hits, [Hit(memory, each, each) for memory, each in zip(history, similarities, strict=True)])
-
-    async def _history(self, scope: Scope, hits: Sequence[Hit]) -> list[Memory]:
-        """What led to these memories, step by step."""
-        found: dict[str, Memory] = {}
-        ids = [hit.memory.id for hit in hits]
-        for _ in range(_MAX_CHAIN):
-            earlier = await self._reader.predecessors(scope, ids) if ids else []
-            new = {memory.id: memory for memory in earlier if memory.id not in found}
-            if not new:
-                break
-            found |= new
-            ids = list(new)
-        return [memory for memory in found.values() if memory.scope.project_id == scope.project_id]
-
     # -- carrying out --------------------------------------------------------------------------------------------------
 
     async def _carry_out(
         self, scope: Scope, candidate: Candidate, vector: Vector, decision: Reconciled, hold: OwnerHold
-    ) -> None:
+    ) -> list[EmbeddedMemory]:
+        """Returns what was written."""
         now = self._clock.now()
         if decision.action is ReconcileAction.SKIP:
             changed = [self._rows.confirmed(known, candidate, now=now) for known in decision.targets]
@@ -279,12 +239,26 @@ class ReconcilingWriter:
                 if decision.successor:
                     memory = self._rows.superseded(memory, decision.successor, now=now)
             changed = [*changed, memory]
-        vectors = await self._embedder.embed_passages(
-            [embedded_text(each) for each in changed if not _says(each, candidate)]
-        )
-        rows = _paired(changed, candidate, vector, vectors)
+        others = [embedded_text(each) for each in changed if not _says(each, candidate)]
+        rows = _paired(changed, candidate, vector, await self._embedder.embed_passages(others) if others else ())
         if rows:
             await self._upsert(scope, rows, hold)
+        return rows
+
+    async def _withdraw(
+        self, scope: Scope, turns: Sequence[LoggedTurn], tombstones: Tombstones, hold: OwnerHold
+    ) -> int:
+        """Delete what these turns stored; returns how many memories."""
+        planner = WithdrawalPlanner(self._reader, self._embedder, self._rows)
+        withdrawal = await planner.plan(scope, turns, tombstones, self._clock.now())
+        if withdrawal.changed:
+            await self._upsert(scope, withdrawal.changed, hold)
+        if withdrawal.ids:
+            await hold.confirm()
+            await self._writer.delete(scope, withdrawal.ids)
+            if self._written:
+                self._written(scope)
+        return len(withdrawal.ids)
 
     async def _unflagged(self, scope: Scope, superseded: Sequence[Memory]) -> list[Memory]:
         """The memories that the superseded ones contradicted, with that taken back."""
@@ -300,7 +274,7 @@ class ReconcilingWriter:
             self._written(scope)
 
 
-def _agreed(decision: Reconciled, near: _Near, opinion: _Opinion | None) -> Reconciled:
+def _agreed(decision: Reconciled, near: Near, opinion: _Opinion | None) -> Reconciled:
     """The model's decision where all it was asked about is as it was, else that of the rules."""
     if opinion is None or decision != opinion.without:
         return decision

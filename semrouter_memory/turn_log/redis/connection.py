@@ -7,8 +7,8 @@ executed it. Of redis-py's errors only the class name is reported, since some qu
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -208,6 +208,17 @@ class RedisConnection:
             self._judged.set()
 
 
+@contextmanager
+def reported_as(error: Callable[[str], UnavailableError], operation: str) -> Iterator[None]:
+    """Reports an unavailable Redis as the error of the part that an adapter implements; other errors stay as they are."""
+    try:
+        yield
+    except UnavailableError as failure:
+        if failure.service is not Service.REDIS:
+            raise
+        raise error(f"{operation} failed: {failure}") from None
+
+
 def checked(url: str) -> str:
     """The URL. Raises: ConfigurationError: it names no Redis, or holds a password."""
     parts = urlsplit(url)
@@ -219,3 +230,10 @@ def checked(url: str) -> str:
     if parts.password is not None:
         raise ConfigurationError("memory.redis.url: without a password; put it into memory.redis.password_file")
     return url
+
+
+def pairs(answer: Any) -> dict[bytes, bytes]:
+    """A hash as Redis answers it, whether redis-py has made a dictionary of it or not."""
+    if isinstance(answer, dict):
+        return answer
+    return dict(zip(answer[::2], answer[1::2], strict=True))

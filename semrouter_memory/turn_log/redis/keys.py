@@ -1,21 +1,22 @@
 """The names of all keys. Whatever a client can choose is in them as a digest.
 
 key                      string   the secret of all digests
-sequence                 string   the last sequence number given out
+sequence                 string   the last sequence number
 latest                   zset     one member, whose score is the latest time of a turn or deletion (hybrid_clock.py)
 totals                   hash     durable counts
 turns, dead, finished    zset     all turns by sequence number; dead letters; finished ones by the time they finished
-pending                  hash     session -> what triggers decide on, of those that are not done with
+pending                  hash     the pending sessions' states, by session
 purges                   set      owners whose deletion is not complete
-spool:<id>               string   the last number shipped from that spool
+spool:<run>              string   the last number forwarded of that run of a spool
 turn:<n>                 string   a turn's state
 key:<digest>             zset     the turns that are found by that lookup key, by when they were learned
 owner:<o>:version        string   changes with everything of an owner; what transactions watch
 owner:<o>:turns          zset     an owner's turns
 owner:<o>:deleted        hash     an owner's tombstones
 session:<s>              string   a session's state
-session:<s>:turns        zset     its turns, :waiting those that wait
-session:<s>:content      stream   what was said: one entry per turn, its id is the sequence number
+session:<s>:turns        zset     its turns
+session:<s>:content      hash     what was said: of turn <n>, `<n>` by the user, `<n>:answer` by the assistant
+changed                  stream   the sessions that changed last (pending.py)
 """
 
 
@@ -35,8 +36,8 @@ class Keys:
         self.changed = self._of("changed")
         self.purges = self._of("purges")
 
-    def spool(self, spool_id: str) -> str:
-        return self._of("spool", spool_id)
+    def spool(self, run: str) -> str:
+        return self._of("spool", run)
 
     def turn(self, sequence: int) -> str:
         return self._of("turn", str(sequence))
@@ -62,16 +63,12 @@ class Keys:
     def session_turns(self, session_id: str) -> str:
         return self._of("session", session_id, "turns")
 
-    def session_waiting(self, session_id: str) -> str:
-        return self._of("session", session_id, "waiting")
-
     def session_content(self, session_id: str) -> str:
         return self._of("session", session_id, "content")
 
     def of_session(self, session_id: str) -> tuple[str, ...]:
         """All keys of a session."""
-        keys = (self.session, self.session_turns, self.session_waiting, self.session_content)
-        return tuple(key(session_id) for key in keys)
+        return self.session(session_id), self.session_turns(session_id), self.session_content(session_id)
 
     def _of(self, *parts: str) -> str:
         return ":".join((self._prefix, *parts))

@@ -2,29 +2,30 @@
 
 Strategy. The tasks of a process queue for an asyncio lock, and the first of them for a key in Redis that holds a random
 token and ends by itself. While it is held it is renewed; `confirm` renews it right before a write, so that the whole of
-its time lies ahead of the write. Only the holder of the token gives it back.
+its time lies ahead of the write. Only the holder of the token releases it.
 
 A replica that finds the key taken leaves a note that it wants it, and looks again soon. While the note
 stands no other replica takes the key, so that a busy replica cannot starve the others.
 
-A process that stands still right after `confirm` for longer than the lock's time may still write while another
+A process that is paused right after `confirm` for longer than the lock's time may still write while another
 one holds it: the vector store knows no fencing tokens.
 """
 
 import asyncio
 import random
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from hashlib import blake2b
 
 from redis.commands.core import AsyncScript
 
-from semrouter_memory.errors import LockLostError, UnavailableError
+from semrouter_memory.errors import LockLostError
 from semrouter_memory.model import Scope
 from semrouter_memory.turn_log.columns import pack
 from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
-from semrouter_memory.turn_log.redis.connection import Argument, RedisConnection
+from semrouter_memory.turn_log.redis.connection import Argument, RedisConnection, reported_as
 
 _NOTE_MS = 500
 """How long a note stands when the one who left it is gone."""
@@ -91,11 +92,10 @@ class RedisOwnerLocks:
         async with self._own.hold(scope):
             # While Redis is slow deletions come from the cache, which may be older than the lock.
             await self._connection.wait_while_slow()
-            disturbances = self._connection.disturbances
+            hold = RedisOwnerHold(self._connection, partial(self._run, self._renew, [key], [token, self._milliseconds]))
             renewing: asyncio.Task[None] | None = None
             try:
                 await self._queue(key, token)
-                hold = RedisOwnerHold(self, key, token, disturbances)
                 renewing = asyncio.create_task(hold.keep_renewing(self._lock_seconds / _RENEWALS), name="owner-lock")
                 yield hold
             finally:
@@ -103,33 +103,22 @@ class RedisOwnerLocks:
                     renewing.cancel()
                 with suppress(LockLostError):
                     # Also what was sent before a cancellation may have taken it.
-                    await asyncio.shield(self.run(self._give_back, [key], [token]))
+                    await asyncio.shield(self._run(self._give_back, [key], [token]))
 
     async def _queue(self, key: str, token: str) -> None:
         arguments = (token, self._milliseconds, self._replica, _NOTE_MS)
         try:
             async with asyncio.timeout(self._patience_seconds):
                 while True:
-                    if await self.run(self._take, [key, f"{key}:wanted"], arguments):
+                    if await self._run(self._take, [key, f"{key}:wanted"], arguments):
                         return
                     await asyncio.sleep(random.uniform(*_POLL_SECONDS))  # noqa: S311 - no secret
         except TimeoutError:
             raise LockLostError("other replicas keep the owner's lock") from None
 
-    async def renew(self, key: str, token: str) -> bool:
-        return bool(await self.run(self._renew, [key], [token, self._milliseconds]))
-
-    async def run(
-        self, script: AsyncScript, keys: list[str], arguments: "list[Argument] | tuple[Argument, ...]"
-    ) -> int:
-        try:
+    async def _run(self, script: AsyncScript, keys: Sequence[str], arguments: Sequence[Argument]) -> int:
+        with reported_as(LockLostError, "the owner's lock"):
             return int(await self._connection.run(script, keys, arguments) or 0)
-        except UnavailableError as error:
-            raise LockLostError(f"the owner's lock cannot be had: {error}") from None
-
-    def disturbed_since(self, disturbances: int) -> bool:
-        """Whether Redis was unavailable or slow since then."""
-        return self._connection.disturbances != disturbances
 
     @property
     def _milliseconds(self) -> int:
@@ -137,17 +126,16 @@ class RedisOwnerLocks:
 
 
 class RedisOwnerHold:
-    """An owner's lock while it is held (implements the `OwnerHold` port).
+    """An owner's lock while it is held (implements the `OwnerHold` port). Made before the lock is asked for.
 
     Args:
-        disturbances: how often Redis was found unavailable or slow before the lock was asked for.
+        renew: renews the lock; 0 when it is not held any more.
     """
 
-    def __init__(self, locks: RedisOwnerLocks, key: str, token: str, disturbances: int) -> None:
-        self._locks = locks
-        self._key = key
-        self._token = token
-        self._disturbances = disturbances
+    def __init__(self, connection: RedisConnection, renew: Callable[[], Awaitable[int]]) -> None:
+        self._connection = connection
+        self._renew = renew
+        self._disturbances = connection.disturbances
 
     async def confirm(self) -> None:
         """See the port.
@@ -156,9 +144,9 @@ class RedisOwnerHold:
             LockLostError: it is not held any more; or Redis was unavailable or slow meanwhile, and what was read under the lock
                 (the deletions that another replica wrote) may be older than the lock.
         """
-        if self._locks.disturbed_since(self._disturbances):
+        if self._connection.disturbances != self._disturbances:
             raise LockLostError("Redis was unavailable or slow while the owner's lock was held")
-        if not await self._locks.renew(self._key, self._token):
+        if not await self._renew():
             raise LockLostError("the owner's lock ran out while it was held")
 
     async def keep_renewing(self, pause_seconds: float) -> None:
@@ -166,4 +154,4 @@ class RedisOwnerHold:
         while True:
             await asyncio.sleep(pause_seconds)
             with suppress(LockLostError):
-                await self._locks.renew(self._key, self._token)
+                await self._renew()

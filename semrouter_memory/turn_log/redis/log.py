@@ -5,131 +5,52 @@ whether it is a repetition are found out there. Everything runs on the event loo
 """
 
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar, Unpack
 
-from semrouter_memory.errors import TurnLogError, UnavailableError
+from semrouter_memory.errors import Service, TurnLogError, UnavailableError
 from semrouter_memory.model import Appended, AppendOutcome, PendingSession, Scope, Tombstone, Turn, TurnTotals
 from semrouter_memory.ports import Clock
-from semrouter_memory.turn_log.appending import decide_append, look_around
-from semrouter_memory.turn_log.bounds import BoundedTurn, bounded, dump, load
+from semrouter_memory.turn_log.bounds import bounded
 from semrouter_memory.turn_log.columns import micros
 from semrouter_memory.turn_log.digests import Digests
-from semrouter_memory.turn_log.hybrid_clock import HybridClock
 from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
-from semrouter_memory.turn_log.redis.connection import Command, RedisConnection
-from semrouter_memory.turn_log.redis.expiry import Expiry
+from semrouter_memory.turn_log.redis.connection import Command, RedisConnection, reported_as
 from semrouter_memory.turn_log.redis.forwarder import Forwarder
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.rows import RedisRows
 from semrouter_memory.turn_log.redis.transaction import Transactions
-from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn
-from semrouter_memory.turn_log.storage import Decision, Rows
+from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn, load
+from semrouter_memory.turn_log.storage import Changes, Decision, Rows
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
-from semrouter_memory.turn_log.view import View
 
 T = TypeVar("T")
 
-_LAST_SHIP_SECONDS = 2.0
-"""At shutdown. What is not shipped by then waits in the spool for the next start."""
+_LAST_FORWARD_SECONDS = 2.0
+"""At shutdown. What is not forwarded by then waits in the spool for the next start."""
 _KEEP = timedelta(days=14)
 _KEY_BYTES = 32
 _RUN_SECONDS = 90 * 86_400
-"""How long Redis remembers a run of a spool that ships nothing: a sidecar that was off for longer may repeat a turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What works under one shared key."""
-
-    rows: RedisRows
-    expiry: Expiry
-
-
-class RedisStorage:
-    """Runs decisions as optimistic transactions (implements `Storage`).
-
-    All replicas' digests are made with one secret key. It is made once, stored in Redis, and remembered in the spool, so that
-    it is known while Redis is unavailable. After every outage Redis is asked again: it may have another key, or none, and
-    then it is given ours.
-
-    Attributes:
-        known: what works under the key that is known; None before Redis was reached for the first time.
-    """
-
-    def __init__(
-        self, connection: RedisConnection, keys: Keys, spool: Spool, times: HybridClock, *, keep: timedelta
-    ) -> None:
-        self._connection = connection
-        self._keys = keys
-        self._times = times
-        self._spool = spool
-        self._keep = keep
-        self._asked_after = -1
-        self.transactions = Transactions(connection, keys)
-        self._key = spool.digest_key()
-        self.known = self._parts_of(self._key) if self._key else None
-
-    async def change(self, operation: str, scope_or_owner: Scope | str, decide: Decision[T]) -> T:
-        async with self.using(operation) as parts:
-            owner = scope_or_owner
-            if isinstance(owner, Scope):
-                owner = parts.rows.digests.owner(owner)
-
-            async def work() -> tuple[list[Command], T]:
-                changes, result = await decide(parts.rows)
-                return parts.rows.commands(changes), result
-
-            return await self.transactions.on_owner(owner, work)
-
-    async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
-        async with self.using(operation) as parts:
-            return await look(parts.rows)
-
-    @asynccontextmanager
-    async def using(self, operation: str) -> AsyncIterator[_Parts]:
-        try:
-            yield await self.parts()
-        except UnavailableError as error:
-            raise TurnLogError(f"turn log: {operation} failed: {error}") from None
-
-    async def parts(self) -> _Parts:
-        """Under the key that Redis has, unless there was no outage since it was asked last.
-
-        Raises:
-            UnavailableError: Redis must be asked, and is unavailable.
-        """
-        disturbances = self._connection.disturbances
-        if self.known is not None and self._asked_after == disturbances:
-            return self.known
-        proposed = self._key or secrets.token_bytes(_KEY_BYTES)
-        await self._connection.execute("SETNX", self._keys.digest_key, proposed)
-        key = bytes(await self._connection.execute("GET", self._keys.digest_key))
-        if self.known is None or key != self._key:
-            await self._spool.remember_digest_key(key)
-            self._key, self.known = key, self._parts_of(key)
-        self._asked_after = disturbances
-        return self.known
-
-    def _parts_of(self, key: bytes) -> _Parts:
-        rows = RedisRows(self._connection, self._keys, Digests(key), self._times, keep=self._keep)
-        return _Parts(rows, Expiry(self._connection, self._keys, rows, self.transactions))
+"""How long Redis remembers a run of a spool that forwards nothing: a sidecar that was off for longer may repeat a turn."""
 
 
 class RedisTurnLog(StoredTurnLog):
     """Accepted turns in a local spool and in Redis.
 
-    `append` runs where it is called. Between `start` and `stop` turns are shipped by themselves.
+    `append` runs where it is called. Between `start` and `stop` turns are forwarded by themselves.
+
+    All replicas' digests are made with one secret key. It is made once, stored in Redis, and remembered in the spool, so that
+    it is known while Redis is unavailable. After every outage Redis is asked again: it may have another key; where it has none,
+    it gets this process's.
 
     Args:
         path: the local file; it and its directory are made when they are missing.
         prefix: begins every key.
-        keep: how long finished turns stay in Redis when no sweep takes them before.
-        shipped: told of each turn that has arrived in Redis and waits: whose it is, and its session.
+        keep: how long what was said in finished turns stays in Redis when no sweep removes it before.
+        forwarded: told of each turn that has arrived in Redis and waits: whose it is, and its session.
         on_error: told of background errors that are bugs, not outages.
         settings: see `LogSettings`.
 
@@ -144,51 +65,96 @@ class RedisTurnLog(StoredTurnLog):
         *,
         prefix: str,
         clock: Clock,
-        shipped: Callable[[Scope, str], object],
+        forwarded: Callable[[Scope, str], object],
         on_error: Callable[[BaseException], object],
         keep: timedelta = _KEEP,
         **settings: Unpack[LogSettings],
     ) -> None:
+        super().__init__(path, clock=clock, **settings)
         self._connection = connection
         self._keys = Keys(prefix)
-        self._spool = Spool(path)
-        times = HybridClock(clock)
-        self._redis = RedisStorage(connection, self._keys, self._spool, times, keep=keep)
-        super().__init__(self._redis, clock=clock, times=times, **settings)
-        self._forwarder = Forwarder(self._spool, connection, self._keys, self._take, shipped=shipped, on_error=on_error)
+        self._keep = keep
+        self._spool = Spool(self._database)
+        self._transactions = Transactions(connection, self._keys)
+        self._asked_after = -1
+        self._key = self._spool.digest_key()
+        self._known = self._rows_under(self._key) if self._key else None
+        self._forwarder = Forwarder(
+            self._spool, connection, self._keys, self._take, forwarded=forwarded, on_error=on_error
+        )
 
     async def start(self) -> None:
-        """Begin to ship. Redis need not be there."""
+        """Begin to forward. Redis need not be available."""
         with suppress(UnavailableError):
-            self._times.pass_deletion(await (await self._redis.parts()).rows.latest_time())
+            self._times.pass_deletion(await (await self._rows()).latest_time())
         self._forwarder.start()
+        await super().start()
 
     async def stop(self) -> None:
-        """Ship what can be shipped in a short time, then close the spool. The connection stays open."""
-        await self._forwarder.stop(_LAST_SHIP_SECONDS)
-        self._spool.close()
+        """Forward what can be forwarded in a short time, then close the spool. The connection stays open."""
+        await self._forwarder.stop(_LAST_FORWARD_SECONDS)
+        self.close()
 
-    @property
-    def damage(self) -> str:
-        return self._spool.failures.damage
+    # -- the storage ---------------------------------------------------------------------------------------------------
+
+    async def change(self, operation: str, scope_or_owner: Scope | str, decide: Decision[T]) -> T:
+        async with self._using(operation) as rows:
+            owner = scope_or_owner
+            if isinstance(owner, Scope):
+                owner = rows.digests.owner(owner)
+
+            async def work() -> tuple[list[Command], T]:
+                changes, result = await decide(rows)
+                return rows.commands(changes), result
+
+            return await self._transactions.on_owner(owner, work)
+
+    async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
+        async with self._using(operation) as rows:
+            return await look(rows)
+
+    @asynccontextmanager
+    async def _using(self, operation: str) -> AsyncIterator[RedisRows]:
+        with reported_as(TurnLogError, f"turn log: {operation}"):
+            yield await self._rows()
+
+    async def _rows(self) -> RedisRows:
+        """Under the key that Redis has, unless there was no outage since it was asked last.
+
+        Raises:
+            UnavailableError: Redis must be asked, and is unavailable.
+        """
+        disturbances = self._connection.disturbances
+        if self._known is not None and self._asked_after == disturbances:
+            return self._known
+        proposed = self._key or secrets.token_bytes(_KEY_BYTES)
+        await self._connection.execute("SETNX", self._keys.digest_key, proposed)
+        key = bytes(await self._connection.execute("GET", self._keys.digest_key))
+        if self._known is None or key != self._key:
+            await self._spool.remember_digest_key(key)
+            self._key, self._known = key, self._rows_under(key)
+        self._asked_after = disturbances
+        return self._known
+
+    def _rows_under(self, key: bytes) -> RedisRows:
+        return RedisRows(self._connection, self._keys, Digests(key), self._times, keep=self._keep)
+
+    # -- where it is called --------------------------------------------------------------------------------------------
 
     def content_hash(self, content: str) -> str:
-        if self._redis.known is None:
+        if self._known is None:
             raise TurnLogError("turn log: Redis was never reached, so deletions are not possible yet")
-        return self._redis.known.rows.digests.content_hash(content)
-
-    # -- accepting -----------------------------------------------------------------------------------------------------
+        return self._known.digests.content_hash(content)
 
     def append(self, turn: Turn, *, remember: bool) -> Appended:
         self._times.observe(micros(turn.observed_at))
-        payload = dump(bounded(turn, remember=remember, max_turn_chars=self._max_turn_chars))
-        self._spool.append(turn.scope, payload, observed_at=micros(turn.observed_at), complete=turn.complete)
+        self._spool.append(bounded(turn, remember=remember, max_turn_chars=self._max_turn_chars))
         self._forwarder.wake()
         return Appended(AppendOutcome.ACCEPTED if turn.complete else AppendOutcome.INCOMPLETE)
 
-    async def ship(self) -> list[Appended]:
-        """Ship all that is spooled now, without waiting for the background; what became of it, in order."""
-        return await self._forwarder.ship()
+    async def forward(self) -> list[Appended]:
+        """Forward all that is spooled now, without waiting for the background; what became of it, in order."""
+        return await self._forwarder.forward()
 
     async def _take(self, arriving: SpooledTurn) -> Appended | None:
         """Take one in, once.
@@ -204,70 +170,58 @@ class RedisTurnLog(StoredTurnLog):
         """
         spooled = load(arriving.payload, arriving.scope) if arriving.payload is not None else None
         arrived = self._keys.spool(arriving.run)
-        rows = (await self._redis.parts()).rows
+        rows = await self._rows()
 
         async def work() -> tuple[list[Command], Appended | None]:
             if int(await self._connection.execute("GET", arrived) or 0) >= arriving.number:
                 return [], None
-            commands, appended = await self._decided(rows, spooled)
+            changes, appended = Changes(), Appended(AppendOutcome.FORGOTTEN)
+            if spooled is not None:
+                changes, appended = await self._appended(rows, spooled)
+            commands = rows.commands(changes)
             if appended.outcome is AppendOutcome.FORGOTTEN and arriving.complete:
                 commands += [("HINCRBY", self._keys.totals, name, 1) for name in ("accepted", "deleted")]
             return [*commands, ("SET", arrived, arriving.number, "EX", _RUN_SECONDS)], appended
 
         owner = rows.digests.owner(arriving.scope)
-        return await self._redis.transactions.on_owner(owner, work, also_watch=(arrived,))
-
-    async def _decided(self, rows: RedisRows, spooled: BoundedTurn | None) -> tuple[list[Command], Appended]:
-        if spooled is None:
-            return [], Appended(AppendOutcome.FORGOTTEN)
-        around = await look_around(await View.of(rows, spooled.turn.scope), spooled)
-        changes, appended = decide_append(spooled, around, new_id=self._new_id, max_turn_chars=self._max_turn_chars)
-        return rows.commands(changes), appended
+        return await self._transactions.on_owner(owner, work, also_watch=(arrived,))
 
     # -- with the spool ------------------------------------------------------------------------------------------------
 
     async def tombstones(self, scope: Scope) -> OwnerTombstones:
         """What was deleted of this owner; from what is known here while Redis is unavailable or slow."""
-        parts = self._redis.known
-        if parts is None:
-            try:
-                parts = await self._redis.parts()
-            except UnavailableError:
-                return OwnerTombstones(content_hash=self.content_hash)
-        return await parts.rows.tombstones_at_once(scope)
+        try:
+            rows = self._known or await self._rows()
+        except UnavailableError as error:
+            if error.service is not Service.REDIS:
+                raise
+            return OwnerTombstones(content_hash=self.content_hash)
+        return await rows.tombstones_at_once(scope)
 
     async def pending(self) -> list[PendingSession]:
-        await self._spool.checkpoint()
+        with suppress(TurnLogError):
+            await self._database.run("checkpoint", self._database.checkpoint)
         return await super().pending()
 
     async def end_session(self, scope: Scope, session: str) -> PendingSession | None:
         # The session may be there only when what is spooled has arrived.
-        async with self._redis.using("end_session"):
-            await self.ship()
+        async with self._using("end_session"):
+            await self.forward()
         return await super().end_session(scope, session)
 
-    async def tombstone(self, deletion: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
-        stored = await self._remove_deleted(deletion, turn_ids)
+    async def _commit(self, deletion: Tombstone) -> Tombstone:
+        stored = await super()._commit(deletion)
         if not stored.memory_id:
-            async with self._redis.using("tombstone") as parts:
-                await parts.expiry.clean(parts.rows.digests.owner(stored.scope))
             await self._spool.redact_covered(stored)
             self._forwarder.wake()
-        await self._spool.erase()
-
-    async def sweep(self, *, finished_before: datetime) -> int:
-        async with self._redis.using("sweep") as parts:
-            for owner in await parts.rows.pending_purges():
-                await parts.expiry.clean(owner)
-            await parts.expiry.clean_before(micros(finished_before))
-        return await super().sweep(finished_before=finished_before)
+        return stored
 
     async def totals(self) -> TurnTotals:
         """The counts of all replicas, and of what waits in this one's spool."""
-        async with self._redis.using("totals") as parts, self._forwarder.pausing:
-            counted, shipped = await parts.rows.counts(*await self._spool.runs())
+        async with self._using("totals") as rows, self._forwarder.pausing:
+            counted, forwarded = await rows.counts(*await self._spool.runs())
             # What has arrived, and was not deleted from the spool before a crash, is counted there already.
-            spooled = await self._spool.accepted_after(shipped)
+            spooled = await self._spool.accepted_after(forwarded)
             for name in ("accepted", "waiting"):
                 counted[name] = counted.get(name, 0) + spooled
             return TurnTotals(**counted)
@@ -279,15 +233,11 @@ class RedisTurnLog(StoredTurnLog):
         rewrites in the background, and may not let us ask; its snapshots lose what was deleted at the next one.
         """
         try:
-            async with self._redis.using("compact"):
+            async with self._using("compact"):
                 await self._forwarder.settle()
         finally:
-            await self._spool.compact()
+            await self._database.rewrite()
         with suppress(UnavailableError):
             persistence = await self._connection.execute("INFO", "persistence")
             if persistence.get("aof_enabled"):
                 await self._connection.execute("BGREWRITEAOF")
-
-    async def backup(self, directory: Path) -> None:
-        """Copy the local file; Redis is backed up by its own means."""
-        await self._spool.backup(directory)

@@ -2,22 +2,24 @@
 
     version:<owner>    string   a number that every write changes
 
-Strategy. Versions are random, so a Redis that lost data cannot reissue an old one. Recall asks once per request: one short
-GET, with a short timeout; after a timeout it does not ask until Redis answers again.
+Strategy. Versions are random, so a Redis that lost data cannot reissue an old one. Recall asks once per request, with a short
+timeout; after a timeout it does not ask until Redis answers again.
 """
 
 import asyncio
 import secrets
+from functools import partial
 from hashlib import blake2b
 
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Scope
 from semrouter_memory.turn_log.columns import pack
-from semrouter_memory.turn_log.redis.connection import RedisConnection
+from semrouter_memory.turn_log.redis.connection import RedisConnection, reported_as
 
 _KEPT_SECONDS = 7 * 86_400
 """How long a number is known after the owner's last write."""
 _BITS = 63
+_unavailable = partial(UnavailableError, service=Service.OWNER_VERSIONS)
 
 # KEYS: version. ARGV: number, seconds.
 _BEGIN = """
@@ -25,7 +27,7 @@ redis.call('SET', KEYS[1], ARGV[1], 'NX', 'EX', ARGV[2])
 return redis.call('GET', KEYS[1])
 """
 
-# KEYS: version. ARGV: number, seconds.
+# The same; returns the number before.
 _ADVANCE = """
 local before = redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
@@ -49,35 +51,25 @@ class RedisOwnerVersions:
         self._advance = connection.script(_ADVANCE)
 
     async def current(self, scope: Scope) -> int:
-        key = version_key(self._prefix, scope)
         if not self._connection.responsive:
-            raise UnavailableError("Redis is unavailable or slow", service=Service.OWNER_VERSIONS)
+            raise _unavailable("Redis is unavailable or slow")
         try:
             # Not `within`: a late number has recall ask the store, and is no reason to break off a deletion under way.
             async with asyncio.timeout(self._patience_seconds):
-                number = await self._connection.execute("GET", key)
-                if number is None:
-                    number = await self._connection.run(self._begin, [key], [_drawn(), _KEPT_SECONDS])
+                with reported_as(_unavailable, "the owner's version"):
+                    return int(await self._connection.run(self._begin, [self._key(scope)], [_drawn(), _KEPT_SECONDS]))
         except TimeoutError:
             self._connection.doubt()
-            raise UnavailableError("Redis is slow", service=Service.OWNER_VERSIONS) from None
-        except UnavailableError as error:
-            raise UnavailableError(
-                f"the owner's version cannot be had: {error}", service=Service.OWNER_VERSIONS
-            ) from None
-        return int(number)
+            raise _unavailable("Redis is slow") from None
 
     async def advance(self, scope: Scope) -> tuple[int | None, int]:
         after = _drawn()
-        try:
-            before = await self._connection.run(
-                self._advance, [version_key(self._prefix, scope)], [after, _KEPT_SECONDS]
-            )
-        except UnavailableError as error:
-            raise UnavailableError(
-                f"the owner's version cannot be advanced: {error}", service=Service.OWNER_VERSIONS
-            ) from None
+        with reported_as(_unavailable, "the owner's version"):
+            before = await self._connection.run(self._advance, [self._key(scope)], [after, _KEPT_SECONDS])
         return None if before is None else int(before), after
+
+    def _key(self, scope: Scope) -> str:
+        return version_key(self._prefix, scope)
 
 
 def version_key(prefix: str, scope: Scope) -> str:

@@ -1,4 +1,4 @@
-"""The sessions that are not done with, as this process knows them.
+"""The pending sessions, as this process knows them.
 
 Strategy. There may be thousands, and triggers look once a second. So they are read whole once, and after that only those
 that changed: every change of a session leaves its id in a short stream. Where the stream no longer reaches back to the
@@ -7,10 +7,9 @@ last look, they are read whole again, a few at a time, since the event loop has 
 
 import asyncio
 
-from semrouter_memory.turn_log.redis.connection import RedisConnection
+from semrouter_memory.turn_log.redis.connection import RedisConnection, pairs
 from semrouter_memory.turn_log.redis.keys import Keys
-from semrouter_memory.turn_log.redis.values import pairs, session_row
-from semrouter_memory.turn_log.rows import SessionRow
+from semrouter_memory.turn_log.rows import SessionRow, session_row
 
 _BATCH = 200
 
@@ -74,8 +73,7 @@ class PendingSessions:
         self._seen = seen
 
     def _put(self, session_id: str, value: bytes | None) -> None:
-        row = session_row(value)
-        if row is None:
+        if value is None:
             self._known.pop(session_id, None)
         else:
-            self._known[session_id] = row
+            self._known[session_id] = session_row(value)

@@ -1,6 +1,6 @@
 """Rows in Redis: read for the rules, and written as they decide (implements `Rows`).
 
-A turn that is not finished has no TTL; a finished one expires when no sweep removes it.
+The texts of a session that is neither pending nor has dead letters have a TTL: they expire when no sweep removes them.
 
 Recall asks for an owner's tombstones once per request: one short round trip at most, in which the server answers with the
 whole hash only when its version differs from the cached one. While Redis is unavailable or slow, the cache is used at once.
@@ -8,25 +8,26 @@ No deletion can be completed meanwhile.
 """
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import Scope, TurnState
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
-from semrouter_memory.turn_log.redis.connection import Argument, Command, RedisConnection
+from semrouter_memory.turn_log.redis.connection import Argument, Command, RedisConnection, pairs
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.pending import PendingSessions
-from semrouter_memory.turn_log.redis.values import (
-    pairs,
+from semrouter_memory.turn_log.rows import (
+    ERASED,
+    Content,
+    SessionRow,
+    TurnRow,
     session_row,
     session_value,
-    stream_fields,
     turn_row,
     turn_value,
 )
-from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import BATCH, Changes
 from semrouter_memory.turn_log.tombstones import OwnerTombstones, TombstoneCache
 
@@ -51,7 +52,7 @@ class RedisRows:
     """Rows behind one connection, under one shared key.
 
     Args:
-        keep: how long what is finished stays when no sweep takes it before.
+        keep: the TTL of the texts of such a session.
     """
 
     def __init__(
@@ -71,17 +72,14 @@ class RedisRows:
     async def turns(self, sequences: Iterable[int]) -> dict[int, TurnRow]:
         wanted = list(dict.fromkeys(sequences))
         answers = await self._connection.execute_all(("GET", self._keys.turn(each)) for each in wanted)
-        rows = (turn_row(answer) for answer in answers)
-        return {row.sequence: row for row in rows if row is not None}
+        rows = (turn_row(answer) for answer in answers if answer is not None)
+        return {row.sequence: row for row in rows}
 
     async def sessions(self, session_ids: Iterable[str]) -> dict[str, SessionRow]:
         wanted = list(dict.fromkeys(session_ids))
         answers = await self._connection.execute_all(("GET", self._keys.session(each)) for each in wanted)
-        rows = (session_row(answer) for answer in answers)
-        return {row.id: row for row in rows if row is not None}
-
-    async def waiting(self, session_id: str) -> list[TurnRow]:
-        return await self._named("ZRANGE", self._keys.session_waiting(session_id), 0, -1)
+        rows = (session_row(answer) for answer in answers if answer is not None)
+        return {row.id: row for row in rows}
 
     async def before(self, session_id: str, sequence: int, limit: int) -> list[TurnRow]:
         key = self._keys.session_turns(session_id)
@@ -93,20 +91,12 @@ class RedisRows:
     async def found_by(self, key: str) -> list[TurnRow]:
         return await self._named("ZREVRANGE", self._keys.lookup(key), 0, _MAX_SHARED - 1)
 
-    async def learned(self, row: TurnRow) -> Mapping[str, int]:
-        scores = await self._connection.execute_all(
-            ("ZSCORE", self._keys.lookup(key), row.sequence) for key in row.keys
-        )
-        return {key: int(float(score)) for key, score in zip(row.keys, scores, strict=True) if score is not None}
-
     async def contents(self, rows: Sequence[TurnRow]) -> dict[int, Content]:
-        entries = ((self._keys.session_content(row.session_id), f"{row.sequence}-0") for row in rows)
-        answers = await self._connection.execute_all(("XRANGE", key, entry, entry) for key, entry in entries)
-        found = ((row.sequence, stream_fields(answer)) for row, answer in zip(rows, answers, strict=True))
-        return {sequence: Content.of_columns(values) for sequence, values in found if values}
-
-    async def of_owner(self, owner: str, *, after: int) -> list[TurnRow]:
-        return await self._batch("ZRANGEBYSCORE", self._keys.owner_turns(owner), f"({after}", "+inf", BATCH)
+        answers = await self._connection.execute_all(
+            ("HMGET", self._keys.session_content(row.session_id), row.sequence, _answer_field(row)) for row in rows
+        )
+        values = ((row.sequence, *values) for row, values in zip(rows, answers, strict=True))
+        return {sequence: Content.of_values(user, answer) for sequence, user, answer in values if user is not None}
 
     async def listed(
         self, owner: str | None, states: frozenset[TurnState] | None, *, before: int, limit: int
@@ -121,10 +111,8 @@ class RedisRows:
             highest = f"({batch[-1].sequence}"
         return found[: max(limit, 0)]
 
-    async def finished_before(self, time: int) -> list[TurnRow]:
-        command = ("ZRANGEBYSCORE", self._keys.finished, "-inf", f"({time}", "LIMIT", 0, BATCH)
-        members = await self._connection.execute(*command)
-        return list((await self.turns(int(each.split(b":", maxsplit=1)[0]) for each in members)).values())
+    async def finished_before(self, time: int, limit: int) -> list[TurnRow]:
+        return await self._named("ZRANGEBYSCORE", self._keys.finished, "-inf", f"({time}", "LIMIT", 0, limit)
 
     async def pending(self) -> list[SessionRow]:
         return await self._pending.rows()
@@ -152,7 +140,7 @@ class RedisRows:
         return list((await self.turns(int(member) for member in members)).values())
 
     async def _batch(self, command: str, index: str, start: str, end: str, limit: int) -> list[TurnRow]:
-        """Turns of an index; fewer than the limit only at its end, though the rows of some may have expired."""
+        """Turns of an index; fewer than the limit only at its end, though some may be removed meanwhile."""
         found: list[TurnRow] = []
         while len(found) < limit:
             members = await self._connection.execute(command, index, start, end, "LIMIT", 0, limit)
@@ -197,11 +185,12 @@ class RedisRows:
             made += self._add_turn(row, content)
         for row in changes.updated:
             made += self._put_turn(row)
-        for key, sequence, learned in changes.keys:
-            lookup = self._keys.lookup(key)
-            made += [("ZADD", lookup, learned, sequence), ("PEXPIRE", lookup, self._keep_ms)]
-        # A stream's entry cannot be changed, so all of it is erased.
-        made += [self._erase_content(row) for row in (*changes.answers_erased, *changes.contents_erased)]
+        made += [("ZADD", self._keys.lookup(each), learned, sequence) for each, sequence, learned in changes.keys]
+        for row in changes.answers_erased:
+            made.append(("HDEL", self._keys.session_content(row.session_id), _answer_field(row)))
+        for row in changes.contents_erased:
+            key = self._keys.session_content(row.session_id)
+            made += [("HSET", key, row.sequence, ERASED), ("HDEL", key, _answer_field(row))]
         for session in changes.sessions:
             made += self._put_session(session)
         for session_id in changes.sessions_removed:
@@ -227,60 +216,49 @@ class RedisRows:
         return made
 
     def _add_turn(self, row: TurnRow, content: Content) -> list[Command]:
-        entry = (item for name, value in content.columns().items() if value is not None for item in (name, value))
+        values = (row.sequence, content.user_value(), _answer_field(row), content.answer_value())
         indexes = (self._keys.turns, self._keys.owner_turns(row.owner), self._keys.session_turns(row.session_id))
         return [
-            ("XADD", self._keys.session_content(row.session_id), f"{row.sequence}-0", *entry),
+            ("HSET", self._keys.session_content(row.session_id), *values),
             *(("ZADD", index, row.sequence, row.sequence) for index in indexes),
             *self._put_turn(row),
         ]
 
     def _put_turn(self, row: TurnRow) -> list[Command]:
-        key, waiting = self._keys.turn(row.sequence), self._keys.session_waiting(row.session_id)
-        made: list[Command] = [("SET", key, turn_value(row))]
-        for state, index in ((TurnState.WAITING, waiting), (TurnState.DEAD, self._keys.dead)):
-            is_in = row.state is state
-            made.append(("ZADD", index, row.sequence, row.sequence) if is_in else ("ZREM", index, row.sequence))
+        made: list[Command] = [("SET", self._keys.turn(row.sequence), turn_value(row))]
+        is_dead = row.state is TurnState.DEAD
+        made.append(
+            ("ZADD", self._keys.dead, row.sequence, row.sequence)
+            if is_dead
+            else ("ZREM", self._keys.dead, row.sequence)
+        )
         if row.kept_since is not None:
-            made.append(("ZADD", self._keys.finished, row.kept_since, finished_member(row)))
-        if not row.open:
-            made.append(("PEXPIRE", key, self._keep_ms))
-        made += [("PEXPIRE", self._keys.lookup(each), self._keep_ms) for each in row.keys]
+            made.append(("ZADD", self._keys.finished, row.kept_since, row.sequence))
         return made
 
     def _remove_turn(self, row: TurnRow) -> list[Command]:
         indexes = (
             self._keys.turns,
             self._keys.dead,
+            self._keys.finished,
             self._keys.owner_turns(row.owner),
             self._keys.session_turns(row.session_id),
-            self._keys.session_waiting(row.session_id),
             *(self._keys.lookup(key) for key in row.keys),
         )
         return [
             ("DEL", self._keys.turn(row.sequence)),
-            self._erase_content(row),
+            ("HDEL", self._keys.session_content(row.session_id), row.sequence, _answer_field(row)),
             *(("ZREM", index, row.sequence) for index in indexes),
-            ("ZREM", self._keys.finished, finished_member(row)),
         ]
 
-    def _erase_content(self, row: TurnRow) -> Command:
-        return "XDEL", self._keys.session_content(row.session_id), f"{row.sequence}-0"
-
     def _put_session(self, row: SessionRow) -> list[Command]:
-        value = session_value(row)
-        pending: Command = ("HDEL", self._keys.pending, row.id)
-        if row.is_pending:
-            pending = ("HSET", self._keys.pending, row.id, value)
-        unfinished = row.is_pending or row.dead
+        value, content = session_value(row), self._keys.session_content(row.id)
+        is_open = row.is_pending or row.dead
         return [
             ("SET", self._keys.session(row.id), value),
-            pending,
+            ("HSET", self._keys.pending, row.id, value) if row.is_pending else ("HDEL", self._keys.pending, row.id),
             self._note_change(row.id),
-            *(
-                ("PERSIST", key) if unfinished else ("PEXPIRE", key, self._keep_ms)
-                for key in self._keys.of_session(row.id)
-            ),
+            ("PERSIST", content) if is_open else ("PEXPIRE", content, self._keep_ms),
         ]
 
     def _remove_session(self, session_id: str) -> list[Command]:
@@ -294,6 +272,5 @@ class RedisRows:
         return "XADD", self._keys.changed, "MAXLEN", "~", _KEPT_CHANGES, "*", "session", session_id
 
 
-def finished_member(row: TurnRow) -> str:
-    """A finished turn in the order of ends: with what is to be known of it when its row has expired."""
-    return f"{row.sequence}:{row.owner}:{row.session_id}"
+def _answer_field(row: TurnRow) -> str:
+    return f"{row.sequence}:answer"

@@ -9,8 +9,8 @@ Whatever a client can choose is in a key as a digest, or a hash's field.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
@@ -18,11 +18,12 @@ from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.columns import micros, moment, pack
-from semrouter_memory.turn_log.redis.connection import Argument, Command, RedisConnection
+from semrouter_memory.turn_log.redis.connection import Argument, Command, RedisConnection, reported_as
 
 _USAGE_SECONDS = 400 * 86_400
 """How long the use of a user's memories is known after the last one."""
 
+_unavailable = partial(UnavailableError, service=Service.STATE)
 _MOMENT_BYTES = 8
 _BATCH = 500
 
@@ -61,7 +62,7 @@ class RedisStateStore:
         wanted = list(dict.fromkeys(keys))
         if not wanted:
             return {}
-        async with _failing("get"):
+        with reported_as(_unavailable, "state: get"):
             values = await self._connection.execute("MGET", *(self._value_key(scope, key) for key in wanted))
         now = micros(self._clock.now())
         return {
@@ -72,7 +73,7 @@ class RedisStateStore:
 
     async def put(self, scope: Scope, key: str, value: bytes, *, ttl: timedelta) -> None:
         ends = micros(self._clock.now() + ttl)
-        async with _failing("put"):
+        with reported_as(_unavailable, "state: put"):
             await self._connection.run(
                 self._put,
                 [self._value_key(scope, key), self._index(scope)],
@@ -86,14 +87,14 @@ class RedisStateStore:
 
     async def drop(self, scope: Scope, keys: Sequence[str]) -> None:
         if keys:
-            async with _failing("drop"):
+            with reported_as(_unavailable, "state: drop"):
                 await self._drop(self._index(scope), [_member(scope, key) for key in keys])
 
     # -- usage ---------------------------------------------------------------------------------------------------------
 
     async def count_uses(self, scope: Scope, uses: Mapping[str, int], *, at: datetime) -> None:
         counts: list[Argument] = [item for memory_id, count in uses.items() for item in (pack(memory_id), count)]
-        async with _failing("count_uses"):
+        with reported_as(_unavailable, "state: count_uses"):
             for start in range(0, len(counts), 2 * _BATCH):
                 arguments = [micros(at), _USAGE_SECONDS, *counts[start : start + 2 * _BATCH]]
                 await self._connection.run(self._count, self._usage_keys(scope), arguments)
@@ -102,7 +103,7 @@ class RedisStateStore:
         if not memory_ids:
             return {}
         packed = [pack(memory_id) for memory_id in memory_ids]
-        async with _failing("usage"):
+        with reported_as(_unavailable, "state: usage"):
             counts, moments = await self._connection.execute_all(
                 ("HMGET", key, *packed) for key in self._usage_keys(scope)
             )
@@ -115,14 +116,14 @@ class RedisStateStore:
     async def drop_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None:
         if memory_ids:
             packed = [pack(memory_id) for memory_id in memory_ids]
-            async with _failing("drop_usage"):
+            with reported_as(_unavailable, "state: drop_usage"):
                 await self._connection.execute_all(("HDEL", key, *packed) for key in self._usage_keys(scope))
 
     # -- leaving -------------------------------------------------------------------------------------------------------
 
     async def forget(self, scope: Scope, reach: Reach) -> None:
         index = self._index(scope)
-        async with _failing("forget"):
+        with reported_as(_unavailable, "state: forget"):
             members = [member.decode() for member in await self._connection.execute("ZRANGE", index, 0, -1)]
             if reach is Reach.EXACT:
                 members = [member for member in members if member.startswith(_project(scope))]
@@ -134,7 +135,7 @@ class RedisStateStore:
         """See the port. Redis ends values by itself; this is for those that it has not come to."""
         now = micros(self._clock.now())
         swept = 0
-        async with _failing("sweep"):
+        with reported_as(_unavailable, "state: sweep"):
             async for index in self._indexes():
                 members = await self._connection.execute("ZRANGEBYSCORE", index, "-inf", now)
                 swept += len(members)
@@ -194,11 +195,3 @@ def _member(scope: Scope, key: str) -> str:
 
 def _digest(value: str) -> str:
     return blake2b(pack(value), digest_size=16, person=b"state").hexdigest()
-
-
-@asynccontextmanager
-async def _failing(operation: str) -> AsyncIterator[None]:
-    try:
-        yield
-    except UnavailableError as error:
-        raise UnavailableError(f"state: {operation} failed: {error}", service=Service.STATE) from None

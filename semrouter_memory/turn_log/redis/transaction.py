@@ -1,8 +1,8 @@
 """Optimistic transactions on one owner.
 
 Strategy. WATCH the owner's version, read what is needed (on any connection: a change after the WATCH breaks the
-transaction), decide in Python, and send all changes in one MULTI together with a new version. When another replica was
-faster, nothing is changed and the decision is made anew. Within the process transactions of an owner take turns, so
+transaction), decide in Python, and send all changes in one MULTI together with a new version. When another replica
+commits first, nothing is changed and the decision is made again. Within the process transactions of an owner take turns, so
 that only replicas can collide. A transaction that lost takes precedence: the others wait, so that a long one (a deletion)
 is not starved by many short ones (the turns of a user who goes on talking).
 """
@@ -11,8 +11,7 @@ import asyncio
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from redis.exceptions import WatchError
 
@@ -35,13 +34,6 @@ _VERSION_SECONDS = 86_400
 _CONCURRENT = 16
 _PRECEDENCE_MS = 1_000
 """Longer than one attempt. A replica that dies meanwhile holds up the owner's transactions for so long."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Committed(Generic[T]):
-    """What a transaction came to."""
-
-    result: T
 
 
 class Transactions:
@@ -69,15 +61,14 @@ class Transactions:
             for attempt in range(_ATTEMPTS):
                 done = await self._once(version, precedence, work, also_watch)
                 if done is not None:
-                    return done.result
+                    (result,) = done
+                    return result
                 await self._connection.execute("SET", precedence, self._replica, "NX", "PX", _PRECEDENCE_MS)
                 await asyncio.sleep(_BACKOFF.delay(attempt, random.random()))  # noqa: S311 - no secret
         raise UnavailableError("too many changes of one owner at a time", service=Service.REDIS)
 
-    async def _once(
-        self, version: str, precedence: str, work: Work[T], also_watch: Sequence[str]
-    ) -> "_Committed[T] | None":
-        """None: another replica was faster, or has precedence."""
+    async def _once(self, version: str, precedence: str, work: Work[T], also_watch: Sequence[str]) -> tuple[T] | None:
+        """The result; None: another replica committed first, or has precedence."""
         async with self._connection.calling(), self._connection.pipeline() as pipeline:
             await pipeline.watch(version, *also_watch)
             first = await pipeline.get(precedence)
@@ -85,7 +76,7 @@ class Transactions:
                 return None
             commands, result = await work()
             if not commands:
-                return _Committed(result)
+                return (result,)
             begin: Callable[[], None] = pipeline.multi
             begin()
             pipeline.execute_command("INCR", version)
@@ -98,4 +89,4 @@ class Transactions:
                 await pipeline.execute()
             except WatchError:
                 return None
-            return _Committed(result)
+            return (result,)

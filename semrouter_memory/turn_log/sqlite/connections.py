@@ -1,55 +1,36 @@
-"""How the SQLite files of the data directory are opened, written, emptied of what was deleted, and copied.
+"""How the SQLite files of the data directory are opened, checked for damage, written and copied.
 
 Strategy. Files are made for their owner's eyes before SQLite opens them, since the -wal and -shm files take over the
 mode. Every connection writes ahead (readers and writers do not wait for each other) and overwrites what it deletes.
 """
 
-import asyncio
 import os
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 
 from semrouter_memory.errors import ConfigurationError, MemoryServiceError
 
-T = TypeVar("T")
-
+_SETTINGS = (
+    "journal_mode = WAL",
+    "synchronous = NORMAL",
+    "secure_delete = ON",
+    "foreign_keys = ON",
+    # Checkpoints sync, which takes milliseconds: `Database` places them.
+    "wal_autocheckpoint = 0",
+    # Else VACUUM's copy is a file in the machine's directory for temporary ones.
+    "temp_store = MEMORY",
+)
 _COPY_SUFFIX = ".part"
 _PRIMARY_CODE = 0xFF
 _SIDE_FILES = ("-wal", "-shm")
-_ERASE_ATTEMPTS = 100
-_ERASE_PAUSE_SECONDS = 0.05
-"""A reader keeps the write-ahead log from being emptied: it is asked for five seconds."""
-
-
-class FileThread:
-    """Works on a file in a thread of its own, in the order in which work is submitted.
-
-    Args:
-        error: makes the error of work that is submitted after `close`.
-        what: the file's name in its message.
-    """
-
-    def __init__(self, name: str, *, error: Callable[[str], MemoryServiceError], what: str) -> None:
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
-        self._error = error
-        self._what = what
-
-    def submit(self, work: Callable[[], T]) -> Future[T]:
-        try:
-            return self._executor.submit(work)
-        except RuntimeError:
-            raise self._error(f"the {self._what} is closed") from None
-
-    async def run(self, work: Callable[[], T]) -> T:
-        return await asyncio.wrap_future(self.submit(work))
-
-    def close(self) -> None:
-        """Return when all submitted work has ended."""
-        self._executor.shutdown()
+_CHECK_SECONDS = 10.0
+"""How long a start looks for damage: some gigabytes."""
+_CHECK_STEPS = 100_000
+"""Instructions of SQLite between two looks at the clock, some milliseconds."""
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 class FileIdentity:
@@ -66,13 +47,13 @@ class FileIdentity:
 
     def _look(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self._path)  # noqa: PTH116 - on the way of every turn; pathlib takes thrice the time
+            found = os.stat(self._path)  # noqa: PTH116 - for every turn; pathlib takes three times as long
         except OSError:
             return None
         return found.st_dev, found.st_ino
 
 
-def primary_code(error: sqlite3.Error) -> int:
+def _primary_code(error: sqlite3.Error) -> int:
     """SQLite's result without what it adds to it; 0 for an error of the Python module itself."""
     return int(getattr(error, "sqlite_errorcode", 0)) & _PRIMARY_CODE
 
@@ -91,7 +72,7 @@ def connect(path: Path, *, busy_seconds: float) -> sqlite3.Connection:
     """A connection for one thread at a time; transactions are the caller's to begin and to end."""
     connection = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
     try:
-        for setting in ("journal_mode = WAL", "synchronous = NORMAL", "secure_delete = ON", "foreign_keys = ON"):
+        for setting in _SETTINGS:
             connection.execute(f"PRAGMA {setting}").close()
     except BaseException:
         connection.close()
@@ -110,15 +91,6 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         with suppress(sqlite3.Error):
             connection.rollback()
         raise
-
-
-async def emptied(erase: Callable[[], Awaitable[bool]]) -> bool:
-    """Repeat an `erase` that fails while another connection reads; returns whether it succeeded in the end."""
-    for _ in range(_ERASE_ATTEMPTS):
-        if await erase():
-            return True
-        await asyncio.sleep(_ERASE_PAUSE_SECONDS)
-    return False
 
 
 @contextmanager
@@ -186,3 +158,55 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class Failures:
+    """Turns SQLite's errors of one file into those of the part that it belongs to.
+
+    Args:
+        what: the part's name in messages.
+        error: makes an error of a message and a reason (see `TurnLogError`).
+
+    Attributes:
+        damage: what failed first because the file is damaged; "" as long as nothing did.
+    """
+
+    def __init__(self, what: str, path: Path, error: Callable[[str, str], MemoryServiceError]) -> None:
+        self._what = what
+        self._error = error
+        self._path = path
+        self.damage = ""
+
+    @contextmanager
+    def of(self, operation: str) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = _primary_code(error)
+            # SQLite's messages name tables and conditions, never values.
+            reason = f"{self._what}: {operation} failed: {error}"
+            if code in _DAMAGED:
+                self.damage = self.damage or f"{self._path.name}: {operation}: {error}"
+                raise self._error(f"{reason}; {self._path} is damaged", "log_damaged") from error
+            raise self._error(reason, "log_full" if code == sqlite3.SQLITE_FULL else "log_failed") from error
+
+
+def require_sound(connection: sqlite3.Connection) -> None:
+    """Raise when the file is damaged anywhere, as far as that is found out in time.
+
+    Raises:
+        ConfigurationError: it is; the message says what to do.
+        sqlite3.DatabaseError: same, where not even the check can be made.
+    """
+    deadline = time.monotonic() + _CHECK_SECONDS
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, _CHECK_STEPS)
+    try:
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.OperationalError as error:
+        if _primary_code(error) != sqlite3.SQLITE_INTERRUPT:
+            raise
+        return
+    finally:
+        connection.set_progress_handler(None, 0)
+    if found != ("ok",):
+        raise ConfigurationError("it is damaged; restore it, or move it away to begin with an empty one")

@@ -11,13 +11,11 @@ transaction.
 """
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from semrouter_memory.turn_log.rows import Content
+from semrouter_memory.turn_log.rows import ERASED, Content
 
 _TABLES = ("contents_0", "contents_1")
-_COLUMNS = "turn, tools, user_texts, assistant_text, items"
-_READ = ("tools", "user_texts", "assistant_text", "items", "model")
 _MIGRATE_BATCH = 32
 """Turns that one transaction of a compaction migrates, so that appends never wait long for it."""
 
@@ -31,9 +29,8 @@ class Contents:
     def insert(self, sequence: int, content: Content) -> None:
         (table,) = self._connection.execute("SELECT contents FROM counters").fetchone()
         self._connection.execute(
-            f"""INSERT INTO contents_{table} ({_COLUMNS})
-                VALUES (:turn, :tools, :user_texts, :assistant_text, :items)""",  # noqa: S608 - constants
-            {"turn": sequence, **content.columns()},
+            f"INSERT INTO contents_{table} VALUES (?, ?, ?)",  # noqa: S608 - constants
+            (sequence, content.user_value(), content.answer_value()),
         )
 
     def get(self, sequences: Iterable[int]) -> dict[int, Content]:
@@ -41,23 +38,17 @@ class Contents:
 
     def _get(self, sequence: int) -> Content | None:
         for table in _TABLES:
-            row = self._connection.execute(
-                f"""SELECT {", ".join(_READ)} FROM {table} JOIN turns ON turns.sequence = {table}.turn
-                    WHERE {table}.turn = ?""",  # noqa: S608 - constants
-                (sequence,),
-            ).fetchone()
-            if row:
-                return Content.of_columns(dict(zip(_READ, row, strict=True)))
+            select = f"SELECT user, answer FROM {table} WHERE turn = ?"  # noqa: S608 - constants
+            if row := self._connection.execute(select, (sequence,)).fetchone():
+                return Content.of_values(*row)
         return None
 
-    def erase(self, sequences: Sequence[int], *, user_texts: bool) -> None:
+    def erase(self, sequences: Iterable[int], *, user_texts: bool) -> None:
         """Erase the answers of these turns, with or without the user's own words."""
-        own = ", user_texts = x'5b5d'" if user_texts else ""
+        own = ", user = ?2" if user_texts else ""
+        arguments = [(sequence, ERASED)[: 1 + user_texts] for sequence in sequences]
         for table in _TABLES:
-            self._connection.executemany(
-                f"UPDATE {table} SET assistant_text = '', tools = x'5b5d', items = NULL{own} WHERE turn = ?",  # noqa: S608 - constants
-                [(sequence,) for sequence in sequences],
-            )
+            self._connection.executemany(f"UPDATE {table} SET answer = NULL{own} WHERE turn = ?1", arguments)  # noqa: S608 - constants
 
     # -- compaction ----------------------------------------------------------------------------------------------------
 
@@ -80,7 +71,7 @@ class Contents:
             return False
         (last,) = rows[-1]
         self._connection.execute(
-            f"INSERT INTO {new} ({_COLUMNS}) SELECT {_COLUMNS} FROM {old} WHERE turn <= ?",  # noqa: S608 - constants
+            f"INSERT INTO {new} SELECT * FROM {old} WHERE turn <= ?",  # noqa: S608 - constants
             (last,),
         )
         self._connection.execute(f"DELETE FROM {old} WHERE turn <= ?", (last,))  # noqa: S608 - a constant

@@ -1,11 +1,11 @@
-"""The turn log's file: how it is opened, written, synced and closed.
+"""A SQLite file of the data directory: how it is opened, written, synced and closed.
 
-Strategy. Three connections: `local` belongs to the event loop's thread (append, tombstones), `background` to the turn
-log's own thread, `reading` to the one that reads what a request waits for. Writes of the first two take turns on a
-lock of ours, because SQLite's own waiting sleeps for milliseconds where a lock wakes at once; reads never wait (WAL).
+Strategy. Three connections: `local` belongs to the event loop's thread (append, tombstones), `background` to the file's
+own thread, `reading` to the one that reads what a request waits for. Writes of the first two take turns on a
+lock of ours, because SQLite polls every few milliseconds and a lock wakes its waiter at once; reads never wait (WAL).
 
-The file belongs to one process. A lock on a second file (`turns.db.lock`) makes a second process fail at its start;
-the kernel releases it when the process ends, however that happens.
+The turn log's file belongs to one process. A lock on a second file (`turns.db.lock`) makes a second process fail at its
+start; the kernel releases it when the process ends, however that happens.
 
 `synchronous=NORMAL`: a commit is handed to the operating system but not synced. An append of 1 KB then takes 0.15 ms,
 against 0.47 ms with FULL on a fast disk (and many times that on slower ones), on the thread that carries all traffic. A
@@ -20,22 +20,24 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from semrouter_memory.errors import ConfigurationError, TurnLogError
+from semrouter_memory.errors import ConfigurationError, MemoryServiceError, TurnLogError
 from semrouter_memory.turn_log.sqlite.connections import (
+    Failures,
     FileIdentity,
-    FileThread,
     connect,
     copy_file,
     create_private,
     opening,
+    require_sound,
     transaction,
 )
-from semrouter_memory.turn_log.sqlite.damage import Failures, require_sound
 from semrouter_memory.turn_log.sqlite.schema import set_up
 
 T = TypeVar("T")
@@ -58,29 +60,59 @@ _BUSY_SECONDS = 5.0
 _ERASE_BUSY_SECONDS = 0.05
 
 
-class Database:
-    """An open turn log file.
+_ERASE_ATTEMPTS = 100
+_ERASE_PAUSE_SECONDS = 0.05
+"""A reader keeps the write-ahead log from being emptied: it is asked for five seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """What a file is used for.
 
     Attributes:
-        digest_key: the file's secret; digests made with it mean nothing elsewhere.
+        name: in messages.
+        set_up: makes the tables of a new file, in a write transaction; what it returns is `Database.digest_key`.
+        error: makes the error of a message and a reason (see `TurnLogError`).
+        one_process: no second process may open it.
+    """
+
+    name: str
+    set_up: Callable[[sqlite3.Connection], bytes]
+    error: Callable[[str, str], MemoryServiceError]
+    one_process: bool = False
+
+
+TURN_LOG_FILE = FileKind(
+    "turn log", set_up, lambda message, reason: TurnLogError(message, reason=reason), one_process=True
+)
+
+
+class Database:
+    """An open file.
+
+    Attributes:
+        digest_key: the turn log's secret; digests made with it mean nothing elsewhere.
         failures: what failed because of the file.
-        thread: uses `background`.
 
     Raises:
         ConfigurationError: the file cannot be created, read or written, is damaged, is newer than this program, or is
             open in another process.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kind: FileKind = TURN_LOG_FILE) -> None:
         self.path = path
+        self._kind = kind
         self._lock = threading.Lock()
         self._commits = 0
         self._connections: list[sqlite3.Connection] = []
         self._process_lock = -1
-        self.failures = Failures("turn log", path)
-        self.thread = FileThread("turn-log", error=TurnLogError, what="turn log")
+        self.failures = Failures(kind.name, path, kind.error)
+        self._threads = {
+            name: ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"{path.stem}-{name}")
+            for name in ("background", "reading")
+        }
         try:
-            with opening("turn log", path):
+            with opening(kind.name, path):
                 self._open(path)
         except BaseException:
             self.close()
@@ -89,11 +121,12 @@ class Database:
     def _open(self, path: Path) -> None:
         create_private(path)
         self._identity = FileIdentity(path)
-        self._lock_out_other_processes(path)
+        if self._kind.one_process:
+            self._lock_out_other_processes(path)
         self.background = self._connect(path, _BUSY_SECONDS)
         require_sound(self.background)
         with self._transaction(self.background):
-            self.digest_key = set_up(self.background)
+            self.digest_key = self._kind.set_up(self.background)
         self.local = self._connect(path, _LOCAL_BUSY_SECONDS)
         self.reading = self._connect(path, _BUSY_SECONDS)
 
@@ -110,50 +143,55 @@ class Database:
     def _connect(self, path: Path, busy_seconds: float) -> sqlite3.Connection:
         connection = connect(path, busy_seconds=busy_seconds)
         self._connections.append(connection)
-        # Checkpoints sync, which takes milliseconds: they are ours to place.
-        connection.execute("PRAGMA wal_autocheckpoint = 0").close()
         return connection
 
     def require_file(self) -> None:
-        """Raise `TurnLogError` when the file is not there any more: what is written then is lost with the process."""
+        """Raise when the file is not there any more: what is written then is lost with the process."""
         if self._identity.is_gone:
-            raise TurnLogError(f"turn log: {self.path} is gone; put it back, or restart to begin with an empty one")
+            message = f"{self._kind.name}: {self.path} is gone; put it back, or restart to begin with an empty one"
+            raise self._kind.error(message, "log_failed")
 
     # -- transactions --------------------------------------------------------------------------------------------------
 
     @contextmanager
     def writing_local(self, operation: str) -> Iterator[None]:
-        """Same as `writing`, on the event loop's thread."""
+        """A transaction on the event loop's thread."""
         self.require_file()
         with self.failures.of(operation), self._transaction(self.local):
             yield
 
-    async def run(self, operation: str, work: Callable[[], T]) -> T:
-        """Work in the thread, without a transaction."""
-        return await self.thread.run(partial(self._run, operation, work))
+    def submit(self, work: Callable[[], T], *, thread: str = "background") -> Future[T]:
+        """Work in a thread, in the order in which it is submitted."""
+        try:
+            return self._threads[thread].submit(work)
+        except RuntimeError:
+            raise self._kind.error(f"the {self._kind.name} is closed", "log_failed") from None
+
+    async def run(self, operation: str, work: Callable[[], T], *, thread: str = "background") -> T:
+        """Work in a thread, without a transaction."""
+        return await asyncio.wrap_future(self.submit(partial(self._run, operation, work), thread=thread))
+
+    async def look_up(self, operation: str, work: Callable[[], T]) -> T:
+        """Same as `run`, in the reading thread."""
+        return await self.run(operation, work, thread="reading")
 
     async def write(self, operation: str, work: Callable[[], T], *, commits: int = 1) -> T:
-        """Same as `writing`, in the thread."""
-        return await self.thread.run(partial(self._write, operation, work, commits))
+        """Work in the background thread, in one transaction; when it fails, nothing of it is committed.
+
+        Args:
+            commits: what it counts for towards the next checkpoint.
+        """
+        return await self.run(operation, partial(self._write, work, commits))
 
     def _run(self, operation: str, work: Callable[[], T]) -> T:
         with self.failures.of(operation):
             return work()
 
-    def _write(self, operation: str, work: Callable[[], T], commits: int) -> T:
-        with self.writing(operation, commits=commits):
-            return work()
-
-    @contextmanager
-    def writing(self, operation: str, *, commits: int = 1) -> Iterator[None]:
-        """One transaction; raises `TurnLogError` when it cannot be committed, and then nothing of it is.
-
-        Args:
-            commits: what it counts for towards the next checkpoint.
-        """
-        with self.failures.of(operation), self._transaction(self.background):
-            yield
+    def _write(self, work: Callable[[], T], commits: int) -> T:
+        with self._transaction(self.background):
+            result = work()
             self._commits += commits - 1
+        return result
 
     @contextmanager
     def _transaction(self, connection: sqlite3.Connection) -> Iterator[None]:
@@ -163,15 +201,11 @@ class Database:
             self._commits += 1
 
     async def backup(self, directory: Path) -> None:
-        """Copy the file into that directory.
-
-        Raises:
-            TurnLogError: it cannot be read, or the copy cannot be written.
-        """
+        """Copy the file into that directory; raises the file's error when it or the copy cannot be used."""
         try:
             await asyncio.to_thread(self._run, "backup", partial(copy_file, self.path, directory))
         except OSError as error:
-            raise TurnLogError(f"turn log: backup failed: {error}") from error
+            raise self._kind.error(f"{self._kind.name}: backup failed: {error}", "log_failed") from error
 
     # -- the write-ahead log -------------------------------------------------------------------------------------------
 
@@ -182,7 +216,7 @@ class Database:
     def checkpoint_if_due(self) -> None:
         """In the thread, without waiting for it."""
         if self.checkpoint_due:
-            self.thread.submit(self.checkpoint)
+            self.submit(self.checkpoint)
 
     def checkpoint(self, *, long_log_pages: int = LONG_LOG_PAGES) -> None:
         """Sync what was committed since the last checkpoint. For the background thread; writers go on meanwhile.
@@ -200,7 +234,7 @@ class Database:
                     # came since is little, so no caller waits long.
                     with self._lock:
                         self._checkpoint()
-        except TurnLogError:
+        except MemoryServiceError:
             self._commits += commits
             raise
 
@@ -215,7 +249,7 @@ class Database:
         For the background thread. Writers wait for it, so it is given up soon.
 
         Returns:
-            False when somebody reads right now, whose pages stay in the write-ahead log until the next time.
+            False when another process reads: the write-ahead log is emptied the next time.
         """
         self._commits = 1
         self.checkpoint()
@@ -227,14 +261,28 @@ class Database:
                 _set_busy_timeout(self.background, _BUSY_SECONDS)
         return not busy
 
-    def vacuum(self) -> None:
+    async def erase_in_time(self) -> None:
+        """Same as `erase`, repeated for some seconds; raises the file's error when a reader prevents it all the time."""
+        for _ in range(_ERASE_ATTEMPTS):
+            if await self.run("erase", self.erase):
+                return
+            await asyncio.sleep(_ERASE_PAUSE_SECONDS)
+        message = f"{self._kind.name}: compact failed: another process keeps reading"
+        raise self._kind.error(message, "log_failed")
+
+    async def rewrite(self) -> None:
         """Write the file anew, without what SQLite left behind where it moved rows. Writers wait for all of it."""
-        with self.failures.of("compact"), self._lock:
+        await self.run("compact", self._vacuum)
+        await self.erase_in_time()
+
+    def _vacuum(self) -> None:
+        with self._lock:
             self.background.execute("VACUUM").close()
 
     def close(self) -> None:
-        """Let the thread end its work, then close the file."""
-        self.thread.close()
+        """Let the threads end their work, then close the file."""
+        for thread in self._threads.values():
+            thread.shutdown()
         for connection in self._connections:
             connection.close()
         if self._process_lock >= 0:

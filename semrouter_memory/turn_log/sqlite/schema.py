@@ -11,7 +11,7 @@ SCHEMA_VERSION = 1
 # one table for all digests, and counters instead of AUTOINCREMENT, which keeps a page of its own.
 _SCHEMA = (
     "CREATE TABLE settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
-    # last_sequence grows with every append and is never given out again, or `parent` could point at a stranger.
+    # last_sequence grows with every append and is never used again, or `parent` could point at another turn.
     # contents: which of the two tables new turns are written to. latest: the latest time of a turn or deletion.
     """CREATE TABLE counters (
         last_sequence INTEGER NOT NULL DEFAULT 0,
@@ -24,58 +24,30 @@ _SCHEMA = (
         contents INTEGER NOT NULL DEFAULT 0,
         latest INTEGER NOT NULL DEFAULT 0)""",
     "INSERT INTO counters DEFAULT VALUES",
-    # Columns as in `SessionRow`. One session belongs to one scope, so that what is learned from it goes to one project.
+    # value: the `SessionRow` as JSON, the other columns are what is searched for.
     """CREATE TABLE sessions (
         key INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
         owner TEXT NOT NULL,
-        user_id BLOB NOT NULL,
-        project_id BLOB NOT NULL,
-        agent_id BLOB NOT NULL,
-        newest INTEGER NOT NULL,
-        waiting INTEGER NOT NULL,
-        rules_pending INTEGER NOT NULL,
-        remember INTEGER NOT NULL,
-        oldest_waiting INTEGER NOT NULL,
-        last_observed_at INTEGER NOT NULL,
-        dead INTEGER NOT NULL,
-        summarised INTEGER NOT NULL,
-        unsummarised INTEGER NOT NULL,
-        end_at INTEGER NOT NULL,
-        token TEXT NOT NULL,
-        lease_until INTEGER NOT NULL,
-        not_before INTEGER)""",
+        pending INTEGER NOT NULL,
+        value BLOB NOT NULL)""",
     "CREATE INDEX sessions_of_owner ON sessions (owner)",
-    "CREATE INDEX sessions_pending ON sessions (key) WHERE waiting > 0 OR unsummarised > 0",
-    # Columns as in `TurnRow`.
+    "CREATE INDEX sessions_pending ON sessions (key) WHERE pending",
+    # The same of `TurnRow`.
     """CREATE TABLE turns (
         sequence INTEGER PRIMARY KEY,
         session INTEGER NOT NULL REFERENCES sessions (key),
         state TEXT NOT NULL,
-        observed_at INTEGER NOT NULL,
         kept_since INTEGER,
-        remember INTEGER NOT NULL,
-        rules_done INTEGER NOT NULL,
-        rules_found INTEGER NOT NULL,
-        attempts INTEGER NOT NULL,
-        error TEXT NOT NULL,
-        parent INTEGER,
-        response TEXT NOT NULL,
-        previous TEXT,
-        ends INTEGER NOT NULL,
-        transcripts BLOB,
-        model TEXT NOT NULL)""",
+        value BLOB NOT NULL)""",
     "CREATE INDEX turns_of_session ON turns (session, sequence)",
-    "CREATE INDEX turns_waiting ON turns (session, sequence) WHERE state = 'waiting'",
     "CREATE INDEX turns_to_sweep ON turns (kept_since) WHERE kept_since IS NOT NULL",
     # What was said, see contents.py.
     *(
         f"""CREATE TABLE contents_{table} (
             turn INTEGER PRIMARY KEY,
-            tools BLOB NOT NULL,
-            user_texts BLOB NOT NULL,
-            assistant_text TEXT NOT NULL,
-            items BLOB)"""
+            user BLOB NOT NULL,
+            answer BLOB)"""
         for table in (0, 1)
     ),
     """CREATE TRIGGER turns_deleted AFTER DELETE ON turns BEGIN
@@ -102,6 +74,7 @@ _SCHEMA = (
         project_id BLOB NOT NULL,
         agent_id BLOB NOT NULL,
         payload BLOB)""",
+    "CREATE UNIQUE INDEX spool_runs ON spool (run, number)",
     # Fields as in tombstones.py.
     """CREATE TABLE tombstones (
         owner TEXT NOT NULL,
@@ -114,6 +87,10 @@ _SCHEMA = (
         version INTEGER NOT NULL,
         purging INTEGER NOT NULL) WITHOUT ROWID""",
 )
+
+_RELEASE_LEASES = """UPDATE sessions
+    SET value = CAST(json_set(CAST(value AS TEXT), '$.token', '', '$.lease_until', 0) AS BLOB)
+    WHERE json_extract(CAST(value AS TEXT), '$.token') <> ''"""
 
 _DIGEST_KEY = "digest_key"
 
@@ -131,6 +108,6 @@ def set_up(connection: sqlite3.Connection) -> bytes:
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("INSERT INTO settings (name, value) VALUES (?, ?)", (_DIGEST_KEY, secrets.token_bytes(32)))
-    connection.execute("UPDATE sessions SET token = '', lease_until = 0 WHERE token <> ''")
+    connection.execute(_RELEASE_LEASES)
     (key,) = connection.execute("SELECT value FROM settings WHERE name = ?", (_DIGEST_KEY,)).fetchone()
     return bytes(key)

@@ -4,27 +4,27 @@ Strategy. One commit per turn, on the event loop's thread, as durable as an appe
 Everything else runs in one thread.
 
 Each opening of the file is a *run* with a random name, and turns are numbered within it. Redis remembers the last number
-of each run, so a turn is forwarded once whatever happens between its arrival there and its deletion here; and a file that
-comes back older than it was (power cut, restored copy) neither repeats turns nor has new ones taken for old.
+of each run, so a turn is forwarded once whatever happens between its arrival there and its deletion here; and a file in an
+older state (power cut, restored copy) neither repeats turns nor passes new ones off as old.
 """
 
 import itertools
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Any
 
-from semrouter_memory.errors import TurnLogError
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
 from semrouter_memory.model import Reach, Scope, Tombstone
+from semrouter_memory.turn_log.bounds import BoundedTurn
 from semrouter_memory.turn_log.columns import micros, pack, unpack
 from semrouter_memory.turn_log.sqlite.database import Database
 
-T = TypeVar("T")
-
 _SHARED_KEY = "shared_key"
 _REDACT = "UPDATE spool SET payload = NULL, user_id = x'', project_id = x'', agent_id = x''"
+_PAYLOAD = TypeAdapter(BoundedTurn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,10 @@ class SpooledTurn:
     """A turn on its way.
 
     Attributes:
-        key: where it stands in this file.
         run: with `number`, what Redis knows it by.
         payload: None for a turn that was deleted meanwhile.
     """
 
-    key: int
     run: str
     number: int
     complete: bool
@@ -45,57 +43,108 @@ class SpooledTurn:
     payload: bytes | None
 
 
-class Spool:
-    """An open spool.
+def dump(bound: BoundedTurn) -> bytes:
+    """All of the turn but its scope."""
+    return orjson.dumps(replace(bound, turn=replace(bound.turn, scope=Scope(""))), default=bytes.decode)
+
+
+def load(payload: bytes, scope: Scope) -> BoundedTurn:
+    """The turn again.
 
     Raises:
-        ConfigurationError: the file cannot be used; the message names it and says why.
+        ValueError: it cannot be read; the message says nothing of it.
     """
+    try:
+        bound = _PAYLOAD.validate_json(payload)
+    except ValidationError:
+        raise ValueError("a spooled turn cannot be read") from None
+    return replace(bound, turn=replace(bound.turn, scope=scope))
 
-    def __init__(self, path: Path) -> None:
-        self._database = Database(path)
-        self.failures = self._database.failures
-        self.run = uuid.uuid4().hex
+
+class Spool:
+    """The spool in an open file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._run = uuid.uuid4().hex
         self._numbers = itertools.count(1)
 
     # -- where it is called --------------------------------------------------------------------------------------------
 
-    def append(self, scope: Scope, payload: bytes, *, observed_at: int, complete: bool) -> None:
+    def append(self, bound: BoundedTurn) -> None:
         """Commit a turn."""
-        ids = (pack(scope.user_id), pack(scope.project_id), pack(scope.agent_id))
+        turn = bound.turn
+        values = (
+            self._run,
+            next(self._numbers),
+            turn.complete,
+            micros(turn.observed_at),
+            *_packed(turn.scope),
+            dump(bound),
+        )
         with self._database.writing_local("append"):
             self._database.local.execute(
                 """INSERT INTO spool (run, number, complete, observed_at, user_id, project_id, agent_id, payload)
                    VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
-                (self.run, next(self._numbers), complete, observed_at, *ids, payload),
+                values,
             )
         self._database.checkpoint_if_due()
 
     def digest_key(self) -> bytes | None:
         """The shared key, as it was known last."""
-        with self.failures.of("shared key"):
+        with self._database.failures.of("shared key"):
             row = self._database.local.execute("SELECT value FROM settings WHERE name = ?", (_SHARED_KEY,)).fetchone()
         return bytes(row[0]) if row else None
 
     # -- in the thread -------------------------------------------------------------------------------------------------
 
-    async def first(self, limit: int, *, after: int) -> list[SpooledTurn]:
-        """The turns beyond that key that wait longest, in the order in which they were accepted."""
-        return await self._database.run("read", lambda: self._first(limit, after))
+    async def runs(self) -> list[str]:
+        """Those with turns in the file, the oldest first."""
+        return [run for run, _ in await self._select("SELECT run, min(key) FROM spool GROUP BY run ORDER BY 2")]
 
-    async def remove(self, through: int) -> None:
-        """All turns up to that key."""
-        await self._database.write("remove", lambda: self._remove(through))
-
-    async def requeue(self, spooled: SpooledTurn) -> int:
-        """Let the others go first; returns its number in this run."""
-        number = next(self._numbers)
-        await self._execute(
-            "requeue",
-            "UPDATE spool SET key = (SELECT max(key) + 1 FROM spool), run = ?, number = ? WHERE key = ? AND run = ?",
-            (self.run, number, spooled.key, spooled.run),
+    async def after(self, run: str, number: int, limit: int) -> list[SpooledTurn]:
+        """The next turns of a run."""
+        rows = await self._select(
+            """SELECT number, complete, user_id, project_id, agent_id, payload FROM spool
+               WHERE run = ? AND number > ? ORDER BY number LIMIT ?""",
+            (run, number, limit),
         )
-        return number
+        return [
+            SpooledTurn(run, number, bool(complete), Scope(unpack(user), unpack(project), unpack(agent)), payload)
+            for number, complete, user, project, agent, payload in rows
+        ]
+
+    async def holds(self, numbers: Mapping[str, int]) -> bool:
+        """Whether turns up to these numbers of the runs are in the file."""
+        select = "SELECT 1 FROM spool WHERE run = ? AND number <= ? LIMIT 1"
+        return any([await self._select(select, each) for each in numbers.items()])
+
+    async def accepted_after(self, numbers: Mapping[str, int]) -> int:
+        """How many complete turns wait, beyond these numbers of the runs."""
+        rows = await self._select("SELECT run, number FROM spool WHERE complete")
+        return sum(number > numbers.get(run, 0) for run, number in rows)
+
+    async def remove(self, numbers: Mapping[str, int]) -> None:
+        """All turns up to these numbers of the runs."""
+
+        def work() -> None:
+            background = self._database.background
+            background.executemany("DELETE FROM spool WHERE run = ? AND number <= ?", numbers.items())
+            if background.execute("SELECT 1 FROM spool LIMIT 1").fetchone() is None:
+                # Without a condition, SQLite gives all pages back at once, and overwrites them.
+                background.execute("DELETE FROM spool")
+
+        await self._database.write("remove", work)
+
+    async def set_aside(self, spooled: SpooledTurn) -> str:
+        """Give a turn a run of its own, since it holds up those behind it; returns the run."""
+        run = uuid.uuid4().hex
+        await self._execute(
+            "set aside",
+            "UPDATE spool SET run = ?, number = 1 WHERE run = ? AND number = ?",
+            (run, spooled.run, spooled.number),
+        )
+        return run
 
     async def redact_covered(self, tombstone: Tombstone) -> None:
         """Erase what was said in turns that a deletion of a scope covers. Their counts stay."""
@@ -108,62 +157,19 @@ class Spool:
 
     async def redact(self, spooled: SpooledTurn) -> None:
         """The same for one turn, which a deletion covered when it arrived."""
-        await self._execute("redact", f"{_REDACT} WHERE key = ?", (spooled.key,))
-
-    async def runs(self) -> list[str]:
-        select = "SELECT DISTINCT run FROM spool"
-        return await self._database.run(
-            "runs", lambda: [run for (run,) in self._database.background.execute(select).fetchall()]
-        )
-
-    async def accepted_after(self, forwarded: Mapping[str, int]) -> int:
-        """How many complete turns wait, beyond the numbers that Redis has of each run."""
-        return await self._database.run("count", lambda: self._accepted_after(forwarded))
+        await self._execute("redact", f"{_REDACT} WHERE run = ? AND number = ?", (spooled.run, spooled.number))
 
     async def remember_digest_key(self, key: bytes) -> None:
         await self._execute("remember key", "INSERT OR REPLACE INTO settings VALUES (?, ?)", (_SHARED_KEY, key))
 
-    async def checkpoint(self) -> None:
-        with suppress(TurnLogError):
-            await self._database.run("checkpoint", self._database.checkpoint)
-
-    async def erase(self) -> None:
-        """Sync, and take what was deleted out of the write-ahead log too."""
-        await self._database.run("erase", self._database.erase)
-
-    async def compact(self) -> None:
-        """Overwrite everything in the file that is not in use, and empty the write-ahead log."""
-        await self._database.run("compact", self._database.vacuum)
-        await self.erase()
-
-    async def backup(self, directory: Path) -> None:
-        await self._database.backup(directory)
-
-    def close(self) -> None:
-        self._database.close()
-
-    # -- the work ------------------------------------------------------------------------------------------------------
-
-    def _first(self, limit: int, after: int) -> list[SpooledTurn]:
-        rows = self._database.background.execute(
-            """SELECT key, run, number, complete, user_id, project_id, agent_id, payload
-               FROM spool WHERE key > ? ORDER BY key LIMIT ?""",
-            (after, limit),
-        ).fetchall()
-        return [
-            SpooledTurn(key, run, number, bool(complete), Scope(unpack(user), unpack(project), unpack(agent)), payload)
-            for key, run, number, complete, user, project, agent, payload in rows
-        ]
-
-    def _remove(self, through: int) -> None:
-        self._database.background.execute("DELETE FROM spool WHERE key <= ?", (through,))
-        if self._database.background.execute("SELECT 1 FROM spool LIMIT 1").fetchone() is None:
-            # Without a condition, SQLite gives all pages back at once, and overwrites them.
-            self._database.background.execute("DELETE FROM spool")
-
-    def _accepted_after(self, forwarded: Mapping[str, int]) -> int:
-        rows = self._database.background.execute("SELECT run, number FROM spool WHERE complete").fetchall()
-        return sum(number > forwarded.get(run, 0) for run, number in rows)
+    async def _select(self, statement: str, arguments: tuple[object, ...] = ()) -> list[Any]:
+        return await self._database.run(
+            "read", lambda: self._database.background.execute(statement, arguments).fetchall()
+        )
 
     async def _execute(self, operation: str, statement: str, arguments: tuple[object, ...]) -> None:
         await self._database.write(operation, lambda: self._database.background.execute(statement, arguments).close())
+
+
+def _packed(scope: Scope) -> tuple[bytes, bytes, bytes]:
+    return pack(scope.user_id), pack(scope.project_id), pack(scope.agent_id)

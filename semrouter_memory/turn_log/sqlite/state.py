@@ -2,37 +2,22 @@
 
 Strategy. One connection in one thread of its own for what changes the file, one in another for what is looked up, since
 a request waits for look-ups, and rewriting the file takes as long as it is large. Nothing here is waited for on the event
-loop's thread. What has ended is not given out from that moment, and deleted by `sweep`. Several processes may open the
+loop's thread. A value that has ended is not returned any more, and `sweep` deletes it. Several processes may open the
 same file: their writes wait for each other in that thread.
 """
 
-import asyncio
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.columns import micros, moment, pack
-from semrouter_memory.turn_log.sqlite.connections import (
-    FileThread,
-    connect,
-    copy_file,
-    create_private,
-    emptied,
-    opening,
-    schema_version,
-    transaction,
-)
-from semrouter_memory.turn_log.sqlite.damage import require_sound
+from semrouter_memory.turn_log.sqlite.connections import schema_version
+from semrouter_memory.turn_log.sqlite.database import Database, FileKind
 
-_T = TypeVar("_T")
-
-_BUSY_SECONDS = 5.0
 _SCHEMA_VERSION = 1
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS state (
@@ -53,6 +38,16 @@ _SCHEMA = (
 )
 
 
+def _set_up(connection: sqlite3.Connection) -> bytes:
+    schema_version(connection, _SCHEMA_VERSION)
+    for statement in _SCHEMA:
+        connection.execute(statement)
+    return b""
+
+
+_STATE_FILE = FileKind("state file", _set_up, lambda message, _: UnavailableError(message, service=Service.STATE))
+
+
 class SqliteStateStore:
     """Values and usage in one file, readable by its owner only.
 
@@ -64,28 +59,8 @@ class SqliteStateStore:
     """
 
     def __init__(self, path: Path, *, clock: Clock) -> None:
-        self._path = path
         self._clock = clock
-        with opening("state file", path):
-            create_private(path)
-            self._connection = connect(path, busy_seconds=_BUSY_SECONDS)
-            try:
-                require_sound(self._connection)
-                self._set_up()
-                self._reading = connect(path, busy_seconds=_BUSY_SECONDS)
-            except BaseException:
-                self._connection.close()
-                raise
-        self._thread = FileThread("state-store", error=_unavailable, what="state store")
-        self._reading_thread = FileThread("state-lookup", error=_unavailable, what="state store")
-
-    def _set_up(self) -> None:
-        # VACUUM's copy would otherwise be a file in the machine's directory for temporary ones.
-        self._connection.execute("PRAGMA temp_store = MEMORY").close()
-        with transaction(self._connection):
-            schema_version(self._connection, _SCHEMA_VERSION)
-            for statement in _SCHEMA:
-                self._connection.execute(statement)
+        self._database = Database(path, _STATE_FILE)
 
     # -- values --------------------------------------------------------------------------------------------------------
 
@@ -95,7 +70,7 @@ class SqliteStateStore:
         def read() -> dict[str, bytes]:
             found = {}
             for key in keys:
-                row = self._reading.execute(
+                row = self._database.reading.execute(
                     "SELECT value FROM state WHERE user_id = ? AND project_id = ? AND key = ? AND ends_at > ?",
                     (pack(scope.user_id), pack(scope.project_id), pack(key), now),
                 ).fetchone()
@@ -103,7 +78,7 @@ class SqliteStateStore:
                     found[key] = row[0]
             return found
 
-        return await self._look_up("get", read)
+        return await self._database.look_up("get", read)
 
     async def put(self, scope: Scope, key: str, value: bytes, *, ttl: timedelta) -> None:
         row = (pack(scope.user_id), pack(scope.project_id), pack(key), micros(self._clock.now() + ttl), value)
@@ -131,7 +106,7 @@ class SqliteStateStore:
         def read() -> dict[str, Usage]:
             found = {}
             for memory_id in memory_ids:
-                row = self._reading.execute(
+                row = self._database.reading.execute(
                     "SELECT access_count, last_accessed_at FROM usage WHERE user_id = ? AND memory_id = ?",
                     (pack(scope.user_id), pack(memory_id)),
                 ).fetchone()
@@ -139,7 +114,7 @@ class SqliteStateStore:
                     found[memory_id] = Usage(row[0], moment(row[1]))
             return found
 
-        return await self._look_up("usage", read)
+        return await self._database.look_up("usage", read)
 
     async def drop_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None:
         await self._write(
@@ -154,75 +129,39 @@ class SqliteStateStore:
         user_id, project_id = pack(scope.user_id), pack(scope.project_id)
 
         def forget() -> None:
-            with transaction(self._connection):
-                if reach is Reach.EXACT:
-                    self._connection.execute(
-                        "DELETE FROM state WHERE user_id = ? AND project_id = ?", (user_id, project_id)
-                    )
-                else:
-                    self._connection.execute("DELETE FROM state WHERE user_id = ?", (user_id,))
-                    self._connection.execute("DELETE FROM usage WHERE user_id = ?", (user_id,))
+            execute = self._database.background.execute
+            if reach is Reach.EXACT:
+                execute("DELETE FROM state WHERE user_id = ? AND project_id = ?", (user_id, project_id))
+            else:
+                execute("DELETE FROM state WHERE user_id = ?", (user_id,))
+                execute("DELETE FROM usage WHERE user_id = ?", (user_id,))
 
-        await self._run("forget", forget)
+        await self._database.write("forget", forget)
 
     async def sweep(self) -> int:
         now = micros(self._clock.now())
-
-        def sweep() -> int:
-            with transaction(self._connection):
-                return self._connection.execute("DELETE FROM state WHERE ends_at <= ?", (now,)).rowcount
-
-        return await self._run("sweep", sweep)
+        delete = "DELETE FROM state WHERE ends_at <= ?"
+        return await self._database.write("sweep", lambda: self._database.background.execute(delete, (now,)).rowcount)
 
     async def compact(self) -> None:
         """Take what was deleted out of the files.
 
         Raises:
-            UnavailableError: another process keeps reading; what is deleted is in the write-ahead log still.
+            UnavailableError: another process keeps reading; the write-ahead log still holds what was deleted.
         """
         # VACUUM, since SQLite does not overwrite what it moved from page to page. Look-ups go on meanwhile.
-        await self._run("compact", lambda: self._connection.execute("VACUUM").close())
-        if not await emptied(lambda: self._run("compact", self._erase)):
-            raise _unavailable("state: compact failed: another process keeps reading")
-
-    def _erase(self) -> bool:
-        ((busy, *_),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        return not busy
+        await self._database.rewrite()
 
     async def backup(self, directory: Path) -> None:
-        await asyncio.to_thread(_in_thread, "backup", partial(copy_file, self._path, directory))
+        await self._database.backup(directory)
 
     def close(self) -> None:
-        """Let the thread end what it was asked for, then close the file."""
-        for thread in (self._thread, self._reading_thread):
-            thread.close()
-        for connection in (self._reading, self._connection):
-            connection.close()
-
-    # -- the thread ----------------------------------------------------------------------------------------------------
+        """Let the threads end what they were asked for, then close the file."""
+        self._database.close()
 
     async def _write(self, operation: str, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
-        def write() -> None:
-            with transaction(self._connection):
-                self._connection.executemany(statement, rows)
-
         if rows:
-            await self._run(operation, write)
-
-    async def _run(self, operation: str, work: Callable[[], _T]) -> _T:
-        return await self._thread.run(partial(_in_thread, operation, work))
-
-    async def _look_up(self, operation: str, work: Callable[[], _T]) -> _T:
-        return await self._reading_thread.run(partial(_in_thread, operation, work))
-
-
-def _unavailable(message: str) -> UnavailableError:
-    return UnavailableError(message, service=Service.STATE)
-
-
-def _in_thread(operation: str, work: Callable[[], _T]) -> _T:
-    try:
-        return work()
-    except (sqlite3.Error, OSError) as error:
-        # SQLite's messages name tables and conditions, never values.
-        raise _unavailable(f"state: {operation} failed: {error}") from error
+            await self._database.write(
+                operation, lambda: self._database.background.executemany(statement, rows).close()
+            )
+            self._database.checkpoint_if_due()

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from semrouter_memory.cli.memory import _connect
-from semrouter_memory.cli.operator import TOKEN_FILE_VARIABLE, URL_VARIABLE
+from semrouter_memory.cli.connection import TOKEN_FILE_VARIABLE, URL_VARIABLE, user_endpoint
 from semrouter_memory.config import Config
 from semrouter_memory.manage.client import ApiEndpoint
 from semrouter_memory.stack.envoy import SHIPPED
@@ -15,7 +14,7 @@ from semrouter_memory.stack.envoy import SHIPPED
 def target(
     user: str | None = None, *, api_key: str | None = None, token: Path | None = None, url: str | None = None
 ) -> ApiEndpoint:
-    return _connect(url=url, user=user, user_header="x-authz-user-id", api_key=api_key, operator_token_file=token)
+    return user_endpoint(url=url, user=user, user_header="x-authz-user-id", api_key=api_key, operator_token_file=token)
 
 
 @pytest.fixture(autouse=True)

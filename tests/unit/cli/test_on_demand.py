@@ -7,8 +7,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from semrouter_memory.cli import app, whole_command_line
-from semrouter_memory.cli.on_demand import OnDemandGroup
+from semrouter_memory.cli import OnDemandGroup, app, whole_command_line
 
 _LOADED = """
 import sys

@@ -11,8 +11,8 @@ from typer.testing import CliRunner, Result
 from semrouter_memory.cli import app
 from semrouter_memory.config import Config
 from semrouter_memory.doctor.context import CheckContext
+from semrouter_memory.doctor.diagnose import model_files
 from semrouter_memory.doctor.finding import Severity
-from semrouter_memory.doctor.sidecar_config import model_files
 from tests.deploy_files import FILES, Chain
 from tests.envoy_mutations import chain, filter_of
 

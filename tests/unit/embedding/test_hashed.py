@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from semrouter_memory.embedding.hashed import HashedEmbedder
+from tests.hashed import HashedEmbedder
 
 QUERY = "What is the budget for the Hawaii trip?"
 NEAR = "User's budget for the Hawaii trip is $10,000"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from semrouter_memory.embedding.pooling import Pooling, to_vector
+from semrouter_memory.embedding.onnx import Pooling, to_vector
 
 TOKENS = [[[3.0, 0.0], [0.0, 3.0], [0.0, 9.0]]]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from semrouter_memory.config import EmbeddingConfig
-from semrouter_memory.embedding.profile import Manifest, fingerprint, remedy
+from semrouter_memory.embedding.files import Manifest, fingerprint, remedy
 from semrouter_memory.errors import ConfigurationError
 
 CONFIG = EmbeddingConfig()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.errors import InputFileError
-from semrouter_memory.evaluation.cases import parse_cases, text_of, write_json
+from semrouter_memory.evaluation.cases import CaseTurn, parse_cases, read_cases, write_json
 
 
 def test_each_line_is_a_case_and_empty_lines_are_none(tmp_path: Path) -> None:
@@ -19,7 +19,6 @@ def test_each_line_is_a_case_and_empty_lines_are_none(tmp_path: Path) -> None:
     ("content", "complaint"),
     [
         (b'{"id": "a"}\n{"id": \n', "line 2: not JSON"),
-        (b'{"id": "a"}\n["b"]\n', "line 2: a case is a JSON object, not list"),
         (b"\xff\xfe", "not UTF-8"),
         (b"\n", "holds no cases"),
     ],
@@ -34,10 +33,14 @@ def test_a_complaint_names_file_and_line(content: bytes, complaint: str, tmp_pat
 
 def test_a_missing_or_wrong_field_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "cases.jsonl"
-    for line, complaint in (("{}", "line 1: id is missing"), ('{"id": 1}', "line 1: id must be a text")):
+    for line, complaint in (
+        ("{}", "line 1: user is missing"),
+        ('{"user": 1}', "line 1: user must be a text"),
+        ('["b"]', "line 1: a case is a JSON object, not list"),
+    ):
         path.write_text(line)
         with pytest.raises(InputFileError, match=complaint):
-            parse_cases(path, lambda case: text_of(case, "id"))
+            read_cases(path, CaseTurn)
 
 
 def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:

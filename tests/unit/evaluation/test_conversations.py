@@ -1,12 +1,13 @@
 """How conversations are read, judged and counted."""
 
 import io
+import re
 
 import pytest
 from rich.console import Console
 
-from semrouter_memory.evaluation.conversations import conversation_of, judge, result_of
-from semrouter_memory.evaluation.conversations_run import print_remembered
+from semrouter_memory.evaluation.cases import CaseTurn, case_of
+from semrouter_memory.evaluation.conversations import ConversationCase, judge, report, result_of
 
 CASE = {
     "id": "c-1",
@@ -17,42 +18,42 @@ CASE = {
 
 
 def test_a_conversation_is_read_with_everything_lowered_that_is_compared() -> None:
-    conversation = conversation_of(CASE)
-    assert conversation.turns == (("I live in Oslo", "Nice."),)
-    assert conversation.wanted[0].any_of == ("oslo", "norway")
-    assert conversation.unwanted == ("bergen",)
+    conversation = case_of(ConversationCase, CASE)
+    assert conversation.turns == (CaseTurn("I live in Oslo", "Nice."),)
+    assert conversation.should_remember[0].any_of == ("oslo", "norway")
+    assert conversation.should_not_remember == ("bergen",)
 
 
 @pytest.mark.parametrize(
-    ("change", "error"),
+    ("change", "complaint"),
     [
-        ({"turns": []}, ValueError),
-        ({"turns": [{"user": "x"}]}, KeyError),
-        ({"turns": "x"}, TypeError),
-        ({"id": 7}, TypeError),
-        ({"should_remember": [{"about": "x"}]}, KeyError),
-        ({"should_remember": [{"about": "x", "any_of": "y"}]}, TypeError),
-        ({"should_not_remember": None}, TypeError),
+        ({"turns": []}, "turns must hold at least one turn"),
+        ({"turns": [{"user": "x"}]}, "turns[0].assistant is missing"),
+        ({"turns": "x"}, "turns must be a list"),
+        ({"id": 7}, "id must be a text"),
+        ({"should_remember": [{"about": "x"}]}, "should_remember[0].any_of is missing"),
+        ({"should_remember": [{"about": "x", "any_of": "y"}]}, "should_remember[0].any_of must be a list"),
+        ({"should_not_remember": None}, "should_not_remember must be a list"),
     ],
 )
-def test_a_line_that_is_no_conversation_is_refused(change: dict[str, object], error: type[Exception]) -> None:
-    with pytest.raises(error):
-        conversation_of({**CASE, **change})
+def test_a_line_that_is_no_conversation_is_refused(change: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(complaint)):
+        case_of(ConversationCase, {**CASE, **change})
 
 
 def test_case_does_not_count_and_any_of_the_texts_will_do() -> None:
-    outcome = judge(conversation_of(CASE), ["User lives in OSLO"])
+    outcome = judge(case_of(ConversationCase, CASE), ["User lives in OSLO"])
     assert [wanted.about for wanted in outcome.missed] == ["pet"]
     assert outcome.violations == ()
 
 
 def test_a_memory_with_an_unwanted_text_is_a_violation() -> None:
-    outcome = judge(conversation_of(CASE), ["User lives in bergen", "User has a cat"])
+    outcome = judge(case_of(ConversationCase, CASE), ["User lives in bergen", "User has a cat"])
     assert [(each.unwanted, each.memory) for each in outcome.violations] == [("bergen", "User lives in bergen")]
 
 
 def test_the_result_counts_what_was_wanted_found_and_unwanted() -> None:
-    conversation = conversation_of(CASE)
+    conversation = case_of(ConversationCase, CASE)
     outcomes = [judge(conversation, ["User lives in Oslo"]), judge(conversation, ["User was in Bergen"])]
     assert result_of("x.jsonl", outcomes) == {
         "file": "x.jsonl",
@@ -65,8 +66,8 @@ def test_the_result_counts_what_was_wanted_found_and_unwanted() -> None:
 
 def test_the_report_names_what_was_missed_what_is_wrong_and_what_failed() -> None:
     console = Console(file=io.StringIO(), width=120)
-    outcome = judge(conversation_of(CASE), ["[b]User was in Bergen[/b]"], ["parse_failed"])
-    print_remembered(console, "x.jsonl", [outcome])
+    outcome = judge(case_of(ConversationCase, CASE), ["[b]User was in Bergen[/b]"], ["parse_failed"])
+    report(console, "x.jsonl", [outcome])
     assert isinstance(console.file, io.StringIO)
     printed = console.file.getvalue()
     for text in ("c-1", "pet (cat)", "'bergen' is in: [b]User was in Bergen[/b]", "parse_failed"):

@@ -8,20 +8,21 @@ from typer.testing import CliRunner
 from semrouter_memory.cli import app
 from semrouter_memory.config import Config
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.conversations import ConversationCase, Remembered, conversation_of
-from semrouter_memory.evaluation.conversations_run import ConversationsRun
+from semrouter_memory.evaluation.cases import case_of
+from semrouter_memory.evaluation.conversations import ConversationCase, ConversationsRun, Remembered
 from semrouter_memory.evaluation.playing import played_adapters
 from semrouter_memory.evaluation.running import models_of
 
 
 def conversation(*user_texts: str, wanted: str = "", unwanted: str = "") -> ConversationCase:
-    return conversation_of(
+    return case_of(
+        ConversationCase,
         {
             "id": "c",
             "turns": [{"user": text, "assistant": "Noted."} for text in user_texts],
             "should_remember": [{"about": wanted, "any_of": [wanted]}] if wanted else [],
             "should_not_remember": [unwanted] if unwanted else [],
-        }
+        },
     )
 
 

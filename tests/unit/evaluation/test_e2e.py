@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from semrouter_memory.evaluation.e2e import JudgedQuestion, MissStage, content_words, judge, user_of
-from semrouter_memory.evaluation.e2e_run import figures_of
+from semrouter_memory.evaluation.cases import case_of
+from semrouter_memory.evaluation.e2e import EndToEndCase, JudgedQuestion, MissStage, content_words, figures_of, judge
 
 AT = "2026-03-15T10:00:00Z"
 
@@ -17,7 +17,7 @@ def asked(**question: Any) -> Any:
         "sessions": [{"at": AT, "turns": [{"user": "hi", "assistant": "hello"}]}],
         "questions": [{"id": "q", "at": AT, "kind": "direct", "text": "Which city?", **question}],
     }
-    (read,) = user_of(line).questions
+    (read,) = case_of(EndToEndCase, line).questions
     return read
 
 
@@ -87,8 +87,8 @@ def test_figures_are_by_kind_and_of_those_that_want_memory_and_those_that_do_not
 )
 def test_a_complaint_names_the_field(change: dict[str, Any], complaint: str) -> None:
     line = {"id": "u", "sessions": [{"at": AT, "turns": []}], "questions": []}
-    with pytest.raises((TypeError, ValueError), match=complaint):
-        user_of(line | change)
+    with pytest.raises(ValueError, match=complaint):
+        case_of(EndToEndCase, line | change)
 
 
 def test_a_time_without_an_offset_is_utc() -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from semrouter_memory.evaluation.lifecycle import judge, result_of, scenario_of
+from semrouter_memory.evaluation.cases import case_of
+from semrouter_memory.evaluation.lifecycle import Scenario, judge, result_of
 
 LINE: dict[str, Any] = {
     "id": "lc-1",
@@ -23,7 +24,7 @@ LINE: dict[str, Any] = {
 
 
 def test_what_has_no_time_was_said_right_after_what_was_said_last() -> None:
-    times = [candidate.observed_at for candidate in scenario_of(LINE).candidates]
+    times = [candidate.observed_at for candidate in case_of(Scenario, LINE).timed()]
     first = datetime(2026, 3, 15, 10, tzinfo=UTC)
     assert times == [
         first,
@@ -46,8 +47,8 @@ def test_what_has_no_time_was_said_right_after_what_was_said_last() -> None:
     ],
 )
 def test_a_line_that_is_no_scenario_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        scenario_of(LINE | change)
+    with pytest.raises(ValueError, match=next(iter(change))):
+        case_of(Scenario, LINE | change)
 
 
 @pytest.mark.parametrize(
@@ -63,13 +64,13 @@ def test_a_line_that_is_no_scenario_is_refused(change: dict[str, Any]) -> None:
 def test_a_scenario_is_right_when_all_of_it_holds(
     active: list[str], history: list[str], right: bool, wrong: bool
 ) -> None:
-    outcome = judge(scenario_of(LINE), active, history)
+    outcome = judge(case_of(Scenario, LINE), active, history)
     assert (outcome.right, outcome.wrong_supersede) == (right, wrong)
 
 
 def test_the_result_counts_by_kind_and_names_what_failed() -> None:
-    good = judge(scenario_of(LINE), ["$15,000"], ["$10,000"])
-    bad = judge(scenario_of(LINE | {"id": "lc-2", "kind": "new kind"}), [], [])
+    good = judge(case_of(Scenario, LINE), ["$15,000"], ["$10,000"])
+    bad = judge(case_of(Scenario, LINE | {"id": "lc-2", "kind": "new kind"}), [], [])
     assert result_of("set.jsonl", [good, bad]) == {
         "file": "set.jsonl",
         "scenarios": 2,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from semrouter_memory.errors import InputFileError
-from semrouter_memory.evaluation.cases import parse_cases
-from semrouter_memory.evaluation.retrieval import user_of
-from semrouter_memory.model import MemoryType, Message, Role
+from semrouter_memory.evaluation.cases import CaseMessage, case_of, read_cases
+from semrouter_memory.evaluation.retrieval import RetrievalCase
+from semrouter_memory.model import MemoryType, Role
 
 LINE: dict[str, Any] = {
     "user": "u-1",
@@ -42,7 +42,7 @@ LINE: dict[str, Any] = {
 
 
 def test_a_line_is_a_user_with_memories_and_queries() -> None:
-    user = user_of(LINE)
+    user = case_of(RetrievalCase, LINE)
     assert [(memory.id, memory.type) for memory in user.memories] == [
         ("m1", MemoryType.SEMANTIC),
         ("m2", MemoryType.EPISODIC),
@@ -50,11 +50,11 @@ def test_a_line_is_a_user_with_memories_and_queries() -> None:
     ]
     query = user.queries[0]
     assert (query.gold, query.acceptable) == (frozenset({"m1", "m3"}), frozenset({"m2"}))
-    assert query.history == (Message(Role.USER, "hi"), Message(Role.ASSISTANT, "hello"))
+    assert query.history == (CaseMessage(Role.USER, "hi"), CaseMessage(Role.ASSISTANT, "hello"))
 
 
 def test_a_time_is_read_as_utc_and_may_be_missing() -> None:
-    assert [memory.created_at for memory in user_of(LINE).memories] == [
+    assert [memory.created_at for memory in case_of(RetrievalCase, LINE).memories] == [
         datetime(2026, 3, 15, 8, tzinfo=UTC),
         None,
         None,
@@ -62,7 +62,7 @@ def test_a_time_is_read_as_utc_and_may_be_missing() -> None:
 
 
 def test_history_and_acceptable_may_be_null_or_left_out() -> None:
-    for query in user_of(LINE).queries[1:]:
+    for query in case_of(RetrievalCase, LINE).queries[1:]:
         assert (query.history, query.acceptable) == ((), frozenset())
 
 
@@ -80,20 +80,23 @@ def _query(**change: Any) -> Callable[[Any], None]:
         (lambda line: line.pop("user"), "user is missing"),
         (lambda line: line.update(user=7), "user must be a text"),
         (lambda line: line.pop("memories"), "memories is missing"),
-        (lambda line: line.update(queries={}), "queries must be a list of objects"),
+        (lambda line: line.update(queries={}), "queries must be a list"),
         (lambda line: line["memories"][1].pop("content"), "memories[1].content is missing"),
-        (_memory(type="fancy"), "memories[1].type must be one of semantic, procedural, episodic, reflective; 'fancy'"),
+        (
+            _memory(type="fancy"),
+            "memories[1].type must be 'semantic', 'procedural', 'episodic' or 'reflective'; 'fancy'",
+        ),
         (_memory(created_at="soon"), "memories[1].created_at must be a time"),
         (_memory(created_at=1), "memories[1].created_at must be a time"),
         (_memory(id="m1"), "memories[1].id: 'm1' is there twice"),
         (_query(id="q1"), "queries[1].id: 'q1' is there twice"),
         (lambda line: line["queries"][1].pop("gold"), "queries[1].gold is missing"),
         (_query(gold=["m9"]), "queries[1].gold: there is no memory 'm9'"),
-        (_query(gold="m1"), "queries[1].gold must be a list of texts"),
+        (_query(gold="m1"), "queries[1].gold must be a list"),
         (_query(acceptable=["m9"]), "queries[1].acceptable: there is no memory 'm9'"),
         (
             _query(history=[{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]),
-            "queries[1].history[1].role must be one of user, assistant; 'system'",
+            "queries[1].history[1].role must be 'user' or 'assistant'; 'system'",
         ),
         (_query(history=[{"role": "user"}]), "queries[1].history[0].content is missing"),
     ],
@@ -103,5 +106,5 @@ def test_a_complaint_names_file_line_and_field(spoil: Callable[[Any], object], c
     spoil(spoilt)
     path.write_text(f"{json.dumps(LINE)}\n{json.dumps(spoilt)}\n")
     with pytest.raises(InputFileError) as raised:
-        parse_cases(path, user_of)
+        read_cases(path, RetrievalCase)
     assert str(raised.value).startswith(f"{path}, line 2: {complaint}")

@@ -7,17 +7,17 @@ from math import log2
 import pytest
 from rich.console import Console
 
-from semrouter_memory.evaluation.retrieval import LabelledQuery
-from semrouter_memory.evaluation.retrieval_figures import (
+from semrouter_memory.evaluation.retrieval import (
     Asked,
+    LabelledQuery,
     Scored,
     figures_of,
     injected_of,
     result_of,
     step_times,
 )
-from semrouter_memory.evaluation.retrieval_report import print_figures, print_sweep
-from semrouter_memory.evaluation.retrieval_sweep import THRESHOLDS, points_of
+from semrouter_memory.evaluation.retrieval_command import print_figures, print_sweep
+from semrouter_memory.evaluation.retrieval_run import THRESHOLDS, points_of
 
 
 def asked(

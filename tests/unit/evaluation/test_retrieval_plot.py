@@ -7,11 +7,11 @@ import pytest
 
 from semrouter_memory.config import Config
 from semrouter_memory.errors import ConfigurationError, InputFileError
-from semrouter_memory.evaluation.retrieval import LabelledQuery
+from semrouter_memory.evaluation.retrieval import Asked, LabelledQuery, Scored
 from semrouter_memory.evaluation.retrieval_command import evaluate
-from semrouter_memory.evaluation.retrieval_figures import Asked, Scored
 from semrouter_memory.evaluation.retrieval_plot import draw, scores_of
-from semrouter_memory.evaluation.retrieval_sweep import Swept, points_of
+from semrouter_memory.evaluation.retrieval_run import Swept, points_of
+from semrouter_memory.evaluation.running import EvalOptions
 
 PNG = b"\x89PNG\r\n\x1a\n"
 FOUND = Asked(
@@ -56,5 +56,5 @@ async def test_without_matplotlib_the_complaint_names_the_extra_before_anything_
     monkeypatch.delitem(sys.modules, "semrouter_memory.evaluation.retrieval_plot")
     with pytest.raises(ConfigurationError, match=r"semrouter-memory\[eval\]"):
         await evaluate(
-            [tmp_path / "none.jsonl"], config=Config(), model=None, json_out=None, plot=tmp_path / "p.png", sweep=True
+            EvalOptions(files=[tmp_path / "none.jsonl"], config=Config()), plot=tmp_path / "p.png", sweep=True
         )

@@ -10,17 +10,24 @@ from typing import Any
 import pytest
 
 from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import Service, UnavailableError
-from semrouter_memory.evaluation.playing import PlayClock, played_adapters
-from semrouter_memory.evaluation.retrieval import LabelledQuery, RetrievalCase, user_of
-from semrouter_memory.evaluation.retrieval_figures import Asked, Scored
-from semrouter_memory.evaluation.retrieval_run import Owner, RetrievalRun, asked_of, request_of, throwaway_adapters
-from semrouter_memory.evaluation.retrieval_sweep import THRESHOLDS, CachingEmbedder, Point
+from semrouter_memory.evaluation.cases import CaseMessage, case_of
+from semrouter_memory.evaluation.playing import PlayClock, played_adapters, throwaway_adapters
+from semrouter_memory.evaluation.retrieval import Asked, LabelledQuery, RetrievalCase, Scored
+from semrouter_memory.evaluation.retrieval_run import (
+    THRESHOLDS,
+    CachingEmbedder,
+    Owner,
+    Point,
+    RetrievalRun,
+    asked_of,
+    request_of,
+)
 from semrouter_memory.evaluation.running import models_of
 from semrouter_memory.model import Hit, Message, Reason, RecallResult, Role, Scope, Vector
 from semrouter_memory.ports import Embedder
 from semrouter_memory.store.in_memory import InMemoryStore
+from tests.hashed import HashedEmbedder
 
 MARCH = "2026-03-15T10:00:00Z"
 TEA = "User's favourite tea is oolong"
@@ -32,7 +39,7 @@ def user(*memories: tuple[str, str | None], queries: Sequence[dict[str, Any]] = 
         for at, (content, created_at) in enumerate(memories, start=1)
     ]
     asked = [{"id": f"q{at}", "kind": "direct"} | query for at, query in enumerate(queries)]
-    return user_of({"user": "same name", "memories": known, "queries": asked})
+    return case_of(RetrievalCase, {"user": "same name", "memories": known, "queries": asked})
 
 
 async def stored(*users: RetrievalCase) -> list[Owner]:
@@ -85,11 +92,14 @@ async def test_a_user_without_any_date_has_one_all_the_same() -> None:
 
 
 def test_recall_is_asked_what_a_chat_request_with_that_history_asks() -> None:
-    history = (Message(Role.USER, "I like tea"), Message(Role.ASSISTANT, "Noted"))
+    history = (CaseMessage(Role.USER, "I like tea"), CaseMessage(Role.ASSISTANT, "Noted"))
     query = LabelledQuery(id="q", kind="vague", text="which one?", history=history, gold=frozenset())
     config = Config().memory
     request = request_of(Scope("u"), query.text, query.history, config)
-    assert (request.query, request.history) == ("which one?", history)
+    assert (request.query, request.history) == (
+        "which one?",
+        tuple(Message(each.role, each.content) for each in history),
+    )
     assert request.visible == ("I like tea", "Noted", "which one?")
     assert request.options.limit == config.default_retrieval_limit
     assert request.options.threshold == config.default_similarity_threshold

@@ -6,11 +6,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import LockLostError
 from semrouter_memory.events import Event, MaintenanceFinished, StoreFailed, WorkFailed
 from semrouter_memory.model import EmbeddedMemory, MaintenanceReport, Memory, MemoryType, Scope
 from semrouter_memory.ports import MemoryWriter, OwnerHold
+from tests.hashed import HashedEmbedder
 
 ALICE, BOB = Scope("alice"), Scope("bob")
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.maintenance.score import last_needed, score, score_of
+from semrouter_memory.maintenance.eviction import last_needed, score, score_of
 from semrouter_memory.model import Usage
 from tests.unit.maintenance.parts import NOW, aged
 

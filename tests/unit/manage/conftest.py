@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from semrouter_memory.config import ManagementConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import LockLostError, Service, StoreUnavailableError, TurnLogError, UnavailableError
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import (
@@ -26,6 +25,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import Tombstones
 from semrouter_memory.retain.redact import redact
+from tests.hashed import HashedEmbedder
 from tests.memory_service import memory_service
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -191,11 +191,12 @@ class State:
 
 
 class Locks:
-    """Is lost after so many confirmations."""
+    """Is lost after so many confirmations for good, or at first so many times."""
 
     def __init__(self, calls: list[str]) -> None:
         self._calls = calls
         self.lost_after: int | None = None
+        self.losses = 0
 
     @asynccontextmanager
     async def hold(self, scope: Scope) -> AsyncIterator["Locks"]:
@@ -204,6 +205,9 @@ class Locks:
         self._calls.append("unlock")
 
     async def confirm(self) -> None:
+        if self.losses:
+            self.losses -= 1
+            raise LockLostError("it ran out")
         if self.lost_after == 0:
             raise LockLostError("it ran out")
         if self.lost_after is not None:

@@ -6,8 +6,7 @@ import pytest
 
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.admission import admissible_content, admissible_metadata
-from semrouter_memory.retain.redact import Redaction
-from semrouter_memory.retain.secret_forms import SecretKind
+from semrouter_memory.retain.redact import Redaction, SecretKind
 
 
 def redact(text: str) -> Redaction:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from semrouter_memory.errors import LockLostError, NotFoundError, Service, UnavailableError
-from semrouter_memory.manage.edits import MemoryEdit, NewMemory
+from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
 from semrouter_memory.model import Memory, Reach, Scope
 from tests.raising import raising
 
@@ -163,7 +163,7 @@ async def test_what_another_memory_says_as_the_summary_did_may_be_said_again(hou
 async def test_a_summary_that_was_reworded_by_hand_stays(house: House) -> None:
     """It is a statement of its own; what it says of its originals, nobody knows."""
     put_summary(house, "s", "m1", "m2")
-    await house.service.update(ALICE, "s", MemoryEdit(content="User likes everything"))
+    await house.service.update(ALICE, "s", UpdateRequest(content="User likes everything"))
     await house.service.forget(ALICE, "m1")
     assert set(house.store.rows) == {"m2", "s"}
 
@@ -241,9 +241,27 @@ async def test_without_the_state_nothing_of_a_user_is_shown_any_more(house: Hous
 async def test_nothing_is_written_under_a_lock_that_was_lost(house: House) -> None:
     house.locks.lost_after = 0
     with pytest.raises(LockLostError):
-        await house.service.store(ALICE, NewMemory(content="User likes tea"))
+        await house.service.store(ALICE, StoreRequest(content="User likes tea"))
     assert house.store.rows == {}
     assert house.changed == []
+
+
+async def test_a_change_whose_lock_is_lost_for_a_moment_is_made_again(house: House) -> None:
+    """As while Redis is slow: no client has to repeat its request."""
+    house.put("m1")
+    house.locks.losses = 2
+    stored = await house.service.store(ALICE, StoreRequest(content="User likes tea"))
+    assert house.store.rows.keys() == {"m1", stored.id}
+    house.locks.losses = 2
+    updated = await house.service.update(ALICE, stored.id, UpdateRequest(importance=0.9))
+    assert house.store.rows[stored.id].importance == updated.importance == 0.9
+    house.locks.losses = 2
+    await house.service.forget(ALICE, stored.id)
+    assert house.store.rows.keys() == {"m1"}
+    house.locks.losses = 2
+    assert await house.service.forget_all(ALICE, Reach.ALL) == 1
+    assert house.store.rows == {}
+    assert house.locks.losses == 0
 
 
 async def test_a_deleted_memory_is_in_nobodys_history(house: House) -> None:

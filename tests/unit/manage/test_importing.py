@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service, TurnLogError, UnavailableError
-from semrouter_memory.manage.edits import ImportReport
 from semrouter_memory.manage.portable import MAX_LINE_BYTES, export_line, lines_of
+from semrouter_memory.manage.schemas import Imported
 from semrouter_memory.model import Memory, MemoryType, Reach, Scope
 from tests.raising import raising
 
@@ -31,10 +31,10 @@ async def pieces(data: bytes, size: int = 7) -> AsyncIterator[bytes]:
         yield data[start : start + size]
 
 
-async def imported(house: House, *lines: dict[str, Any] | bytes, from_user: str | None = None) -> ImportReport:
+async def imported(house: House, *lines: dict[str, Any] | bytes, from_user: str | None = None) -> Imported:
     data = b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
-    report = ImportReport()
-    await house.service.import_lines(scope_of, pieces(data), report, from_user=from_user)
+    report = Imported()
+    await house.service.importer.run(scope_of, pieces(data), report, from_user=from_user)
     return report
 
 
@@ -174,7 +174,7 @@ async def test_a_line_that_does_not_fit_is_named_and_the_others_are_imported(
     report = await imported(house, {"content": "first"}, b"", line, {"content": "last"})
     assert (report.lines, report.imported, report.refused) == (3, 2, 1)
     (error,) = report.errors
-    assert (error.line, error.field) == (3, field)
+    assert (error.line, error.param) == (3, field)
     assert "hunter2" not in error.message
     assert {memory.content for memory in house.store.rows.values()} == {"first", "last"}
 
@@ -194,10 +194,10 @@ async def test_an_expired_line_is_skipped(house: House) -> None:
 
 
 async def test_more_lines_than_a_request_may_bring_are_not_dropped_silently(house: House) -> None:
-    report = ImportReport()
+    report = Imported()
     lines = b"".join(json.dumps({"content": f"fact {number}"}).encode() + b"\n" for number in range(121))
     with raising(InvalidRequestError, code=TOO_MANY_LINES, match="120 imported, 0 skipped, 0 refused"):
-        await house.service.import_lines(scope_of, pieces(lines), report)
+        await house.service.importer.run(scope_of, pieces(lines), report)
     assert len(house.store.rows) == report.imported == 120
 
 
@@ -205,8 +205,8 @@ async def test_a_line_of_any_length_is_refused_without_being_kept(house: House) 
     long = b'{"content": "' + b"x" * (3 * MAX_LINE_BYTES) + b'"}'
     kept = [len(line) async for line in lines_of(pieces(long, 65_536))]
     assert kept == [MAX_LINE_BYTES + 65_536]
-    report = ImportReport()
-    await house.service.import_lines(scope_of, pieces(long + b'\r\n{"content": "after"}', 65_536), report)
+    report = Imported()
+    await house.service.importer.run(scope_of, pieces(long + b'\r\n{"content": "after"}', 65_536), report)
     assert (report.refused, report.imported) == (1, 1)
 
 
@@ -258,5 +258,5 @@ async def test_what_is_refused_as_content_is_refused_in_what_a_quote_carries(
 ) -> None:
     report = await imported(house, {"content": "fact", "metadata": metadata})
     assert (report.imported, report.refused) == (0, 1)
-    assert report.errors[0].field == f"metadata.{next(iter(metadata))}"
+    assert report.errors[0].param == f"metadata.{next(iter(metadata))}"
     assert "hunter2" not in report.errors[0].message

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from semrouter_memory.manage.edits import MemoryEdit
 from semrouter_memory.manage.schemas import MemoryJson, SearchRequest, StoreRequest, UpdateRequest
 from semrouter_memory.model import Memory, MemoryType, Scope, Usage
 
@@ -58,17 +57,18 @@ def test_every_field_of_a_memory_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "edit"),
+    ("body", "changes"),
     [
-        ({}, MemoryEdit()),
-        ({"content": "x"}, MemoryEdit(content="x")),
-        ({"project_id": ""}, MemoryEdit(project_id="")),
-        ({"type": "procedural", "importance": 1}, MemoryEdit(type=MemoryType.PROCEDURAL, importance=1.0)),
-        ({"metadata": {"a": None}}, MemoryEdit(metadata={"a": None})),
+        ({}, {}),
+        ({"content": "x"}, {"content": "x"}),
+        ({"project_id": ""}, {"project_id": ""}),
+        ({"expires_at": None}, {"expires_at": None}),
+        ({"type": "procedural", "importance": 1}, {"type": MemoryType.PROCEDURAL, "importance": 1.0}),
+        ({"metadata": {"a": None}}, {"metadata": {"a": None}}),
     ],
 )
-def test_an_update_changes_what_was_sent_and_nothing_else(body: dict[str, Any], edit: MemoryEdit) -> None:
-    assert UpdateRequest.model_validate(body).edit() == edit
+def test_an_update_changes_what_was_sent_and_nothing_else(body: dict[str, Any], changes: dict[str, Any]) -> None:
+    assert UpdateRequest.model_validate(body).changes() == changes
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, Service, StoreUnavailableError, UnavailableError
-from semrouter_memory.manage.edits import MemoryEdit, NewMemory
+from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
 from semrouter_memory.model import Hit, Memory, MemoryType, Reach, Scope
 from semrouter_memory.recall.selection import outdated_episodes
 from tests.raising import raising
@@ -20,7 +20,7 @@ House = Any
 
 
 async def test_a_stored_memory_is_said_now_in_the_scopes_project(house: House) -> None:
-    new = NewMemory(content=" User likes tea ", type=MemoryType.PROCEDURAL, importance=0.9, metadata={"a": 1})
+    new = StoreRequest(content=" User likes tea ", type=MemoryType.PROCEDURAL, importance=0.9, metadata={"a": 1})
     memory = await house.service.store(Scope("alice", "trip"), new)
     assert house.store.rows[memory.id] == memory
     assert (memory.content, memory.scope.project_id, memory.source) == ("User likes tea", "trip", "api")
@@ -30,7 +30,7 @@ async def test_a_stored_memory_is_said_now_in_the_scopes_project(house: House) -
 
 
 async def test_what_may_not_be_stored_is_not_stored(house: House) -> None:
-    for new in (NewMemory(content="my password is hunter2"), NewMemory(content="x", metadata={"turn_ids": []})):
+    for new in (StoreRequest(content="my password is hunter2"), StoreRequest(content="x", metadata={"turn_ids": []})):
         with pytest.raises(InvalidRequestError):
             await house.service.store(ALICE, new)
     assert house.calls == []
@@ -38,7 +38,7 @@ async def test_what_may_not_be_stored_is_not_stored(house: House) -> None:
 
 async def test_an_update_keeps_what_is_not_named_and_counts_as_said_again(house: House) -> None:
     old = house.put("m1", importance=0.7, metadata={"turn_ids": ["t1"], "kept": 1, "dropped": 2})
-    edit = MemoryEdit(content="User likes tea", project_id="trip", metadata={"dropped": None, "added": 3})
+    edit = UpdateRequest(content="User likes tea", project_id="trip", metadata={"dropped": None, "added": 3})
     new = await house.service.update(ALICE, "m1", edit)
     assert house.store.rows["m1"] == new
     assert (new.id, new.created_at, new.importance, new.type) == (old.id, old.created_at, 0.7, old.type)
@@ -56,9 +56,9 @@ async def test_an_episode_of_what_a_memory_said_before_an_update_is_outdated(hou
         found = [Hit(episode, 0.9, 0.9), Hit(fact, 0.9, 0.9)]
         return bool(outdated_episodes(found, found))
 
-    same = MemoryEdit(content="User is allergic to peanuts", importance=0.9)
+    same = UpdateRequest(content="User is allergic to peanuts", importance=0.9)
     assert not is_outdated(await house.service.update(ALICE, "m1", same))
-    changed = await house.service.update(ALICE, "m1", MemoryEdit(content="User is allergic to walnuts"))
+    changed = await house.service.update(ALICE, "m1", UpdateRequest(content="User is allergic to walnuts"))
     assert is_outdated(changed)
     assert changed.metadata == {"replaces": ["t0", "t1", "t2"]}
     await house.service.forget(ALICE, "m1")
@@ -67,18 +67,18 @@ async def test_an_episode_of_what_a_memory_said_before_an_update_is_outdated(hou
 
 async def test_a_memory_lives_as_long_as_its_type_unless_its_end_is_given(house: House) -> None:
     given = START + timedelta(days=900)
-    episode = NewMemory(content="User was in Rome", type=MemoryType.EPISODIC)
+    episode = StoreRequest(content="User was in Rome", type=MemoryType.EPISODIC)
     stored = await house.service.store(ALICE, episode)
     assert stored.expires_at == stored.observed_at + timedelta(days=30)
     for end in (given, None):
-        assert (await house.service.store(ALICE, replace(episode, expires_at=end))).expires_at == end
-    assert (await house.service.store(ALICE, NewMemory(content="User likes tea"))).expires_at is None
+        assert (await house.service.store(ALICE, episode.model_copy(update={"expires_at": end}))).expires_at == end
+    assert (await house.service.store(ALICE, StoreRequest(content="User likes tea"))).expires_at is None
 
 
 async def test_metadata_may_not_grow_beyond_its_bound_by_updates(house: House) -> None:
     house.put("m1", metadata={"a": "x" * 200})
     with pytest.raises(InvalidRequestError, match="larger"):
-        await house.service.update(ALICE, "m1", MemoryEdit(metadata={"b": "x" * 200}))
+        await house.service.update(ALICE, "m1", UpdateRequest(metadata={"b": "x" * 200}))
 
 
 @pytest.mark.parametrize("memory_id", ["m1", "unknown", "", "x" * 129, "a\nb"])
@@ -86,7 +86,7 @@ async def test_anothers_memory_is_an_unknown_one(house: House, memory_id: str) -
     house.put("m1")
     for attempt in (
         house.service.get(BOB, memory_id),
-        house.service.update(BOB, memory_id, MemoryEdit(importance=1)),
+        house.service.update(BOB, memory_id, UpdateRequest(importance=1)),
         house.service.forget(BOB, memory_id),
     ):
         with pytest.raises(NotFoundError):
@@ -136,7 +136,7 @@ async def test_no_read_shows_a_deleted_row_that_the_store_still_shows(house: Hou
     assert await house.service.search(ALICE, "peanuts", limit=10) == []
     assert [memory async for memory in house.service.export(ALICE)] == []
     with pytest.raises(NotFoundError):
-        await house.service.update(ALICE, "m1", MemoryEdit(importance=1))
+        await house.service.update(ALICE, "m1", UpdateRequest(importance=1))
 
 
 async def test_tombstones_are_read_after_the_store(house: House) -> None:
@@ -212,7 +212,7 @@ async def test_reads_say_when_the_store_is_away(house: House) -> None:
         house.service.get(ALICE, "m1"),
         house.service.page(ALICE, limit=1),
         house.service.search(ALICE, "peanuts", limit=1),
-        house.service.store(ALICE, NewMemory(content="User likes tea")),
+        house.service.store(ALICE, StoreRequest(content="User likes tea")),
     ):
         with pytest.raises(StoreUnavailableError):
             await attempt
@@ -230,5 +230,5 @@ async def test_an_edited_quote_is_a_statement(house: House) -> None:
     """It is not in the user's words any more, and what was derived from these does not hold."""
     fact = {"attribute": "city", "value": "Oslo", "text": "User lives in Oslo"}
     house.put("q1", metadata={"form": "quote", "context": "the move", "statements": [fact], "outdated_by": ["x"]})
-    edited = await house.service.update(ALICE, "q1", MemoryEdit(content="User lives in Turin"))
+    edited = await house.service.update(ALICE, "q1", UpdateRequest(content="User lives in Turin"))
     assert (edited.form, edited.context, edited.facts, edited.outdated_by) == ("statement", "", (), ())

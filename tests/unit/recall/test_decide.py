@@ -3,7 +3,7 @@
 import pytest
 
 from semrouter_memory.model import Decision, Reason, Signals
-from semrouter_memory.recall import decide as decisions
+from semrouter_memory.recall import query as queries
 from semrouter_memory.recall.query import Query
 from tests.memories import NOW
 
@@ -14,7 +14,7 @@ NONE = Signals()
 
 
 def decide(query: str, signals: Signals, *, any_message: bool = False) -> Decision:
-    return decisions.decide(Query(text=query, now=NOW, max_chars=4_000), signals, any_message=any_message)
+    return queries.decide(Query(text=query, now=NOW, max_chars=4_000), signals, any_message=any_message)
 
 
 @pytest.mark.parametrize(

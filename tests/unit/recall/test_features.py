@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from semrouter_memory.language.terms import terms
-from semrouter_memory.model import Hit, Message, Role, Scope
+from semrouter_memory.model import Hit, Memory, Message, Role, Scope
 from semrouter_memory.recall.categories import MemoryCategory, Need, categories_of
 from semrouter_memory.recall.features import CandidateFeatures, QueryFeatures
-from semrouter_memory.recall.memory_source import hit_index
 from semrouter_memory.recall.prototypes import Intent
 from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.strategy import hit_index
 from semrouter_memory.recall.time_expressions import Period
 from semrouter_memory.store.owner_index import OwnerIndex, build_index
 from tests.memories import NOW, embedded, memory, vector
@@ -179,3 +179,22 @@ def test_terms_of_a_question_are_as_those_of_memories() -> None:
 )
 def test_small_talk_and_questions_about_the_user_are_no_tasks(intent: Intent, personal: bool, is_task: bool) -> None:
     assert replace(asked("x"), intent=intent, personal=personal).is_task is is_task
+
+
+def test_a_memory_is_decoded_when_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded = []
+
+    def decode(_: OwnerIndex, position: int) -> Memory:
+        decoded.append(position)
+        return memory(ALICE, "mem")
+
+    monkeypatch.setattr(OwnerIndex, "memory", decode)
+    rows = gathered(index_of(["one", "two", "three"], range(3)), asked("anything"))
+    hits = rows.hits([2, 0], np.array([0.8, 0.1], dtype=np.float32))
+    assert [hit.relevance for hit in hits] == pytest.approx([0.8, 0.1])
+    assert [hit.similarity for hit in hits] == pytest.approx(rows.similarity[[2, 0]].tolist())
+    assert decoded == []
+    assert replace(hits[0], relevance=0.5).memory is hits[0].memory
+    assert decoded == [2]
+    with pytest.raises(AttributeError):
+        _ = hits[1].text  # type: ignore[attr-defined]

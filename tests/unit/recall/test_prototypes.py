@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from semrouter_memory.config import EmbeddingConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.recall.prototypes import Prototypes, embed_prototypes
+from tests.hashed import HashedEmbedder
 
 
 async def test_every_group_has_a_row_for_each_sentence() -> None:

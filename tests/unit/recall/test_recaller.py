@@ -30,11 +30,10 @@ from semrouter_memory.model import (
     Vector,
 )
 from semrouter_memory.ports import ContextCompressor, MemoryReader, TurnLog
-from semrouter_memory.recall.memory_source import MemorySource
+from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.recaller import Recaller
 from semrouter_memory.recall.rewrite import Mode, QueryRewriter, RewritingSearch
-from semrouter_memory.recall.stored_history import StoredHistory
-from semrouter_memory.recall.strategy import Strategy
+from semrouter_memory.recall.strategy import MemorySource, Strategy
 from semrouter_memory.recall.vector_search import SemanticSearch
 from semrouter_memory.transport.request_phase import RequestPhase
 from tests.stepped_time import SteppedTime

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from semrouter_memory.recall import relevance as formula
 from semrouter_memory.recall.categories import MemoryCategory, Need
 from semrouter_memory.recall.features import CandidateFeatures, Floats, QueryFeatures
-from semrouter_memory.recall.memory_source import hit_index
 from semrouter_memory.recall.prototypes import Intent, Prototypes
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.relevance import relevances
+from semrouter_memory.recall.strategy import hit_index
 from tests.memories import NOW
 
 VECTOR = np.array([1, 0, 0, 0], dtype=np.float32)

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import pytest
 
 from semrouter_memory.config import RecallConfig
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.errors import Service, StoreUnavailableError, UnavailableError
 from semrouter_memory.model import (
     EmbeddedMemory,
@@ -25,12 +24,12 @@ from semrouter_memory.model import (
 from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.keywords import KeywordExtractor, KeywordSearch
-from semrouter_memory.recall.memory_source import MemorySource
 from semrouter_memory.recall.query import Query
-from semrouter_memory.recall.strategy import SearchResult, Strategy
+from semrouter_memory.recall.strategy import MemorySource, SearchResult, Strategy
 from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch
 from semrouter_memory.store import index_cache
 from tests.gated_store import GatedStore, ToldVersions
+from tests.hashed import HashedEmbedder
 from tests.indexed_store import IndexedStore
 from tests.memories import DIMENSION, NOW, memory
 from tests.raising import raising

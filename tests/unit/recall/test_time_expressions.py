@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from semrouter_memory.recall.time_expressions import period_of
+from semrouter_memory.recall.time_expressions import patterns, period_of
 
 NOW = datetime(2026, 5, 20, 15, 30, tzinfo=UTC)
 
@@ -262,3 +262,16 @@ PIECES = st.sampled_from(
 def test_any_text_at_any_time_gives_a_period_that_has_begun_or_none(question: str, now: datetime) -> None:
     period = period_of(question, now)
     assert period is None or (period.start < period.end and period.start <= now)
+
+
+WORDS = (
+    "on in the last past this previous week month year quarter weekend night morning march may june q1 first second third of 2025"
+    " 2024-05-03 2025-06 ago days two a few several since from yesterday today before other day recently lately earlier tomorrow"
+    " next later spring fall monday fri 12 31st 3 over"
+)
+
+
+@given(st.lists(st.sampled_from(WORDS.split()), min_size=2, max_size=8).map(" ".join))
+def test_a_rule_is_tried_on_whatever_it_matches(text: str) -> None:
+    for rule in patterns._RULES:
+        assert all(any(hint in match.group() for hint in rule.hints) for match in rule.pattern.finditer(text))

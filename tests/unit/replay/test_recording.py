@@ -14,8 +14,7 @@ from semrouter_memory.replay.cleaning import CleaningSettings
 from semrouter_memory.replay.folder import Folder, FolderSettings
 from semrouter_memory.replay.protocol import request_bytes
 from semrouter_memory.replay.reading import exchanges_in_file
-from semrouter_memory.replay.recorder import Recording
-from semrouter_memory.replay.recordings import LiveOptions, Recordings
+from semrouter_memory.replay.recordings import LiveOptions, Recording, Recordings
 from semrouter_memory.replay.records import (
     Begin,
     End,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.model import Scope, SessionHints, ToolUse, Turn
 from semrouter_memory.retain.intake import cleaned
-from semrouter_memory.retain.secret_forms import SecretKind
+from semrouter_memory.retain.redact import SecretKind
 
 SECRET = "sk-abcdefghij1234567890"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from semrouter_memory.embedding.hashed import HashedEmbedder
 from semrouter_memory.retain.passages import beginning, fitted, reads_all
+from tests.hashed import HashedEmbedder
 
 FITS = reads_all(HashedEmbedder(max_passage_tokens=5))
 

@@ -6,7 +6,7 @@ import pytest
 
 from semrouter_memory.model import Candidate, LoggedTurn, MemoryType
 from semrouter_memory.retain import grounding, quotes
-from semrouter_memory.retain.remember import asks_to_remember
+from semrouter_memory.retain.directives import asks_to_remember
 from tests.poisoned import BESIDE, CHINESE_FRAMES, CHINESE_POISONS, FRAMES, POISONS, WORDS
 
 from .conftest import NOW, MakeTurn

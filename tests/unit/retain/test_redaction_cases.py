@@ -7,8 +7,7 @@
 import re
 from pathlib import Path
 
-from semrouter_memory.retain.redact import MARK, redact
-from semrouter_memory.retain.secret_forms import SecretKind
+from semrouter_memory.retain.redact import MARK, SecretKind, redact
 
 HERE = Path(__file__).parent
 MOST_MISSED = 4

@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from semrouter_memory.model import Claim, PendingSession, Scope, SessionKey
-from semrouter_memory.retain.scheduling import ExtractionScheduler
-from semrouter_memory.retain.triggers import Pace, Trigger
+from semrouter_memory.retain.scheduling import ExtractionScheduler, Pace, Trigger
 
 from .conftest import MakeTurn
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from semrouter_memory.model import PendingSession, Scope
-from semrouter_memory.retain.triggers import Pace, Trigger, due
+from semrouter_memory.retain.scheduling import Pace, Trigger, due
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 PACE = Pace(quotes=True, model=True, batch_size=10, idle=timedelta(seconds=300))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from semrouter_memory.stack.parrot import answer_from_context
+from semrouter_memory.stack.llm import answer_from_context
 
 BLOCK = "You are kind.\n\n## Context\n- User's budget is $10,000\n- User is allergic to peanuts"
 

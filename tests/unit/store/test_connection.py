@@ -2,7 +2,7 @@
 
 import pytest
 
-from semrouter_memory.store.connection import can_search_words, can_upsert_with_key
+from semrouter_memory.store.collection import can_search_words, can_upsert_with_key
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semrouter_memory.errors import StoreUnavailableError
@@ -199,7 +199,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(steps=STEPS)
 def test_what_is_open_is_the_last_failed_version_of_each_row(
     steps: Iterable[tuple[str, set[str]]], tmp_path_factory: pytest.TempPathFactory

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from semrouter_memory.errors import StoreUnavailableError
-from semrouter_memory.store.lite_clock import LiteClock
+from semrouter_memory.store.lite import LiteClock
 from tests.raising import raising
 
 SECOND = 1_000_000_000

@@ -119,7 +119,7 @@ def test_a_vector_of_nothing_is_like_nothing() -> None:
 
 def test_contents_are_found_by_their_words() -> None:
     index = index_of(at(0, "a", content="User has a dog"), at(1, "b", content="User's budget is $10,000"))
-    scores = index.words.scores(terms("what's my budget"))
+    scores = index.words.scores(index.words.find(terms("what's my budget")))
     assert scores[0] == 0
     assert scores[1] > 0
 
@@ -134,7 +134,7 @@ def test_an_empty_index_has_nothing() -> None:
     index = build_index("alice", [])
     assert len(index) == 0
     assert index.similarities(vector(1)).tolist() == []
-    assert index.words.scores(["dog"]).tolist() == []
+    assert index.words.scores(index.words.find(["dog"])).tolist() == []
     assert ids(index, ALICE) == []
     assert shown(index.without(["a"])) == []
 
@@ -210,7 +210,7 @@ def same(one: OwnerIndex, other: OwnerIndex) -> None:
     for scope in (ALICE, WORK, HOME):
         assert ids(one, scope, hours=30) == ids(other, scope, hours=30)
     for query in (["dog"], ["budget", "10000"], ["预算"]):
-        assert np.array_equal(one.words.scores(query), other.words.scores(query))
+        assert np.array_equal(one.words.scores(one.words.find(query)), other.words.scores(other.words.find(query)))
 
 
 @given(CHANGES)

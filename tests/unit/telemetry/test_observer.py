@@ -43,7 +43,7 @@ from semrouter_memory.model import (
     Scope,
 )
 from semrouter_memory.ports import Observer
-from semrouter_memory.retain.secret_forms import SecretKind
+from semrouter_memory.retain.redact import SecretKind
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 

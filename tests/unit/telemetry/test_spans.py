@@ -30,11 +30,9 @@ from semrouter_memory.model import (
     StepRun,
     Turn,
 )
-from semrouter_memory.telemetry.attributes import MAX_CHARS
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
-from semrouter_memory.telemetry.origins import MAX_SESSIONS, MAX_SPANS
-from semrouter_memory.telemetry.spans import Spans
+from semrouter_memory.telemetry.spans import MAX_CHARS, MAX_SESSIONS, MAX_SPANS, Spans
 from tests.memories import memory
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

@@ -18,7 +18,7 @@ from semrouter_memory.config import TracingConfig
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.model import Reason
 from semrouter_memory.stack.ports import free_port
-from semrouter_memory.telemetry.otlp import SaidOnce, Tracer
+from semrouter_memory.telemetry.otlp import LoggedOnceExporter, Tracer
 from semrouter_memory.telemetry.spans import Spans
 from semrouter_memory.telemetry.tracing import start_tracing
 from tests.otlp_collector import Collector, collecting, collecting_over_http
@@ -175,7 +175,7 @@ async def test_an_export_that_fails_after_the_end_is_not_said_any_more() -> None
             ended.wait(10)
             return SpanExportResult.FAILURE
 
-    ended, exporter = threading.Event(), SaidOnce(Late())
+    ended, exporter = threading.Event(), LoggedOnceExporter(Late())
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     tracer = Tracer(Spans(provider.get_tracer("test")), provider, exporter)
@@ -203,7 +203,7 @@ class Exporter(SpanExporter):
 def test_a_failing_export_is_said_once_and_its_end_too() -> None:
     exporter, good, bad = Exporter(), SpanExportResult.SUCCESS, SpanExportResult.FAILURE
     exporter.answers = [good, bad, ValueError("canary"), bad, good, good, bad]
-    quiet, spans = SaidOnce(exporter), list[ReadableSpan]()
+    quiet, spans = LoggedOnceExporter(exporter), list[ReadableSpan]()
     with capture_logs() as lines:
         results = [quiet.export(spans) for _ in range(7)]
     assert results == [good, bad, bad, bad, good, good, bad]

@@ -12,6 +12,7 @@ from training.fitting import WEIGHTS, Example, fit, left_out, read
 FITTED: dict[str, Callable[[], Mapping[str, Any]]] = {"keep": keep.model}
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", FITTED)
 def test_the_weights_are_what_the_data_gives(name: str) -> None:
     stored = (WEIGHTS / f"{name}.json").read_text(encoding="utf-8")

@@ -121,7 +121,7 @@ class TestFile:
         log = open_log(path)
         for number in range(database.CHECKPOINT_COMMITS):
             log.append(said(str(number)), remember=False)
-        log._database.thread.submit(lambda: None).result()
+        log._database.submit(lambda: None).result()
         assert log._database._commits < database.CHECKPOINT_COMMITS // 2
 
 

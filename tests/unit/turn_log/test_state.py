@@ -106,7 +106,7 @@ async def test_look_ups_do_not_wait_for_a_compaction(path: Path, open_store: Ope
     await store.put(ALICE, "a", b"1", ttl=HOUR)
     await store.count_uses(ALICE, {"m": 1}, at=NOW)
     rewritten = threading.Event()
-    compacting = asyncio.create_task(store._run("compact", rewritten.wait))
+    compacting = asyncio.create_task(store._database.run("compact", rewritten.wait))
     await asyncio.sleep(0)
     try:
         async with asyncio.timeout(10):
@@ -154,7 +154,7 @@ def test_what_is_no_database_is_refused_and_left_alone(path: Path, clock: Clock)
 
 async def test_what_fails_later_is_an_error(path: Path, clock: Clock) -> None:
     store = SqliteStateStore(path, clock=clock)
-    store._connection.execute("DROP TABLE state")
+    store._database.background.execute("DROP TABLE state")
     for call in (store.get(ALICE, ["a"]), store.put(ALICE, "a", b"", ttl=HOUR), store.sweep()):
         with raising(UnavailableError, service=Service.STATE, match="no such table"):
             await call

@@ -1,0 +1,96 @@
+"""Phrases of plain words, found token by token: the lists of `phrases.toml`. Pure.
+
+Strategy: a phrase matches whole words in any case, with any apostrophe, and Chinese characters one by one, so no list needs a
+regular expression. A list has phrases between two blanks or line ends; within a phrase `/` separates the words of which
+one stands there, `?` follows one that may be missing, and `...` stands for up to eight tokens of the same sentence.
+"""
+
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+from itertools import product
+
+from semrouter_memory.language.words import tokens
+
+MARKS = frozenset('?!:.,;"\n')
+"""Tokens that are no words."""
+_GAP, _GAP_TOKENS = "...", 8
+_SENTENCE_ENDS = frozenset(".?!\n")
+
+
+class Phrases:
+    """A list of phrases."""
+
+    def __init__(self, listed: Iterable[str]) -> None:
+        self._by_first: dict[str, list[tuple[str, ...]]] = {}
+        for phrase in listed:
+            for variant in _variants(phrase):
+                self._by_first.setdefault(variant[0], []).append(variant)
+
+    def length_at(self, found: Sequence[str], place: int) -> int:
+        """How many tokens the longest phrase has that begins at this place, 0 for none."""
+        begun = self._by_first.get(found[place]) if place < len(found) else None
+        return max((_length(each, found, place) for each in begun), default=0) if begun else 0
+
+    def places(self, found: Sequence[str]) -> Iterator[int]:
+        """Where a phrase begins."""
+        if self._by_first.keys().isdisjoint(found):
+            return iter(())
+        return (place for place in range(len(found)) if self.length_at(found, place))
+
+    def occur_in(self, text: str) -> bool:
+        """Whether one of the phrases stands in a text."""
+        return next(self.places(tokens(text)), None) is not None
+
+
+@cache
+def phrases(name: str) -> Phrases:
+    """The list of that name."""
+    return Phrases(_listed(name))
+
+
+@cache
+def words_of(name: str) -> frozenset[str]:
+    """A list of single words, as a set."""
+    return frozenset(_listed(name))
+
+
+def after(found: Sequence[str], skipped: Phrases, place: int = 0) -> int:
+    """The first place from this one on that is neither a mark nor a part of a skipped phrase."""
+    while place < len(found) and (length := 1 if found[place] in MARKS else skipped.length_at(found, place)):
+        place += length
+    return place
+
+
+def _length(phrase: tuple[str, ...], found: Sequence[str], place: int) -> int:
+    """How many tokens the phrase takes at this place, 0 where something else stands."""
+    if _GAP not in phrase:
+        return len(phrase) if tuple(found[place : place + len(phrase)]) == phrase else 0
+    at = phrase.index(_GAP)
+    begun, rest = phrase[:at], phrase[at + 1 :]
+    if tuple(found[place : place + at]) != begun:
+        return 0
+    for end in range(place + at + 1, min(place + at + _GAP_TOKENS, len(found) - 1) + 1):
+        if found[end - 1] in _SENTENCE_ENDS:
+            return 0
+        if length := _length(rest, found, end):
+            return end - place + length
+    return 0
+
+
+def _listed(name: str) -> Iterator[str]:
+    return (each.strip() for line in _lists()[name].splitlines() for each in line.split("  ") if each.strip())
+
+
+@cache
+def _lists() -> dict[str, str]:
+    return tomllib.loads(files(__package__).joinpath("phrases.toml").read_text(encoding="utf-8"))
+
+
+def _variants(phrase: str) -> Iterator[tuple[str, ...]]:
+    places = []
+    for word in phrase.split(" "):
+        choices = [(_GAP,)] if word == _GAP else [tokens(each) for each in word.removesuffix("?").split("/")]
+        places.append([*choices, ()] if word.endswith("?") else choices)
+    return (tuple(token for part in parts for token in part) for parts in product(*places))

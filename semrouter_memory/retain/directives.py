@@ -1,0 +1,169 @@
+"""What users tell the assistant about the conversation itself: remember this, forget that, play a role. Pure.
+
+Strategy: phrases decide (`language/phrases.toml`), read token by token. A sentence withdraws what was said before it only
+when nothing else stands in it: "scratch that, it's 15,000" is a correction, which has a new value to offer.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+from semrouter_memory.language.own_text import own_text
+from semrouter_memory.language.phrases import MARKS, Phrases, after, phrases
+from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
+from semrouter_memory.language.words import spans, tokens
+from semrouter_memory.model import LoggedTurn
+
+_FILLERS = phrases("fillers")
+_REMEMBER, _REMEMBER_ZH, _REFERENCE = phrases("remember"), phrases("remember_zh"), phrases("for_reference")
+_WITHDRAWALS, _WITHDRAWALS_ALONE = phrases("withdrawals"), phrases("withdrawals_alone")
+_ROLE_PLAY, _ROLE_PLAY_ENDS = phrases("role_play"), phrases("role_play_ends")
+_CAST = re.compile(r"\b(?i:you(?:'re| are)) [A-ZÀ-Þ][\w'-]+\s?[.,!]|(?:^|\n)[^\S\n]*\*(?!\*)[a-z][^*\n]{3,80}\*")
+"""Casts the assistant ("You are Gandalf."), or tells what a character does (*draws a sword*)."""
+_ANNOUNCED_TOKENS = 4
+"""Chinese characters between "记住" and the colon of an announcement."""
+
+
+# -- the users' own words
+
+
+def spoken(turns: Sequence[LoggedTurn]) -> list[str]:
+    """What of each turn, oldest first, the user says as themselves; "" where nothing is, or the next turn withdraws it.
+
+    What is not the user's own text is cut from a message by its layout. A role-play lasts until the user ends it.
+    """
+    found: list[str] = []
+    playing = False
+    for turn in turns:
+        cues = _cues(turn.user_text)
+        if found and cues.withdraws:
+            found[-1] = ""
+        playing = playing and not cues.ends_play
+        found.append("" if playing else cues.own)
+        playing = playing or cues.begins_play
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Cues:
+    """What a message tells by itself.
+
+    Attributes:
+        own: the user's own text, up to where a role-play begins.
+        begins_play: a role-play is in progress behind the message.
+    """
+
+    own: str
+    withdraws: bool
+    begins_play: bool
+    ends_play: bool
+
+
+# A message is read again with each of the twenty turns after it.
+@lru_cache(256)
+def _cues(message: str) -> _Cues:
+    own = own_text(message)
+    begins, ends = _role_play_begins(own), _ROLE_PLAY_ENDS.occur_in(message)
+    begins_play = not ends and (begins is not None or _role_play_begins(message) is not None)
+    return _Cues(own[:begins], withdraws(message), begins_play, ends)
+
+
+def _role_play_begins(text: str) -> int | None:
+    cast = _CAST.search(text)
+    place = next(_ROLE_PLAY.places(tokens(text)), None)
+    begins = [*([cast.start()] if cast else []), *([spans(text)[place][0]] if place is not None else [])]
+    return min(begins, default=None)
+
+
+# -- withdrawing
+
+
+def withdraws(message: str) -> bool:
+    """Whether the message takes back what was said before it: "scratch that", "forget what I just said"."""
+    first, *more = sentences(message) or [""]
+    if _is_only(first, _WITHDRAWALS):
+        return True
+    return _is_only(first, _WITHDRAWALS_ALONE) and all(_is_only(each, _WITHDRAWALS) for each in more)
+
+
+def withdrawn(turns: Sequence[LoggedTurn]) -> list[LoggedTurn]:
+    """The turns, of consecutive ones of a session, that the turn after them takes back."""
+    return [turn for turn, following in pairwise(turns) if withdraws(following.user_text)]
+
+
+def _is_only(sentence: str, listed: Phrases) -> bool:
+    """Whether nothing but phrases of the list, fillers and marks stand in a sentence."""
+    found, place, said = tokens(sentence), 0, False
+    while place < len(found):
+        if length := listed.length_at(found, place):
+            place, said = place + length, True
+        elif (past := after(found, _FILLERS, place)) > place:
+            place = past
+        else:
+            return False
+    return said
+
+
+# -- remembering
+
+
+def asks_to_remember(message: str) -> bool:
+    """Whether the user, in their own words, asks to have something remembered."""
+    mentions = any(each.occur_in(message) for each in (_REMEMBER, _REMEMBER_ZH, _REFERENCE))
+    return mentions and any(wished(sentences(own_text(message))))
+
+
+def wished(pieces: Sequence[str]) -> list[bool]:
+    """Which sentences of a message the user asks to have remembered.
+
+    Those that ask it, and all that follow an announcement ("remember:") up to an empty line or a question.
+    """
+    found: list[bool] = []
+    announced = False
+    for piece in pieces:
+        announced = _announces(piece) or (announced and not piece.rstrip().endswith(QUESTION_MARKS))
+        found.append(announced or bool(wish(piece)))
+        announced = announced and "\n\n" not in piece
+    return found
+
+
+def wish(sentence: str) -> str:
+    """What the user asks to have remembered, "" when they ask no such thing."""
+    found = tokens(sentence)
+    if found[-1:] == ("?",) and not phrases("remember_politely").length_at(found, 0):
+        return ""
+    begins = _wish_begins(found)
+    if begins is None or begins >= len(found):
+        return ""
+    text = sentence.strip()
+    return text[spans(text)[begins - 1][1] :].strip(" ?:：,，")
+
+
+def _wish_begins(found: Sequence[str]) -> int | None:
+    """The token with which begins what shall be remembered."""
+    start = after(found, _FILLERS)
+    if length := _REMEMBER_ZH.length_at(found, start):
+        return start + length
+    if (length := _REFERENCE.length_at(found, start)) and {*found[start + length :][:1]} & {":", ","}:
+        return start + length + 1
+    if not (length := _REMEMBER.length_at(found, start)):
+        return None
+    place = start + length
+    while more := phrases("remember_where").length_at(found, place):
+        place += more
+    if {*found[place:][:1]} & {":", ",", "that"}:
+        return place + 1
+    return place if phrases("remember_what").length_at(found, place) else None
+
+
+def _announces(piece: str) -> bool:
+    found = tokens(piece)
+    if found[-1:] != (":",):
+        return False
+    start = after(found, _FILLERS)
+    length = max(each.length_at(found, start) for each in (_REMEMBER, _REMEMBER_ZH, _REFERENCE))
+    place = after(found, phrases("announced"), start + length)
+    chinese = _REMEMBER_ZH.length_at(found, start) and len(found) - 1 - place <= _ANNOUNCED_TOKENS
+    return bool(length) and (place >= len(found) - 1 or (bool(chinese) and not MARKS & {*found[place:-1]}))

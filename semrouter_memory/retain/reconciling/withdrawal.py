@@ -1,0 +1,83 @@
+"""Takes back what one turn stored: "scratch that", said in the next turn.
+
+Strategy. Only memories of this owner and session that were made from this turn alone are deleted: what other turns say, too,
+stays. Memories that they superseded hold again, or are superseded by what superseded the deleted ones meanwhile, and marks
+that point to them are removed. Changed rows are written before rows are deleted, so that a crash in between is repaired when
+the step is repeated.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from semrouter_memory.language.third_person import embedded_text
+from semrouter_memory.model import EmbeddedMemory, LoggedTurn, Memory, Reach, Scope
+from semrouter_memory.ports import Embedder, MemoryReader, Tombstones
+from semrouter_memory.retain.reconciling.rows import RowFactory, contradicted
+from semrouter_memory.retain.superseding import unmarked
+
+_PAGE, _MAX_PAGES = 100, 5
+"""Of the owner's newest memories, among which those of the last turn are."""
+_SKEW = timedelta(hours=1)
+"""By so much a row may be older than its turn where the clock was set back."""
+_NEIGHBOURS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """What a turn stored, and the rows that change when that is deleted."""
+
+    ids: Sequence[str]
+    changed: Sequence[EmbeddedMemory]
+
+
+class WithdrawalPlanner:
+    """Finds what to change. Runs under the owner's lock."""
+
+    def __init__(self, reader: MemoryReader, embedder: Embedder, rows: RowFactory) -> None:
+        self._reader = reader
+        self._embedder = embedder
+        self._rows = rows
+
+    async def plan(
+        self, scope: Scope, turns: Sequence[LoggedTurn], tombstones: Tombstones, now: datetime
+    ) -> Withdrawal:
+        """What deleting the memories of these turns changes."""
+        gone = {memory.id: memory for turn in turns for memory in await self._stored_by(scope, turn)}
+        if not gone:
+            return Withdrawal((), ())
+        restored = [_restored(old, gone, now) for old in await self._reader.predecessors(scope, list(gone))]
+        changed = {memory.id: memory for memory in restored if memory.id not in gone and not tombstones.covers(memory)}
+        for vector in await self._embedder.embed_passages([embedded_text(memory) for memory in gone.values()]):
+            hits = await self._reader.search(scope, vector, limit=_NEIGHBOURS, now=now, reach=Reach.EXACT, fresh=True)
+            for memory in (hit.memory for hit in hits if hit.memory.id not in gone):
+                if {*memory.outdated_by, *contradicted(memory)} & gone.keys():
+                    left = self._rows.unflagged(unmarked(memory, gone.keys()), {*gone}, now=now)
+                    changed[memory.id] = left
+        rows = list(changed.values())
+        vectors = await self._embedder.embed_passages([embedded_text(memory) for memory in rows]) if rows else []
+        return Withdrawal(list(gone), [EmbeddedMemory(*each) for each in zip(rows, vectors, strict=True)])
+
+    async def _stored_by(self, scope: Scope, turn: LoggedTurn) -> list[Memory]:
+        """Memories that were made from this turn alone."""
+        found: list[Memory] = []
+        cursor = ""
+        for _ in range(_MAX_PAGES):
+            page = await self._reader.page(scope, limit=_PAGE, cursor=cursor, reach=Reach.EXACT, now=None)
+            found += [memory for memory in page.memories if _is_of(memory, turn)]
+            if not (cursor := page.cursor) or page.memories[-1].created_at < turn.observed_at - _SKEW:
+                break
+        return found
+
+
+def _is_of(memory: Memory, turn: LoggedTurn) -> bool:
+    of_user = memory.scope.user_id == turn.scope.user_id
+    return of_user and memory.session_id == turn.session_id and memory.ids("turn_ids") == (turn.id,)
+
+
+def _restored(old: Memory, gone: dict[str, Memory], now: datetime) -> Memory:
+    """A superseded memory without the successors that go."""
+    successor = old
+    while successor.superseded_by in gone:
+        successor = gone[successor.superseded_by]
+    return replace(old, superseded_at=successor.superseded_at, superseded_by=successor.superseded_by, updated_at=now)

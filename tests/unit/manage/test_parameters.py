@@ -1,0 +1,62 @@
+"""Query parameters: what a route declares is accepted, as often as it declares it; everything else is refused."""
+
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from semrouter_memory.config import IdentityConfig, ManagementConfig
+from semrouter_memory.manage.http import Readiness, create_operator_api
+from semrouter_memory.manage.operator_routes import OperatorContext
+from semrouter_memory.replay.recordings import LiveOptions
+
+
+class Recordings:
+    """Remembers what was asked for, and records nothing."""
+
+    def __init__(self) -> None:
+        self.asked: list[LiveOptions] = []
+
+    async def live(self, options: LiveOptions) -> AsyncIterator[bytes]:
+        self.asked.append(options)
+        yield b""
+
+
+@pytest.mark.parametrize(
+    ("query", "refused"),
+    [
+        ("redact=x-one&redact=x-two&seconds=1", ""),
+        ("seconds=1&seconds=2", "seconds"),
+        ("second=1", "second"),
+        ("user_id=alice", "user_id"),
+    ],
+)
+async def test_a_route_takes_what_it_declares_and_lists_alone_are_repeated(query: str, refused: str) -> None:
+    recordings = Recordings()
+    nothing = cast(Any, None)
+    app = create_operator_api(
+        nothing,
+        identity=IdentityConfig(),
+        config=ManagementConfig(),
+        token="token",
+        readiness=lambda: Readiness(serving=True, store_available=True),
+        metrics=lambda: (b"", "text/plain"),
+        context=OperatorContext(
+            records=nothing,
+            turn_log=nothing,
+            deletion=nothing,
+            backup=nothing,
+            collections=nothing,
+            recordings=recordings,
+        ),
+    )
+    headers = {"authorization": "Bearer token"}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test", headers=headers) as client:
+        answer = await client.post(f"/v1/recording?{query}")
+    if refused:
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, refused)
+        assert recordings.asked == []
+    else:
+        assert answer.status_code == 200
+        assert [options.headers for options in recordings.asked] == [("x-one", "x-two")]
