@@ -19,6 +19,8 @@ TRAINING = Path(__file__).parent
 _FOLDS = 10
 _DIGITS = 3
 """Of a weight: the last digits of a solver's result depend on the machine."""
+_THREADS = 2
+"""Of BLAS and OpenMP, whatever the processors and the environment: another number gives other weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ def _fitted(examples: Sequence[Example], strength: float, fewest: int) -> "tuple
     from scipy.sparse import csr_array  # noqa: PLC0415
     from sklearn.feature_extraction import DictVectorizer  # noqa: PLC0415
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
 
     vectorizer = DictVectorizer()
     table = vectorizer.fit_transform([each.features for each in examples])
@@ -85,7 +88,9 @@ def _fitted(examples: Sequence[Example], strength: float, fewest: int) -> "tuple
     vectorizer.restrict((by_person @ (table != 0) > 0).sum(axis=0) >= fewest)
     table = vectorizer.transform([each.features for each in examples])
     solver = LogisticRegression(C=strength, max_iter=2_000, tol=1e-5)
-    solver.fit(table, [each.label for each in examples])
+    # Threads add up parts, so their number decides the last digits, and a solver that stops early enlarges these.
+    with threadpool_limits(limits=_THREADS):
+        solver.fit(table, [each.label for each in examples])
     return vectorizer, solver
 
 

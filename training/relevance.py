@@ -181,7 +181,7 @@ def _case(
         Hit(each.memory, similarity, similarity) for each, similarity in zip(remembered, similarities, strict=True)
     )
     candidates = CandidateFeatures.of(index, index.positions(_SCOPE), asked.features)
-    ids = [index.memory(place).id for place in range(len(index))]
+    ids = [hit.memory.id for hit in index.hits]
     wanted = {f"{person} {each}" for each in request["wants"]}
     fine = {f"{person} {each}" for each in request.get("fine", ())}
     return Case(

@@ -235,7 +235,7 @@ class MemoryConfig(Section):
     )
     milvus: MilvusConfig = MilvusConfig()
     embedding: EmbeddingConfig = EmbeddingConfig()
-    default_retrieval_limit: int = Field(5, ge=0, description="default of retrieval_limit: bound on injected memories")
+    default_retrieval_limit: int = Field(6, ge=0, description="default of retrieval_limit: bound on injected memories")
     default_similarity_threshold: Percent = Field(0.6, description="default of similarity_threshold: least relevance")
     extraction_batch_size: int = Field(10, ge=1, description="turns after which the memory_extraction model is asked")
     identity: IdentityConfig = IdentityConfig()
