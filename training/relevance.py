@@ -76,8 +76,8 @@ def models() -> tuple[dict[str, Any], dict[str, Any]]:
     known, background = cases()
     asked = [_asked(case) for case in known if not case.others]
     unseen = left_out(asked, strength=_STRENGTH, fewest=_FEWEST)
-    odds = {(each.person, each.text): each for each in known if not each.others}
-    odds = dict(zip(odds, (log_odds(each["yes"]) for each in unseen), strict=True))
+    requests = dict.fromkeys((each.person, each.text) for each in known if not each.others)
+    odds = dict(zip(requests, (log_odds(each["yes"]) for each in unseen), strict=True))
     rows = [
         Example(row, "yes" if wanted else "no", case.person)
         for case in known
