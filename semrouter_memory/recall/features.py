@@ -200,7 +200,7 @@ class _IndexedHit(Hit):
             raise AttributeError(name)
         memory = self._index.memory(self._position)
         object.__setattr__(self, "memory", memory)
-        # Hits are kept for a while, and the index may be replaced.
+        # Hits are stored for a while, and the index may be replaced.
         object.__setattr__(self, "_index", None)
         return memory
 

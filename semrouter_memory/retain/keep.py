@@ -108,10 +108,10 @@ class SentenceScore:
         found = self.probabilities
         if vector is not None and self.in_doubt:
             found = _BY_MEANING.probabilities(meaning(found, vector))
-        kept = found["kept"]
-        if kept < _TRUER * found["untrue"]:
+        worth = found["kept"]
+        if worth < _TRUER * found["untrue"]:
             return 0.0
-        return kept if kept >= _ASKING_CUT or not self.asking else 0.0
+        return worth if worth >= _ASKING_CUT or not self.asking else 0.0
 
 
 def judge(sentences: Sequence[Sentence]) -> list[SentenceScore]:

@@ -215,7 +215,7 @@ class Content:
 
 
 ERASED = Content(user_texts=()).user_value()
-"""What is kept of a turn whose text is erased."""
+"""What is left of a turn whose text is erased."""
 
 
 def logged(row: TurnRow, content: Content, scope: Scope, turn_id: str) -> LoggedTurn:

@@ -55,7 +55,7 @@ async def test_a_compaction_takes_along_what_was_deleted_through_another_replica
 
 async def test_what_could_not_be_removed_is_removed_later(shared: Installation) -> None:
     async with shared.replica(started=False) as replica:
-        replica.log._forwarder._kept_seconds = -1
+        replica.log._forwarder._held_seconds = -1
         with closing(sqlite3.connect(replica.spool, isolation_level=None)) as spool:
             spool.execute("CREATE TRIGGER broken BEFORE DELETE ON spool BEGIN SELECT RAISE(ABORT, 'broken'); END")
             replica.log.append(a_turn("a"), remember=False)

@@ -39,8 +39,9 @@ OTHERS = [
 _WITHIN_SECONDS = 15
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.01, 0.1
 """What is to happen in the background is mostly a matter of milliseconds."""
-_UNHURRIED = {"memory": {"recall": {"deadline_ms": 2000}, "retain": {"tick_seconds": 0.1}}}
-"""Unless a test says otherwise: what is not about time must not fail on a machine that is busy."""
+_UNHURRIED = {"deadline_ms": 2000}
+"""Of recall, unless a test says otherwise: what is not about time must not fail on a machine that is busy."""
+_QUICK = {"memory": {"retain": {"tick_seconds": 0.1}}}
 T = TypeVar("T")
 
 
@@ -145,9 +146,17 @@ def patient(config: dict[str, Any]) -> None:
 async def installed(directory: Path, model: Path, **options: Any) -> AsyncIterator[Installation]:
     """An installation of one's own; `options` are those of `StackOptions`."""
     async with misbehaving_llm() as (llm, url):
-        settings = {"llm": url, "sidecar_config": _UNHURRIED, **options}
-        async with Stack(StackOptions(directory=directory, model_directory=model, **settings)) as stack:
+        config = _unhurried(options.pop("sidecar_config", _QUICK))
+        settings = {"llm": url, **options}
+        async with Stack(
+            StackOptions(directory=directory, model_directory=model, sidecar_config=config, **settings)
+        ) as stack:
             yield Installation(stack, llm)
+
+
+def _unhurried(config: dict[str, Any]) -> dict[str, Any]:
+    memory = config.get("memory", {})
+    return config | {"memory": memory | {"recall": _UNHURRIED | memory.get("recall", {})}}
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -50,7 +50,7 @@ class Forwarder:
         *,
         forwarded: Callable[[Scope, str], object],
         on_error: Callable[[BaseException], object],
-        kept_seconds: float = KEPT_SECONDS,
+        held_seconds: float = KEPT_SECONDS,
     ) -> None:
         self._spool = spool
         self._connection = connection
@@ -58,13 +58,13 @@ class Forwarder:
         self._take = take
         self._forwarded = forwarded
         self._on_error = on_error
-        self._kept_seconds = kept_seconds
+        self._held_seconds = held_seconds
         self._spooled = asyncio.Event()
         self._spooled.set()
         self._one_at_a_time = asyncio.Lock()
-        self._kept: deque[tuple[float, dict[str, int]]] = deque()
+        self._held: deque[tuple[float, dict[str, int]]] = deque()
         """What has arrived and is still in the spool: until when, and up to which number of each run."""
-        self._kept_since = connection.disturbances
+        self._held_since = connection.disturbances
         self._failed_runs: set[str] = set()
         self._try_again_at = 0.0
         self._retries = 0
@@ -97,9 +97,9 @@ class Forwarder:
             with reported_as(TurnLogError, "turn log: forwarding"):
                 if all_of_it:
                     self._failed_runs.clear()
-                if self._kept_since != self._connection.disturbances:
-                    self._kept.clear()
-                    self._kept_since = self._connection.disturbances
+                if self._held_since != self._connection.disturbances:
+                    self._held.clear()
+                    self._held_since = self._connection.disturbances
                 numbers = await self._arrived(run for run in await self._spool.runs() if run not in self._failed_runs)
                 for run in numbers:
                     while turns := await self._spool.after(run, numbers[run], _BATCH):
@@ -119,8 +119,8 @@ class Forwarder:
         await self.forward()
         numbers = await self._arrived(await self._spool.runs())
         while await self._spool.holds(numbers):
-            if self._kept:
-                await asyncio.sleep(self._kept[0][0] - asyncio.get_running_loop().time())
+            if self._held:
+                await asyncio.sleep(self._held[0][0] - asyncio.get_running_loop().time())
             await self.forward()
 
     async def stop(self, seconds: float) -> None:
@@ -170,25 +170,25 @@ class Forwarder:
         """Note what has arrived, and delete the turns whose time in the spool is over, if Redis has them still."""
         now = asyncio.get_running_loop().time()
         arrived = {run: number for run, number in numbers.items() if number}
-        if arrived and (not self._kept or self._kept[-1][1] != arrived):
+        if arrived and (not self._held or self._held[-1][1] != arrived):
             # One entry for the turns of a second, which stay for that much longer.
-            is_recent = self._kept and self._kept[-1][0] > now + self._kept_seconds
-            until = self._kept.pop()[0] if is_recent else now + self._kept_seconds + 1
-            self._kept.append((until, arrived))
-        due = [kept for until, kept in self._kept if until <= now]
+            is_recent = self._held and self._held[-1][0] > now + self._held_seconds
+            until = self._held.pop()[0] if is_recent else now + self._held_seconds + 1
+            self._held.append((until, arrived))
+        due = [entry for until, entry in self._held if until <= now]
         if not due:
             return
-        over = {run: number for kept in due for run, number in kept.items()}
+        over = {run: number for entry in due for run, number in entry.items()}
         known = await self._arrived(over)
         if any(known[run] < number for run, number in over.items()):
             # Redis has lost some: the next pass sends them again.
-            self._kept.clear()
+            self._held.clear()
             self._spooled.set()
             return
         await self._spool.remove(over)
         # Not before: what could not be removed is due again.
         for _ in due:
-            self._kept.popleft()
+            self._held.popleft()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class Forwarder:
 
     async def _wait_for_work(self) -> None:
         """Until something was spooled, the time in the spool of what has arrived is over, or a pause is over."""
-        moments = [self._kept[0][0]] if self._kept else []
+        moments = [self._held[0][0]] if self._held else []
         if self._failed_runs:
             moments.append(self._try_again_at)
         with suppress(TimeoutError):
