@@ -10,12 +10,22 @@ import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
+from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service, UnavailableError
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.manage import portable
 from semrouter_memory.manage.schemas import Imported
 from semrouter_memory.model import IMPORTED_AT, EmbeddedMemory, Memory, Scope
-from semrouter_memory.ports import Clock, Embedder, MemoryReader, MemoryWriter, OwnerLocks, Tombstones, TurnLog
+from semrouter_memory.ports import (
+    Clock,
+    Embedder,
+    MemoryReader,
+    MemoryWriter,
+    OwnerHold,
+    OwnerLocks,
+    Tombstones,
+    TurnLog,
+)
 
 _BATCH = 50
 """Few enough to be embedded and written well within the time of a lock."""
@@ -135,23 +145,26 @@ class Importer:
 
     async def _write(self, scope: Scope, batch: Sequence[_Numbered], report: Imported, *, exact: bool) -> None:
         """Write one owner's lines, all of them or, if a part is unavailable, none that the report does not count."""
+
+        async def write(hold: OwnerHold) -> Imported:
+            part = Imported()
+            fresh = await (self._newer if exact else self._fresh)(scope, batch, part)
+            vectors = await self.embedder.embed_passages([embedded_text(memory) for memory in fresh]) if fresh else []
+            rows = [EmbeddedMemory(memory, vector) for memory, vector in zip(fresh, vectors, strict=True)]
+            if rows:
+                await hold.confirm()
+                await self.writer.upsert(scope, rows)
+                self.written(scope)
+            part.imported = len(rows)
+            return part
+
         try:
-            async with self.locks.hold(scope) as hold:
-                fresh = await (self._newer if exact else self._fresh)(scope, batch, report)
-                vectors = (
-                    await self.embedder.embed_passages([embedded_text(memory) for memory in fresh]) if fresh else []
-                )
-                rows = [EmbeddedMemory(memory, vector) for memory, vector in zip(fresh, vectors, strict=True)]
-                if rows:
-                    await hold.confirm()
-                    await self.writer.upsert(scope, rows)
-                    self.written(scope)
+            report.add(await locked_change(self.locks, scope, write))
         except UnavailableError as error:
             raise UnavailableError(
                 f"a part became unavailable: {report}. Send the same lines again; stored ones will be skipped",
                 service=Service.IMPORT,
             ) from error
-        report.imported += len(rows)
 
     async def _newer(self, scope: Scope, batch: Sequence[_Numbered], report: Imported) -> list[Memory]:
         """The memories that are neither deleted nor stored in this or a newer version."""

@@ -284,6 +284,13 @@ class Imported(_Answer):
         if len(self.errors) < MAX_ERRORS:
             self.errors.append(RefusedLine(line=number, param=error.field, message=str(error)))
 
+    def add(self, part: "Imported") -> None:
+        self.lines += part.lines
+        self.imported += part.imported
+        self.skipped += part.skipped
+        self.refused += part.refused
+        self.errors += part.errors[: MAX_ERRORS - len(self.errors)]
+
     def __str__(self) -> str:
         return f"{self.imported} imported, {self.skipped} skipped, {self.refused} refused"
 

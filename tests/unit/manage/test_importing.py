@@ -260,3 +260,10 @@ async def test_what_is_refused_as_content_is_refused_in_what_a_quote_carries(
     assert (report.imported, report.refused) == (0, 1)
     assert report.errors[0].param == f"metadata.{next(iter(metadata))}"
     assert "hunter2" not in report.errors[0].message
+
+
+async def test_lines_whose_lock_is_lost_for_a_moment_are_imported_and_counted_once(house: House) -> None:
+    house.locks.losses = 2
+    report = await imported(house, {"content": "User likes tea"}, {"content": "User likes tea"}, {"content": ""})
+    assert (report.lines, report.imported, report.skipped, report.refused) == (3, 1, 1, 1)
+    assert len(house.store.rows) == 1
