@@ -85,7 +85,7 @@ coverage: setup model redis ## branch coverage of the tests without Envoy; the p
 	@$(BIN)/coverage report --skip-covered --fail-under=95 \
 	  --include="$$($(BIN)/python -c 'from tests.architecture.test_pure import MODULES; print(*MODULES, sep=",")')"
 
-faults: setup model redis ## the fault suite in full (about a quarter of an hour); `make test` runs a reduced round of each fault
+faults: setup model redis ## the fault suite in full (about 20 minutes); `make test` runs a reduced round of each fault
 	@SEMROUTER_MEMORY_FAULTS=full $(BIN)/python -m pytest -s tests/faults $(PYTEST_ARGS)
 
 fuzz: setup model ## coverage-guided fuzzing of codecs, wire and exchange (FUZZ_SECONDS=60 for all), then the properties with ten times the examples
