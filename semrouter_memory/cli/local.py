@@ -19,6 +19,15 @@ Model = Annotated[Path, typer.Option(help="Directory with the embedding model's 
 Port = Annotated[
     int, typer.Option(envvar="PORT", min=0, max=65535, help="Envoy's port on 127.0.0.1; 0 draws a free one.")
 ]
+OperatorPort = Annotated[
+    int | None,
+    typer.Option(
+        envvar="OPERATOR_PORT",
+        min=0,
+        max=65535,
+        help="The sidecar's operator port (health, metrics, turns); 0 draws a free one. Without it, the one after Envoy's.",
+    ),
+]
 RunDirectory = Annotated[
     Path,
     typer.Option(
@@ -57,6 +66,7 @@ def _demo(
 def _run(
     model: Model = _DEFAULT_MODEL,
     port: Port = 10000,
+    operator_port: OperatorPort = None,
     directory: RunDirectory = Path(".run"),
     llm_base_url: LlmBaseUrl = "",
 ) -> None:
@@ -71,10 +81,10 @@ def _run(
     stand-in LLM. Settings of the sidecar come from the environment:
     SEMROUTER_MEMORY__MEMORY__RECALL__STRATEGY=keywords.
     """
-    from semrouter_memory.demo.stay import LlmServer, stay  # noqa: PLC0415 - same
+    from semrouter_memory.demo.stay import LlmServer, RunPorts, stay  # noqa: PLC0415 - same
 
     llm = LlmServer(llm_base_url, os.environ.get("LLM_API_KEY", ""))
-    asyncio.run(stay(model=model, directory=directory, port=port, llm=llm))
+    asyncio.run(stay(model=model, directory=directory, ports=RunPorts(port, operator_port), llm=llm))
 
 
 @_model.command()

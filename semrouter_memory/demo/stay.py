@@ -51,7 +51,14 @@ class LlmServer(NamedTuple):
     key: str
 
 
-async def stay(*, model: Path, directory: Path, port: int, llm: LlmServer) -> None:
+class RunPorts(NamedTuple):
+    """Envoy's port, which the others follow; the operator's where that is another one."""
+
+    first: int
+    operator: int | None = None
+
+
+async def stay(*, model: Path, directory: Path, ports: RunPorts, llm: LlmServer) -> None:
     """Start everything and wait for Ctrl-C or SIGTERM, also while it starts.
 
     Raises:
@@ -59,7 +66,7 @@ async def stay(*, model: Path, directory: Path, port: int, llm: LlmServer) -> No
         UnavailableError: Envoy or the sidecar did not start, or Envoy ended.
     """
     console = Console(highlight=False, soft_wrap=True)
-    staying = asyncio.ensure_future(_start_and_wait(model, directory, port, llm, console))
+    staying = asyncio.ensure_future(_start_and_wait(model, directory, ports, llm, console))
     stopping = False
 
     def stop() -> None:
@@ -79,10 +86,10 @@ async def stay(*, model: Path, directory: Path, port: int, llm: LlmServer) -> No
             raise
 
 
-async def _start_and_wait(model: Path, directory: Path, port: int, server: LlmServer, console: Console) -> None:
+async def _start_and_wait(model: Path, directory: Path, wanted: RunPorts, server: LlmServer, console: Console) -> None:
     async with AsyncExitStack() as exits:
         exits.enter_context(locked(directory))
-        ports = chosen_ports(port, [*PORTS, "llm_port"])
+        ports = chosen_ports(wanted.first, [*PORTS, "llm_port"], wanted.operator)
         with steps(console) as say:
             llm, name = server.url, "stand-in"
             if llm:

@@ -20,23 +20,35 @@ def free_port() -> int:
     return next(port for port in _DRAWN if is_free(port))
 
 
-def chosen_ports(first: int, names: Sequence[str]) -> dict[str, int]:
+def chosen_ports(first: int, names: Sequence[str], operator: int | None = None) -> dict[str, int]:
     """A port for each name: the first one and those that follow it, free ones for 0.
 
+    Args:
+        operator: that of `operator_port`, which then does not follow.
+
     Raises:
-        ConfigurationError: a port is in use, or none.
+        ConfigurationError: a port is in use, wanted twice, or none.
     """
-    if not first:
-        return {name: free_port() for name in names}
-    for port in range(first, first + len(names)):
+    if first and first == operator:
+        raise ConfigurationError(f"port {first} is wanted twice; choose another one with {_option('operator_port')}")
+    following = (port for port in itertools.count(first) if port != operator)
+    ports = {name: (next(following) if first else 0) for name in names if operator is None or name != "operator_port"}
+    if operator is not None:
+        ports["operator_port"] = operator
+    for name, port in ports.items():
         try:
             _bind(port)
         except (OSError, OverflowError) as error:
             reason = error.strerror if isinstance(error, OSError) else "ports end at 65535"
+            option = _option(name if port == operator else "port")
             raise ConfigurationError(
-                f"port {port} on {LOOPBACK} is not available ({reason}); choose another one with PORT=... or --port"
+                f"port {port} on {LOOPBACK} is not available ({reason}); choose another one with {option}"
             ) from None
-    return dict(zip(names, range(first, first + len(names)), strict=True))
+    return {name: port or free_port() for name, port in ports.items()}
+
+
+def _option(name: str) -> str:
+    return f"{name.upper()}=... or --{name.replace('_', '-')}"
 
 
 def is_free(port: int) -> bool:

@@ -61,6 +61,23 @@ def test_the_other_ports_follow_envoys() -> None:
         assert chosen_ports(first, NAMES) == dict(zip(NAMES, range(first, first + 6), strict=True))
 
 
+def test_the_operators_port_may_be_another_one() -> None:
+    first, operator = free_port(), free_port()
+    with suppress(ConfigurationError):  # another one may be in use
+        found = chosen_ports(first, NAMES, operator)
+        assert found["operator_port"] == operator
+        assert sorted(set(found.values()) - {operator}) == [first + number for number in range(5)]
+    assert chosen_ports(0, NAMES, operator)["operator_port"] == operator
+
+
+def test_the_operators_port_in_use_is_named_with_its_variable(tmp_path: Path, taken: int) -> None:
+    options = ("--port", "0", "--operator-port", str(taken), "--directory", tmp_path)
+    assert refused("run", *options).endswith("choose another one with OPERATOR_PORT=... or --operator-port")
+    first = free_port()
+    with pytest.raises(ConfigurationError, match=f"port {first} is wanted twice.*OPERATOR_PORT="):
+        chosen_ports(first, NAMES, first)
+
+
 def test_beside_a_drawn_port_all_are_drawn() -> None:
     drawn = chosen_ports(0, NAMES)
     assert len(set(drawn.values())) == len(NAMES)
