@@ -45,7 +45,8 @@ class Neighbourhood:
 
     scope: Scope
     tombstones: Tombstones
-    found: list[list[Hit]]
+    vectors: Sequence[Vector]
+    found: Sequence[Sequence[Hit]]
     written: dict[str, EmbeddedMemory] = field(default_factory=dict)
 
     def add(self, rows: Sequence[EmbeddedMemory]) -> None:
@@ -53,8 +54,9 @@ class Neighbourhood:
             (row.memory.id, row) for row in rows if row.memory.scope.project_id == self.scope.project_id
         )
 
-    def nearest(self, index: int, vector: Vector) -> list[Hit]:
-        """The nearest to that vector, which is the one with that index, as of now."""
+    def nearest(self, index: int) -> list[Hit]:
+        """The nearest to the vector with that index, as of now."""
+        vector = self.vectors[index]
         read = [hit for hit in self.found[index] if hit.memory.id not in self.written]
         active = [row for row in self.written.values() if row.memory.superseded_at is None]
         similarities = [float(vector @ row.vector) for row in active]
@@ -87,12 +89,13 @@ class NeighbourReader:
                 )
             return [hit for hit in hits if not tombstones.covers(hit.memory)]
 
-        return Neighbourhood(scope, tombstones, await asyncio.gather(*map(found, vectors)))
+        return Neighbourhood(scope, tombstones, vectors, await asyncio.gather(*map(found, vectors)))
 
-    async def near(self, around: Neighbourhood, index: int, candidate: Candidate, vector: Vector) -> Near:
+    async def near(self, around: Neighbourhood, index: int, candidate: Candidate) -> Near:
         """What to compare the candidate with, whose vector is the one with that index."""
+        vector = around.vectors[index]
         now = self._clock.now()
-        hits = [replace(hit, memory=not_after(now, hit.memory, candidate)) for hit in around.nearest(index, vector)]
+        hits = [replace(hit, memory=not_after(now, hit.memory, candidate)) for hit in around.nearest(index)]
         history = await self._history(around.scope, hits) if arrives_late(candidate, hits) else []
         history = [memory for memory in history if not around.tombstones.covers(memory)]
         others = await self._embedder.embed_passages([embedded_text(memory) for memory in history]) if history else []

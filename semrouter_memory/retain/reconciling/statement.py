@@ -160,7 +160,7 @@ def _procedure(plain: str) -> tuple[str, str]:
 
 def _is_event(plain: str) -> bool:
     """Whether it begins with a date: "on 2026-03-20 the user ..."."""
-    return plain.startswith("on ") and f"{plain[3:13]}".replace("-", "").isdigit() and plain[7:8] == plain[10:11] == "-"
+    return plain.startswith("on ") and plain[3:13].replace("-", "").isdigit() and plain[7:8] == plain[10:11] == "-"
 
 
 def _former(plain: str) -> frozenset[str]:

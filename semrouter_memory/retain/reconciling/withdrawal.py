@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import EmbeddedMemory, LoggedTurn, Memory, Reach, Scope
 from semrouter_memory.ports import Embedder, MemoryReader, Tombstones
+from semrouter_memory.retain.reconciling.neighbours import NeighbourReader
 from semrouter_memory.retain.reconciling.rows import RowFactory, contradicted
 from semrouter_memory.retain.superseding import unmarked
 
@@ -20,7 +21,6 @@ _PAGE, _MAX_PAGES = 100, 5
 """Of the owner's newest memories, among which those of the last turn are."""
 _SKEW = timedelta(hours=1)
 """By so much a row may be older than its turn where the clock was set back."""
-_NEIGHBOURS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,9 @@ class Withdrawal:
 class WithdrawalPlanner:
     """Finds what to change. Runs under the owner's lock."""
 
-    def __init__(self, reader: MemoryReader, embedder: Embedder, rows: RowFactory) -> None:
+    def __init__(self, reader: MemoryReader, neighbours: NeighbourReader, embedder: Embedder, rows: RowFactory) -> None:
         self._reader = reader
+        self._neighbours = neighbours
         self._embedder = embedder
         self._rows = rows
 
@@ -48,8 +49,8 @@ class WithdrawalPlanner:
             return Withdrawal((), ())
         restored = [_restored(old, gone, now) for old in await self._reader.predecessors(scope, list(gone))]
         changed = {memory.id: memory for memory in restored if memory.id not in gone and not tombstones.covers(memory)}
-        for vector in await self._embedder.embed_passages([embedded_text(memory) for memory in gone.values()]):
-            hits = await self._reader.search(scope, vector, limit=_NEIGHBOURS, now=now, reach=Reach.EXACT, fresh=True)
+        deleted = await self._embedder.embed_passages([embedded_text(memory) for memory in gone.values()])
+        for hits in (await self._neighbours.read(scope, deleted, tombstones)).found:
             for memory in (hit.memory for hit in hits if hit.memory.id not in gone):
                 if {*memory.outdated_by, *contradicted(memory)} & gone.keys():
                     left = self._rows.unflagged(unmarked(memory, gone.keys()), {*gone}, now=now)

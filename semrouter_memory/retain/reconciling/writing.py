@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.language.third_person import embedded_text
@@ -73,6 +74,14 @@ class _Opinion:
     asked: tuple[Memory, ...]
 
 
+class _Prepared(NamedTuple):
+    """A candidate as it may be written, its vector, and what a model says of it."""
+
+    candidate: Candidate
+    vector: Vector
+    opinion: _Opinion | None
+
+
 class ReconcilingWriter:
     """Writes candidates under the owner's lock.
 
@@ -129,7 +138,6 @@ class ReconcilingWriter:
                 changes nothing.
         """
         prepared = await self._prepared(claim.scope, candidates)
-        opinions = [await self._opinion(claim.scope, *each) for each in prepared]
         async with self._locks.hold(claim.scope) as hold:
             written = Written(await self._turn_log.surviving(claim))
             if not written.alive or not needed <= written.alive:
@@ -139,18 +147,25 @@ class ReconcilingWriter:
             tombstones = await self._turn_log.tombstones(claim.scope)
             if withdrawn and (count := await self._withdraw(claim.scope, withdrawn, tombstones, hold)):
                 written.actions["withdrawn"] = count
-            around = await self._neighbours.read(claim.scope, [vector for _, vector in prepared], tombstones)
-            for index, ((candidate, vector), opinion) in enumerate(zip(prepared, opinions, strict=True)):
-                if not self._allowed(claim.scope, candidate, tombstones, written.alive):
-                    written.actions["dropped"] += 1
-                    continue
-                near = await self._neighbours.near(around, index, candidate, vector)
-                candidate = replace(candidate, quote=source_of(candidate, near.hits))  # noqa: PLW2901
-                decision = _agreed(await near.decide(candidate), near, opinion)
-                around.add(await self._carry_out(claim.scope, candidate, vector, decision, hold))
-                written.actions[decision.action] += 1
-                written.sources.update(candidate.turn_ids)
+            allowed = [
+                each for each in prepared if self._allowed(claim.scope, each.candidate, tombstones, written.alive)
+            ]
+            if dropped := len(prepared) - len(allowed):
+                written.actions["dropped"] = dropped
+            await self._write_each(claim.scope, allowed, tombstones, hold, written)
             return written
+
+    async def _write_each(
+        self, scope: Scope, allowed: Sequence[_Prepared], tombstones: Tombstones, hold: OwnerHold, written: Written
+    ) -> None:
+        around = await self._neighbours.read(scope, [each.vector for each in allowed], tombstones)
+        for index, (candidate, vector, opinion) in enumerate(allowed):
+            near = await self._neighbours.near(around, index, candidate)
+            sourced = replace(candidate, quote=source_of(candidate, near.hits))
+            decision = _agreed(await near.decide(sourced), near, opinion)
+            around.add(await self._carry_out(scope, sourced, vector, decision, hold))
+            written.actions[decision.action] += 1
+            written.sources.update(candidate.turn_ids)
 
     async def replace(self, claim: Claim, candidate: Candidate, *, memory_id: str) -> bool:
         """Write the candidate as the memory with exactly that id, new or over its former version. Nothing is reconciled.
@@ -181,13 +196,16 @@ class ReconcilingWriter:
             await self._upsert(claim.scope, [EmbeddedMemory(memory, vector)], hold)
             return True
 
-    async def _prepared(self, scope: Scope, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Vector]]:
-        """The candidates as they may be written, each with its vector."""
+    async def _prepared(self, scope: Scope, candidates: Sequence[Candidate]) -> list[_Prepared]:
         deleted = await self._turn_log.tombstones(scope)
         whole = [_without_deleted(scope, each, deleted) for each in candidates]
         fitting = [each for each in [await self._fitted(each) for each in whole] if each]
         texts = [embedded_text(each) for each in fitting]
-        return list(zip(fitting, await self._embedder.embed_passages(texts) if texts else [], strict=True))
+        vectors = await self._embedder.embed_passages(texts) if texts else []
+        return [
+            _Prepared(candidate, vector, await self._opinion(scope, candidate, vector, deleted))
+            for candidate, vector in zip(fitting, vectors, strict=True)
+        ]
 
     async def _fitted(self, candidate: Candidate) -> Candidate | None:
         """The candidate with no more than the embedding model reads; None when its first sentence is longer."""
@@ -198,12 +216,14 @@ class ReconcilingWriter:
 
     # -- deciding ------------------------------------------------------------------------------------------------------
 
-    async def _opinion(self, scope: Scope, candidate: Candidate, vector: Vector) -> _Opinion | None:
+    async def _opinion(
+        self, scope: Scope, candidate: Candidate, vector: Vector, tombstones: Tombstones
+    ) -> _Opinion | None:
         """What a model says of a candidate that the rules are not sure of."""
         if self._adjudicator is None or is_redacted(candidate.content):
             return None
-        around = await self._neighbours.read(scope, [vector], await self._turn_log.tombstones(scope))
-        near = await self._neighbours.near(around, 0, candidate, vector)
+        around = await self._neighbours.read(scope, [vector], tombstones)
+        near = await self._neighbours.near(around, 0, candidate)
         candidate = replace(candidate, quote=source_of(candidate, near.hits))
         without = await near.decide(candidate)
         asked = grey(candidate, near.hits, without)
@@ -249,7 +269,7 @@ class ReconcilingWriter:
         self, scope: Scope, turns: Sequence[LoggedTurn], tombstones: Tombstones, hold: OwnerHold
     ) -> int:
         """Delete what these turns stored; returns how many memories."""
-        planner = WithdrawalPlanner(self._reader, self._embedder, self._rows)
+        planner = WithdrawalPlanner(self._reader, self._neighbours, self._embedder, self._rows)
         withdrawal = await planner.plan(scope, turns, tombstones, self._clock.now())
         if withdrawal.changed:
             await self._upsert(scope, withdrawal.changed, hold)
