@@ -209,6 +209,18 @@ class MemoryIndex(Protocol):
     def memory(self, position: int) -> Memory: ...
 
 
+class OwnerIndexes(Protocol):
+    """Indexes of all active memories of recently active owners."""
+
+    async def get(self, scope: Scope, *, until: float) -> MemoryIndex | None:
+        """The owner's index, if it is cached or can be loaded by that time of the loop. Never raises.
+
+        None: search the store. The owner has very many memories or was not active lately, or the version that proves an
+        index correct cannot be read.
+        """
+        ...
+
+
 class TurnInbox(Protocol):
     """Where finished exchanges and announced ends of sessions are accepted. Raises `TurnLogError`."""
 
@@ -406,7 +418,11 @@ class TurnRecords(Protocol):
 
 
 class Tombstones(Protocol):
-    """One owner's deletions. Two of one owner are equal when nothing was deleted between them. False: nothing was deleted."""
+    """One owner's deletions. Two of one owner are equal when nothing was deleted between them."""
+
+    def __bool__(self) -> bool:
+        """Whether anything was deleted."""
+        ...
 
     def covers(self, memory: Memory) -> bool:
         """Whether this memory was deleted: by id, or by scope after it was observed."""

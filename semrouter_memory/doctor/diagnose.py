@@ -148,7 +148,7 @@ def _secret(config: Config) -> str | None:
     try:
         return secret(config.server.shared_secret, config.server.shared_secret_file)
     except ConfigurationError:
-        return None  # secrets_are_readable reports that
+        return None  # _settings_findings reports that
 
 
 def _is_configured_by_environment() -> bool:

@@ -168,7 +168,7 @@ async def _list_models(model: ExternalModel, where: str) -> list[Finding]:
     try:
         key = model.api_key
     except ConfigurationError:
-        key = None  # secrets_are_readable reports that
+        key = None  # the checks of the settings report that
     headers = {"authorization": f"Bearer {key}"} if key else {}
     async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as client:
         answer = await client.get(f"{model.llm_endpoint.url.rstrip('/')}/models", headers=headers)

@@ -9,7 +9,7 @@ requests a second are gone.
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -65,7 +65,7 @@ class OnnxEmbedder:
         self._tokens = tokens
         self._fingerprint = fingerprint
         self._truncated = truncated
-        self._queries: set[Event] = set()
+        self._queries: set[Future[Vector]] = set()
         self._query_thread = ThreadPoolExecutor(1, "embed-query")
         self._passage_thread = ThreadPoolExecutor(1, "embed-passage")
 
@@ -111,15 +111,14 @@ class OnnxEmbedder:
             return self._embed(text)
 
         is_idle = not self._queries
-        self._queries.add(begun)
-        try:
-            with _embedding_errors():
-                embedding = asyncio.get_running_loop().run_in_executor(self._query_thread, embed)
-                if is_idle:
-                    begun.wait(_BEGINNING_SECONDS)
-                return await embedding
-        finally:
-            self._queries.discard(begun)
+        with _embedding_errors():
+            embedding = self._query_thread.submit(embed)
+            # Until the thread is done with it, which may be after its caller has left.
+            self._queries.add(embedding)
+            embedding.add_done_callback(self._queries.discard)
+            if is_idle:
+                begun.wait(_BEGINNING_SECONDS)
+            return await asyncio.wrap_future(embedding)
 
     async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
         prefixed = [self._config.passage_prefix + text for text in texts]

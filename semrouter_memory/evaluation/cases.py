@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -18,6 +19,9 @@ from semrouter_memory.errors import InputFileError
 from semrouter_memory.model import Json, Role
 
 T = TypeVar("T")
+
+_reader: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+"""Of a kind of case: making one takes as long as reading many lines."""
 
 
 def _or_empty(empty: Any) -> BeforeValidator:
@@ -76,9 +80,10 @@ def case_of(kind: type[T], value: object) -> T:
     if not isinstance(value, dict):
         raise ValueError(f"a case is a JSON object, not {type(value).__name__}")  # noqa: TRY004 - same
     try:
-        return TypeAdapter(kind).validate_python(value)
+        case: T = _reader(kind).validate_python(value)
     except ValidationError as error:
         raise ValueError(_complaint(error.errors()[0])) from None
+    return case
 
 
 def parse_cases(path: Path, parse: Callable[[Json], T]) -> list[T]:

@@ -67,12 +67,12 @@ async def play_files(
     """
     console = Console(highlight=False)
     # All of them before the first is played, so that a mistake in the last shows at once.
-    cases = {file.name: read_cases(file, kind) for file in options.files}
+    cases = {file: read_cases(file, kind) for file in options.files}
     embedder = embedder_of(options, console)
     results = []
     async with models_of(options.config) as models:
-        for name, of_file in cases.items():
-            results.append(report(console, name, await play(name, of_file, embedder, models)))
+        for file, of_file in cases.items():
+            results.append(report(console, file.name, await play(file.name, of_file, embedder, models)))
     if options.json_out is not None:
         write_json(options.json_out, {"files": results})
 

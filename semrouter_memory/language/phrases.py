@@ -56,11 +56,22 @@ def words_of(name: str) -> frozenset[str]:
     return frozenset(_listed(name))
 
 
-def after(found: Sequence[str], skipped: Phrases, place: int = 0) -> int:
+def begins(found: Sequence[str], listed: Phrases, skipped: Phrases | None = None) -> bool:
+    """Whether the first tokens, marks and skipped phrases left out, are one of the phrases."""
+    return bool(listed.length_at(found, after(found, skipped)))
+
+
+def after(found: Sequence[str], skipped: Phrases | None, place: int = 0) -> int:
     """The first place from this one on that is neither a mark nor a part of a skipped phrase."""
-    while place < len(found) and (length := 1 if found[place] in MARKS else skipped.length_at(found, place)):
+    while place < len(found) and (length := _skipped(found, skipped, place)):
         place += length
     return place
+
+
+def _skipped(found: Sequence[str], skipped: Phrases | None, place: int) -> int:
+    if found[place] in MARKS:
+        return 1
+    return skipped.length_at(found, place) if skipped else 0
 
 
 def _length(phrase: tuple[str, ...], found: Sequence[str], place: int) -> int:

@@ -285,7 +285,6 @@ class Imported(_Answer):
             self.errors.append(RefusedLine(line=number, param=error.field, message=str(error)))
 
     def add(self, part: "Imported") -> None:
-        self.lines += part.lines
         self.imported += part.imported
         self.skipped += part.skipped
         self.refused += part.refused

@@ -277,7 +277,7 @@ class MemoryService:
             changes["content"] = await self._admissible(edit.content)
 
         async def update(hold: OwnerHold) -> Memory:
-            return await self._write(scope, await self._edited(await self.get(scope, memory_id), changes), hold)
+            return await self._write(scope, await self._edited(await self.get(scope, memory_id), dict(changes)), hold)
 
         return await locked_change(self._locks, scope, update)
 

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.language.bm25 import TermIndex, build
 from semrouter_memory.model import Hit, Memory, Reach, RecallRequest, Scope, Vector
-from semrouter_memory.ports import Clock, MemoryIndex, MemoryReader
+from semrouter_memory.ports import Clock, MemoryIndex, MemoryReader, OwnerIndexes
 from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.query import Query
-from semrouter_memory.store.index_cache import IndexCache
 
 _PAGE = 1_000
 # While a request waits: what a long memory is about, its beginning says.
@@ -100,7 +99,7 @@ class MemorySource:
         indexes: of recently active owners; None: the store is always searched.
     """
 
-    def __init__(self, *, reader: MemoryReader, indexes: IndexCache | None, clock: Clock) -> None:
+    def __init__(self, *, reader: MemoryReader, indexes: OwnerIndexes | None, clock: Clock) -> None:
         self._reader = reader
         self._indexes = indexes
         self.now = clock.now

@@ -5,9 +5,10 @@ are written as text where they are UTF-8, else as base64 under a name that says 
 one before it did.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, fields
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import orjson
@@ -40,9 +41,10 @@ _KINDS: dict[str, tuple[type[Event], str]] = {
     "end": (End, "by"),
 }
 """The key that tells what a line is -> the event, and its field that stands there."""
+_reader: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+"""Of a kind of event: made when its first line is read, since the service itself only writes."""
 _ALWAYS = {Header: {"made_by", "pseudonymised"}, Begin: {"metadata"}}
 """Fields that are written even with their defaults; so is the body of a message of Envoy's that has one."""
-_READERS: dict[type[Event], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind, _ in _KINDS.values()}
 
 
 def line_of(record: Record, *, timed: bool = True) -> bytes:
@@ -116,17 +118,20 @@ def read_line(line: bytes, *, before_us: int) -> tuple[Record, set[str]]:
         raise InputFileError(f"a record has one of {', '.join(f'`{key}`' for key in _KINDS)}")
     kind, first = _KINDS[keys[0]]
     stream, time_us = (0, 0) if kind is Header else _place(left, before_us)
-    members = {first: left.pop(keys[0])} | left
+    # The field's own name is no key of a line.
+    unknown = {first} & left.keys() - {keys[0]}
+    named = left.pop(keys[0])
+    members = left | {first: named}
     names = {first: keys[0]}
     if "body_base64" in members:
         names["body"] = "body_base64"
         members["body"] = {"base64": members.pop("body_base64")}
-    unknown = set(members) - {each.name for each in fields(kind)}
+    unknown |= members.keys() - {each.name for each in fields(kind)}
     if "set_headers" in members:
         unknown |= set(_unknown_of_headers(members["set_headers"]))
         members["set_headers"] = _with_defaults(members["set_headers"])
     try:
-        return Record(stream, time_us, _READERS[kind].validate_python(members)), unknown
+        return Record(stream, time_us, _reader(kind).validate_python(members)), unknown
     except ValidationError as error:
         raise InputFileError(_complaint(error, names)) from None
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, StrictBool, StrictInt
 from pydantic import Field as Bounded
 
 from semrouter_memory.model import Json
@@ -91,10 +91,10 @@ class Header:
         started_at: RFC 3339; "" when it does not matter.
     """
 
-    version: int = VERSION
+    version: StrictInt = VERSION
     made_by: str = ""
     started_at: str = ""
-    pseudonymised: bool = False
+    pseudonymised: StrictBool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Begin:
 
     exchange: str
     metadata: tuple[tuple[str, str], ...] = ()
-    answers_known: bool = True
+    answers_known: StrictBool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +126,8 @@ class ProcessingRequest:
     kind: Annotated[str, _one_of("", *KINDS)]
     headers: Fields = ()
     body: Data = b""
-    end_of_stream: bool = False
-    observing: bool = False
+    end_of_stream: StrictBool = False
+    observing: StrictBool = False
     request_body_mode: _Mode | None = None
     response_body_mode: _Mode | None = None
     metadata: Mapping[str, Json] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class SetHeader:
 
     name: str
     value: Data
-    append: bool | None = None
+    append: StrictBool | None = None
     action: _Action = "APPEND_IF_EXISTS_OR_ADD"
 
 
@@ -166,11 +166,11 @@ class ProcessingResponse:
     set_headers: tuple[SetHeader, ...] = ()
     remove_headers: tuple[str, ...] = ()
     body: Data | None = None
-    streamed: bool = False
-    end_of_stream: bool = False
-    replaces: bool = False
-    clear_route_cache: bool = False
-    http_status: Annotated[int, Bounded(ge=0, lt=1000)] = 0
+    streamed: StrictBool = False
+    end_of_stream: StrictBool = False
+    replaces: StrictBool = False
+    clear_route_cache: StrictBool = False
+    http_status: Annotated[StrictInt, Bounded(ge=0, lt=1000)] = 0
     dynamic_metadata: Mapping[str, Json] = field(default_factory=dict)
 
 

@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
-from semrouter_memory.language.phrases import MARKS, after, phrases
+from semrouter_memory.language.phrases import after, begins, phrases
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.words import tokens
 from semrouter_memory.retain.redact import ASKED, is_redacted, redact
@@ -83,9 +83,6 @@ def secret_question(asked: str) -> str:
 
 def _is_the_secret(question: str, answer: str) -> bool:
     found = answer.split()
-    return any(map(is_strong, found)) or (len(found) <= _SHORT_WORDS and not _is_yes_or_no(question))
-
-
-def _is_yes_or_no(question: str) -> bool:
-    begins = next((token for token in tokens(question) if token not in MARKS), "")
-    return bool(phrases("yes_or_no").length_at((begins,), 0))
+    return any(map(is_strong, found)) or (
+        len(found) <= _SHORT_WORDS and not begins(tokens(question), phrases("yes_or_no"))
+    )

@@ -90,7 +90,7 @@ def withdraws(message: str) -> bool:
 
 def withdrawn(turns: Sequence[LoggedTurn]) -> list[LoggedTurn]:
     """The turns, of consecutive ones of a session, that the turn after them takes back."""
-    return [turn for turn, following in pairwise(turns) if withdraws(following.user_text)]
+    return [turn for turn, following in pairwise(turns) if _cues(following.user_text).withdraws]
 
 
 def _is_only(sentence: str, listed: Phrases) -> bool:

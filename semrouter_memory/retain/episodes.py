@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.language.own_text import LEFT_OUT
-from semrouter_memory.language.phrases import Phrases, after, phrases
+from semrouter_memory.language.phrases import after, begins, phrases
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.words import tokens
@@ -152,8 +152,8 @@ def _goal(turns: Sequence[LoggedTurn]) -> str:
 def _tells_of_self(line: str) -> bool:
     """Whether a line tells of its writer; where it is not taken for the user's own, of somebody else, then."""
     found = tokens(line)
-    begins = after(found, Phrases(()))
-    return bool(phrases("tells_of_self").length_at(found, begins)) or "我" in found[begins : begins + _OPENING_TOKENS]
+    first = after(found, None)
+    return begins(found, phrases("tells_of_self")) or "我" in found[first : first + _OPENING_TOKENS]
 
 
 def _steps(tools: Sequence[ToolUse]) -> tuple[str, ...]:

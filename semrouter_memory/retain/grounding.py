@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib import resources
 
-from semrouter_memory.language.phrases import after, phrases
+from semrouter_memory.language.phrases import begins, phrases
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.values import MONTHS, NUMBER_WORDS, ORDINALS, SCALES, han_number
@@ -133,8 +133,7 @@ def _told(own: str) -> str:
 
 
 def _is_supposed(sentence: str) -> bool:
-    found = tokens(sentence)
-    return bool(phrases("not_told").length_at(found, after(found, phrases("not_told_fillers"))))
+    return begins(tokens(sentence), phrases("not_told"), phrases("not_told_fillers"))
 
 
 class _UserWords:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
-from semrouter_memory.language.phrases import MARKS, phrases
+from semrouter_memory.language.phrases import begins, phrases
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.words import tokens
@@ -212,8 +212,7 @@ def _asked(answer: str) -> str:
 
 def _refers(content: str) -> bool:
     """Whether it goes on with something said before, or points to it."""
-    begun = [token for token in tokens(content) if token not in MARKS][:1]
-    return bool(phrases("goes_on").length_at(begun, 0)) or phrases("pronouns").occur_in(content)
+    return begins(tokens(content), phrases("goes_on")) or phrases("pronouns").occur_in(content)
 
 
 def _harmless(about: str) -> str:

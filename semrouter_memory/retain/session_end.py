@@ -4,12 +4,9 @@ Strategy. A session that goes on after its end has one episode, rewritten from a
 few enough for one episode. After that an episode of its own covers the turns since the last end, so that episodes do not
 overlap.
 
-An unavailable model does not consume the end: an episode that needs no model is written, and the end stays pending until
-the turns are read and the model has rewritten the episode.
-
-A model writes it where one is configured. Without it, or when its answer is no episode, the episode of an agent's
-run lists goal and steps; quotes already hold what users said. While the model is unavailable that episode stands, until the
-model can be asked again. The memory's id follows from the session, so a second end, a crash in between or a continued
+A model writes it where one is configured. Without one, or when its answer is no episode, the episode of an agent's run lists
+goal and steps; quotes already hold what users said. While the model is unavailable that episode stands, and the end stays
+pending until the turns are read and the model has rewritten the episode. The memory's id follows from the session, so a second end, a crash in between or a continued
 session replaces the same memory.
 """
 

@@ -105,11 +105,7 @@ class IndexCache:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     async def get(self, scope: Scope, *, until: float) -> OwnerIndex | None:
-        """The owner's index, if it is cached or can be loaded by that time of the loop. Never raises.
-
-        None: search the store. The owner has very many memories or was not active lately, or the version that proves an
-        index correct cannot be read.
-        """
+        """See `OwnerIndexes`."""
         try:
             async with asyncio.timeout_at(until):
                 for _ in range(_ATTEMPTS):

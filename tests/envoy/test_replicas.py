@@ -139,6 +139,8 @@ async def test_a_replica_that_dies_for_good_leaves_its_sessions_to_the_other(
     config["memory"] = {**config["memory"], **shared, "retain": config["memory"]["retain"]}
     user = USERS[6]
     async with llm.listening(), pair(tmp_path, model_directory, users=[user], config=config) as on:
+        other = on.replicas[1].stack.sidecar
+        other.send(signal.SIGSTOP)  # or it claims one of them at once
         for session in ("one", "two"):
             await say(on, 0, user, TOLD, **{"x-session-id": session})
 
@@ -147,6 +149,7 @@ async def test_a_replica_that_dies_for_good_leaves_its_sessions_to_the_other(
 
         await eventually(asked, "the model was not asked")
         await on.kill(0)
+        other.send(signal.SIGCONT)
         llm.works("User's budget for the Hawaii trip is $10,000")
 
         async def read() -> bool:

@@ -242,7 +242,7 @@ _BOTH: tuple[tuple[_Tense, str, str, Read], ...] = (
     (_Tense.CLEAR, "20", r"(?<![\w/-])(?P<year>20\d\d)-(?P<month>1[0-2]|0[1-9])(?![\w/-])", named),
 )
 
-_HAN_HINTS = frozenset("年月天日周星礼春夏秋冬季近刚久阵时钟前昨")
+_HAN_HINTS = frozenset("年月天日周星礼春夏秋冬季近刚久阵时钟前昨今明")
 _SENTENCE_END = re.compile(r"[?!。？！\n]+|\.\s+(?=[A-Z])")
 _SINCE_BEFORE = re.compile(r"\b(?:since|starting)\s+(?:the\s+)?$|自从?$|从$", re.IGNORECASE)
 _SINCE_AFTER = re.compile(r"\s*(?:以来|至今|开始|起|之?后|以后)")

@@ -58,7 +58,11 @@ class Neighbourhood:
         """The nearest to the vector with that index, as of now."""
         vector = self.vectors[index]
         read = [hit for hit in self.found[index] if hit.memory.id not in self.written]
-        active = [row for row in self.written.values() if row.memory.superseded_at is None]
+        active = [
+            row
+            for row in self.written.values()
+            if row.memory.superseded_at is None and not self.tombstones.covers(row.memory)
+        ]
         similarities = [float(vector @ row.vector) for row in active]
         since = [Hit(row.memory, each, each) for row, each in zip(active, similarities, strict=True)]
         return sorted([*read, *since], key=lambda hit: hit.similarity, reverse=True)[:_NEAREST]

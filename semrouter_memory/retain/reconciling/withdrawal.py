@@ -44,7 +44,7 @@ class WithdrawalPlanner:
         self, scope: Scope, turns: Sequence[LoggedTurn], tombstones: Tombstones, now: datetime
     ) -> Withdrawal:
         """What deleting the memories of these turns changes."""
-        gone = {memory.id: memory for turn in turns for memory in await self._stored_by(scope, turn)}
+        gone = {memory.id: memory for memory in await self._stored_by(scope, turns)}
         if not gone:
             return Withdrawal((), ())
         restored = [_restored(old, gone, now) for old in await self._reader.predecessors(scope, list(gone))]
@@ -59,14 +59,15 @@ class WithdrawalPlanner:
         vectors = await self._embedder.embed_passages([embedded_text(memory) for memory in rows]) if rows else []
         return Withdrawal(list(gone), [EmbeddedMemory(*each) for each in zip(rows, vectors, strict=True)])
 
-    async def _stored_by(self, scope: Scope, turn: LoggedTurn) -> list[Memory]:
-        """Memories that were made from this turn alone."""
+    async def _stored_by(self, scope: Scope, turns: Sequence[LoggedTurn]) -> list[Memory]:
+        """Memories that were made from one of these turns alone."""
         found: list[Memory] = []
         cursor = ""
+        since = min(turn.observed_at for turn in turns) - _SKEW
         for _ in range(_MAX_PAGES):
             page = await self._reader.page(scope, limit=_PAGE, cursor=cursor, reach=Reach.EXACT, now=None)
-            found += [memory for memory in page.memories if _is_of(memory, turn)]
-            if not (cursor := page.cursor) or page.memories[-1].created_at < turn.observed_at - _SKEW:
+            found += [memory for memory in page.memories if any(_is_of(memory, turn) for turn in turns)]
+            if not (cursor := page.cursor) or (page.memories and page.memories[-1].created_at < since):
                 break
         return found
 

@@ -111,19 +111,19 @@ def opening(what: str, path: Path) -> Iterator[None]:
         ) from error
 
 
-def schema_version(connection: sqlite3.Connection, newest: int) -> int:
-    """The file's schema version.
+def is_new(connection: sqlite3.Connection, known: int) -> bool:
+    """Whether the file has no schema yet.
 
     Raises:
-        ConfigurationError: it is above `newest`: the file was written by a newer version of this program.
+        ConfigurationError: it has another version than the known one: another version of this program wrote it.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > newest:
+    if version not in (0, known):
         raise ConfigurationError(
-            f"it has schema version {version}, and this program knows {newest}: start a newer program on it,"
-            " or point memory.data_dir elsewhere"
+            f"it has schema version {version}, and this program knows {known}: start the"
+            f" {'newer' if version > known else 'older'} program on it, or point memory.data_dir elsewhere"
         )
-    return int(version)
+    return bool(version == 0)
 
 
 def copy_file(path: Path, directory: Path) -> None:

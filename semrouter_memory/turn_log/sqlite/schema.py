@@ -3,9 +3,9 @@
 import secrets
 import sqlite3
 
-from semrouter_memory.turn_log.sqlite.connections import schema_version
+from semrouter_memory.turn_log.sqlite.connections import is_new
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 # A commit writes every page that it changed, and an append is on the thread that carries all traffic: hence few indexes,
 # one table for all digests, and counters instead of AUTOINCREMENT, which keeps a page of its own.
@@ -101,9 +101,9 @@ def set_up(connection: sqlite3.Connection) -> bytes:
     Needs an open write transaction. Returns the key of the file's digests.
 
     Raises:
-        ConfigurationError: the file was written by a newer version.
+        ConfigurationError: the file was written by another version.
     """
-    if schema_version(connection, SCHEMA_VERSION) == 0:
+    if is_new(connection, SCHEMA_VERSION):
         for statement in _SCHEMA:
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")

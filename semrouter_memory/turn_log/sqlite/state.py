@@ -15,20 +15,20 @@ from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.columns import micros, moment, pack
-from semrouter_memory.turn_log.sqlite.connections import schema_version
+from semrouter_memory.turn_log.sqlite.connections import is_new
 from semrouter_memory.turn_log.sqlite.database import Database, FileKind
 
 _SCHEMA_VERSION = 1
 _SCHEMA = (
-    """CREATE TABLE IF NOT EXISTS state (
+    """CREATE TABLE state (
         user_id BLOB NOT NULL,
         project_id BLOB NOT NULL,
         key BLOB NOT NULL,
         ends_at INTEGER NOT NULL,
         value BLOB NOT NULL,
         PRIMARY KEY (user_id, project_id, key))""",
-    "CREATE INDEX IF NOT EXISTS state_ending ON state (ends_at)",
-    """CREATE TABLE IF NOT EXISTS usage (
+    "CREATE INDEX state_ending ON state (ends_at)",
+    """CREATE TABLE usage (
         user_id BLOB NOT NULL,
         memory_id BLOB NOT NULL,
         access_count INTEGER NOT NULL,
@@ -39,9 +39,9 @@ _SCHEMA = (
 
 
 def _set_up(connection: sqlite3.Connection) -> bytes:
-    schema_version(connection, _SCHEMA_VERSION)
-    for statement in _SCHEMA:
-        connection.execute(statement)
+    if is_new(connection, _SCHEMA_VERSION):
+        for statement in _SCHEMA:
+            connection.execute(statement)
     return b""
 
 

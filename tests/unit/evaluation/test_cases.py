@@ -1,12 +1,21 @@
 """Files of cases: what is read, and what a complaint says."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from semrouter_memory.config import Config
 from semrouter_memory.errors import InputFileError
 from semrouter_memory.evaluation.cases import CaseTurn, parse_cases, read_cases, write_json
+from semrouter_memory.evaluation.running import EvalOptions, play_files
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    pass
 
 
 def test_each_line_is_a_case_and_empty_lines_are_none(tmp_path: Path) -> None:
@@ -53,3 +62,20 @@ def test_a_result_is_written_as_json_that_people_can_read(tmp_path: Path) -> Non
     write_json(path, {"files": [{"file": "生活"}]})
     assert json.loads(path.read_text(encoding="utf-8")) == {"files": [{"file": "生活"}]}
     assert "生活" in path.read_text(encoding="utf-8")
+
+
+async def test_files_of_one_name_are_played_both(tmp_path: Path, model_directory: Path) -> None:
+    files = [tmp_path / each / "cases.jsonl" for each in "ab"]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text("{}", encoding="utf-8")
+    played: list[str] = []
+
+    async def play(name: str, cases: Sequence[Anything], *_: object) -> int:
+        played.append(name)
+        return len(cases)
+
+    options = EvalOptions(files=files, config=Config(), model=model_directory, json_out=tmp_path / "out.json")
+    await play_files(options, Anything, play=play, report=lambda _console, _name, outcome: outcome)
+    assert played == ["cases.jsonl", "cases.jsonl"]
+    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8")) == {"files": [1, 1]}

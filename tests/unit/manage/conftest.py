@@ -115,6 +115,9 @@ class Store:
 class Buried:
     tombstones: list[Tombstone]
 
+    def __bool__(self) -> bool:
+        return bool(self.tombstones)
+
     def covers(self, memory: Memory) -> bool:
         return any(
             memory.id == stone.memory_id if stone.memory_id else memory.asserted_at <= stone.at

@@ -264,6 +264,15 @@ async def test_a_change_whose_lock_is_lost_for_a_moment_is_made_again(house: Hou
     assert house.locks.losses == 0
 
 
+async def test_a_change_that_is_made_again_is_all_of_it_made_again(house: House) -> None:
+    house.put("m1", content="User likes tea", metadata={"kept": 1, "gone": 2})
+    house.locks.losses = 1
+    changes = UpdateRequest(content="User likes coffee", metadata={"gone": None}, project_id="p")
+    updated = await house.service.update(ALICE, "m1", changes)
+    assert updated == house.store.rows["m1"]
+    assert (updated.content, updated.metadata, updated.scope.project_id) == ("User likes coffee", {"kept": 1}, "p")
+
+
 async def test_a_deleted_memory_is_in_nobodys_history(house: House) -> None:
     """Even while its row is still there; the rest of the chain is shown from every id, oldest first."""
     put_chain(house, "m1", "m2", "m3", "m4")

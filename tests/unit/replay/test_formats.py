@@ -69,6 +69,13 @@ def test_a_line_is_written_to_be_read() -> None:
     )
 
 
+def test_a_member_that_no_line_has_is_reported_and_changes_nothing() -> None:
+    """Also one with the name that the record's own field has in the program."""
+    line = b'{"stream":1,"envoy":"request_body","kind":"response_body","tea":1}'
+    record = Record(1, 0, ProcessingRequest(kind="request_body"))
+    assert lines.read_line(line, before_us=0) == (record, {"kind", "tea"})
+
+
 def recording(form: Format) -> bytes:
     events = (Begin("one"), ProcessingRequest(kind="request_headers", headers=((":path", b"/v1"),)), End(EndedBy.ENVOY))
     return written([Record(0, 0, Header(made_by="t")), *(Record(1, 10, event) for event in events)], form)
@@ -129,6 +136,7 @@ HEADER = b'{"recording":1,"made_by":"t","pseudonymised":false}\n'
         (HEADER + b'{"stream":1,"envoy":"request_body","body":3}\n', r"line 2: body: must be text"),
         (HEADER + b'{"stream":1,"t_ms":"soon","end":"envoy"}\n', r"line 2: t_ms: must be milliseconds"),
         (HEADER + b'{"stream":1,"end":"nobody"}\n', r"line 2: end: Input should be 'unknown', 'envoy'"),
+        (HEADER + b'{"stream":1,"envoy":"request_body","end_of_stream":"yes"}\n', r"line 2: end_of_stream: "),
         (HEADER + b'{"stream":1,"memory":"request_body","set_headers":[3]}\n', r"line 2: set_headers.0: "),
         (
             HEADER + b'{"stream":1,"envoy":"request_headers","headers":[["a",{"b":1}]]}\n',

@@ -146,14 +146,17 @@ class TestFailure:
             SqliteTurnLog(path, clock=_Clock())
         assert path.read_bytes() == content
 
-    def test_a_newer_schema_is_refused_and_left_alone(self, path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("version", "program"), [(SCHEMA_VERSION + 1, "newer program"), (SCHEMA_VERSION - 1, "older program")]
+    )
+    def test_another_schema_is_refused_and_left_alone(self, path: Path, version: int, program: str) -> None:
         SqliteTurnLog(path, clock=_Clock()).close()
         with closing(sqlite3.connect(path)) as connection:
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
-        with pytest.raises(ConfigurationError, match=f"schema version {SCHEMA_VERSION + 1}"):
+            connection.execute(f"PRAGMA user_version = {version}")
+        with pytest.raises(ConfigurationError, match=f"schema version {version}.*{program}"):
             SqliteTurnLog(path, clock=_Clock())
         with closing(sqlite3.connect(path)) as connection:
-            assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION + 1,)
+            assert connection.execute("PRAGMA user_version").fetchone() == (version,)
 
     async def test_what_cannot_be_written_later_is_an_error_and_leaves_nothing(
         self, path: Path, open_log: OpenLog, said: Said
