@@ -23,9 +23,11 @@ from .conftest import Installation, eventually
 OPERATOR = "operator-token"
 LEASE_SECONDS = 3
 REDIS_TIMEOUT_SECONDS = 2.5
-SETTLED_SECONDS = 30
+SETTLED_SECONDS = 60
 _PARTS = ("extracted", "empty", "dead_lettered", "deleted", "waiting")
 _PAGE = 200
+_SHOWN_CHARS = 6_000
+"""Of the end of each sidecar's log, where turns do not settle."""
 
 
 def key_of(user: str) -> str:
@@ -101,7 +103,9 @@ class Pair:
             same = all(other == one for other in others)
             if same and one["waiting"] == 0 and one["accepted"] == self.accepted_here():
                 break
-            assert time.monotonic() < deadline, (all_of_them, self.accepted_here())
+            assert time.monotonic() < deadline, f"{all_of_them}, {self.accepted_here()} accepted\n" + "\n".join(
+                replica.stack.sidecar.log.read_text()[-_SHOWN_CHARS:] for replica in self.replicas
+            )
             await asyncio.sleep(0.2)
             with suppress(httpx.HTTPStatusError):  # what it needs was away a moment ago
                 all_of_them = [await self.totals(number) for number in range(len(self.replicas))]
