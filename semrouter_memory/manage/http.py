@@ -19,7 +19,7 @@ from semrouter_memory.config import IdentityConfig, ManagementConfig
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.exchange.events import Headers
 from semrouter_memory.exchange.identity import authenticated_user
-from semrouter_memory.manage import exception_handlers, operator_routes, routes
+from semrouter_memory.manage import exception_handlers, knowledge_routes, operator_routes, routes
 from semrouter_memory.manage.access import PREFIX, Access, user_in_header
 from semrouter_memory.manage.exception_handlers import unauthenticated
 from semrouter_memory.manage.operator_routes import OperatorContext
@@ -68,7 +68,8 @@ def _base_app(title: str, description: str, config: ManagementConfig) -> FastAPI
     exception_handlers.install(
         app,
         max_body_bytes=config.max_body_bytes,
-        max_bytes_of=dict.fromkeys((f"{PREFIX}/import", "/v1/collections/import"), config.max_import_bytes),
+        max_bytes_of=dict.fromkeys((f"{PREFIX}/import", "/v1/collections/import"), config.max_import_bytes)
+        | {knowledge_routes.PATH: config.max_document_bytes},
     )
     return app
 
@@ -121,7 +122,7 @@ def create_operator_api(
         app.include_router(routes.router, dependencies=[check, Depends(_describe_user_id)])
         if context is not None:
             app.state.operator = context
-            for router in operator_routes.ROUTERS:
+            for router in (*operator_routes.ROUTERS, knowledge_routes.routes):
                 app.include_router(router, dependencies=[check])
     return app
 
