@@ -32,7 +32,7 @@ _ANNOUNCED_TOKENS = 4
 def spoken(turns: Sequence[LoggedTurn]) -> list[str]:
     """What of each turn, oldest first, the user says as themselves; "" where nothing is, or the next turn withdraws it.
 
-    What is not the user's own text is cut from a message by its layout. A role-play lasts until the user ends it.
+    What is not the user's own text is cut from a message by its layout, and what a later sentence of it withdraws. A role-play lasts until the user ends it.
     """
     found: list[str] = []
     playing = False
@@ -64,10 +64,17 @@ class _Cues:
 # A message is read again with each of the twenty turns after it.
 @lru_cache(256)
 def _cues(message: str) -> _Cues:
-    own = own_text(message)
+    own = _standing(own_text(message))
     begins, ends = _role_play_begins(own), _ROLE_PLAY_ENDS.occur_in(message)
     begins_play = not ends and (begins is not None or _role_play_begins(message) is not None)
     return _Cues(own[:begins], withdraws(message), begins_play, ends)
+
+
+def _standing(text: str) -> str:
+    """What stands behind the last sentence that takes something back."""
+    pieces = sentences(text)
+    last = max((number for number, piece in enumerate(pieces) if withdraws(piece)), default=-1)
+    return "".join(pieces[last + 1 :]) if last >= 0 else text
 
 
 def _role_play_begins(text: str) -> int | None:

@@ -17,7 +17,7 @@ from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.words import tokens
 from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType, Vector
 from semrouter_memory.retain import content_policy, directives, statements
-from semrouter_memory.retain.directives import spoken, withdraws
+from semrouter_memory.retain.directives import spoken
 from semrouter_memory.retain.keep import CUT, SentenceScore, in_message, judge
 
 EXTRACTOR = "quotes"
@@ -142,7 +142,7 @@ def _message(turn: LoggedTurn, own: str, asked: str) -> _Message:
 @lru_cache(64)
 def _read(own: str, asked: str) -> tuple[Sequence[str], Sequence[bool], Sequence[SentenceScore]]:
     """The sentences of a message, which of them the user asks to have remembered, and what their words tell."""
-    pieces = [piece for whole in sentences(own) if not withdraws(whole) for piece in _readable(whole)]
+    pieces = [piece for whole in sentences(own) for piece in _readable(whole)]
     return pieces, directives.wished(pieces), judge(in_message(pieces, own, asked))
 
 

@@ -252,6 +252,12 @@ def test_what_the_next_turn_takes_back_is_not_kept(make_turn: MakeTurn, taken_ba
     assert contents(make_turn, "I live in Bonn", taken_back, "My wife is called Ines") == ["My wife is called Ines"]
 
 
+@pytest.mark.parametrize("taken_back", ["Just kidding!", "scratch that", "forget what I just said", "刚才说的不算。"])
+def test_what_a_later_sentence_takes_back_is_not_kept(make_turn: MakeTurn, taken_back: str) -> None:
+    assert contents(make_turn, f"I own three dragons. {taken_back}") == []
+    assert contents(make_turn, f"I own three dragons. {taken_back}\nI live in Bonn.") == ["I live in Bonn."]
+
+
 @pytest.mark.parametrize(
     "said",
     [
