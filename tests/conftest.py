@@ -3,6 +3,7 @@
 import gc
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.examples import examples
@@ -41,6 +42,12 @@ _ORDER = (*_LONGEST, "faults", "envoy", "component", "contract", "unit", "proper
 
 # Thousands of tests and all modules stay to the end: garbage collections need not look at them again and again.
 gc.disable()
+
+
+@pytest.fixture(autouse=True)
+def logging_as_at_the_start() -> None:
+    """What another test of this worker configured, or an installation in this process that still runs, logs nothing away."""
+    structlog.reset_defaults()
 
 
 def pytest_runtestloop() -> None:
