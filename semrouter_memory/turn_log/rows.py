@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import orjson
 
-from semrouter_memory.model import LoggedTurn, PendingSession, Scope, ToolUse, TurnState, joined
+from semrouter_memory.model import LoggedTurn, OwnerKind, PendingSession, Scope, ToolUse, TurnState, joined
 from semrouter_memory.turn_log.columns import load_items, moment, pack, unpack
 
 _OPEN = frozenset({TurnState.WAITING, TurnState.DEAD})
@@ -164,7 +164,7 @@ def turn_row(value: bytes) -> TurnRow:
 
 def session_value(row: SessionRow) -> bytes:
     scope = row.scope
-    packed = Scope(_packed(scope.user_id), _packed(scope.project_id), _packed(scope.agent_id))
+    packed = Scope(_packed(scope.owner_id), _packed(scope.project_id), scope.kind)
     return orjson.dumps(replace(row, scope=packed))
 
 
@@ -172,7 +172,8 @@ def session_value(row: SessionRow) -> bytes:
 @lru_cache(16_384)
 def session_row(value: bytes) -> SessionRow:
     values = orjson.loads(value)
-    return SessionRow(**{**values, "scope": Scope(*map(_unpacked, values["scope"].values()))})
+    owner_id, project_id, kind = values["scope"].values()
+    return SessionRow(**{**values, "scope": Scope(_unpacked(owner_id), _unpacked(project_id), OwnerKind(kind))})
 
 
 def _packed(identifier: str) -> str:
