@@ -5,7 +5,6 @@
 
 import asyncio
 import json
-import logging
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,6 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-import structlog
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
@@ -756,14 +754,11 @@ async def test_a_shared_secret_keeps_everybody_else_out(house: House) -> None:
 
 
 @pytest.fixture
-def log_text() -> Iterator[StringIO]:
+def log_text() -> StringIO:
     """Everything that the process logs, at the most talkative level."""
-    root, stream = logging.getLogger(), StringIO()
-    handlers, level = root.handlers[:], root.level
+    stream = StringIO()
     logs.configure(TelemetryConfig(log_level="DEBUG"), stream=stream)
-    yield stream
-    root.handlers[:], root.level, logging.raiseExceptions = handlers, level, True
-    structlog.reset_defaults()
+    return stream
 
 
 async def test_no_content_reaches_the_log(log_text: StringIO, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
