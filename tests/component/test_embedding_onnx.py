@@ -224,13 +224,13 @@ async def test_a_query_is_being_embedded_when_its_caller_goes_on(load: Load, mon
             begun.append(self)
             super().set()
 
-    def embed(_: str) -> npt.NDArray[np.float32]:
+    def read(_: str) -> tuple[npt.NDArray[np.float32], bool]:
         end.wait(5)
-        return unit(1, 9, 0)
+        return unit(1, 9, 0), False
 
     monkeypatch.setattr(onnx_embedder, "_BEGINNING_SECONDS", 5)
     monkeypatch.setattr(onnx_embedder, "Event", Beginning)
-    monkeypatch.setattr(embedder, "_embed", embed)
+    monkeypatch.setattr(embedder, "_read", read)
     first = asyncio.create_task(embedder.embed_query("red"))
     await asyncio.sleep(0)
     assert len(begun) == 1
