@@ -23,6 +23,7 @@ from semrouter_memory.model import (
     StoredChain,
     Tombstone,
     TurnState,
+    TurnTotals,
 )
 from semrouter_memory.ports import Clock, NewId
 from semrouter_memory.turn_log import claims, removal
@@ -81,7 +82,7 @@ class StoredTurnLog(ABC):
 
     @property
     def damage(self) -> str:
-        return self._database.failures.damage
+        return self._database.damage
 
     async def backup(self, directory: Path) -> None:
         """Copy the local file. Redis is backed up by its own means."""
@@ -146,6 +147,9 @@ class StoredTurnLog(ABC):
             return next(iter(await _whole(rows, list(found.values()))), None)
 
         return await self.read("get_turn", look)
+
+    async def totals(self) -> TurnTotals:
+        return TurnTotals(**await self.read("totals", lambda rows: rows.counts()))
 
     # -- extracting ----------------------------------------------------------------------------------------------------
 

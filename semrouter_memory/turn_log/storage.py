@@ -97,6 +97,10 @@ class Rows(Protocol):
 
     async def latest_time(self) -> int: ...
 
+    async def counts(self) -> dict[str, int]:
+        """The durable totals, by the names of `TurnTotals`."""
+        ...
+
 
 async def waiting_turns(rows: Rows, session: SessionRow) -> list[TurnRow]:
     """The session's waiting turns, oldest first."""

@@ -41,7 +41,7 @@ class PendingSessions:
         """Read some that changed since the last look; returns whether there may be more."""
         if not self._seen:
             return False
-        entries = await self._connection.execute("XRANGE", self._keys.changed, self._seen, "+", "COUNT", _BATCH)
+        entries = await self._connection.execute("XRANGE", self._keys("changed"), self._seen, "+", "COUNT", _BATCH)
         if not entries or entries[0][0] != self._seen:
             await self._read_whole()
         elif len(entries) > 1:
@@ -50,12 +50,12 @@ class PendingSessions:
         return len(entries) == _BATCH
 
     async def _newest(self) -> bytes:
-        entries = await self._connection.execute("XREVRANGE", self._keys.changed, "+", "-", "COUNT", 1)
+        entries = await self._connection.execute("XREVRANGE", self._keys("changed"), "+", "-", "COUNT", 1)
         return bytes(entries[0][0]) if entries else b""
 
     async def _read(self, session_ids: list[str]) -> None:
         wanted = list(dict.fromkeys(session_ids))
-        values = await self._connection.execute("HMGET", self._keys.pending, *wanted)
+        values = await self._connection.execute("HMGET", self._keys("pending"), *wanted)
         for session_id, value in zip(wanted, values, strict=True):
             self._put(session_id, value)
 
@@ -65,7 +65,7 @@ class PendingSessions:
         self._known.clear()
         cursor = b"0"
         while True:
-            cursor, answer = await self._connection.execute("HSCAN", self._keys.pending, cursor, "COUNT", _BATCH)
+            cursor, answer = await self._connection.execute("HSCAN", self._keys("pending"), cursor, "COUNT", _BATCH)
             for session_id, value in pairs(answer).items():
                 self._put(session_id.decode(), value)
             if int(cursor) == 0:

@@ -56,7 +56,7 @@ class Transactions:
         Raises:
             UnavailableError: nothing was changed, or it is not known whether the changes were made.
         """
-        version, precedence = self._keys.owner_version(owner), self._keys.owner_precedence(owner)
+        version, precedence = self._keys("owner", owner, "version"), self._keys("owner", owner, "precedence")
         async with self._turns.hold(Scope(owner)), self._running:
             for attempt in range(_ATTEMPTS):
                 done = await self._once(version, precedence, work, also_watch)

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar, Unpack
 
-from semrouter_memory.model import Appended, PendingSession, Scope, Turn, TurnTotals
+from semrouter_memory.model import Appended, PendingSession, Scope, Turn
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.bounds import bounded
 from semrouter_memory.turn_log.columns import micros
@@ -68,11 +68,11 @@ class SqliteTurnLog(StoredTurnLog):
         if operation in _AT_ONCE:
             return self._read(operation, look)
         if operation in _IN_READING_THREAD:
-            return await self._database.look_up(operation, lambda: completed(look(self._reading)))
+            return await self._database.run(operation, lambda: completed(look(self._reading)), thread="reading")
         return await self._database.run(operation, lambda: completed(look(self._background)))
 
     def _read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
-        with self._database.failures.of(operation):
+        with self._database.reporting(operation):
             return completed(look(self._local))
 
     # -- where it is called --------------------------------------------------------------------------------------------
@@ -99,9 +99,6 @@ class SqliteTurnLog(StoredTurnLog):
         pending = await super().pending()
         self._database.submit(self._database.checkpoint)
         return pending
-
-    async def totals(self) -> TurnTotals:
-        return TurnTotals(**await self._database.run("totals", self._background.counts))
 
     async def compact(self) -> None:
         """Take what was deleted before out of the files, batch by batch, while the log is in use (see contents.py).

@@ -92,7 +92,7 @@ class Spool:
 
     def digest_key(self) -> bytes | None:
         """The shared key, as it was known last."""
-        with self._database.failures.of("shared key"):
+        with self._database.reporting("shared key"):
             row = self._database.local.execute("SELECT value FROM settings WHERE name = ?", (_SHARED_KEY,)).fetchone()
         return bytes(row[0]) if row else None
 

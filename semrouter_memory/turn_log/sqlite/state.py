@@ -78,7 +78,7 @@ class SqliteStateStore:
                     found[key] = row[0]
             return found
 
-        return await self._database.look_up("get", read)
+        return await self._database.run("get", read, thread="reading")
 
     async def put(self, scope: Scope, key: str, value: bytes, *, ttl: timedelta) -> None:
         row = (pack(scope.user_id), pack(scope.project_id), pack(key), micros(self._clock.now() + ttl), value)
@@ -114,7 +114,7 @@ class SqliteStateStore:
                     found[memory_id] = Usage(row[0], moment(row[1]))
             return found
 
-        return await self._database.look_up("usage", read)
+        return await self._database.run("usage", read, thread="reading")
 
     async def drop_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None:
         await self._write(
