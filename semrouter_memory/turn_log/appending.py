@@ -15,13 +15,13 @@ last step, with the answer, is the turn that is accepted; it is never a repetiti
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from semrouter_memory.databases.columns import micros
 from semrouter_memory.model import Appended, AppendOutcome, Turn, TurnState
-from semrouter_memory.turn_log.bounds import BoundedTurn
-from semrouter_memory.turn_log.columns import (
+from semrouter_memory.turn_log.bounds import (
+    BoundedTurn,
     bounded_transcripts,
     dump_items,
     load_items,
-    micros,
     storable_texts,
     storable_tools,
 )

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 
+from semrouter_memory.databases.columns import pack
 from semrouter_memory.model import Scope, Turn
-from semrouter_memory.turn_log.columns import pack
 
 _SIZE = 16
 _CACHED_OWNERS = 1024

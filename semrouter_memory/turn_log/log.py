@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
+from semrouter_memory.databases.columns import micros, moment
+from semrouter_memory.databases.sqlite_database import Database
 from semrouter_memory.errors import MemoryServiceError
 from semrouter_memory.model import (
     Appended,
@@ -28,11 +30,10 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import Clock, NewId
 from semrouter_memory.turn_log import claims, removal
 from semrouter_memory.turn_log.appending import decide_append, look_around
-from semrouter_memory.turn_log.bounds import BoundedTurn, bounded_name
-from semrouter_memory.turn_log.columns import MAX_SESSION_ID_CHARS, micros, moment, storable
+from semrouter_memory.turn_log.bounds import MAX_SESSION_ID_CHARS, BoundedTurn, bounded_name, storable
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
 from semrouter_memory.turn_log.rows import TurnRow
-from semrouter_memory.turn_log.sqlite.database import Database
+from semrouter_memory.turn_log.sqlite.schema import TURN_LOG_FILE
 from semrouter_memory.turn_log.storage import Changes, Decision, Rows, View, with_contents
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
 
@@ -59,7 +60,7 @@ class StoredTurnLog(ABC):
     """What every storage has in common (implements `Storage` with its subclasses)."""
 
     def __init__(self, path: Path, *, clock: Clock, **settings: Unpack[LogSettings]) -> None:
-        self._database = Database(path)
+        self._database = Database(path, TURN_LOG_FILE)
         self._clock = clock
         self._times = HybridClock(clock)
         self._new_id = settings.get("new_id", lambda: uuid.uuid4().hex)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
 
+from semrouter_memory.databases.columns import micros, pack
 from semrouter_memory.model import Memory, Reach, Scope, Tombstone
-from semrouter_memory.turn_log.columns import micros, pack
 from semrouter_memory.turn_log.rows import TurnRow
 
 _EVERYTHING, _PROJECT, _MEMORY, _CONTENT = b"e", b"p:", b"m:", b"c:"

@@ -18,10 +18,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
+from semrouter_memory.databases.redis_connection import RedisConnection, reported_as
 from semrouter_memory.errors import MemoryServiceError, TurnLogError
 from semrouter_memory.model import Appended, AppendOutcome, Scope
 from semrouter_memory.resilience import Backoff
-from semrouter_memory.turn_log.redis.connection import RedisConnection, reported_as
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn
 

@@ -7,7 +7,7 @@ last look, they are read whole again, a few at a time, since the event loop has 
 
 import asyncio
 
-from semrouter_memory.turn_log.redis.connection import RedisConnection, pairs
+from semrouter_memory.databases.redis_connection import RedisConnection, pairs
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.rows import SessionRow, session_row
 

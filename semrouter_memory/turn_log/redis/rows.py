@@ -14,11 +14,11 @@ from datetime import timedelta
 
 from cachetools import LRUCache
 
+from semrouter_memory.databases.redis_connection import Argument, Command, RedisConnection, pairs
 from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import Scope, TurnState
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
-from semrouter_memory.turn_log.redis.connection import Argument, Command, RedisConnection, pairs
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.pending import PendingSessions
 from semrouter_memory.turn_log.rows import (

@@ -15,11 +15,11 @@ from typing import TypeAlias, TypeVar
 
 from redis.exceptions import WatchError
 
+from semrouter_memory.databases.redis_connection import Command, RedisConnection
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Scope
 from semrouter_memory.resilience import Backoff
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
-from semrouter_memory.turn_log.redis.connection import Command, RedisConnection
+from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.redis.keys import Keys
 
 T = TypeVar("T")

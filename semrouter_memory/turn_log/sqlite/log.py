@@ -5,14 +5,14 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar, Unpack
 
+from semrouter_memory.databases.columns import micros
+from semrouter_memory.databases.sqlite_database import BATCH_COMMITS, BATCH_LOG_PAGES
 from semrouter_memory.model import Appended, PendingSession, Scope, Turn
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.bounds import bounded
-from semrouter_memory.turn_log.columns import micros
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
 from semrouter_memory.turn_log.sqlite.contents import Contents
-from semrouter_memory.turn_log.sqlite.database import BATCH_COMMITS, BATCH_LOG_PAGES
 from semrouter_memory.turn_log.sqlite.rows import SqliteRows
 from semrouter_memory.turn_log.storage import Decision, Rows, completed
 from semrouter_memory.turn_log.tombstones import OwnerTombstones

@@ -3,7 +3,9 @@
 import secrets
 import sqlite3
 
-from semrouter_memory.turn_log.sqlite.connections import is_new
+from semrouter_memory.databases.sqlite_connections import is_new
+from semrouter_memory.databases.sqlite_database import FileKind
+from semrouter_memory.errors import TurnLogError
 
 SCHEMA_VERSION = 2
 
@@ -95,7 +97,7 @@ _RELEASE_LEASES = """UPDATE sessions
 _DIGEST_KEY = "digest_key"
 
 
-def set_up(connection: sqlite3.Connection) -> bytes:
+def _set_up(connection: sqlite3.Connection) -> bytes:
     """Make the tables of a new file, and release the leases of the process that had it before.
 
     Needs an open write transaction. Returns the key of the file's digests.
@@ -111,3 +113,8 @@ def set_up(connection: sqlite3.Connection) -> bytes:
     connection.execute(_RELEASE_LEASES)
     (key,) = connection.execute("SELECT value FROM settings WHERE name = ?", (_DIGEST_KEY,)).fetchone()
     return bytes(key)
+
+
+TURN_LOG_FILE = FileKind(
+    "turn log", _set_up, lambda message, reason: TurnLogError(message, reason=reason), one_process=True
+)

@@ -17,10 +17,10 @@ from typing import Any
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
+from semrouter_memory.databases.columns import micros, pack, unpack
+from semrouter_memory.databases.sqlite_database import Database
 from semrouter_memory.model import Reach, Scope, Tombstone
 from semrouter_memory.turn_log.bounds import BoundedTurn
-from semrouter_memory.turn_log.columns import micros, pack, unpack
-from semrouter_memory.turn_log.sqlite.database import Database
 
 _SHARED_KEY = "shared_key"
 _REDACT = "UPDATE spool SET payload = NULL, user_id = x'', project_id = x'', agent_id = x''"

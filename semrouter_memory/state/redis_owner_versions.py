@@ -10,10 +10,10 @@ import secrets
 from functools import partial
 from hashlib import blake2b
 
+from semrouter_memory.databases.columns import pack
+from semrouter_memory.databases.redis_connection import RedisConnection, reported_as
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Scope
-from semrouter_memory.turn_log.columns import pack
-from semrouter_memory.turn_log.redis.connection import RedisConnection, reported_as
 
 _KEPT_SECONDS = 7 * 86_400
 """How long a number is known after the owner's last write."""

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from semrouter_memory.databases.columns import micros, moment, pack
+from semrouter_memory.databases.sqlite_connections import is_new
+from semrouter_memory.databases.sqlite_database import Database, FileKind
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
 from semrouter_memory.ports import Clock
-from semrouter_memory.turn_log.columns import micros, moment, pack
-from semrouter_memory.turn_log.sqlite.connections import is_new
-from semrouter_memory.turn_log.sqlite.database import Database, FileKind
 
 _SCHEMA_VERSION = 1
 _SCHEMA = (

@@ -14,11 +14,11 @@ from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
+from semrouter_memory.databases.columns import micros, moment, pack
+from semrouter_memory.databases.redis_connection import Argument, Command, RedisConnection, reported_as
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
 from semrouter_memory.ports import Clock
-from semrouter_memory.turn_log.columns import micros, moment, pack
-from semrouter_memory.turn_log.redis.connection import Argument, Command, RedisConnection, reported_as
 
 _USAGE_SECONDS = 400 * 86_400
 """How long the use of a user's memories is known after the last one."""

@@ -27,8 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from semrouter_memory.errors import ConfigurationError, MemoryServiceError, TurnLogError
-from semrouter_memory.turn_log.sqlite.connections import (
+from semrouter_memory.databases.sqlite_connections import (
     connect,
     copy_file,
     create_private,
@@ -38,7 +37,7 @@ from semrouter_memory.turn_log.sqlite.connections import (
     require_sound,
     transaction,
 )
-from semrouter_memory.turn_log.sqlite.schema import set_up
+from semrouter_memory.errors import ConfigurationError, MemoryServiceError
 
 T = TypeVar("T")
 
@@ -82,11 +81,6 @@ class FileKind:
     one_process: bool = False
 
 
-TURN_LOG_FILE = FileKind(
-    "turn log", set_up, lambda message, reason: TurnLogError(message, reason=reason), one_process=True
-)
-
-
 class Database:
     """An open file.
 
@@ -99,7 +93,7 @@ class Database:
             open in another process.
     """
 
-    def __init__(self, path: Path, kind: FileKind = TURN_LOG_FILE) -> None:
+    def __init__(self, path: Path, kind: FileKind) -> None:
         self.path = path
         self.damage = ""
         self._kind = kind
