@@ -157,9 +157,10 @@ async def import_memories(
     memory that was deleted comes back, under a new id when it was deleted by its own.
     """
     report = Imported()
+    from_owner = None if from_user is None else Scope(from_user).owner
     try:
         await api.service.importer.run(
-            lambda project: api.scope(user, project or None), request.stream(), report, from_user=from_user
+            lambda project: api.scope(user, project or None), request.stream(), report, from_owner=from_owner
         )
     except HTTPException as error:
         message, code = described(error)

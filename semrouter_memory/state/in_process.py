@@ -67,5 +67,5 @@ class InProcessOwnerVersions:
 
 
 def _index(scope: Scope) -> int:
-    digest = blake2b(pack(scope.user_id), digest_size=8, person=b"version").digest()
+    digest = blake2b(pack(scope.owner), digest_size=8, person=b"version").digest()
     return int.from_bytes(digest, "big") % _COUNTERS

@@ -182,7 +182,7 @@ class RedisStateStore:
 
 
 def _owner(scope: Scope) -> str:
-    return _digest(scope.user_id)
+    return _digest(scope.owner)
 
 
 def _project(scope: Scope) -> str:

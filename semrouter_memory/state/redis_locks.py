@@ -87,7 +87,7 @@ class RedisOwnerLocks:
         Raises:
             LockLostError: Redis is unavailable, or other replicas held the lock for too long.
         """
-        name = blake2b(pack(scope.user_id), digest_size=16, person=b"owner-lock").hexdigest()
+        name = blake2b(pack(scope.owner), digest_size=16, person=b"owner-lock").hexdigest()
         key, token = f"{self._prefix}:lock:{name}", uuid.uuid4().hex
         async with self._own.hold(scope):
             # While Redis is slow deletions come from the cache, which may be older than the lock.

@@ -56,7 +56,7 @@ class RedisOwnerVersions:
 
 def version_key(prefix: str, scope: Scope) -> str:
     """The key of the owner's version."""
-    owner = blake2b(pack(scope.user_id), digest_size=16, person=b"version").hexdigest()
+    owner = blake2b(pack(scope.owner), digest_size=16, person=b"version").hexdigest()
     return f"{prefix}:version:{owner}"
 
 

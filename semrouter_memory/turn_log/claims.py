@@ -40,8 +40,7 @@ async def offered(rows: Rows, *, now: int, lease: timedelta, longest_back_off: t
     if purging:
         sessions = [exact for row in sessions if (exact := await _exact(rows, row, purging)).is_pending]
     sessions.sort(key=lambda row: (not row.waiting, row.oldest_waiting or row.newest))
-    until = [_back_off(row, now=now, longest=longest_back_off) for row in sessions]
-    return [replace(row, not_before=each).as_pending() for row, each in zip(sessions, until, strict=True)]
+    return [row.as_pending(not_before=_back_off(row, now=now, longest=longest_back_off)) for row in sessions]
 
 
 def _claimable(session: SessionRow, now: int, lease: timedelta) -> bool:
@@ -225,4 +224,4 @@ async def end_session(rows: Rows, scope: Scope, name: str) -> tuple[Changes, Pen
         changes.sessions.append(session)
         newest = (await rows.turns([session.newest])).get(session.newest)
         changes.updated += [replace(newest, ends=True)] if newest else []
-    return changes, session.as_pending()
+    return changes, session.as_pending(not_before=session.not_before)

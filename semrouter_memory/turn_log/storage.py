@@ -130,14 +130,14 @@ class View:
     async def session(self, scope: Scope, session_id: str) -> SessionRow | None:
         """The owner's session of that id."""
         found = (await self.rows.sessions([session_id])).get(session_id) if session_id else None
-        return found if found is not None and found.scope.user_id == scope.user_id else None
+        return found if found is not None and found.scope.owner == scope.owner else None
 
     async def named(self, scope: Scope, name: str) -> SessionRow | None:
         """The owner's session that a client calls by that name, or whose id it is."""
         digests = self.rows.digests
         ids = [digests.session_id(scope, kind, name) for kind in ("header", "conversation")]
         found = await self.rows.sessions([*ids, storable(name, MAX_SESSION_ID_CHARS)])
-        return next((row for row in found.values() if row.scope.user_id == scope.user_id), None)
+        return next((row for row in found.values() if row.scope.owner == scope.owner), None)
 
     async def found_by(self, key: str) -> list[TurnRow]:
         return self.visible(await self.rows.found_by(key))

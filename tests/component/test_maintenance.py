@@ -778,7 +778,7 @@ async def test_an_owner_who_cannot_be_looked_after_keeps_nobody_else_from_it(
     upsert = house.store.upsert
 
     async def refusing(scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
-        if scope.user_id == "alice":
+        if scope.owner_id == "alice":
             raise InvalidRequestError("metadata is longer than 65536 bytes", field="metadata")
         await upsert(scope, rows)
 
@@ -808,7 +808,7 @@ async def test_an_owner_who_cannot_be_swept_keeps_no_other_from_it(
     delete = house.store.delete
 
     async def refusing(scope: Scope, memory_ids: Sequence[str]) -> int:
-        if scope.user_id == "alice":
+        if scope.owner_id == "alice":
             raise RuntimeError("a bug")
         return await delete(scope, memory_ids)
 

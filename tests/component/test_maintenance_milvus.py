@@ -36,7 +36,7 @@ async def test_a_sweep_deletes_from_milvus_what_it_judged_and_nothing_else(tmp_p
             store,
             aged("expired", expires_at=NOW, importance=0.3, metadata={"turn_ids": ["t1"], "note": "früher"}),
             aged("history", superseded_at=NOW, superseded_by="expired"),
-            aged("kept", scope=Scope("alice", "apollo", "agent-7"), expires_at=NOW + timedelta(days=1)),
+            aged("kept", scope=Scope("alice", "apollo"), expires_at=NOW + timedelta(days=1)),
             aged("older", days=8, scope=BOB),
             aged("newer", days=7, scope=BOB),
             aged("deleted", scope=BOB),

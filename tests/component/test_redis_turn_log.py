@@ -340,7 +340,7 @@ class TestForgetting:
         self, installation: Installation, own_redis_server: RedisServer
     ) -> None:
         secret = "xylophone"
-        eve = Scope(f"{secret}-eve", f"{secret}-project", f"{secret}-agent")
+        eve = Scope(f"{secret}-eve", f"{secret}-project")
         server = own_redis_server
         async with installation.replica(started=False) as replica, installation.replica("two", started=False) as two:
             for number in range(40):

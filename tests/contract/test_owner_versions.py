@@ -64,7 +64,7 @@ class TestNumbers:
 
     async def test_all_of_an_owners_projects_have_one(self, replicas: Replicas) -> None:
         here, _ = replicas
-        assert (await here.advance(Scope("alice", "work", "agent")))[1] == await here.current(ALICE)
+        assert (await here.advance(Scope("alice", "work")))[1] == await here.current(ALICE)
 
     async def test_others_have_another(self, replicas: Replicas) -> None:
         here, _ = replicas

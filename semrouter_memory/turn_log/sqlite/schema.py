@@ -72,9 +72,8 @@ _SCHEMA = (
         number INTEGER NOT NULL,
         complete INTEGER NOT NULL,
         observed_at INTEGER NOT NULL,
-        user_id BLOB NOT NULL,
+        owner BLOB NOT NULL,
         project_id BLOB NOT NULL,
-        agent_id BLOB NOT NULL,
         payload BLOB)""",
     "CREATE UNIQUE INDEX spool_runs ON spool (run, number)",
     # Fields as in tombstones.py.

@@ -23,7 +23,7 @@ from semrouter_memory.model import Reach, Scope, Tombstone
 from semrouter_memory.turn_log.bounds import BoundedTurn
 
 _SHARED_KEY = "shared_key"
-_REDACT = "UPDATE spool SET payload = NULL, user_id = x'', project_id = x'', agent_id = x''"
+_REDACT = "UPDATE spool SET payload = NULL, owner = x'', project_id = x''"
 _PAYLOAD = TypeAdapter(BoundedTurn)
 
 
@@ -84,8 +84,8 @@ class Spool:
         )
         with self._database.writing_local("append"):
             self._database.local.execute(
-                """INSERT INTO spool (run, number, complete, observed_at, user_id, project_id, agent_id, payload)
-                   VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+                """INSERT INTO spool (run, number, complete, observed_at, owner, project_id, payload)
+                   VALUES (?, ?, ?, ?, ?, ?, ?)""",
                 values,
             )
         self._database.checkpoint_if_due()
@@ -105,13 +105,13 @@ class Spool:
     async def after(self, run: str, number: int, limit: int) -> list[SpooledTurn]:
         """The next turns of a run."""
         rows = await self._select(
-            """SELECT number, complete, user_id, project_id, agent_id, payload FROM spool
+            """SELECT number, complete, owner, project_id, payload FROM spool
                WHERE run = ? AND number > ? ORDER BY number LIMIT ?""",
             (run, number, limit),
         )
         return [
-            SpooledTurn(run, number, bool(complete), Scope(unpack(user), unpack(project), unpack(agent)), payload)
-            for number, complete, user, project, agent, payload in rows
+            SpooledTurn(run, number, bool(complete), _unpacked(owner, project), payload)
+            for number, complete, owner, project, payload in rows
         ]
 
     async def holds(self, numbers: Mapping[str, int]) -> bool:
@@ -151,8 +151,8 @@ class Spool:
         scope, reach = tombstone.scope, tombstone.reach
         await self._execute(
             "redact",
-            f"""{_REDACT} WHERE payload IS NOT NULL AND user_id = ? AND (? = ? OR project_id = ?) AND observed_at <= ?""",
-            (pack(scope.user_id), reach, Reach.ALL, pack(scope.project_id), micros(tombstone.at)),
+            f"""{_REDACT} WHERE payload IS NOT NULL AND owner = ? AND (? = ? OR project_id = ?) AND observed_at <= ?""",
+            (pack(scope.owner), reach, Reach.ALL, pack(scope.project_id), micros(tombstone.at)),
         )
 
     async def redact(self, spooled: SpooledTurn) -> None:
@@ -171,5 +171,10 @@ class Spool:
         await self._database.write(operation, lambda: self._database.background.execute(statement, arguments).close())
 
 
-def _packed(scope: Scope) -> tuple[bytes, bytes, bytes]:
-    return pack(scope.user_id), pack(scope.project_id), pack(scope.agent_id)
+def _packed(scope: Scope) -> tuple[bytes, bytes]:
+    return pack(scope.owner), pack(scope.project_id)
+
+
+def _unpacked(owner: bytes, project: bytes) -> Scope:
+    """The scope; of a redacted turn one that owns nothing."""
+    return Scope.of_owner(unpack(owner), unpack(project)) if owner else Scope("")

@@ -23,7 +23,7 @@ async def test_a_load_that_is_delayed_keeps_no_other_waiting() -> None:
     errors: list[BaseException] = []
 
     def take(scope: Scope, _entry: CacheEntry | None) -> None:
-        loaded.append(scope.user_id)
+        loaded.append(scope.owner_id)
 
     loader = IndexLoader(
         InMemoryStore(dimension=2),
