@@ -138,6 +138,7 @@ class Database:
         self.require_file()
         with self.reporting(operation), self._transaction(self.local):
             yield
+        self.checkpoint_if_due()
 
     def submit(self, work: Callable[[], T], *, thread: str = "background") -> Future[T]:
         """Work in a thread, in the order in which it is submitted."""

@@ -2,14 +2,13 @@
 
 import asyncio
 import uuid
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, Unpack
 
 from semrouter_memory.databases.columns import micros, moment
 from semrouter_memory.databases.sqlite_database import Database
@@ -34,10 +33,8 @@ from semrouter_memory.turn_log.bounds import MAX_SESSION_ID_CHARS, BoundedTurn, 
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
 from semrouter_memory.turn_log.rows import TurnRow
 from semrouter_memory.turn_log.sqlite.schema import TURN_LOG_FILE
-from semrouter_memory.turn_log.storage import Changes, Decision, Rows, View, with_contents
+from semrouter_memory.turn_log.storage import Changes, Rows, Storage, View, with_contents
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
-
-T = TypeVar("T")
 
 _MAX_TURN_CHARS = 64_000
 
@@ -56,8 +53,8 @@ class LogSettings(TypedDict, total=False):
     longest_back_off: timedelta
 
 
-class StoredTurnLog(ABC):
-    """What every storage has in common (implements `Storage` with its subclasses)."""
+class StoredTurnLog(Storage):
+    """What every storage has in common."""
 
     def __init__(self, path: Path, *, clock: Clock, **settings: Unpack[LogSettings]) -> None:
         self._database = Database(path, TURN_LOG_FILE)
@@ -70,12 +67,6 @@ class StoredTurnLog(ABC):
         self._tasks = set[asyncio.Task[None]]()
 
     # -- the storage ---------------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    async def change(self, operation: str, scope_or_owner: Scope | str, decide: Decision[T]) -> T: ...
-
-    @abstractmethod
-    async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T: ...
 
     async def erase(self) -> None:
         """Sync, and take what was deleted out of the local files, unless a reader prevents it for now."""
@@ -160,7 +151,11 @@ class StoredTurnLog(ABC):
             now = micros(self._clock.now())
             return await claims.offered(rows, now=now, lease=self._lease, longest_back_off=self._longest_back_off)
 
-        return await self.read("pending", look)
+        try:
+            return await self.read("pending", look)
+        finally:
+            # The local file is synced also while Redis is unavailable.
+            self._database.submit(self._database.checkpoint)
 
     async def claim(self, scope: Scope, session_id: str, *, lease: timedelta, context: int) -> Claim | None:
         self._lease = lease

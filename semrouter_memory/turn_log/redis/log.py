@@ -199,11 +199,6 @@ class RedisTurnLog(StoredTurnLog):
             return OwnerTombstones(content_hash=self.content_hash)
         return await rows.tombstones_at_once(scope)
 
-    async def pending(self) -> list[PendingSession]:
-        with suppress(TurnLogError):
-            await self._database.run("checkpoint", self._database.checkpoint)
-        return await super().pending()
-
     async def end_session(self, scope: Scope, session: str) -> PendingSession | None:
         # The session may be there only when what is spooled has arrived.
         async with self._using("end_session"):

@@ -49,10 +49,6 @@ class PendingSessions:
             self._seen = entries[-1][0]
         return len(entries) == _BATCH
 
-    async def _newest(self) -> bytes:
-        entries = await self._connection.execute("XREVRANGE", self._keys("changed"), "+", "-", "COUNT", 1)
-        return bytes(entries[0][0]) if entries else b""
-
     async def _read(self, session_ids: list[str]) -> None:
         wanted = list(dict.fromkeys(session_ids))
         values = await self._connection.execute("HMGET", self._keys("pending"), *wanted)
@@ -61,7 +57,7 @@ class PendingSessions:
 
     async def _read_whole(self) -> None:
         # The stream's end first: what changes while the hash is read is read again.
-        seen = await self._newest()
+        newest = await self._connection.execute("XREVRANGE", self._keys("changed"), "+", "-", "COUNT", 1)
         self._known.clear()
         cursor = b"0"
         while True:
@@ -70,7 +66,7 @@ class PendingSessions:
                 self._put(session_id.decode(), value)
             if int(cursor) == 0:
                 break
-        self._seen = seen
+        self._seen = bytes(newest[0][0]) if newest else b""
 
     def _put(self, session_id: str, value: bytes | None) -> None:
         if value is None:

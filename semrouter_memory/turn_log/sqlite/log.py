@@ -86,7 +86,6 @@ class SqliteTurnLog(StoredTurnLog):
             changes, appended = completed(self._appended(self._local, bound))
             self._local.apply(changes)
         self._times.observe(micros(turn.observed_at))
-        self._database.checkpoint_if_due()
         return appended
 
     async def tombstones(self, scope: Scope) -> OwnerTombstones:
@@ -96,9 +95,7 @@ class SqliteTurnLog(StoredTurnLog):
 
     async def pending(self) -> list[PendingSession]:
         self._database.require_file()
-        pending = await super().pending()
-        self._database.submit(self._database.checkpoint)
-        return pending
+        return await super().pending()
 
     async def compact(self) -> None:
         """Take what was deleted before out of the files, batch by batch, while the log is in use (see contents.py).

@@ -67,15 +67,14 @@ _SCHEMA = (
     # Turns that are accepted for Redis and not forwarded yet, see spool.py.
     # payload: NULL once the turn was deleted before it was forwarded; then only the count of it is.
     """CREATE TABLE spool (
-        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
         run TEXT NOT NULL,
-        number INTEGER NOT NULL,
         complete INTEGER NOT NULL,
         observed_at INTEGER NOT NULL,
         owner BLOB NOT NULL,
         project_id BLOB NOT NULL,
         payload BLOB)""",
-    "CREATE UNIQUE INDEX spool_runs ON spool (run, number)",
+    "CREATE INDEX spool_runs ON spool (run, number)",
     # Fields as in tombstones.py.
     """CREATE TABLE tombstones (
         owner TEXT NOT NULL,
