@@ -146,7 +146,7 @@ class InProcess:
                 await retainer.process(woken.pop())
             reading.append((time.process_time() - started) * 1000)
             started = time.process_time()
-            await self._adapters.embedder.embed_passages([message])
+            await self._adapters.embedder.embed_query(message)
             embedding.append((time.process_time() - started) * 1000)
         kept = await self._adapters.store.count(scope)
         return Learning(turn=Times.of(reading[_WARM_UP:]), embedding=Times.of(embedding[_WARM_UP:]), kept=kept / TURNS)

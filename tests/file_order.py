@@ -14,19 +14,33 @@ ON_THE_RUNS_MILVUS = (
 """They come first, as the server ends with them: it takes a quarter of a processor even when it is idle."""
 _LONGEST = (
     "tests/faults/test_servers",
-    "tests/envoy/test_chains",
     "tests/envoy/test_owner_index",
-    "tests/envoy/test_failures",
-    "tests/envoy/test_lifecycle",
+    "tests/envoy/test_chains",
     "tests/faults/test_disk",
+    "tests/envoy/test_lifecycle",
+    "tests/envoy/test_failures",
 )
 """One that began last would be waited for by all workers but one."""
-_SUITES = ("tests/faults", "tests/envoy", "tests/component", "tests/contract", "tests/unit", "tests/property")
-_ORDER = (*ON_THE_RUNS_MILVUS, *_LONGEST, *_SUITES)
+_WAITING = (*_LONGEST, "tests/faults", "tests/envoy")
+"""They mostly wait for processes that they have started. The others keep a processor busy, and come in between."""
+_WAITING_SHARE = 0.9
+"""At the end are short files alone."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def place(item: pytest.Item) -> int:
-        return next((place for place, start in enumerate(_ORDER) if item.nodeid.startswith(start)), len(_ORDER))
+    files = list(dict.fromkeys(_file(item) for item in items))
+    waiting = sorted((file for file in files if file.startswith(_WAITING)), key=lambda file: _place(file, _WAITING))
+    busy = [file for file in files if not file.startswith(_WAITING)]
+    order = {file: _WAITING_SHARE * number / len(waiting) for number, file in enumerate(waiting)}
+    order |= {file: number / len(busy) for number, file in enumerate(busy)}
+    first = len(ON_THE_RUNS_MILVUS)
+    order |= {file: number - first for number, file in enumerate(ON_THE_RUNS_MILVUS)}
+    items.sort(key=lambda item: order[_file(item)])
 
-    items.sort(key=place)
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+def _place(file: str, starts: tuple[str, ...]) -> int:
+    return next(place for place, start in enumerate(starts) if file.startswith(start))

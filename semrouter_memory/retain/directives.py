@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from semrouter_memory.language.own_text import own_text
 from semrouter_memory.language.phrases import MARKS, Phrases, after, phrases
-from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
+from semrouter_memory.language.sentences import QUESTION_MARKS, orders, sentences
 from semrouter_memory.language.words import spans, tokens
 from semrouter_memory.model import LoggedTurn
 
@@ -163,6 +163,24 @@ def _wish_begins(found: Sequence[str]) -> int | None:
     if {*found[place:][:1]} & {":", ",", "that"}:
         return place + 1
     return place if phrases("remember_what").length_at(found, place) else None
+
+
+def is_lesson(sentence: str) -> bool:
+    """Whether it tells what to do the next time: "next time verify the version", "ask me first in future", "下次先备份"."""
+    found = tokens(sentence.rstrip(" .!。！"))
+    if found[-1:] == ("?",):
+        return False
+    start = after(found, _FILLERS)
+    if not (length := phrases("lessons").length_at(found, start)):
+        ends = (place + phrases("next_time").length_at(found, place) for place in phrases("next_time").places(found))
+        return orders(sentence) and len(found) in ends
+    behind = start + length
+    place = after(found, None, behind)
+    if place >= len(found) or found[place] == "我":
+        return False
+    told = sentence[spans(sentence)[place][0] :]
+    instructs = phrases("instructs").length_at(found, place) > 0 or phrases("instructs_zh").occur_in(told)
+    return ":" in found[behind:place] or instructs or orders(told)
 
 
 def _announces(piece: str) -> bool:

@@ -95,6 +95,27 @@ async def test_a_memory_from_its_beginning_to_its_end(run: Run) -> None:
     assert isinstance((await run("get", memory_id)).exception, NotFoundError)
 
 
+async def test_an_episode_is_stored_changed_and_listed_by_its_parts(run: Run) -> None:
+    parts = (
+        "--goal",
+        "Book a room",
+        "--step",
+        "search",
+        "--step",
+        "pay",
+        "--outcome",
+        "Booked",
+        "--lesson",
+        "Ask first",
+    )
+    stored = json.loads((await run("add", *parts)).stdout)
+    assert stored["content"] == "Goal: Book a room. Steps: search, pay. Outcome: Booked. Lesson: Ask first."
+    changed = json.loads((await run("update", stored["id"], "--outcome", "Cancelled")).stdout)
+    assert (changed["outcome"], changed["steps"]) == ("Cancelled", ["search", "pay"])
+    assert "Cancelled" in (await run("list", "--goal", "room", "--outcome", "cancel")).output
+    assert "Cancelled" not in (await run("list", "--outcome", "booked")).output
+
+
 async def test_lists_and_hits_as_json(run: Run) -> None:
     for number in range(3):
         await added(run, f"tea {number}")
