@@ -36,10 +36,10 @@ from semrouter_memory.model import (
     Turn,
     Vector,
 )
+from semrouter_memory.state.in_process import InProcessOwnerVersions
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 from semrouter_memory.transport.request_phase import RequestPhase
-from semrouter_memory.turn_log.in_process import InProcessOwnerVersions
 
 SIZES = (200, 1_000, 10_000)
 QUESTIONS = 300

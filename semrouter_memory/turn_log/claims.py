@@ -16,8 +16,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from semrouter_memory.databases.columns import micros, moment
 from semrouter_memory.model import Claim, PendingSession, Scope, TurnState
-from semrouter_memory.turn_log.columns import micros, moment, storable
+from semrouter_memory.turn_log.bounds import storable
 from semrouter_memory.turn_log.rows import SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import Changes, Rows, View, waiting_turns, with_contents
 
