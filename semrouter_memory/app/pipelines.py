@@ -17,6 +17,7 @@ from semrouter_memory.maintenance.usage import UsageCounter
 from semrouter_memory.model import Scope, SessionKey
 from semrouter_memory.ports import ChatModel, MemoryReader, MemoryWriter, UsageNotes
 from semrouter_memory.recall.conversation import StoredHistory
+from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.keywords import KeywordExtractor, KeywordSearch
 from semrouter_memory.recall.recaller import Recaller
 from semrouter_memory.recall.rewrite import QueryRewriter, RewritingSearch
@@ -181,6 +182,7 @@ def request_phase(
         clock=adapters.clock,
         config=recall,
         usage=usage,
+        documents=_document_search(config.knowledge, adapters),
     )
     return RequestPhase(
         recaller=recaller,
@@ -189,6 +191,12 @@ def request_phase(
         config=recall,
         compressor=_compressor(config.compression, adapters) if config.compression.enabled else None,
     )
+
+
+def _document_search(config: KnowledgeConfig, adapters: Adapters) -> DocumentSearch | None:
+    if adapters.documents is None or not config.limit:
+        return None
+    return DocumentSearch(reader=adapters.documents, embedder=adapters.embedder, clock=adapters.clock, config=config)
 
 
 def _strategy(config: RecallConfig, adapters: Adapters, rewriting: ChatModel | None, search: VectorSearch) -> Strategy:

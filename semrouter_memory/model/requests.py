@@ -121,6 +121,7 @@ class RecallRequest:
         answers_calls: ids of the tool calls that the request itself brings results of.
         model: the one that the client asks; for traces.
         has_place: memories can be put into the request.
+        organisation: whose documents are searched as well; None for none.
     """
 
     scope: Scope
@@ -137,6 +138,7 @@ class RecallRequest:
     answers_calls: frozenset[str] = frozenset()
     model: str = ""
     has_place: bool = True
+    organisation: Scope | None = None
 
 
 class Reason(StrEnum):

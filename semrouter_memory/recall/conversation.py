@@ -19,7 +19,7 @@ from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.query import HISTORY_MESSAGES, is_vague
 
 _Value = TypeVar("_Value")
-_TurnKey = tuple[str, Scope, RecallOptions]
+_TurnKey = tuple[str, Scope, RecallOptions, Scope | None]
 """One user turn, asked with certain settings: other settings make another decision."""
 
 _MAX_TURNS = 1_000
@@ -91,7 +91,7 @@ class ToolLoopCache(Generic[_Value]):
 
 
 def _key(request: RecallRequest) -> _TurnKey:
-    return request.loop_key, request.scope, request.options
+    return request.loop_key, request.scope, request.options, request.organisation
 
 
 def _now() -> float:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from semrouter_memory.config import KnowledgeConfig
 from semrouter_memory.language.bm25 import build
 from semrouter_memory.language.terms import terms
 from semrouter_memory.learned.logistic import Features, Logistic, log_odds
@@ -35,9 +36,15 @@ class DocumentSearch:
 
     Args:
         reader: the collection of documents.
+
+    Attributes:
+        limit: passages in a request at most.
+        token_budget: their tokens at most.
     """
 
-    def __init__(self, *, reader: MemoryReader, embedder: Embedder, clock: Clock) -> None:
+    def __init__(self, *, reader: MemoryReader, embedder: Embedder, clock: Clock, config: KnowledgeConfig) -> None:
+        self.limit = config.limit
+        self.token_budget = config.token_budget
         self._reader = reader
         self._embedder = embedder
         self._clock = clock

@@ -5,6 +5,7 @@ deadline; the plain path starts no task and no thread but the embedding's, becau
 what it costs.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -15,7 +16,8 @@ from semrouter_memory.events import ExchangeFailed
 from semrouter_memory.model import Hit, Reason, RecallRequest, RecallResult, Scope
 from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, UsageNotes
 from semrouter_memory.recall.conversation import ToolLoopCache
-from semrouter_memory.recall.deadline import Deadline, StepTimer
+from semrouter_memory.recall.deadline import Deadline, StepTimer, discard, result_by
+from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.query import Query, decide
 from semrouter_memory.recall.render import frame, line, render
 from semrouter_memory.recall.selection import Budget, choose
@@ -41,7 +43,11 @@ class RecallDecision:
 
 
 class Recaller:
-    """Finds the memories that belong into a request."""
+    """Finds the memories that belong into a request.
+
+    Args:
+        documents: searches the documents of a request's organisation; None: nothing does.
+    """
 
     def __init__(
         self,
@@ -53,6 +59,7 @@ class Recaller:
         clock: Clock,
         config: RecallConfig,
         usage: UsageNotes | None = None,
+        documents: DocumentSearch | None = None,
     ) -> None:
         self._strategy = strategy
         self._embedder = embedder
@@ -61,6 +68,7 @@ class Recaller:
         self._clock = clock
         self._config = config
         self._usage = usage
+        self._documents = documents
         self._earlier = ToolLoopCache[RecallDecision]()
         self._count = lru_cache(_COUNTED_LINES)(embedder.count_tokens)
         self.prepare = strategy.prepare
@@ -89,7 +97,7 @@ class Recaller:
                     reason=decision.reason,
                     text=text,
                     hits=decision.hits,
-                    tokens=self._frame_tokens + sum(map(self._cost, decision.hits)) if text else 0,
+                    tokens=self._tokens(decision.hits),
                     ranking=decision.ranking,
                     without_history=not request.history,
                 )
@@ -114,39 +122,77 @@ class Recaller:
             decision = decide(query, request.signals, any_message=self._strategy.any_message)
         if not decision.search:
             return RecallDecision(decision.reason)
-        result = await self._strategy.search(query, request, deadline, timer)
-        # Asked after the store, so that no answer of its is older than a deletion.
-        hits = await self._not_deleted(request.scope, result.hits)
-        texts = await visible() if visible is not None else request.visible
-        options, limit = request.options, self._strategy.limit
-        with timer.measure("rank"):
-            chosen = choose(
-                hits,
-                options if limit is None else replace(options, limit=limit),
-                visible=texts,
-                cost=self._cost,
-                budget=self._budget,
-                pinned=result.pinned,
-            )
-        if chosen and self._usage is not None:
-            self._usage.note([hit.memory for hit in chosen])
+        documents = self._documents_of(query, request)
+        try:
+            result = await self._strategy.search(query, request, deadline, timer)
+            # Asked after the store, so that no answer of its is older than a deletion.
+            hits = await self._not_deleted(request.scope, result.hits)
+            texts = await visible() if visible is not None else request.visible
+            options, limit = request.options, self._strategy.limit
+            with timer.measure("rank"):
+                chosen = choose(
+                    hits,
+                    options if limit is None else replace(options, limit=limit),
+                    visible=texts,
+                    cost=self._cost,
+                    budget=self._budget,
+                    pinned=result.pinned,
+                )
+            if chosen and self._usage is not None:
+                self._usage.note([hit.memory for hit in chosen])
+            if documents is not None:
+                with timer.measure("documents"):
+                    chosen += await self._passages(documents, request, texts, deadline)
+        finally:
+            if documents is not None:
+                discard(documents)
         return RecallDecision(Reason.INJECTED if chosen else _why_nothing(result), chosen, tuple(hits[:_RANKING]))
+
+    def _documents_of(self, query: Query, request: RecallRequest) -> "asyncio.Task[list[Hit]] | None":
+        """The search of the organisation's documents, beside that of the memories."""
+        if self._documents is None or request.organisation is None:
+            return None
+        return asyncio.create_task(self._documents.search(query, request.organisation), name="search documents")
+
+    async def _passages(
+        self, search: "asyncio.Task[list[Hit]]", request: RecallRequest, texts: Sequence[str], deadline: Deadline
+    ) -> tuple[Hit, ...]:
+        """The passages to render; none where the search is late or fails."""
+        found = await result_by(search, deadline.state_for_ranking())
+        if not found or self._documents is None or request.organisation is None:
+            return ()
+        return choose(
+            await self._not_deleted(request.organisation, found),
+            replace(request.options, limit=self._documents.limit, types=None),
+            visible=texts,
+            cost=self._cost,
+            budget=Budget(tokens=self._documents.token_budget - self._document_frame_tokens),
+        )
 
     async def _repeated(self, earlier: RecallDecision, scope: Scope) -> RecallDecision:
         """The decision of the turn's earlier step, without what was deleted since: the block stays the same in a loop."""
         if not earlier.hits:
             return earlier
-        hits = tuple(await self._not_deleted(scope, earlier.hits))
+        hits: Sequence[Hit] = earlier.hits
+        for owner in dict.fromkeys((scope, *(hit.memory.scope.in_project("") for hit in hits))):
+            hits = await self._not_deleted(owner, hits)
+        hits = tuple(hits)
         return RecallDecision(Reason.INJECTED if hits else Reason.BELOW_THRESHOLD, hits)
 
     async def _not_deleted(self, scope: Scope, hits: Sequence[Hit]) -> Sequence[Hit]:
-        """The hits without deleted memories: the store, and an earlier step, may still show these."""
+        """The hits without this owner's deleted memories: the store, and an earlier step, may still show these."""
         if not hits:
             return hits
         tombstones = await self._turn_log.tombstones(scope)
         if not tombstones:
             return hits
-        return [hit for hit in hits if not tombstones.covers(hit.memory)]
+        return [hit for hit in hits if hit.memory.scope.owner != scope.owner or not tombstones.covers(hit.memory)]
+
+    def _tokens(self, hits: Sequence[Hit]) -> int:
+        """The size of the block of these hits."""
+        of_documents = sum(hit.memory.form == "passage" for hit in hits)
+        frames = self._frame_tokens * (of_documents < len(hits)) + self._document_frame_tokens * (of_documents > 0)
+        return frames + sum(map(self._cost, hits))
 
     def _cost(self, hit: Hit) -> int:
         return self._count(line(hit, self._config.render))
@@ -159,6 +205,10 @@ class Recaller:
     @cached_property
     def _frame_tokens(self) -> int:
         return self._embedder.count_tokens(frame(self._config.render))
+
+    @cached_property
+    def _document_frame_tokens(self) -> int:
+        return self._embedder.count_tokens(frame(self._config.render, of_documents=True))
 
 
 def _why_nothing(result: SearchResult) -> Reason:
