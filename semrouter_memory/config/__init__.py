@@ -16,6 +16,7 @@ from semrouter_memory.config.memory import (
     RecallConfig,
     RedisConfig,
     RetainConfig,
+    ShareConfig,
     SignalsConfig,
 )
 from semrouter_memory.config.section import secret
@@ -47,6 +48,7 @@ __all__ = [
     "RedisConfig",
     "RetainConfig",
     "ServerConfig",
+    "ShareConfig",
     "SignalsConfig",
     "TelemetryConfig",
     "TracingConfig",
