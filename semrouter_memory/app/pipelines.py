@@ -174,14 +174,16 @@ def request_phase(
         search: the search of these adapters, where others use it too.
     """
     rewriting, recall = models.of_role("memory_rewrite"), config.recall
+    search = search or vector_search(recall, adapters)
     recaller = Recaller(
-        strategy=_strategy(recall, adapters, rewriting, search or vector_search(recall, adapters)),
+        strategy=_strategy(recall, adapters, rewriting, search),
         embedder=adapters.embedder,
         turn_log=adapters.turn_log,
         observer=adapters.observer,
         clock=adapters.clock,
         config=recall,
         usage=usage,
+        plain=_strategy(recall.model_copy(update={"keyword_extraction": "local"}), adapters, None, search),
         documents=_document_search(config.knowledge, adapters),
     )
     return RequestPhase(

@@ -17,6 +17,7 @@ from semrouter_memory.config.memory import (
     RecallConfig,
     RedisConfig,
     RetainConfig,
+    ShareConfig,
     SignalsConfig,
 )
 from semrouter_memory.config.section import secret
@@ -49,6 +50,7 @@ __all__ = [
     "RedisConfig",
     "RetainConfig",
     "ServerConfig",
+    "ShareConfig",
     "SignalsConfig",
     "TelemetryConfig",
     "TracingConfig",

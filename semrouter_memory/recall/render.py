@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.codec.untrusted import one_line, without_markers
-from semrouter_memory.model import Hit, Memory
+from semrouter_memory.model import Hit, Memory, OwnerKind, Scope
 
 Style = Literal["markdown", "xml"]
 
@@ -33,6 +33,8 @@ _SECTIONS: dict[Style, dict[bool, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 }
 """What stands around the memories, and (True) around the passages of documents."""
 _URLS = ("http://", "https://")
+
+_KINDS = {OwnerKind.ORGANISATION: "organisation", OwnerKind.AGENT: "agent", OwnerKind.SESSION: "session"}
 
 _STRUCTURE = re.compile(
     r"[#>|]|[-*+_=]+(?:\s|$)|\d+[.)]\s|(?:system|developer|human|user|assistant|ai|model|tool|function)\s?[:\uff1a]",
@@ -66,12 +68,28 @@ def line(hit: Hit, style: Style) -> str:
     if memory.form == "passage":
         return _passage(memory, style)
     if style == "markdown":
-        return f"- {_attribution(memory)}{_quoted(memory.content)}" if memory.form == "quote" else _item(memory.content)
+        if memory.form == "quote":
+            return f"- {_whose(memory)}{_attribution(memory)}{_quoted(memory.content)}"
+        return _item(memory.content) if memory.scope.kind is OwnerKind.USER else _of_other(memory)
     text = without_markers(escape(one_line(memory.content)))
     said = f" said={_attribute(_day(memory))}" if memory.form == "quote" else ""
     said += ' outdated="partly"' if memory.outdated_by else ""
     about = f" about={_attribute(memory.context)}" if memory.context else ""
-    return f"<memory id={_attribute(memory.id)} category={_attribute(memory.type)}{said}{about}>{text}</memory>"
+    owner = "" if memory.scope.kind is OwnerKind.USER else f" owner={_attribute(_name(memory.scope))}"
+    return f"<memory id={_attribute(memory.id)} category={_attribute(memory.type)}{owner}{said}{about}>{text}</memory>"
+
+
+def _of_other(memory: Memory) -> str:
+    return f"- {_whose(memory)}{without_markers(one_line(memory.content))}"
+
+
+def _whose(memory: Memory) -> str:
+    """Whose memory it is, where it is not the user's."""
+    return "" if memory.scope.kind is OwnerKind.USER else f"({without_markers(one_line(_name(memory.scope)))}) "
+
+
+def _name(scope: Scope) -> str:
+    return f"{_KINDS[scope.kind]} {scope.owner_id}"
 
 
 def _passage(memory: Memory, style: Style) -> str:
