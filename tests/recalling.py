@@ -20,6 +20,7 @@ from semrouter_memory.model import (
     Memory,
     MemoryType,
     Message,
+    OtherOwner,
     RecallOptions,
     RecallRequest,
     RecallResult,
@@ -30,6 +31,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.state.in_process import InProcessOwnerVersions
+from semrouter_memory.store.milvus import MilvusStore
 from tests.memory_service import memory_service
 
 ALICE = Scope("alice")
@@ -123,12 +125,24 @@ class Recalling:
         *,
         scope: Scope = ALICE,
         types: frozenset[MemoryType] | None = None,
+        others: tuple[OtherOwner, ...] = (),
+        loop_key: str = "",
+        continues_loop: bool = False,
     ) -> RecallResult:
         config = self.config
         options = RecallOptions(
             limit=config.default_retrieval_limit, threshold=config.default_similarity_threshold, types=types
         )
-        request = RecallRequest(scope=scope, query=query, options=options, history=tuple(history), visible=(query,))
+        request = RecallRequest(
+            scope=scope,
+            query=query,
+            options=options,
+            history=tuple(history),
+            visible=(query,),
+            others=others,
+            loop_key=loop_key,
+            continues_loop=continues_loop,
+        )
         return await self.recaller.recall(request)
 
     async def given(self, query: str, history: Sequence[Message] = (), **more: Any) -> list[str]:
@@ -160,6 +174,12 @@ async def recalling(
         indexes = owner_indexes_of(config, behind, versions, clock=played.clock, on_error=errors.append)
         exits.push_async_callback(indexes.close)
         writer = announcing_writer(behind, indexes)
-        adapters = replace(played, store=behind, writer=writer, owner_indexes=indexes if at_hand else None)
+        adapters = replace(
+            played,
+            store=behind,
+            writer=writer,
+            owner_indexes=indexes if at_hand else None,
+            documents=behind.secondary("knowledge") if isinstance(behind, MilvusStore) else None,
+        )
         yield Recalling(adapters, config, models)
     assert not errors

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.config import EmbeddingConfig, MilvusConfig
+from semrouter_memory.app.pipelines import knowledge_service
+from semrouter_memory.config import EmbeddingConfig, KnowledgeConfig, MilvusConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
-from semrouter_memory.model import MemoryType, RecallResult, Scope
+from semrouter_memory.knowledge.service import KnowledgeService, Upload
+from semrouter_memory.model import MemoryType, OtherOwner, OwnerKind, RecallResult, Scope
 from semrouter_memory.ports import Embedder
+from semrouter_memory.recall.render import DOCUMENTS_NOTICE
 from semrouter_memory.store.milvus import MilvusStore
 from tests.recalling import ALICE, NOW, Recalling, recalling
 from tests.store_observer import StoreObserver
@@ -141,3 +144,78 @@ async def test_keywords_give_the_newest_memories_that_have_them_all(
         assert await recalled.given("Hawaii dog") == []
         result = await recalled.ask("hello")
     assert {"embed", "score"} & result.steps_ms.keys() == {"score"}
+
+
+# -- documents ---------------------------------------------------------------------------------------------------------
+
+_HANDBOOK = b"""# Handbook
+
+## Leave
+
+Employees have thirty days of vacation a year. They ask their manager four weeks ahead.
+
+## Travel
+
+Hotels above 300 euros a night need the approval of Ms Petrov.
+"""
+_ACME = Scope("acme", kind=OwnerKind.ORGANISATION)
+_OF_ACME = (OtherOwner(_ACME, 3, 0.4),)
+_DAYS = "How many days of vacation do we get?"
+
+
+@pytest.fixture
+async def documents(pair: Pair) -> KnowledgeService:
+    service = knowledge_service(KnowledgeConfig(), pair.near.adapters)
+    day = NOW - timedelta(days=30)
+    await service.add(_ACME, Upload(source="/srv/handbook.md", data=_HANDBOOK, published_at=day))
+    return service
+
+
+@pytest.mark.usefixtures("documents")
+async def test_a_passage_is_given_with_its_source_to_requests_of_its_organisation(pair: Pair) -> None:
+    await pair.near.remember(*FACTS)
+    result = await pair.near.ask(_DAYS, others=_OF_ACME)
+    day = NOW - timedelta(days=30)
+    assert (
+        f"## From Documents\n\n{DOCUMENTS_NOTICE}\n\n- Handbook > Leave ({day:%-d %B %Y}, handbook.md): "
+        '"Employees have thirty days of vacation a year. They ask their manager four weeks ahead."'
+    ) in result.text
+    assert "Petrov" not in result.text
+    assert result.tokens >= pair.near.adapters.embedder.count_tokens(result.text) - 5
+    other = (OtherOwner(Scope("acme2", kind=OwnerKind.ORGANISATION), 3, 0.4),)
+    agent = (OtherOwner(Scope("acme", kind=OwnerKind.AGENT), 3, 0.4),)
+    for others in ((), other, agent):
+        assert "vacation" not in (await pair.near.ask(_DAYS, others=others)).text
+    assert "vacation" not in (await pair.near.ask(_DAYS, scope=Scope("acme"))).text
+
+
+@pytest.mark.usefixtures("documents")
+async def test_a_request_for_something_else_is_given_no_passage(pair: Pair) -> None:
+    await pair.near.remember(*FACTS)
+    for question in ("Hi there!", "Thanks, that's all", "Write a haiku about the sea", *QUESTIONS[1:]):
+        result = await pair.near.ask(question, others=_OF_ACME)
+        assert "From Documents" not in result.text, question
+
+
+async def test_a_removed_document_is_given_to_no_request_and_no_later_step(
+    pair: Pair, documents: KnowledgeService
+) -> None:
+    first = await pair.near.ask(_DAYS, others=_OF_ACME, loop_key="turn")
+    assert "thirty days" in first.text
+    (document,) = (await documents.page(_ACME, limit=10)).documents
+    assert await documents.remove(_ACME, document.id) == 2
+    later = await pair.near.ask(_DAYS, others=_OF_ACME, loop_key="turn", continues_loop=True)
+    assert "thirty days" not in later.text
+    assert "thirty days" not in (await pair.near.ask(_DAYS, others=_OF_ACME)).text
+
+
+async def test_passages_are_no_longer_than_the_model_reads(pair: Pair, documents: KnowledgeService) -> None:
+    embedder = pair.near.adapters.embedder
+    sentences = (f"Sentence number {number} goes on and on, with words like Donaudampfschiff." for number in range(200))
+    text = f"# Long\n\n## Part\n\n{' '.join(sentences)}"
+    document, outcome = await documents.add(_ACME, Upload(source="long.md", data=text.encode()))
+    _, passages = await documents.show(_ACME, document.id)
+    sizes = [embedder.passage_tokens(passage.searched) for passage in passages]
+    assert outcome == "added"
+    assert len(sizes) > 10
+    assert 200 < max(sizes) <= embedder.max_passage_tokens

@@ -346,3 +346,22 @@ async def test_a_client_cannot_name_its_organisation(jwt_chain: Installation, na
     async with jwt_chain.http(token("eve"), headers={name: "umbrella"}) as http:
         assert "Petrov" not in (await http.post(CHAT, content=asking(CHAT, _ASKS))).text
     assert "Petrov" in await told(jwt_chain, CHAT, _ASKS, key=token("eve", org="umbrella"))
+
+
+_HANDBOOK = b"# Handbook\n\n## Leave\n\nEmployees have thirty days of vacation a year.\n"
+_DAYS = "How many days of vacation do employees have?"
+
+
+async def test_members_are_answered_from_their_organisations_documents(jwt_chain: Installation) -> None:
+    on, member = jwt_chain, token("dora", org="wayne")
+    async with operator(on) as http:
+        params = {"org": "wayne", "source": "https://wayne.test/handbook.md"}
+        added = (await http.post("/v1/knowledge", params=params, content=_HANDBOOK)).json()
+        assert (added["outcome"], added["passages"]) == ("added", 1)
+        asked = await told(on, CHAT, _DAYS, key=member)
+        assert "Handbook > Leave (" in asked
+        assert 'https://wayne.test/handbook.md): "Employees have thirty days of vacation a year."' in asked
+        for outsider in (token("dora"), token("erin", org="wayne2"), token("wayne"), token("erin", agent="wayne")):
+            assert "thirty days" not in await told(on, CHAT, _DAYS, key=outsider)
+        await http.delete(f"/v1/knowledge/{added['id']}", params={"org": "wayne"})
+    assert "thirty days" not in await told(on, CHAT, _DAYS, key=member)
