@@ -11,10 +11,10 @@ from enum import StrEnum
 from semrouter_memory.doctor.address import Address, of_endpoint, reaches
 from semrouter_memory.doctor.matching import matching
 from semrouter_memory.doctor.node import Node, first
+from semrouter_memory.doctor.rules import BODY_MODES
 
 CHAT_PATHS = ("/v1/chat/completions", "/v1/responses")
 API_PATH = "/v1/memory"
-BODY_MODES = ("NONE", "STREAMED", "BUFFERED", "BUFFERED_PARTIAL", "FULL_DUPLEX_STREAMED", "GRPC")
 PROCESSOR = "ExternalProcessor"
 _PER_FILTER = "typed_per_filter_config"
 

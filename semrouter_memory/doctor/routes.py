@@ -1,26 +1,14 @@
 """Checks of routes, and of the clusters that routes and filters lead to: which requests, how large, how long, and where to."""
 
 import difflib
-import math
+import re
 from collections.abc import Iterator
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from semrouter_memory.doctor.address import Address, of_setting, reaches
-from semrouter_memory.doctor.context import CheckContext
-from semrouter_memory.doctor.finding import (
-    MIB,
-    Below,
-    FieldRule,
-    Finding,
-    Unit,
-    broken,
-    found,
-    graded,
-    is_off,
-    is_on,
-    is_set,
-)
+from semrouter_memory.doctor.context import LONG_SECONDS, CheckContext
+from semrouter_memory.doctor.finding import Finding, found, graded
 from semrouter_memory.doctor.gateway import (
     API_PATH,
     CHAT_PATHS,
@@ -28,7 +16,6 @@ from semrouter_memory.doctor.gateway import (
     FilterRole,
     GatewayRoute,
     HttpFilterChain,
-    MemoryFilter,
     cluster_named,
     config_of,
     endpoints_of,
@@ -36,39 +23,16 @@ from semrouter_memory.doctor.gateway import (
 )
 from semrouter_memory.doctor.matching import excludes_upgrades, only_method
 from semrouter_memory.doctor.node import Node, first
+from semrouter_memory.doctor.rules import broken
 from semrouter_memory.store.location import LiteFile
 
-_ROUTE_SECONDS = 15.0
-"""Envoy's default of a route's `timeout`."""
 _OTHER_PATHS = ("/", "/v1/files", "/v1/audio/transcriptions", "/v1/models")
 _GRACEFUL_CLOSE = "envoy.reloadable_features.ext_proc_graceful_grpc_close"
+_LOOKED_UP = re.compile("^(?:dns|ipv4|ipv6):(?://[^/]*/)?")
+"""How a target says that its name is to be looked up."""
 _MISSPELT = 0.85
 """How alike two names are, of 1, when one is meant to be the other."""
-_LONG_SECONDS = 10.0
 _POLICIES = ("ROUND_ROBIN", "LEAST_REQUEST", "RING_HASH", "RANDOM", "", "MAGLEV", "CLUSTER_PROVIDED")
-
-# Envoy's own default is 1,024 for each; below these, a burst is refused.
-_BREAKER = (
-    FieldRule("circuit-breaker", "max_requests", Below(3000, Unit.COUNT, 1024, error_to=1024)),
-    FieldRule("circuit-breaker-burst", "max_pending_requests", Below(1024, Unit.COUNT, error_to=0)),
-    FieldRule("circuit-breaker-burst", "max_connections", Below(100, Unit.COUNT, error_to=0)),
-)
-_FEW_REQUESTS = Below(1000, Unit.COUNT, unlimited=0)
-_CONNECTION = (
-    FieldRule("connection-requests", "max_requests_per_connection", _FEW_REQUESTS),
-    FieldRule("connection-requests", "common_http_protocol_options.max_requests_per_connection", _FEW_REQUESTS),
-    FieldRule(
-        "connection-duration",
-        "common_http_protocol_options.max_connection_duration",
-        Below(60, Unit.SECONDS, unlimited=0),
-    ),
-    FieldRule(
-        "stream-duration",
-        "common_http_protocol_options.max_stream_duration",
-        Below(math.inf, Unit.SECONDS, unlimited=0),
-    ),
-)
-_STREAMS = (FieldRule("concurrent-streams", "max_concurrent_streams", Below(100, Unit.COUNT)),)
 
 
 # -- routes -------------------------------------------------------------------------------------------------------------
@@ -112,55 +76,35 @@ def _upgrades(chain: HttpFilterChain, route: GatewayRoute) -> bool:
 
 def bodies_fit_the_route(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """Envoy answers 413 to a buffered body above the limit, and the buffer filter to one above its own."""
-    server = context.config.server
-    body, message = server.max_body_bytes, max(server.max_message_bytes, server.max_body_bytes)
-    texts = {"wanted": Unit.BYTES.shown(body), "bytes": body}
     for route in chain.chat_routes:
         if "BUFFERED" in route.request_modes:
-            size = _buffer_limit(chain, route)
-            limit = FieldRule("route-buffer-limit", "", Below(body, Unit.BYTES, MIB, error_to=MIB))
-            yield from broken([limit], lambda _, size=size: size, **texts)
-            if (size.number or 0) > message:
-                yield found("route-above-message", size, limit=Unit.BYTES.shown(server.max_message_bytes))
+            yield from broken("buffer", context.figures, partial(_buffer_limit, chain, route))
         for entry in chain.filters[: chain.memory[-1].index]:
             if route.enabled and config_of(entry).kind == "Buffer" and route.runs(entry):
                 buffer = first((per_route(route.override_for(entry)).get("buffer"), config_of(entry)))
-                limit = FieldRule("buffer-filter", "max_request_bytes", Below(body, Unit.BYTES, error_to=MIB))
-                yield from broken([limit], buffer.get, **texts)
+                yield from broken("buffer_filter", context.figures, buffer.get)
 
 
-def _buffer_limit(chain: HttpFilterChain, route: GatewayRoute) -> Node:
+def _buffer_limit(chain: HttpFilterChain, route: GatewayRoute, _: str) -> Node:
     names = ("request_body_buffer_limit", "per_request_buffer_limit_bytes")
     limits = [level.get(name) for level in reversed(route.levels) for name in names]
     unset = route.node.get("request_body_buffer_limit")
     return first([*limits, chain.listener.get("per_connection_buffer_limit_bytes"), unset])
 
 
-_SLOW = Below(300, Unit.SECONDS, error_to=_ROUTE_SECONDS, unlimited=0)
-_ROUTE = (
-    FieldRule("route-timeout", "timeout", replace(_SLOW, default=_ROUTE_SECONDS)),
-    FieldRule("answer-duration", "max_stream_duration.max_stream_duration", _SLOW),
-)
-_RETRY = (
-    FieldRule("retry-timeout", "per_try_timeout", replace(_SLOW, error_to=None), {"what": "takes"}),
-    FieldRule("retry-timeout", "per_try_idle_timeout", replace(_SLOW, error_to=None), {"what": "is silent for"}),
-)
-# Envoy's default of 300 s is too short for a model that thinks.
-_IDLE = Below(301, Unit.SECONDS, 300, unlimited=0)
-
-
-def answers_may_take_long(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
+def answers_may_take_long(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     for route in (route for route in chain.chat_routes if route.action and route.enabled):
         own = route.action.get("max_stream_duration", "max_stream_duration")
-        # Without a timeout, a duration of the route's own is used instead of the default.
-        yield from broken(_ROUTE[1:] if own and not route.action.get("timeout") else _ROUTE, route.action.get)
         policy = first([level.get("retry_policy") for level in (route.action, *reversed(route.levels))])
-        yield from broken(_RETRY, policy.get)
-        if not own:
-            duration = FieldRule("answer-duration", "common_http_protocol_options.max_stream_duration", _SLOW)
-            yield from broken([duration], chain.manager.get)
-        if route.action.get("idle_timeout"):
-            yield from broken([FieldRule("stream-idle-timeout", "idle_timeout", _IDLE)], route.action.get)
+        yield from broken("retry", context.figures, policy.get)
+        # Without a timeout, a duration of the route's own is used instead of the default.
+        if not own or route.action.get("timeout"):
+            yield from broken("route", context.figures, route.action.get)
+        if own:
+            yield from broken("route_duration", context.figures, route.action.get)
+        else:
+            yield from broken("manager_duration", context.figures, chain.manager.get)
+        yield from broken("route_idle", context.figures, route.action.get)
 
 
 def api_is_reachable(context: CheckContext) -> Iterator[Finding]:
@@ -185,27 +129,13 @@ def _api_missing(chain: HttpFilterChain) -> Finding:
     return found("memory-api-missing", chain.manager.get("route_config"), path=API_PATH)
 
 
-_MANAGER = (
-    FieldRule("routes-unseen", "rds", is_set),
-    FieldRule("routes-unseen", "scoped_routes", is_set),
-    FieldRule("routes-unseen", "route_config.vhds", is_set),
-    # A retried exchange is recognised by its request id, which must not be the client's choice.
-    FieldRule("request-id", "use_remote_address", is_off, {"fix": "use_remote_address: true"}),
-    FieldRule("request-id", "preserve_external_request_id", is_on, {"fix": "leave it out"}),
-    FieldRule("request-id", "generate_request_id", lambda node: node.flag is False, {"fix": "leave it out, or true"}),
-)
-
-
 def manager_fits(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """The fields of the HTTP connection manager."""
-    # Envoy's clock for a request's arrival runs on during recall.
-    arrival = Below(_ROUTE_SECONDS, Unit.SECONDS, error_to=context.deadline_seconds, unlimited=0)
-    rules = [*_MANAGER, FieldRule("request-timeout", "request_timeout", arrival)]
+    yield from broken("manager", context.figures, chain.manager.get)
     if not all(route.action.get("idle_timeout") for route in chain.chat_routes) or not chain.chat_routes:
-        rules.append(FieldRule("stream-idle-timeout", "stream_idle_timeout", _IDLE))
-    yield from broken(rules, chain.manager.get)
+        yield from broken("manager_idle", context.figures, chain.manager.get)
     for host in chain.manager.get("route_config").items("virtual_hosts"):
-        yield from broken([FieldRule("routes-unseen", "matcher", is_set)], host.get)
+        yield from broken("host", context.figures, host.get)
 
 
 def overrides_name_filters(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
@@ -241,8 +171,8 @@ def _runtime_value(values: Any, key: str) -> Any:
 def filters_call_a_cluster(context: CheckContext) -> Iterator[Finding]:
     """Envoy itself only refuses routes that lead to no cluster."""
     for each in context.applied:
-        if google := each.service.get("google_grpc"):
-            yield from _google(context, each, google)
+        if each.service.get("google_grpc"):
+            yield from _google(context, each.service.get("google_grpc", "target_uri"), each.name)
         elif not each.cluster:
             yield found("no-grpc-service", each.service, name=each.name)
         else:
@@ -260,16 +190,10 @@ def _missing(context: CheckContext, service: Node, caller: str) -> Iterator[Find
         yield found("cluster-missing", service, caller=caller, cluster=repr(name))
 
 
-def _google(context: CheckContext, each: MemoryFilter, google: Node) -> Iterator[Finding]:
-    yield found("google-grpc", each.service)
-    uri = google.get("target_uri")
-    # A scheme says how to look the name up.
-    scheme, _, rest = uri.text.partition(":")
-    target = of_setting(rest.rpartition("/")[2] if scheme in {"dns", "ipv4", "ipv6"} else uri.text)
-    differs = target is not None and context.listen is not None and not reaches(target, context.listen)
-    if context.config_given and differs:
-        listen, setting = context.config.server.listen, "server.listen"
-        yield found("address-differs", uri, caller=each.name, called=target, listen=listen, setting=setting)
+def _google(context: CheckContext, uri: Node, caller: str) -> Iterator[Finding]:
+    target, listen = of_setting(_LOOKED_UP.sub("", uri.text)), context.listen
+    if context.config_given and target and listen and not reaches(target, listen):
+        yield found("address-differs", uri, caller=caller, called=target, listen=listen, setting="server.listen")
 
 
 def addresses_agree(context: CheckContext) -> Iterator[Finding]:
@@ -309,30 +233,17 @@ def endpoints_take_the_load(context: CheckContext, cluster: Node) -> Iterator[Fi
 
 def limits_fit(context: CheckContext, cluster: Node) -> Iterator[Finding]:
     """Bodies and streams fit, and connections last."""
-    server, name, http2 = context.config.server, cluster.get("name").text, http2_options(cluster)
-    body = server.max_body_bytes
-    buffer = FieldRule(
-        "cluster-buffer-limit",
-        "per_connection_buffer_limit_bytes",
-        Below(body, Unit.BYTES, MIB, error_to=MIB),
-        {"wanted": Unit.BYTES.shown(body), "enough": max(server.max_message_bytes, body)},
-    )
-    window = FieldRule(
-        "stream-window",
-        "initial_stream_window_size",
-        Below(body, Unit.BYTES, 16 * MIB),
-        {"enough": min(2 * body, 2**31 - 1)},
-    )
-    yield from broken([buffer], cluster.get)
+    name, http2, figures = cluster.get("name").text, http2_options(cluster), context.figures
+    yield from broken("cluster", figures, cluster.get)
     if http2:
-        yield from broken([window], http2.get)
+        yield from broken("window", figures, http2.get)
     else:
         yield found("no-http2", cluster.get("typed_extension_protocol_options"), cluster=name)
-    yield from broken(_BREAKER, _circuit_breaker(cluster).get, cluster=name)
+    yield from broken("threshold", figures, _circuit_breaker(cluster).get, cluster=name)
     for options in [cluster, *cluster.entries("typed_extension_protocol_options").values()]:
-        yield from broken(_CONNECTION, options.get)
+        yield from broken("options", figures, options.get)
         explicit = options.get("explicit_http_config", "http2_protocol_options")
-        yield from broken(_STREAMS, first((explicit, options.get("http2_protocol_options"))).get)
+        yield from broken("http2", figures, first((explicit, options.get("http2_protocol_options"))).get)
 
 
 def _circuit_breaker(cluster: Node) -> Node:
@@ -352,7 +263,7 @@ def answers_outlive_the_sidecar(context: CheckContext, chain: HttpFilterChain) -
         keepalive = http2.get("connection_keepalive")
         interval, timeout = keepalive.get("interval").seconds, keepalive.get("timeout").seconds
         silence = 0.0 if interval is None or timeout is None else interval + timeout
-        if http2 and not 0 < silence <= _LONG_SECONDS:
+        if http2 and not 0 < silence <= LONG_SECONDS:
             length = f"for {silence:g} s" if silence else "without limit, because message_timeout does not end that"
             yield found("answers-held", keepalive, length=length)
         yield found("single-filter", first((*reversed(each.overrides), config_of(each.entry))), name=each.name)
