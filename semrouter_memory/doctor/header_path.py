@@ -35,6 +35,8 @@ _EARLY = -1
 class Source(Enum):
     VERIFIED = auto()
     """An authenticating filter."""
+    CLAIM = auto()
+    """An authenticating filter that keeps a token's claims as dynamic metadata, which no header mutation removes."""
     MUTATION = auto()
     """A header mutation."""
     OPAQUE = auto()
@@ -100,7 +102,9 @@ def _in_filter(
         overrides = [per_route(override) for override in reversed(route.overrides_for(entry))] if route else []
         mutations = [each.get("mutations").items("request_mutations") for each in (config, *overrides)]
         yield from _mutated([mutation for each in mutations for mutation in each], header, index)
-    elif header in _forwarded_to(config) or (claims and _keeps_claims(config)):
+    elif claims and any(provider.get("payload_in_metadata").text for provider in _providers(config)):
+        yield HeaderStep(Source.CLAIM, entry, index)
+    elif header in _forwarded_to(config):
         yield HeaderStep(Source.VERIFIED, entry, index)
 
 
@@ -113,7 +117,7 @@ def setters(
         if step.source is not Source.REMOVAL:
             found.append(step)
         elif step.index < chain.first_memory:
-            found = [each for each in found if claims and _keeps_claims(config_of(each.node))]
+            found = [each for each in found if each.source is Source.CLAIM]
     return found
 
 
@@ -134,32 +138,25 @@ def _forwarded_to(config: Node) -> set[str]:
     return {claim.get("header_name").text.lower() for claim in claims}
 
 
-def _keeps_claims(config: Node) -> bool:
-    return any(provider.get("payload_in_metadata").text for provider in _providers(config))
-
-
 def _providers(config: Node) -> Sequence[Node]:
     return [*config.entries("providers").values()] if config.kind == "JwtAuthentication" else []
 
 
 def is_from_client(chain: HttpFilterChain, step: HeaderStep, route: GatewayRoute | None) -> bool:
     """Whether a mutation's value repeats what the client sends."""
-    if _FROM_REQUEST.search(step.value):
-        return True
+
+    def is_trusted(name: str) -> bool:
+        before = (each for each in setters(chain, name, route) if each.index < step.index)
+        return name == _SET_BY_ENVOY or any(each.source is not Source.MUTATION for each in before)
+
     read = [name.strip().lower() for found in _HEADER.findall(step.value) for name in found.split("?")]
-    return any(name != _SET_BY_ENVOY and not _is_set_before(chain, name, step.index, route) for name in read)
-
-
-def _is_set_before(chain: HttpFilterChain, header: str, index: int, route: GatewayRoute | None) -> bool:
-    found = setters(chain, header, route)
-    return any(each.index < index and each.source is not Source.MUTATION for each in found)
+    return bool(_FROM_REQUEST.search(step.value)) or not all(is_trusted(name) for name in read)
 
 
 def last_setter(chain: HttpFilterChain, header: str) -> HeaderStep | None:
     """The filter whose value is the user: the last one that is known to verify it, else the last that may."""
-    found = setters(chain, header)
-    of_source = ([each for each in found if each.source is source] for source in (Source.VERIFIED, Source.OPAQUE))
-    return next((each[-1] for each in of_source if each), None)
+    found = [each for each in setters(chain, header) if each.source in (Source.VERIFIED, Source.OPAQUE)]
+    return max(found, key=lambda each: (each.source is Source.VERIFIED, each.index), default=None)
 
 
 def removals(chain: HttpFilterChain, header: str, route: GatewayRoute) -> list[Node]:

@@ -6,7 +6,7 @@ strips blanks from the ends of a header, so an id with a blank at an end is anot
 file are checked one by one, and where they come from elsewhere, a filter must refuse such ids.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from semrouter_memory.doctor.context import CheckContext
 from semrouter_memory.doctor.finding import Finding, found, graded
@@ -30,7 +30,7 @@ from semrouter_memory.doctor.header_path import (
     steps,
 )
 from semrouter_memory.doctor.matching import matching, text_matches
-from semrouter_memory.doctor.node import Node, first
+from semrouter_memory.doctor.node import Node
 from semrouter_memory.exchange.identity import is_acceptable_id
 
 _DEMO_KEYS = frozenset({"demo-key-alice", "demo-key-bob"})
@@ -61,7 +61,7 @@ def clients_cannot_claim_identity(context: CheckContext, chain: HttpFilterChain)
 def _is_stripped(context: CheckContext, chain: HttpFilterChain, header: str, route: GatewayRoute | None) -> bool:
     """Whether a header is removed before an authenticating or a memory filter reads it."""
     users = steps(chain, _user_header(context), route, claims=context.config.memory.identity.jwt_claim is not None)
-    verifying = [each.index for each in users if each.source in (Source.VERIFIED, Source.OPAQUE)]
+    verifying = [each.index for each in users if each.source in (Source.VERIFIED, Source.CLAIM, Source.OPAQUE)]
     reader = min((chain.first_memory, *verifying))
     return any(each.source is Source.REMOVAL and each.index < reader for each in steps(chain, header, route))
 
@@ -210,27 +210,12 @@ def _refuses_blank_ends(entry: Node, route: GatewayRoute, header: str) -> bool:
     rules = (override.get("rbac") if override.kind == "RBACPerRoute" else config).get("rules")
     if rules.get("action").choice(("ALLOW", "DENY", "LOG")) != "DENY":
         return False
-    policies = [policy for policy in rules.entries("policies").values() if _applies_to_all(policy)]
-    matchers = [matcher for policy in policies for matcher in _alternatives(policy.items("permissions"))]
-    about_user = [matcher for matcher in matchers if matcher.get("name").text.lower() == header]
-    return all(any(_takes(matcher, sample) for matcher in about_user) for sample in _BLANK_ENDS)
-
-
-def _applies_to_all(policy: Node) -> bool:
-    condition = first((policy.get("condition"), policy.get("checked_condition")))
-    return not condition and any(principal.get("any").flag for principal in policy.items("principals"))
-
-
-def _alternatives(permissions: Iterable[Node]) -> Iterator[Node]:
-    """The header matchers of which each one alone is enough."""
-    for permission in permissions:
-        if matcher := permission.get("header"):
-            yield matcher
-        yield from _alternatives(permission.get("or_rules").items("rules"))
-
-
-def _takes(matcher: Node, sample: str) -> bool:
-    return not matcher.get("invert_match").flag and text_matches(matcher.get("string_match"), sample) is True
+    permissions = [each for policy in rules.entries("policies").values() for each in policy.items("permissions")]
+    # Each of them is enough alone.
+    permissions += [each for permission in permissions for each in permission.get("or_rules").items("rules")]
+    matchers = [each.get("header") for each in permissions if each.get("header", "name").text.lower() == header]
+    tests = [matcher.get("string_match") for matcher in matchers if not matcher.get("invert_match").flag]
+    return all(any(text_matches(test, sample) for test in tests) for sample in _BLANK_ENDS)
 
 
 def ids_are_not_sent_upstream(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ type is noted in `misread` and counts as missing, so that one mistyped field hid
 import base64
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -22,9 +23,6 @@ _SWITCH = dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True) | dict.fromk
 )
 _DURATION = re.compile(r"-?\d{1,12}(\.\d{1,9})?s")
 _NUMBER = re.compile(r"-?\d{1,20}(\.\d{1,20})?([eE][-+]?\d{1,2})?")
-_PLACEHOLDER = re.compile(r"\$\{|\{\{|^\$\w+$")
-_MAX_SHOWN_CHARS = 40
-_TO_STANDARD_BASE64 = str.maketrans("-_", "+/")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,12 +113,9 @@ class Node:
     @property
     def decoded(self) -> str:
         """The text that base64 stands for, with or without its padding, in either of its alphabets."""
-        text = self.text.rstrip("=").translate(_TO_STANDARD_BASE64)
-        try:
-            return base64.b64decode(text + "=" * (-len(text) % 4), validate=True).decode("utf-8", "replace")
-        except ValueError:
-            self._note("base64 text")
-            return ""
+        with suppress(ValueError):
+            return base64.urlsafe_b64decode(f"{self.text}==").decode("utf-8", "replace")
+        return ""
 
     def choice(self, names: Sequence[str]) -> str:
         """A value of an enumeration, by its name in any case or by its number; the first name when it is missing."""
@@ -136,9 +131,8 @@ class Node:
         return found
 
     def _note(self, needed: str) -> None:
-        filled = _PLACEHOLDER.search(self.value) if isinstance(self.value, str) else None
-        hint = "; fill placeholders in before (envsubst)" if filled else ""
-        self.misread[self.path] = f"needs {needed}, has {_shown(self.value)}{hint}"
+        """The value itself may be a secret."""
+        self.misread[self.path] = f"needs {needed}"
 
 
 def keyed(path: str, key: str) -> str:
@@ -157,10 +151,3 @@ def _untyped(value: Any) -> Any:
         return value
     content = value.get("value") or {}
     return {**content, _TYPE: value.get("type_url", value.get("typeUrl"))} if isinstance(content, dict) else value
-
-
-def _shown(value: Any) -> str:
-    """A short look at a value; a long text may be a secret or a certificate."""
-    if isinstance(value, dict | list):
-        return "a mapping" if isinstance(value, dict) else "a list"
-    return ascii(str(value)) if len(str(value)) <= _MAX_SHOWN_CHARS else "text"

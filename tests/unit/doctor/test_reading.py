@@ -111,13 +111,13 @@ def test_one_misread_value_hides_no_other_and_needs_no_envoy() -> None:
     envoy = chain()
     filter_of(envoy, "memory.retain").update(deferred_close_timeout="500ms", observability_mode="maybe")
     envoy.clusters["memory_sidecar"]["per_connection_buffer_limit_bytes"] = "${LIMIT}"
-    found = {finding.where: finding.what for finding in diagnose(envoy) if finding.code == "envoy-field"}
+    found = {finding.where: finding for finding in diagnose(envoy) if finding.code == "envoy-field"}
     assert {where.rpartition(".")[2] for where in found} == {
         "deferred_close_timeout",
         "observability_mode",
         "per_connection_buffer_limit_bytes",
     }
-    assert any("envsubst" in what for what in found.values())
+    assert all("needs" in finding.what and "envsubst" in finding.fix for finding in found.values())
 
 
 def test_a_value_that_may_be_a_key_is_not_repeated() -> None:
