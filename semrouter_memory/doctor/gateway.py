@@ -127,7 +127,7 @@ class GatewayRoute:
 
     def override_for(self, entry: Node) -> Node:
         """The most specific override for a filter."""
-        return first([*reversed(self.overrides_for(entry)), Node(None)])
+        return [Node(None), *self.overrides_for(entry)][-1]
 
     def runs(self, entry: Node) -> bool:
         """Whether a filter is enabled here."""
@@ -309,24 +309,14 @@ def _route(node: Node, levels: tuple[Node, ...], memory: Sequence[MemoryFilter])
 def _roles(entries: Sequence[Node]) -> list[FilterRole]:
     """The intended role of each filter; the checks tell whether it fulfils it."""
     observing = [bool(config_of(entry).get("observability_mode").flag) for entry in entries]
+    modes = [config_of(entry).get("processing_mode") for entry in entries]
     if observing == [False]:
-        return [FilterRole.BOTH if _reads_answers(config_of(entries[0])) else FilterRole.RECALL]
+        reads_answers = not modes[0] or modes[0].get("response_body_mode").choice(BODY_MODES) != "NONE"
+        return [FilterRole.BOTH if reads_answers else FilterRole.RECALL]
     if len(entries) > 1 and len(set(observing)) == 1:
-        # All the same: one of them is misconfigured, and its name or its body mode tells which.
-        observing = [_sounds_like_retain(entry) for entry in entries]
+        # All the same: one of them is misconfigured, and its body mode tells which.
+        observing = [mode.get("request_body_mode").choice(BODY_MODES) == "STREAMED" for mode in modes]
     return [FilterRole.RETAIN if each else FilterRole.RECALL for each in observing]
-
-
-def _sounds_like_retain(entry: Node) -> bool:
-    name = entry.get("name").text
-    if "retain" in name or "recall" in name:
-        return "retain" in name
-    return config_of(entry).get("processing_mode", "request_body_mode").choice(BODY_MODES) == "STREAMED"
-
-
-def _reads_answers(config: Node) -> bool:
-    mode = config.get("processing_mode")
-    return not mode or mode.get("response_body_mode").choice(BODY_MODES) != "NONE"
 
 
 def _levels(config: Node, host: Node, route: Node) -> Iterator[tuple[Node, ...]]:

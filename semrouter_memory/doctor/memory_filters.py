@@ -15,7 +15,6 @@ from semrouter_memory.doctor.gateway import (
     HttpFilterChain,
     MemoryFilter,
     calls_sidecar,
-    cluster_named,
     config_of,
 )
 from semrouter_memory.doctor.matching import regex_matches, text_matches
@@ -187,7 +186,8 @@ def _outside_chains(context: CheckContext) -> list[Node]:
     """The configurations of ext_proc filters for memory that are in no HTTP filter chain of a listener."""
     known = {config_of(entry).path for chain in context.chains for entry in chain.filters}
     outside = [node for node in _processors(context.bootstrap.get("static_resources")) if node.path not in known]
-    return [node for node in outside if not context.memory_chains or _is_for_memory(context, node)]
+    surely = (calls_sidecar(node, context.clusters, context.listen) for node in outside)
+    return [node for node, calls in zip(outside, surely, strict=True) if calls or not context.memory_chains]
 
 
 def _processors(node: Node) -> Iterator[Node]:
@@ -197,8 +197,3 @@ def _processors(node: Node) -> Iterator[Node]:
             yield from _processors(child)
     if isinstance(node.value, dict) and node.kind == PROCESSOR:
         yield node
-
-
-def _is_for_memory(context: CheckContext, config: Node) -> bool:
-    named = "memory" in cluster_named(config.get("grpc_service"))
-    return named or calls_sidecar(config, context.clusters, context.listen)

@@ -21,7 +21,7 @@ from semrouter_memory.doctor.gateway import (
     endpoints_of,
     per_route,
 )
-from semrouter_memory.doctor.matching import excludes_upgrades, only_method
+from semrouter_memory.doctor.matching import takes_headers
 from semrouter_memory.doctor.node import Node, first
 from semrouter_memory.doctor.rules import broken
 from semrouter_memory.store.location import LiteFile
@@ -53,10 +53,10 @@ def upgrades_are_not_held(_: CheckContext, chain: HttpFilterChain) -> Iterator[F
     api = {route.node.path for route in chain.api_routes}
     for route in chain.routes:
         held = _upgrades(chain, route) and _holds_bodies(route) and route.node.path not in api
-        if held and not excludes_upgrades(route.match):
-            only_post = only_method(route.match, "POST")
-            which = "POST requests that ask for an upgrade" if only_post else "WebSockets and other upgrades"
-            yield found("upgrade-held", route.match, graded(not only_post), requests=which)
+        methods = [each for each in ("GET", "POST") if takes_headers(route.match, each, upgrade=True) is not False]
+        if held and methods:
+            which = "WebSockets and other upgrades" if "GET" in methods else "POST requests that ask for an upgrade"
+            yield found("upgrade-held", route.match, graded("GET" in methods), requests=which)
 
 
 def _holds_bodies(route: GatewayRoute) -> bool:
