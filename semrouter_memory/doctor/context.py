@@ -83,10 +83,6 @@ class CheckContext:
         except ConfigurationError:
             return None
 
-    def xds_source(self, name: str) -> Node:
-        """The source from which listeners (`lds_config`) or clusters (`cds_config`) come over xDS."""
-        return self.bootstrap.get("dynamic_resources", name)
-
 
 def context_of(bootstrap: Node, config: Config, *, config_given: bool, secret: str | None) -> CheckContext:
     clusters = clusters_of(bootstrap)

@@ -133,7 +133,7 @@ def _refuse_bombs(text: str, source: str) -> None:
             anchor, before = within.pop()
             sizes[anchor] = values - before
         elif isinstance(event, yaml.AliasEvent):
-            values += sizes.get(event.anchor, 1)
+            values += sizes.get(event.anchor or "", 1)
         if len(within) > _MAX_DEPTH:
             raise ConfigurationError(f"{source} is nested more than {_MAX_DEPTH} deep: no Envoy configuration is")
         if values > _MAX_VALUES:

@@ -64,7 +64,7 @@ class MemoryFilter:
         pairs = [*self.service.items("initial_metadata")]
         for override in self.overrides:
             pairs += per_route(override).get("overrides").items("grpc_initial_metadata")
-        return {pair.get("key").text.lower(): pair.get("value").text or pair.get("raw_value").decoded for pair in pairs}
+        return {pair.get("key").text.lower(): pair.get("value").text for pair in pairs}
 
     def setting(self, name: str, *below: str) -> Node:
         """A field of the configuration: the most specific override of it, else the filter's own, as a whole."""
@@ -162,6 +162,12 @@ class HttpFilterChain:
         return [each for each in self.memory if each.role is not FilterRole.RETAIN]
 
     @property
+    def bare(self) -> GatewayRoute:
+        """Stands for routes that are not in the file: all filters work as they are configured themselves."""
+        place = Node(None, self.manager.get("http_filters").path)
+        return GatewayRoute(node=Node(None), levels=(place,), memory=self.memory)
+
+    @property
     def first_memory(self) -> int:
         """The index of the first memory filter; that of the end in a chain without any."""
         return min((each.index for each in self.memory), default=len(self.filters))
@@ -249,12 +255,6 @@ def chains_of(bootstrap: Node, clusters: Mapping[str, Node], listen: Address | N
     return tuple(_chain(listener, manager, memory) for listener, manager in managers)
 
 
-def calls_sidecar(config: Node, clusters: Mapping[str, Node], listen: Address | None, *, surely: bool = False) -> bool:
-    """Whether an ext_proc filter's cluster leads to the sidecar's address."""
-    endpoints = endpoints_of(clusters.get(cluster_named(config.get("grpc_service")), Node(None)))
-    return listen is not None and any(reaches(address, listen, surely=surely) for _, address in endpoints)
-
-
 def _managers(bootstrap: Node) -> Iterator[tuple[Node, Node]]:
     """Every HTTP connection manager with its listener."""
     for listener in bootstrap.get("static_resources").items("listeners"):
@@ -265,22 +265,20 @@ def _managers(bootstrap: Node) -> Iterator[tuple[Node, Node]]:
 
 
 def _for_memory(processors: Sequence[Node], clusters: Mapping[str, Node], listen: Address | None) -> Sequence[Node]:
-    """The memory filters: by names and addresses; else those whose address may be the sidecar's; else all.
+    """The memory filters: those with the name, or the cluster of one with it; else those that call the sidecar; else all.
 
-    Another processor may have a port of the same number on another host: where one filter is certain, an address that is
-    only possible does not count.
+    Where names tell, addresses do not count: another processor may have a port of the same number on another host.
     """
-    sure = {
-        each.path: cluster_named(config_of(each).get("grpc_service"))
+    called = {each.path: cluster_named(config_of(each).get("grpc_service")) for each in processors}
+    named = [each for each in processors if "memory" in f"{each.get('name').text} {called[each.path]}".lower()]
+    theirs = {called[each.path] for each in named} - {""}
+    addresses = {name: [address for _, address in endpoints_of(cluster)] for name, cluster in clusters.items()}
+    calling = [
+        each
         for each in processors
-        if calls_sidecar(config_of(each), clusters, listen, surely=True)
-        or "memory" in f"{each.get('name').text} {cluster_named(config_of(each).get('grpc_service'))}".lower()
-    }
-    same = {name for name in sure.values() if name}
-    found = [
-        each for each in processors if each.path in sure or cluster_named(config_of(each).get("grpc_service")) in same
+        if listen and any(reaches(address, listen) for address in addresses.get(called[each.path], ()))
     ]
-    return found or [each for each in processors if calls_sidecar(config_of(each), clusters, listen)] or processors
+    return [each for each in processors if each in named or called[each.path] in theirs] or calling or processors
 
 
 def _chain(listener: Node, manager: Node, memory_paths: frozenset[str]) -> HttpFilterChain:

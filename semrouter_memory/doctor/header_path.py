@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from semrouter_memory.doctor.gateway import GatewayRoute, HttpFilterChain, config_of, is_enabled, per_route
+from semrouter_memory.doctor.gateway import GatewayRoute, HttpFilterChain, config_of, per_route
 from semrouter_memory.doctor.matching import text_matches
 from semrouter_memory.doctor.node import Node
 
@@ -72,34 +72,29 @@ class HeaderStep:
         return bool(self.value) and not _OPERATOR.search(self.value)
 
 
-def steps(
-    chain: HttpFilterChain, header: str, route: GatewayRoute | None = None, *, claims: bool = False
-) -> list[HeaderStep]:
+def steps(chain: HttpFilterChain, header: str, route: GatewayRoute, *, claims: bool = False) -> list[HeaderStep]:
     """All steps of a header in their order.
 
     Args:
-        route: None: by the filters' own configuration alone.
         claims: a token's claims in dynamic metadata count as a header that is set.
     """
     extensions = [entry.get("typed_config") for entry in chain.manager.items("early_header_mutation_extensions")]
     early = [mutation for config in extensions for mutation in config.items("mutations")]
     found = [*_mutated(early, header, _EARLY)]
     for index, entry in chain.others:
-        if route.runs(entry) if route else is_enabled(entry, Node(None)):
+        if route.runs(entry):
             found += _in_filter(index, entry, header, route, claims=claims)
     return found
 
 
-def _in_filter(
-    index: int, entry: Node, header: str, route: GatewayRoute | None, *, claims: bool
-) -> Iterator[HeaderStep]:
+def _in_filter(index: int, entry: Node, header: str, route: GatewayRoute, *, claims: bool) -> Iterator[HeaderStep]:
     config = config_of(entry)
     if is_opaque(entry):
         if "memory" not in entry.get("name").text:
             yield HeaderStep(Source.OPAQUE, entry, index)
     elif config.kind == "HeaderMutation":
         # A route's own mutations follow the filter's, the most specific level's first.
-        overrides = [per_route(override) for override in reversed(route.overrides_for(entry))] if route else []
+        overrides = [per_route(override) for override in reversed(route.overrides_for(entry))]
         mutations = [each.get("mutations").items("request_mutations") for each in (config, *overrides)]
         yield from _mutated([mutation for each in mutations for mutation in each], header, index)
     elif claims and any(provider.get("payload_in_metadata").text for provider in _providers(config)):
@@ -108,9 +103,7 @@ def _in_filter(
         yield HeaderStep(Source.VERIFIED, entry, index)
 
 
-def setters(
-    chain: HttpFilterChain, header: str, route: GatewayRoute | None = None, *, claims: bool = False
-) -> list[HeaderStep]:
+def setters(chain: HttpFilterChain, header: str, route: GatewayRoute, *, claims: bool = False) -> list[HeaderStep]:
     """The steps that set a header, without those that a removal in front of the memory filters undoes."""
     found: list[HeaderStep] = []
     for step in steps(chain, header, route, claims=claims):
@@ -142,7 +135,7 @@ def _providers(config: Node) -> Sequence[Node]:
     return [*config.entries("providers").values()] if config.kind == "JwtAuthentication" else []
 
 
-def is_from_client(chain: HttpFilterChain, step: HeaderStep, route: GatewayRoute | None) -> bool:
+def is_from_client(chain: HttpFilterChain, step: HeaderStep, route: GatewayRoute) -> bool:
     """Whether a mutation's value repeats what the client sends."""
 
     def is_trusted(name: str) -> bool:
@@ -155,7 +148,7 @@ def is_from_client(chain: HttpFilterChain, step: HeaderStep, route: GatewayRoute
 
 def last_setter(chain: HttpFilterChain, header: str) -> HeaderStep | None:
     """The filter whose value is the user: the last one that is known to verify it, else the last that may."""
-    found = [each for each in setters(chain, header) if each.source in (Source.VERIFIED, Source.OPAQUE)]
+    found = [each for each in setters(chain, header, chain.bare) if each.source in (Source.VERIFIED, Source.OPAQUE)]
     return max(found, key=lambda each: (each.source is Source.VERIFIED, each.index), default=None)
 
 

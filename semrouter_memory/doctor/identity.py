@@ -16,7 +16,6 @@ from semrouter_memory.doctor.gateway import (
     GatewayRoute,
     HttpFilterChain,
     config_of,
-    is_enabled,
     per_route,
 )
 from semrouter_memory.doctor.header_path import (
@@ -45,7 +44,7 @@ def clients_cannot_claim_identity(context: CheckContext, chain: HttpFilterChain)
     routes = _guarded(chain)
     left = [name for name in headers if not all(_is_stripped(context, chain, name, route) for route in routes)]
     if left:
-        places = [place for name in left for route in routes if route for place in removals(chain, name, route)]
+        places = [place for name in left for route in routes for place in removals(chain, name, route)]
         late = f"; removing it in {places[0].path} comes after the filters, too late" if places else ""
         yield found(
             "headers-not-stripped",
@@ -58,7 +57,7 @@ def clients_cannot_claim_identity(context: CheckContext, chain: HttpFilterChain)
         )
 
 
-def _is_stripped(context: CheckContext, chain: HttpFilterChain, header: str, route: GatewayRoute | None) -> bool:
+def _is_stripped(context: CheckContext, chain: HttpFilterChain, header: str, route: GatewayRoute) -> bool:
     """Whether a header is removed before an authenticating or a memory filter reads it."""
     users = steps(chain, _user_header(context), route, claims=context.config.memory.identity.jwt_claim is not None)
     verifying = [each.index for each in users if each.source in (Source.VERIFIED, Source.CLAIM, Source.OPAQUE)]
@@ -66,21 +65,21 @@ def _is_stripped(context: CheckContext, chain: HttpFilterChain, header: str, rou
     return any(each.source is Source.REMOVAL and each.index < reader for each in steps(chain, header, route))
 
 
-def _guarded(chain: HttpFilterChain) -> Sequence[GatewayRoute | None]:
-    """The routes with memories; None stands for routes that are not in the file."""
+def _guarded(chain: HttpFilterChain) -> Sequence[GatewayRoute]:
+    """The routes with memories."""
     routes = [*(route for route in chain.routes if route.enabled), *chain.api_routes]
-    return list({route.place.path: route for route in routes}.values()) or [None]
+    return list({route.place.path: route for route in routes}.values()) or [chain.bare]
 
 
 def users_are_authenticated_first(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """On no route do memories work without the authentication."""
-    configured = _user_setters(context, chain, None)
+    configured = _user_setters(context, chain, chain.bare)
     for route in _guarded(chain):
         sources = _user_setters(context, chain, route)
         if sources and not sources[0].is_early and sources[0].index >= chain.first_memory:
             entry = chain.filters[sources[0].index]
             yield found("authenticated-too-late", entry, name=entry.get("name").text)
-        elif not sources and configured and route:
+        elif not sources and configured:
             names = " and ".join(chain.filters[each.index].get("name").text for each in configured)
             yield found("authentication-off", route.place, name=names, route=repr(route.name))
         elif not sources and not context.config.memory.identity.trust_body:
@@ -88,7 +87,7 @@ def users_are_authenticated_first(context: CheckContext, chain: HttpFilterChain)
 
 
 def _unauthenticated(context: CheckContext, chain: HttpFilterChain) -> Finding:
-    enabled = [entry for _, entry in chain.others if is_enabled(entry, Node(None))]
+    enabled = [entry for _, entry in chain.others if chain.bare.runs(entry)]
     names = [entry.get("name").text for entry in enabled if config_of(entry).kind in AUTHENTICATORS]
     code = "user-not-passed-on" if names else "not-authenticated"
     return found(code, chain.manager.get("http_filters"), names=", ".join(names), header=_user_header(context))
@@ -101,7 +100,7 @@ def users_come_from_a_verified_source(context: CheckContext, chain: HttpFilterCh
         sources = [each for each in setters(chain, header, route) if each.index < chain.first_memory]
         verified = max((each.index for each in sources if each.source is Source.VERIFIED), default=-1)
         mutations = [each for each in sources if each.source is Source.MUTATION and each.index >= verified]
-        if route in chain.api_routes and route:
+        if route in chain.api_routes:
             # The management API gets the value that its routes add after all filters.
             added = [each for each in route.headers_to_add() if each.get("key").text.lower() == header]
             mutations += [HeaderStep(Source.MUTATION, each, len(chain.filters)) for each in added]
@@ -118,7 +117,7 @@ def tokens_are_required(context: CheckContext, chain: HttpFilterChain) -> Iterat
     A request's path is matched with the routes, then with the rules in their order, up to the first that surely takes it;
     each of these rules must require a token. A requirement that a route names replaces the rules.
     """
-    sources = [chain.filters[each.index] for each in _user_setters(context, chain, None) if not each.is_early]
+    sources = [chain.filters[each.index] for each in _user_setters(context, chain, chain.bare) if not each.is_early]
     config = config_of(sources[0]) if len(sources) == 1 else Node(None)
     if config.kind != "JwtAuthentication" or config.get("filter_state_rules"):
         return
@@ -221,7 +220,7 @@ def _refuses_blank_ends(entry: Node, route: GatewayRoute, header: str) -> bool:
 def ids_are_not_sent_upstream(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """The LLM server may belong to a third party. Routes remove headers after all filters have read them."""
     header = _user_header(context)
-    if last_setter(chain, header) is None and not any(each.is_early for each in setters(chain, header)):
+    if last_setter(chain, header) is None and not any(each.is_early for each in setters(chain, header, chain.bare)):
         return
     api = {route.node.path for route in chain.api_routes}
     models = {name for route in chain.chat_routes for name in route.clusters}
@@ -233,7 +232,7 @@ def ids_are_not_sent_upstream(context: CheckContext, chain: HttpFilterChain) -> 
             yield found("user-upstream", route.node.get("request_headers_to_remove"), header=header)
 
 
-def _user_setters(context: CheckContext, chain: HttpFilterChain, route: GatewayRoute | None) -> list[HeaderStep]:
+def _user_setters(context: CheckContext, chain: HttpFilterChain, route: GatewayRoute) -> list[HeaderStep]:
     """The places that tell the sidecar who the user is."""
     return setters(chain, _user_header(context), route, claims=context.config.memory.identity.jwt_claim is not None)
 

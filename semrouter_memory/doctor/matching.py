@@ -30,7 +30,7 @@ _TEXT_TESTS: dict[str, _PathTest] = {
 
 def text_matches(matcher: Node, text: str) -> bool | None:
     """Whether a StringMatcher takes the text."""
-    taken = _first_test(matcher, _TEXT_TESTS, text, str.lower if matcher.get("ignore_case").flag else str)
+    taken = _first_test(matcher, _TEXT_TESTS, text)
     return regex_matches(matcher.get("safe_regex"), text) if taken is None else taken
 
 
@@ -71,15 +71,15 @@ def _all(parts: Sequence[bool | None]) -> bool | None:
     return None if None in parts else True
 
 
-def _first_test(matcher: Node, tests: dict[str, _PathTest], text: str, fold: Callable[[str], str]) -> bool | None:
-    """The verdict of the only test that a matcher names; None when it names none of them."""
+def _first_test(matcher: Node, tests: dict[str, _PathTest], text: str) -> bool | None:
+    """The verdict of the only test that a matcher names, in any case; None when it names none of them."""
     wanted = ((test, matcher.get(name)) for name, test in tests.items())
-    return next((test(fold(text), fold(node.text)) for test, node in wanted if node), None)
+    return next((test(text.lower(), node.text.lower()) for test, node in wanted if node), None)
 
 
 def _path_matches(match: Node, path: str) -> bool | None:
     """Whether a RouteMatch's path part takes a path without a query."""
-    taken = _first_test(match, _PATH_TESTS, path, str.lower if match.get("case_sensitive").flag is False else str)
+    taken = _first_test(match, _PATH_TESTS, path)
     if taken is None and not match.get("connect_matcher"):
         return regex_matches(match.get("safe_regex"), path)
     return bool(taken)

@@ -12,10 +12,9 @@ from semrouter_memory.doctor.finding import Finding, found
 from semrouter_memory.doctor.gateway import (
     PROCESSOR,
     FilterRole,
+    GatewayRoute,
     HttpFilterChain,
     MemoryFilter,
-    calls_sidecar,
-    config_of,
 )
 from semrouter_memory.doctor.matching import regex_matches, text_matches
 from semrouter_memory.doctor.node import Node
@@ -54,9 +53,14 @@ def _forwarded(rules: Node, name: str) -> bool:
 
 
 def memory_filters_exist(context: CheckContext) -> Iterator[Finding]:
-    elsewhere = context.xds_source("lds_config") or _discovered(context) or _outside_chains(context)
-    if not (context.memory_chains or elsewhere):
-        yield found("no-memory-filter", context.bootstrap.get("static_resources"))
+    place, listeners = (
+        context.bootstrap.get("static_resources"),
+        context.bootstrap.get("dynamic_resources", "lds_config"),
+    )
+    if context.memory_chains or listeners or _discovered(context):
+        return
+    # Behind a matcher's action or among the filters of an upstream, for example.
+    yield found("filter-unseen/outside" if PROCESSOR in str(place.value) else "no-memory-filter", place)
 
 
 def each_task_has_one_filter(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
@@ -88,26 +92,25 @@ def bodies_may_be_changed(_: CheckContext, chain: HttpFilterChain) -> Iterator[F
             yield found("mutation-rules", rules.get("disallow_all"), rule="disallow_all")
 
 
-def _variants(chain: HttpFilterChain) -> Iterator[tuple[Sequence[MemoryFilter], Node, str]]:
-    """The filters as they are, then as routes override them, with the place and a note on the route."""
-    yield chain.memory, chain.manager.get("http_filters"), ""
+def _variants(chain: HttpFilterChain) -> Iterator[tuple[GatewayRoute, str]]:
+    """The filters as they are, then as routes override them, with a note on the route."""
+    yield chain.bare, ""
     for route in chain.routes:
         if any(each.overrides for each in route.memory):
-            yield route.memory, route.place, f" on route {route.name!r}"
+            yield route, f" on route {route.name!r}"
 
 
 def filters_send_the_same(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    everywhere = _differing(chain.memory)
-    for filters, place, on in _variants(chain):
+    everywhere = _differing(chain.bare.enabled)
+    for route, on in _variants(chain):
+        different = _differing(route.enabled)
         # What differs without the route already is reported once.
-        if _differing(filters) and (not on or _differing(filters) != everywhere):
-            enabled = [each for each in filters if each.is_enabled] if on else filters
-            if different := _differing(enabled):
-                names = " and ".join(each.name for each in enabled)
-                yield found("filters-differ", place, names=names, on=on, settings=", ".join(different))
+        if different and (not on or different != everywhere):
+            names = " and ".join(each.name for each in route.enabled)
+            yield found("filters-differ", route.place, names=names, on=on, settings=", ".join(different))
     clusters = sorted({each.cluster for each in chain.memory if each.cluster})
     if len(clusters) > 1:
-        yield found("clusters-differ", chain.manager.get("http_filters"), clusters=", ".join(clusters))
+        yield found("clusters-differ", chain.bare.place, clusters=", ".join(clusters))
 
 
 def _differing(filters: Sequence[MemoryFilter]) -> list[str]:
@@ -116,11 +119,11 @@ def _differing(filters: Sequence[MemoryFilter]) -> list[str]:
 
 
 def filters_are_on_together(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    for filters, place, on in _variants(chain):
-        off = ", ".join(each.name for each in filters if not each.is_enabled)
-        enabled = ", ".join(each.name for each in filters if each.is_enabled)
+    for route, on in _variants(chain):
+        off = ", ".join(each.name for each in route.memory if not each.is_enabled)
+        enabled = ", ".join(each.name for each in route.enabled)
         if off and enabled:
-            yield found("one-filter-disabled", place, off=off, on=on, enabled=enabled)
+            yield found("one-filter-disabled", route.place, off=off, on=on, enabled=enabled)
 
 
 def settings_are_known(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
@@ -169,10 +172,6 @@ def all_is_in_the_file(context: CheckContext) -> Iterator[Finding]:
     yield from broken("bootstrap", context.figures, context.bootstrap.get)
     for entry in _discovered(context):
         yield found("filter-unseen", entry.get("config_discovery"), name=entry.get("name").text)
-    for config in _outside_chains(context):
-        yield found("filter-unseen/outside", config)
-        if (allowed := config.get("failure_mode_allow")).flag is not True:
-            yield found("failure-mode-allow", allowed, name="this filter")
 
 
 def _discovered(context: CheckContext) -> list[Node]:
@@ -180,20 +179,3 @@ def _discovered(context: CheckContext) -> list[Node]:
     entries = [entry for chain in context.chains for entry in chain.filters]
     types = [(entry, entry.get("config_discovery").texts("type_urls")) for entry in entries]
     return [entry for entry, urls in types if any(url.endswith(PROCESSOR) for url in urls)]
-
-
-def _outside_chains(context: CheckContext) -> list[Node]:
-    """The configurations of ext_proc filters for memory that are in no HTTP filter chain of a listener."""
-    known = {config_of(entry).path for chain in context.chains for entry in chain.filters}
-    outside = [node for node in _processors(context.bootstrap.get("static_resources")) if node.path not in known]
-    surely = (calls_sidecar(node, context.clusters, context.listen) for node in outside)
-    return [node for node, calls in zip(outside, surely, strict=True) if calls or not context.memory_chains]
-
-
-def _processors(node: Node) -> Iterator[Node]:
-    """Every configuration of an ext_proc filter at or below a node."""
-    for name, value in node.value.items() if isinstance(node.value, dict) else ():
-        for child in node.items(str(name)) if isinstance(value, list) else [node.get(str(name))]:
-            yield from _processors(child)
-    if isinstance(node.value, dict) and node.kind == PROCESSOR:
-        yield node

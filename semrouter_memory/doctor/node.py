@@ -5,10 +5,8 @@ A check reads a value as the type that it expects, in every spelling that Envoy 
 type is noted in `misread` and counts as missing, so that one mistyped field hides no other mistake.
 """
 
-import base64
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -16,8 +14,6 @@ from typing import Any, TypeVar
 _T = TypeVar("_T")
 
 _TYPE = "@type"
-_TYPED_STRUCTS = frozenset({"xds.type.v3.TypedStruct", "udpa.type.v1.TypedStruct"})
-"""Messages that hold the type of another message and its fields as a mapping."""
 _SWITCH = dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True) | dict.fromkeys(
     ("false", "f", "no", "n", "off", "0"), False
 )
@@ -110,20 +106,13 @@ class Node:
         fits = _DURATION.fullmatch(str(self.value))
         return self._read(float(str(self.value)[:-1]) if fits else None, 'a duration in seconds, such as "1.5s"')
 
-    @property
-    def decoded(self) -> str:
-        """The text that base64 stands for, with or without its padding, in either of its alphabets."""
-        with suppress(ValueError):
-            return base64.urlsafe_b64decode(f"{self.text}==").decode("utf-8", "replace")
-        return ""
-
     def choice(self, names: Sequence[str]) -> str:
         """A value of an enumeration, by its name in any case or by its number; the first name when it is missing."""
         numbered = {str(number): name for number, name in enumerate(names)} | {name: name for name in names}
         return self._read(numbered.get(str(self.value).upper()), f"one of {', '.join(names)}") or names[0]
 
     def _child(self, value: Any, path: str) -> "Node":
-        return Node(_untyped(value), path, self.misread)
+        return Node(value, path, self.misread)
 
     def _read(self, found: _T | None, needed: str) -> _T | None:
         if found is None and self:
@@ -143,11 +132,3 @@ def keyed(path: str, key: str) -> str:
 def first(nodes: Sequence[Node]) -> Node:
     """The first node that is not missing; the last of them when all are."""
     return next((node for node in nodes if node), nodes[-1])
-
-
-def _untyped(value: Any) -> Any:
-    """The content of a TypedStruct, as if it stood there itself."""
-    if not isinstance(value, dict) or str(value.get(_TYPE)).rpartition("/")[2] not in _TYPED_STRUCTS:
-        return value
-    content = value.get("value") or {}
-    return {**content, _TYPE: value.get("type_url", value.get("typeUrl"))} if isinstance(content, dict) else value

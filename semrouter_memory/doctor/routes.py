@@ -186,7 +186,7 @@ def filters_call_a_cluster(context: CheckContext) -> Iterator[Finding]:
 
 def _missing(context: CheckContext, service: Node, caller: str) -> Iterator[Finding]:
     name = cluster_named(service)
-    if name not in context.clusters and not context.xds_source("cds_config"):
+    if name not in context.clusters and not context.bootstrap.get("dynamic_resources", "cds_config"):
         yield found("cluster-missing", service, caller=caller, cluster=repr(name))
 
 

@@ -268,8 +268,7 @@ def _composite(envoy: Chain) -> None:
 
 
 def _upstream(envoy: Chain) -> None:
-    """Both stand among the filters of the LLM's cluster, and one fails closed."""
-    _recall(envoy).pop("failure_mode_allow")
+    """Both stand among the filters of the LLM's cluster."""
     moved = [envoy.filters[name] for name in ("memory.retain", "memory.recall")]
     for entry in moved:
         envoy.manager["http_filters"].remove(entry)
@@ -511,7 +510,7 @@ MISTAKES = [
     Mistake("clusters come from elsewhere", lambda e: _elsewhere(e, cds_config="clusters"), "warning clusters-unseen", "dynamic_resources.cds_config"),
     Mistake("listeners come from elsewhere", lambda e: _elsewhere(e, lds_config="listeners"), "warning listeners-unseen", "dynamic_resources.lds_config"),
     Mistake("filters come from elsewhere", _discovered, "warning filter-unseen", "http_filters[2].config_discovery"),
-    Mistake("filters stand behind a matcher", _composite, "warning filter-unseen", "http_filters[2].typed_config.xds_matcher.on_no_match.action.typed_config.typed_config.typed_config"),
+    Mistake("filters stand behind a matcher", _composite, "warning filter-unseen", "static_resources"),
     Mistake("endpoints come from elsewhere", lambda e: (_sidecar(e).pop("load_assignment"), _sidecar(e).update(type="EDS", eds_cluster_config={"eds_config": {"ads": {}}})), "warning endpoints-unseen", "clusters[0].eds_cluster_config"),
     Mistake("virtual hosts come from elsewhere", lambda e: e.manager["route_config"].update(vhds={"config_source": {"ads": {}}}), "warning routes-unseen", "route_config.vhds"),
     Mistake("Google's client is used", lambda e: _google(e, "dns:///localhost:50051"), "warning google-grpc", "http_filters[2].typed_config.grpc_service"),
@@ -678,14 +677,6 @@ def _sound() -> Iterator[tuple[str, Callable[[Chain], object], str]]:
         "two-filter",
     )
     yield (
-        "a setting in base64",
-        lambda e: [
-            config["grpc_service"].update(initial_metadata=[{"key": "x-memory-limit", "raw_value": "Mw"}])
-            for config in _both(e)
-        ],
-        "two-filter",
-    )
-    yield (
         "nested runtime keys",
         lambda e: e.bootstrap["layered_runtime"]["layers"][0].update(
             static_layer={"envoy": {"reloadable_features": {"ext_proc_graceful_grpc_close": "true"}}}
@@ -788,13 +779,10 @@ def test_another_processor_with_a_port_of_the_same_number_is_not_taken_for_the_s
     assert diagnose(envoy, {"server": {"listen": "0.0.0.0:50051"}}, secret=_SECRET) == []
 
 
-def test_a_filter_of_an_upstream_is_named_and_must_fail_open() -> None:
+def test_filters_of_an_upstream_are_not_checked_and_doctor_says_so() -> None:
     envoy = chain()
     _upstream(envoy)
-    findings = diagnose(envoy)
-    assert codes(findings) == {("warning", "filter-unseen"), ("error", "failure-mode-allow")}
-    (closed,) = [finding for finding in findings if finding.code == "failure-mode-allow"]
-    assert "http_filters[1].typed_config.failure_mode_allow" in closed.where
+    assert codes(diagnose(envoy)) == {("warning", "filter-unseen")}
 
 
 def test_a_target_of_googles_client_must_be_where_the_sidecar_listens() -> None:

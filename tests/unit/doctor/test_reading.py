@@ -209,18 +209,6 @@ def test_values_that_envoy_takes_are_taken() -> None:
     assert diagnose(envoy) == []
 
 
-def test_a_typed_struct_is_read_as_what_it_holds() -> None:
-    envoy = chain()
-    entry = envoy.filters["memory.recall"]
-    content = dict(entry["typed_config"], failure_mode_allow=False)
-    entry["typed_config"] = {
-        "@type": "type.googleapis.com/xds.type.v3.TypedStruct",
-        "type_url": content.pop("@type"),
-        "value": content,
-    }
-    assert codes(diagnose(envoy)) == {("error", "failure-mode-allow")}
-
-
 def test_a_typed_struct_that_holds_itself_is_refused(tmp_path: Path) -> None:
     kind = "'@type': type.googleapis.com/xds.type.v3.TypedStruct, type_url: type.googleapis.com/xds.type.v3.TypedStruct"
     content = f"static_resources: {{clusters: [{{transport_socket: {{typed_config: &a {{{kind}, value: *a}}}}}}]}}"
