@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from semrouter_memory.config import Config
 from semrouter_memory.doctor.address import Address, of_setting
-from semrouter_memory.doctor.gateway import HttpFilterChain, MemoryFilter, chains_of, clusters_of
+from semrouter_memory.doctor.gateway import HttpFilter, HttpFilterChain, chains_of, clusters_of
 from semrouter_memory.doctor.node import Node
 from semrouter_memory.doctor.rules import Figures, sized
 from semrouter_memory.errors import ConfigurationError
@@ -37,7 +37,7 @@ class CheckContext:
         return [chain for chain in self.chains if chain.memory]
 
     @property
-    def applied(self) -> Iterator[MemoryFilter]:
+    def applied(self) -> Iterator[HttpFilter]:
         for chain in self.chains:
             yield from chain.applied
 

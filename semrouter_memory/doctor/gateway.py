@@ -29,26 +29,45 @@ class FilterRole(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryFilter:
-    """An ext_proc filter that calls the sidecar, by itself or as it works on a route.
+class HttpFilter:
+    """An HTTP filter, by itself or as it works on a route.
 
     Attributes:
         index: its position in the chain.
-        overrides: the route's entries for this filter, the least specific first.
+        role: of an ext_proc filter that calls the sidecar; None: it is another filter.
+        given: the route's entries for this filter, the least specific first.
     """
 
     entry: Node
-    index: int
-    role: FilterRole
-    overrides: tuple[Node, ...] = ()
+    index: int = 0
+    role: FilterRole | None = None
+    given: tuple[Node, ...] = ()
 
     @property
     def name(self) -> str:
         return self.entry.get("name").text
 
     @property
+    def config(self) -> Node:
+        """Its own configuration, without a matcher around it."""
+        config = self.entry.get("typed_config")
+        return config.get("extension_config", "typed_config") if config.kind == "ExtensionWithMatcher" else config
+
+    @property
+    def overrides(self) -> list[Node]:
+        """What is given, the most specific first, without the FilterConfig around it."""
+        return [each.get("config") if each.kind == "FilterConfig" else each for each in reversed(self.given)]
+
+    @property
+    def override(self) -> Node:
+        """The most specific override."""
+        return [*self.overrides, Node(None)][0]
+
+    @property
     def is_enabled(self) -> bool:
-        return is_enabled(self.entry, self.overrides[-1] if self.overrides else Node(None))
+        return not any(
+            node.get("disabled").flag for node in ([self.given[-1], self.override] if self.given else [self.entry])
+        )
 
     @property
     def service(self) -> Node:
@@ -56,20 +75,20 @@ class MemoryFilter:
 
     @property
     def cluster(self) -> str:
-        return cluster_named(self.service)
+        return self.service.get("envoy_grpc", "cluster_name").text
 
     @property
     def metadata(self) -> dict[str, str]:
         """The initial metadata that it sends, names in lower case."""
         pairs = [*self.service.items("initial_metadata")]
-        for override in self.overrides:
-            pairs += per_route(override).get("overrides").items("grpc_initial_metadata")
+        for override in reversed(self.overrides):
+            pairs += override.get("overrides").items("grpc_initial_metadata")
         return {pair.get("key").text.lower(): pair.get("value").text for pair in pairs}
 
     def setting(self, name: str, *below: str) -> Node:
         """A field of the configuration: the most specific override of it, else the filter's own, as a whole."""
-        overrides = [per_route(override).get("overrides", name) for override in reversed(self.overrides)]
-        return first([*overrides, config_of(self.entry).get(name)]).get(*below)
+        overrides = [override.get("overrides", name) for override in self.overrides]
+        return first([*overrides, self.config.get(name)]).get(*below)
 
     def body_mode(self, side: str) -> str:
         return self.setting("processing_mode", f"{side}_body_mode").choice(BODY_MODES)
@@ -81,12 +100,12 @@ class GatewayRoute:
 
     Attributes:
         levels: from the least specific level to the route itself, or to one of its weighted clusters that overrides more.
-        memory: the memory filters as they work here.
+        filters: all filters of the chain as they work here.
     """
 
     node: Node
     levels: tuple[Node, ...]
-    memory: tuple[MemoryFilter, ...] = ()
+    filters: tuple[HttpFilter, ...]
 
     @property
     def place(self) -> Node:
@@ -106,7 +125,11 @@ class GatewayRoute:
         return self.node.get("route")
 
     @property
-    def enabled(self) -> list[MemoryFilter]:
+    def memory(self) -> list[HttpFilter]:
+        return [each for each in self.filters if each.role]
+
+    @property
+    def enabled(self) -> list[HttpFilter]:
         return [each for each in self.memory if each.is_enabled]
 
     @property
@@ -120,19 +143,6 @@ class GatewayRoute:
         weighted = [first((each.get("name"), each.get("cluster"))) for each in _weighted(self.node)]
         return [target.text for target in weighted or [self.action.get("cluster")] if target.text]
 
-    def overrides_for(self, entry: Node) -> list[Node]:
-        """The overrides for a filter, the least specific first."""
-        entries = (level.entries(_PER_FILTER).get(entry.get("name").text) for level in self.levels)
-        return [override for override in entries if override is not None]
-
-    def override_for(self, entry: Node) -> Node:
-        """The most specific override for a filter."""
-        return [Node(None), *self.overrides_for(entry)][-1]
-
-    def runs(self, entry: Node) -> bool:
-        """Whether a filter is enabled here."""
-        return is_enabled(entry, self.override_for(entry))
-
     def headers_to_add(self) -> list[Node]:
         """The headers that the route adds to requests after all filters."""
         return [option.get("header") for level in self.levels for option in level.items("request_headers_to_add")]
@@ -143,29 +153,32 @@ class HttpFilterChain:
     """One HTTP connection manager.
 
     Attributes:
-        memory: the memory filters as they are configured without any route.
+        filters: as they are configured without any route.
         hosts: the routes of each virtual host.
     """
 
     listener: Node
     manager: Node
-    filters: tuple[Node, ...]
-    memory: tuple[MemoryFilter, ...]
+    filters: tuple[HttpFilter, ...]
     hosts: tuple[tuple[GatewayRoute, ...], ...] = field(repr=False)
 
     @property
-    def observing(self) -> list[MemoryFilter]:
+    def memory(self) -> list[HttpFilter]:
+        return [each for each in self.filters if each.role]
+
+    @property
+    def observing(self) -> list[HttpFilter]:
         return [each for each in self.memory if each.role is FilterRole.RETAIN]
 
     @property
-    def handling(self) -> list[MemoryFilter]:
+    def handling(self) -> list[HttpFilter]:
         return [each for each in self.memory if each.role is not FilterRole.RETAIN]
 
     @property
     def bare(self) -> GatewayRoute:
         """Stands for routes that are not in the file: all filters work as they are configured themselves."""
         place = Node(None, self.manager.get("http_filters").path)
-        return GatewayRoute(node=Node(None), levels=(place,), memory=self.memory)
+        return GatewayRoute(node=Node(None), levels=(place,), filters=self.filters)
 
     @property
     def first_memory(self) -> int:
@@ -173,21 +186,15 @@ class HttpFilterChain:
         return min((each.index for each in self.memory), default=len(self.filters))
 
     @property
-    def others(self) -> list[tuple[int, Node]]:
-        """The filters that are not for memory, with their indexes."""
-        memory = {each.index for each in self.memory}
-        return [(index, entry) for index, entry in enumerate(self.filters) if index not in memory]
-
-    @property
     def routes(self) -> list[GatewayRoute]:
         return [route for host in self.hosts for route in host]
 
     @property
-    def applied(self) -> Iterator[MemoryFilter]:
+    def applied(self) -> Iterator[HttpFilter]:
         """The memory filters as they are, then as routes override them."""
         yield from self.memory
         for route in self.routes:
-            yield from (each for each in route.enabled if each.overrides)
+            yield from (each for each in route.enabled if each.given)
 
     @property
     def chat_routes(self) -> list[GatewayRoute]:
@@ -221,27 +228,6 @@ def endpoints_of(cluster: Node) -> list[tuple[Node, Address]]:
     return [(node, address) for node in nodes if (address := of_endpoint(node)) is not None]
 
 
-def cluster_named(service: Node) -> str:
-    return service.get("envoy_grpc", "cluster_name").text
-
-
-def config_of(entry: Node) -> Node:
-    """The configuration of an HTTP filter, without a matcher around it."""
-    config = entry.get("typed_config")
-    return config.get("extension_config", "typed_config") if config.kind == "ExtensionWithMatcher" else config
-
-
-def is_enabled(entry: Node, override: Node) -> bool:
-    """Whether a filter works under its most specific override."""
-    nodes = (override, per_route(override)) if override else (entry,)
-    return not any(node.get("disabled").flag for node in nodes)
-
-
-def per_route(override: Node) -> Node:
-    """An override without the FilterConfig around it."""
-    return override.get("config") if override.kind == "FilterConfig" else override
-
-
 def chains_of(bootstrap: Node, clusters: Mapping[str, Node], listen: Address | None) -> tuple[HttpFilterChain, ...]:
     """The chains of a bootstrap.
 
@@ -249,9 +235,9 @@ def chains_of(bootstrap: Node, clusters: Mapping[str, Node], listen: Address | N
         listen: the sidecar's address; a filter that calls it is for memory, whatever its name.
     """
     managers = list(_managers(bootstrap))
-    entries = [entry for _, manager in managers for entry in manager.items("http_filters")]
-    processors = [entry for entry in entries if config_of(entry).kind == PROCESSOR]
-    memory = frozenset(entry.path for entry in _for_memory(processors, clusters, listen))
+    filters = [HttpFilter(entry=entry) for _, manager in managers for entry in manager.items("http_filters")]
+    processors = [each for each in filters if each.config.kind == PROCESSOR]
+    memory = frozenset(each.entry.path for each in _for_memory(processors, clusters, listen))
     return tuple(_chain(listener, manager, memory) for listener, manager in managers)
 
 
@@ -264,56 +250,54 @@ def _managers(bootstrap: Node) -> Iterator[tuple[Node, Node]]:
                     yield listener, manager
 
 
-def _for_memory(processors: Sequence[Node], clusters: Mapping[str, Node], listen: Address | None) -> Sequence[Node]:
+def _for_memory(
+    processors: Sequence[HttpFilter], clusters: Mapping[str, Node], listen: Address | None
+) -> Sequence[HttpFilter]:
     """The memory filters: those with the name, or the cluster of one with it; else those that call the sidecar; else all.
 
     Where names tell, addresses do not count: another processor may have a port of the same number on another host.
     """
-    called = {each.path: cluster_named(config_of(each).get("grpc_service")) for each in processors}
-    named = [each for each in processors if "memory" in f"{each.get('name').text} {called[each.path]}".lower()]
-    theirs = {called[each.path] for each in named} - {""}
-    addresses = {name: [address for _, address in endpoints_of(cluster)] for name, cluster in clusters.items()}
-    calling = [
-        each
-        for each in processors
-        if listen and any(reaches(address, listen) for address in addresses.get(called[each.path], ()))
-    ]
-    return [each for each in processors if each in named or called[each.path] in theirs] or calling or processors
+    theirs = {each.cluster for each in processors if "memory" in f"{each.name} {each.cluster}".lower()} - {""}
+    called = {
+        name
+        for name, cluster in clusters.items()
+        if listen and any(reaches(address, listen) for _, address in endpoints_of(cluster))
+    }
+    named = [each for each in processors if "memory" in each.name.lower() or each.cluster in theirs]
+    return named or [each for each in processors if each.cluster in called] or processors
 
 
 def _chain(listener: Node, manager: Node, memory_paths: frozenset[str]) -> HttpFilterChain:
-    filters = tuple(manager.items("http_filters"))
-    found = [(index, entry) for index, entry in enumerate(filters) if entry.path in memory_paths]
-    roles = _roles([entry for _, entry in found])
-    memory = tuple(
-        MemoryFilter(entry=entry, index=index, role=role) for (index, entry), role in zip(found, roles, strict=True)
-    )
+    filters = [HttpFilter(entry=entry, index=index) for index, entry in enumerate(manager.items("http_filters"))]
+    memory = [each for each in filters if each.entry.path in memory_paths]
+    for each, role in zip(memory, _roles(memory), strict=True):
+        filters[each.index] = replace(each, role=role)
     config = manager.get("route_config")
     hosts = tuple(
         tuple(
-            _route(route, levels, memory) for route in host.items("routes") for levels in _levels(config, host, route)
+            _route(route, levels, filters) for route in host.items("routes") for levels in _levels(config, host, route)
         )
         for host in config.items("virtual_hosts")
     )
-    return HttpFilterChain(listener=listener, manager=manager, filters=filters, memory=memory, hosts=hosts)
+    return HttpFilterChain(listener=listener, manager=manager, filters=tuple(filters), hosts=hosts)
 
 
-def _route(node: Node, levels: tuple[Node, ...], memory: Sequence[MemoryFilter]) -> GatewayRoute:
-    bare = GatewayRoute(node=node, levels=levels)
-    memory = [replace(each, overrides=tuple(bare.overrides_for(each.entry))) for each in memory]
-    return replace(bare, memory=tuple(memory))
+def _route(node: Node, levels: tuple[Node, ...], filters: Sequence[HttpFilter]) -> GatewayRoute:
+    entries = [level.entries(_PER_FILTER) for level in levels]
+    given = [tuple(each[on.name] for each in entries if on.name in each) for on in filters]
+    here = tuple(replace(each, given=overrides) for each, overrides in zip(filters, given, strict=True))
+    return GatewayRoute(node=node, levels=levels, filters=here)
 
 
-def _roles(entries: Sequence[Node]) -> list[FilterRole]:
-    """The intended role of each filter; the checks tell whether it fulfils it."""
-    observing = [bool(config_of(entry).get("observability_mode").flag) for entry in entries]
-    modes = [config_of(entry).get("processing_mode") for entry in entries]
+def _roles(filters: Sequence[HttpFilter]) -> list[FilterRole]:
+    """The intended role of each memory filter; the checks tell whether it fulfils it."""
+    observing = [bool(each.setting("observability_mode").flag) for each in filters]
     if observing == [False]:
-        reads_answers = not modes[0] or modes[0].get("response_body_mode").choice(BODY_MODES) != "NONE"
+        reads_answers = not filters[0].setting("processing_mode") or filters[0].body_mode("response") != "NONE"
         return [FilterRole.BOTH if reads_answers else FilterRole.RECALL]
-    if len(entries) > 1 and len(set(observing)) == 1:
+    if len(filters) > 1 and len(set(observing)) == 1:
         # All the same: one of them is misconfigured, and its body mode tells which.
-        observing = [mode.get("request_body_mode").choice(BODY_MODES) == "STREAMED" for mode in modes]
+        observing = [each.body_mode("request") == "STREAMED" for each in filters]
     return [FilterRole.RETAIN if each else FilterRole.RECALL for each in observing]
 
 

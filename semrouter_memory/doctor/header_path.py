@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from semrouter_memory.doctor.gateway import GatewayRoute, HttpFilterChain, config_of, per_route
+from semrouter_memory.doctor.gateway import GatewayRoute, HttpFilter, HttpFilterChain
 from semrouter_memory.doctor.matching import text_matches
 from semrouter_memory.doctor.node import Node
 
@@ -81,22 +81,21 @@ def steps(chain: HttpFilterChain, header: str, route: GatewayRoute, *, claims: b
     extensions = [entry.get("typed_config") for entry in chain.manager.items("early_header_mutation_extensions")]
     early = [mutation for config in extensions for mutation in config.items("mutations")]
     found = [*_mutated(early, header, _EARLY)]
-    for index, entry in chain.others:
-        if route.runs(entry):
-            found += _in_filter(index, entry, header, route, claims=claims)
+    for each in route.filters:
+        if each.is_enabled and not each.role:
+            found += _in_filter(each, header, claims=claims)
     return found
 
 
-def _in_filter(index: int, entry: Node, header: str, route: GatewayRoute, *, claims: bool) -> Iterator[HeaderStep]:
-    config = config_of(entry)
-    if is_opaque(entry):
-        if "memory" not in entry.get("name").text:
+def _in_filter(each: HttpFilter, header: str, *, claims: bool) -> Iterator[HeaderStep]:
+    config, entry, index = each.config, each.entry, each.index
+    if _is_opaque(each):
+        if "memory" not in each.name:
             yield HeaderStep(Source.OPAQUE, entry, index)
     elif config.kind == "HeaderMutation":
         # A route's own mutations follow the filter's, the most specific level's first.
-        overrides = [per_route(override) for override in reversed(route.overrides_for(entry))]
-        mutations = [each.get("mutations").items("request_mutations") for each in (config, *overrides)]
-        yield from _mutated([mutation for each in mutations for mutation in each], header, index)
+        mutations = [part.get("mutations").items("request_mutations") for part in (config, *each.overrides)]
+        yield from _mutated([mutation for part in mutations for mutation in part], header, index)
     elif claims and any(provider.get("payload_in_metadata").text for provider in _providers(config)):
         yield HeaderStep(Source.CLAIM, entry, index)
     elif header in _forwarded_to(config):
@@ -114,10 +113,10 @@ def setters(chain: HttpFilterChain, header: str, route: GatewayRoute, *, claims:
     return found
 
 
-def is_opaque(entry: Node) -> bool:
-    config = config_of(entry)
+def _is_opaque(each: HttpFilter) -> bool:
+    config = each.config
     if not config:
-        return bool(entry.get("config_discovery"))
+        return bool(each.entry.get("config_discovery"))
     return config.kind in _OPAQUE or config.type.startswith(_GO) or not config.type.startswith("envoy.")
 
 

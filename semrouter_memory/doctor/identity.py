@@ -14,9 +14,8 @@ from semrouter_memory.doctor.gateway import (
     API_PATH,
     CHAT_PATHS,
     GatewayRoute,
+    HttpFilter,
     HttpFilterChain,
-    config_of,
-    per_route,
 )
 from semrouter_memory.doctor.header_path import (
     AUTHENTICATORS,
@@ -77,18 +76,17 @@ def users_are_authenticated_first(context: CheckContext, chain: HttpFilterChain)
     for route in _guarded(chain):
         sources = _user_setters(context, chain, route)
         if sources and not sources[0].is_early and sources[0].index >= chain.first_memory:
-            entry = chain.filters[sources[0].index]
-            yield found("authenticated-too-late", entry, name=entry.get("name").text)
+            late = chain.filters[sources[0].index]
+            yield found("authenticated-too-late", late.entry, name=late.name)
         elif not sources and configured:
-            names = " and ".join(chain.filters[each.index].get("name").text for each in configured)
+            names = " and ".join(chain.filters[each.index].name for each in configured)
             yield found("authentication-off", route.place, name=names, route=repr(route.name))
         elif not sources and not context.config.memory.identity.trust_body:
             yield _unauthenticated(context, chain)
 
 
 def _unauthenticated(context: CheckContext, chain: HttpFilterChain) -> Finding:
-    enabled = [entry for _, entry in chain.others if chain.bare.runs(entry)]
-    names = [entry.get("name").text for entry in enabled if config_of(entry).kind in AUTHENTICATORS]
+    names = [each.name for each in chain.filters if each.is_enabled and each.config.kind in AUTHENTICATORS]
     code = "user-not-passed-on" if names else "not-authenticated"
     return found(code, chain.manager.get("http_filters"), names=", ".join(names), header=_user_header(context))
 
@@ -118,11 +116,11 @@ def tokens_are_required(context: CheckContext, chain: HttpFilterChain) -> Iterat
     each of these rules must require a token. A requirement that a route names replaces the rules.
     """
     sources = [chain.filters[each.index] for each in _user_setters(context, chain, chain.bare) if not each.is_early]
-    config = config_of(sources[0]) if len(sources) == 1 else Node(None)
+    config = sources[0].config if len(sources) == 1 else Node(None)
     if config.kind != "JwtAuthentication" or config.get("filter_state_rules"):
         return
     for method, path, routes in _requests(chain):
-        exempt = [place for route in routes if (place := _exemption(sources[0], route, method, path))]
+        exempt = [place for route in routes if (place := _exemption(route.filters[sources[0].index], method, path))]
         if not chain.routes and not _rules_require(config, method, path):
             exempt.append(config.get("rules"))
         if exempt:
@@ -139,10 +137,10 @@ def _requests(chain: HttpFilterChain) -> Iterator[tuple[str, str, list[GatewayRo
         yield method, f"{API_PATH}/x", chain.api_routes
 
 
-def _exemption(entry: Node, route: GatewayRoute, method: str, path: str) -> Node | None:
-    """Where the route is exempt from a token; None: it requires one."""
-    config, named = config_of(entry), per_route(route.override_for(entry)).get("requirement_name")
-    if not route.runs(entry):
+def _exemption(verifying: HttpFilter, method: str, path: str) -> Node | None:
+    """Where a route is exempt from a token; None: it requires one."""
+    config, named = verifying.config, verifying.override.get("requirement_name")
+    if not verifying.is_enabled:
         return None  # users_are_authenticated_first reports that
     if named.text:
         requirement = config.entries("requirement_map").get(named.text, Node(None))
@@ -175,10 +173,10 @@ def keys_are_safe(context: CheckContext, chain: HttpFilterChain) -> Iterator[Fin
     identity = context.config.memory.identity
     address = chain.listener.get("address", "socket_address", "address")
     is_open = bool(address) and address.text not in {"127.0.0.1", "::1"}
-    for entry in (entry for entry in chain.filters if config_of(entry).kind == "ApiKeyAuth"):
-        overrides = [per_route(each) for route in chain.routes for each in route.overrides_for(entry)]
-        names_user = config_of(entry).get("forwarding", "header").text.lower() == identity.user_header
-        for config in (config_of(entry), *overrides):
+    for keys in (each for each in chain.filters if each.config.kind == "ApiKeyAuth"):
+        overrides = [override for route in chain.routes for override in route.filters[keys.index].overrides]
+        names_user = keys.config.get("forwarding", "header").text.lower() == identity.user_header
+        for config in (keys.config, *overrides):
             credentials = config.items("credentials")
             if is_open and not _DEMO_KEYS.isdisjoint(each.get("key").text for each in credentials):
                 yield found("demo-keys", config.get("credentials"))
@@ -193,20 +191,19 @@ def blank_ends_are_refused(context: CheckContext, chain: HttpFilterChain) -> Ite
     """Where ids are not in the file, a filter refuses those with a blank at an end before the management API."""
     header = _user_header(context)
     setter = last_setter(chain, header)
-    if setter is None or config_of(setter.node).kind == "ApiKeyAuth":
+    if setter is None or chain.filters[setter.index].config.kind == "ApiKeyAuth":
         return
-    behind = chain.filters[setter.index + 1 :]
-    if not all(any(_refuses_blank_ends(each, route, header) for each in behind) for route in chain.api_routes):
+    behind = [route.filters[setter.index + 1 :] for route in chain.api_routes]
+    if not all(any(_refuses_blank_ends(each, header) for each in filters) for filters in behind):
         severity, name = graded(setter.source is Source.VERIFIED), setter.node.get("name").text
         yield found("blank-ends-accepted", setter.node, severity, name=name, header=header)
 
 
-def _refuses_blank_ends(entry: Node, route: GatewayRoute, header: str) -> bool:
-    """Whether a filter answers 403 to ids with a blank at an end on that route."""
-    config, override = config_of(entry), per_route(route.override_for(entry))
-    if config.kind != "RBAC" or not route.runs(entry):
+def _refuses_blank_ends(on: HttpFilter, header: str) -> bool:
+    """Whether a filter answers 403 to ids with a blank at an end."""
+    if on.config.kind != "RBAC" or not on.is_enabled:
         return False
-    rules = (override.get("rbac") if override.kind == "RBACPerRoute" else config).get("rules")
+    rules = (on.override.get("rbac") if on.override.kind == "RBACPerRoute" else on.config).get("rules")
     if rules.get("action").choice(("ALLOW", "DENY", "LOG")) != "DENY":
         return False
     permissions = [each for policy in rules.entries("policies").values() for each in policy.items("permissions")]

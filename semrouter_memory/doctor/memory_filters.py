@@ -13,8 +13,8 @@ from semrouter_memory.doctor.gateway import (
     PROCESSOR,
     FilterRole,
     GatewayRoute,
+    HttpFilter,
     HttpFilterChain,
-    MemoryFilter,
 )
 from semrouter_memory.doctor.matching import regex_matches, text_matches
 from semrouter_memory.doctor.node import Node
@@ -28,7 +28,7 @@ _OFF = {Governs.READING: "nothing is recalled", Governs.WRITING: "nothing is sto
 
 def fields_fit_the_role(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     for each in chain.applied:
-        yield from broken(each.role, context.figures, each.setting, name=each.name)
+        yield from broken(str(each.role), context.figures, each.setting, name=each.name)
 
 
 def all_needed_is_forwarded(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
@@ -96,7 +96,7 @@ def _variants(chain: HttpFilterChain) -> Iterator[tuple[GatewayRoute, str]]:
     """The filters as they are, then as routes override them, with a note on the route."""
     yield chain.bare, ""
     for route in chain.routes:
-        if any(each.overrides for each in route.memory):
+        if any(each.given for each in route.memory):
             yield route, f" on route {route.name!r}"
 
 
@@ -113,7 +113,7 @@ def filters_send_the_same(_: CheckContext, chain: HttpFilterChain) -> Iterator[F
         yield found("clusters-differ", chain.bare.place, clusters=", ".join(clusters))
 
 
-def _differing(filters: Sequence[MemoryFilter]) -> list[str]:
+def _differing(filters: Sequence[HttpFilter]) -> list[str]:
     sent = [each.metadata for each in filters]
     return sorted(name for name in set().union(*sent) if len({metadata.get(name) for metadata in sent}) > 1)
 
@@ -176,6 +176,6 @@ def all_is_in_the_file(context: CheckContext) -> Iterator[Finding]:
 
 def _discovered(context: CheckContext) -> list[Node]:
     """The ext_proc filters whose configuration comes over xDS."""
-    entries = [entry for chain in context.chains for entry in chain.filters]
+    entries = [each.entry for chain in context.chains for each in chain.filters]
     types = [(entry, entry.get("config_discovery").texts("type_urls")) for entry in entries]
     return [entry for entry, urls in types if any(url.endswith(PROCESSOR) for url in urls)]

@@ -15,11 +15,9 @@ from semrouter_memory.doctor.gateway import (
     PROCESSOR,
     FilterRole,
     GatewayRoute,
+    HttpFilter,
     HttpFilterChain,
-    cluster_named,
-    config_of,
     endpoints_of,
-    per_route,
 )
 from semrouter_memory.doctor.matching import takes_headers
 from semrouter_memory.doctor.node import Node, first
@@ -79,9 +77,9 @@ def bodies_fit_the_route(context: CheckContext, chain: HttpFilterChain) -> Itera
     for route in chain.chat_routes:
         if "BUFFERED" in route.request_modes:
             yield from broken("buffer", context.figures, partial(_buffer_limit, chain, route))
-        for entry in chain.filters[: chain.memory[-1].index]:
-            if route.enabled and config_of(entry).kind == "Buffer" and route.runs(entry):
-                buffer = first((per_route(route.override_for(entry)).get("buffer"), config_of(entry)))
+        for each in route.filters[: chain.memory[-1].index]:
+            if route.enabled and each.config.kind == "Buffer" and each.is_enabled:
+                buffer = first((each.override.get("buffer"), each.config))
                 yield from broken("buffer_filter", context.figures, buffer.get)
 
 
@@ -140,7 +138,7 @@ def manager_fits(context: CheckContext, chain: HttpFilterChain) -> Iterator[Find
 
 def overrides_name_filters(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """A misspelt override changes nothing; one for another chain's filter may be intended."""
-    names = [entry.get("name").text for entry in chain.filters]
+    names = [each.name for each in chain.filters]
     for level in (level for route in chain.routes for level in route.levels):
         for name, override in level.entries("typed_per_filter_config").items():
             near = difflib.get_close_matches(name, names, n=1, cutoff=_MISSPELT)
@@ -176,18 +174,16 @@ def filters_call_a_cluster(context: CheckContext) -> Iterator[Finding]:
         elif not each.cluster:
             yield found("no-grpc-service", each.service, name=each.name)
         else:
-            yield from _missing(context, each.service, each.name)
+            yield from _missing(context, each)
     # A processor without a cluster may be for memory: nothing tells whose it is.
-    for entry in (entry for chain in context.chains for _, entry in chain.others):
-        service = config_of(entry).get("grpc_service")
-        if config_of(entry).kind == PROCESSOR and service.get("envoy_grpc"):
-            yield from _missing(context, service, entry.get("name").text)
+    for each in (each for chain in context.chains for each in chain.filters if not each.role):
+        if each.config.kind == PROCESSOR and each.cluster:
+            yield from _missing(context, each)
 
 
-def _missing(context: CheckContext, service: Node, caller: str) -> Iterator[Finding]:
-    name = cluster_named(service)
-    if name not in context.clusters and not context.bootstrap.get("dynamic_resources", "cds_config"):
-        yield found("cluster-missing", service, caller=caller, cluster=repr(name))
+def _missing(context: CheckContext, each: HttpFilter) -> Iterator[Finding]:
+    if each.cluster not in context.clusters and not context.bootstrap.get("dynamic_resources", "cds_config"):
+        yield found("cluster-missing", each.service, caller=each.name, cluster=repr(each.cluster))
 
 
 def _google(context: CheckContext, uri: Node, caller: str) -> Iterator[Finding]:
@@ -266,7 +262,7 @@ def answers_outlive_the_sidecar(context: CheckContext, chain: HttpFilterChain) -
         if http2 and not 0 < silence <= LONG_SECONDS:
             length = f"for {silence:g} s" if silence else "without limit, because message_timeout does not end that"
             yield found("answers-held", keepalive, length=length)
-        yield found("single-filter", first((*reversed(each.overrides), config_of(each.entry))), name=each.name)
+        yield found("single-filter", first((*each.overrides, each.config)), name=each.name)
 
 
 def http2_options(cluster: Node) -> Node:
