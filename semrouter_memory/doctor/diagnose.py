@@ -19,8 +19,6 @@ from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.store.location import LiteFile, locate
 from semrouter_memory.transport.server import is_local
 
-Progress = Callable[[str], object]
-
 ENVOY: tuple[Callable[[CheckContext], Iterable[Finding]], ...] = (
     memory_filters.all_is_in_the_file,
     memory_filters.memory_filters_exist,
@@ -36,7 +34,6 @@ MEMORY_CHAINS: tuple[Callable[[CheckContext, HttpFilterChain], Iterable[Finding]
     memory_filters.fields_fit_the_role,
     memory_filters.all_needed_is_forwarded,
     memory_filters.each_task_has_one_filter,
-    memory_filters.answers_are_read_once,
     memory_filters.bodies_may_be_changed,
     memory_filters.filters_send_the_same,
     memory_filters.filters_are_on_together,
@@ -70,36 +67,27 @@ MEMORY_CLUSTERS: tuple[Callable[[CheckContext, Node], Iterable[Finding]], ...] =
 """Checks of each cluster that memory filters call."""
 
 
-def diagnose(
-    envoy: Path | None = None,
-    config: Path | None = None,
-    *,
-    offline: bool = False,
-    progress: Progress = lambda _: None,
-) -> list[Finding]:
+def diagnose(envoy: Path | None = None, config: Path | None = None, *, offline: bool = False) -> list[Finding]:
     """Check everything; errors come first.
 
     Args:
         envoy: Envoy's configuration; None: only the sidecar's is checked.
         config: the sidecar's settings; None: the defaults.
         offline: do not connect to anything.
-        progress: is called with each step.
     """
     findings: list[Finding] = []
     settings = _settings(config, findings)
-    bootstrap = _bootstrap(envoy, findings, progress) if envoy is not None else Node(None)
+    bootstrap = _bootstrap(envoy, findings) if envoy is not None else Node(None)
     context = context_of(
         bootstrap,
         settings or Config.model_construct(),
         config_given=settings is not None and (config is not None or _is_configured_by_environment()),
         secret=_secret(settings) if settings is not None else None,
     )
-    progress("checking")
     findings = [*run_checks(context), *findings]
     if settings is not None:
-        progress("loading the embedding model")
         findings += model_files(context, elsewhere=offline)
-        findings += [] if offline else asyncio.run(_servers(context, progress))
+        findings += [] if offline else asyncio.run(_servers(context))
     return sorted(_once(findings), key=lambda finding: finding.severity is not Severity.ERROR)
 
 
@@ -134,14 +122,12 @@ def _settings(path: Path | None, findings: list[Finding]) -> Config | None:
         return None
 
 
-def _bootstrap(path: Path, findings: list[Finding], progress: Progress) -> Node:
-    progress("reading Envoy's configuration")
+def _bootstrap(path: Path, findings: list[Finding]) -> Node:
     try:
         file = envoy_file.read(path)
     except ConfigurationError as problem:
         findings.append(found("envoy-unreadable", str(path), problem=problem))
         return Node(None)
-    progress("validating Envoy's configuration")
     findings += envoy_file.validate(file, str(path))
     return file.bootstrap
 
@@ -157,12 +143,11 @@ def _is_configured_by_environment() -> bool:
     return any(name.upper().startswith(ENV_PREFIX) for name in os.environ)
 
 
-async def _servers(context: CheckContext, progress: Progress) -> list[Finding]:
+async def _servers(context: CheckContext) -> list[Finding]:
     from semrouter_memory.doctor import servers  # noqa: PLC0415 - takes a second to load
 
-    probes = list(servers.probes(context))
-    progress("asking " + ", ".join(dict.fromkeys(probe.server for probe in probes)))
-    return [finding for answer in await asyncio.gather(*map(servers.ask, probes)) for finding in answer]
+    answers = await asyncio.gather(*map(servers.ask, servers.probes(context)))
+    return [finding for answer in answers for finding in answer]
 
 
 # -- the sidecar --------------------------------------------------------------------------------------------------------

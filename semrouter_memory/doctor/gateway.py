@@ -99,18 +99,13 @@ class GatewayRoute:
     """A route with its surroundings.
 
     Attributes:
-        levels: from the least specific level to the route itself, or to one of its weighted clusters that overrides more.
+        levels: the route configuration, the virtual host and the route itself.
         filters: all filters of the chain as they work here.
     """
 
     node: Node
     levels: tuple[Node, ...]
     filters: tuple[HttpFilter, ...]
-
-    @property
-    def place(self) -> Node:
-        """The most specific level."""
-        return self.levels[-1]
 
     @property
     def name(self) -> str:
@@ -140,7 +135,7 @@ class GatewayRoute:
     @property
     def clusters(self) -> list[str]:
         """The clusters that the route leads to."""
-        weighted = [first((each.get("name"), each.get("cluster"))) for each in _weighted(self.node)]
+        weighted = [each.get("name") for each in self.action.get("weighted_clusters").items("clusters")]
         return [target.text for target in weighted or [self.action.get("cluster")] if target.text]
 
     def headers_to_add(self) -> list[Node]:
@@ -177,8 +172,8 @@ class HttpFilterChain:
     @property
     def bare(self) -> GatewayRoute:
         """Stands for routes that are not in the file: all filters work as they are configured themselves."""
-        place = Node(None, self.manager.get("http_filters").path)
-        return GatewayRoute(node=Node(None), levels=(place,), filters=self.filters)
+        nowhere = Node(None, self.manager.get("http_filters").path)
+        return GatewayRoute(node=nowhere, levels=(nowhere,), filters=self.filters)
 
     @property
     def first_memory(self) -> int:
@@ -198,14 +193,14 @@ class HttpFilterChain:
 
     @property
     def chat_routes(self) -> list[GatewayRoute]:
-        found = {route.place.path: route for path in CHAT_PATHS for route in self.matching_routes("POST", path)}
+        found = {route.node.path: route for path in CHAT_PATHS for route in self.matching_routes("POST", path)}
         return list(found.values())
 
     @property
     def api_routes(self) -> list[GatewayRoute]:
         """The routes at which requests to the management API end: neither LLM routes nor the catch-all."""
         paths = (API_PATH, f"{API_PATH}/x")
-        routes = {route.place.path: route for path in paths for route in self.matching_routes("GET", path)}
+        routes = {route.node.path: route for path in paths for route in self.matching_routes("GET", path)}
         return [route for route in routes.values() if _names_api(route.match)]
 
     def matching_routes(self, method: str, path: str) -> list[GatewayRoute]:
@@ -274,19 +269,17 @@ def _chain(listener: Node, manager: Node, memory_paths: frozenset[str]) -> HttpF
         filters[each.index] = replace(each, role=role)
     config = manager.get("route_config")
     hosts = tuple(
-        tuple(
-            _route(route, levels, filters) for route in host.items("routes") for levels in _levels(config, host, route)
-        )
+        tuple(_route((config, host, route), filters) for route in host.items("routes"))
         for host in config.items("virtual_hosts")
     )
     return HttpFilterChain(listener=listener, manager=manager, filters=tuple(filters), hosts=hosts)
 
 
-def _route(node: Node, levels: tuple[Node, ...], filters: Sequence[HttpFilter]) -> GatewayRoute:
+def _route(levels: tuple[Node, ...], filters: Sequence[HttpFilter]) -> GatewayRoute:
     entries = [level.entries(_PER_FILTER) for level in levels]
     given = [tuple(each[on.name] for each in entries if on.name in each) for on in filters]
     here = tuple(replace(each, given=overrides) for each, overrides in zip(filters, given, strict=True))
-    return GatewayRoute(node=node, levels=levels, filters=here)
+    return GatewayRoute(node=levels[-1], levels=levels, filters=here)
 
 
 def _roles(filters: Sequence[HttpFilter]) -> list[FilterRole]:
@@ -299,20 +292,6 @@ def _roles(filters: Sequence[HttpFilter]) -> list[FilterRole]:
         # All the same: one of them is misconfigured, and its body mode tells which.
         observing = [each.body_mode("request") == "STREAMED" for each in filters]
     return [FilterRole.RETAIN if each else FilterRole.RECALL for each in observing]
-
-
-def _levels(config: Node, host: Node, route: Node) -> Iterator[tuple[Node, ...]]:
-    """The levels of a route; once more for each weighted cluster that overrides a filter or removes headers."""
-    weighted = _weighted(route)
-    special = [each for each in weighted if each.get(_PER_FILTER) or each.get("request_headers_to_remove")]
-    if not special or len(special) < len(weighted):
-        yield config, host, route
-    for each in special:
-        yield config, host, route, each
-
-
-def _weighted(route: Node) -> list[Node]:
-    return route.get("route", "weighted_clusters").items("clusters")
 
 
 def _names_api(match: Node) -> bool:

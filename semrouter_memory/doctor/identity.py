@@ -67,7 +67,7 @@ def _is_stripped(context: CheckContext, chain: HttpFilterChain, header: str, rou
 def _guarded(chain: HttpFilterChain) -> Sequence[GatewayRoute]:
     """The routes with memories."""
     routes = [*(route for route in chain.routes if route.enabled), *chain.api_routes]
-    return list({route.place.path: route for route in routes}.values()) or [chain.bare]
+    return list({route.node.path: route for route in routes}.values()) or [chain.bare]
 
 
 def users_are_authenticated_first(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
@@ -80,7 +80,7 @@ def users_are_authenticated_first(context: CheckContext, chain: HttpFilterChain)
             yield found("authenticated-too-late", late.entry, name=late.name)
         elif not sources and configured:
             names = " and ".join(chain.filters[each.index].name for each in configured)
-            yield found("authentication-off", route.place, name=names, route=repr(route.name))
+            yield found("authentication-off", route.node, name=names, route=repr(route.name))
         elif not sources and not context.config.memory.identity.trust_body:
             yield _unauthenticated(context, chain)
 

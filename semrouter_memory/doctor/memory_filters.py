@@ -76,12 +76,6 @@ def each_task_has_one_filter(_: CheckContext, chain: HttpFilterChain) -> Iterato
             yield found("filter-order", retain.entry, retain=retain.name, recall=recall.name)
 
 
-def answers_are_read_once(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    for each in chain.applied if chain.observing else ():
-        if each.role is FilterRole.RECALL and each.body_mode("response") == "STREAMED":
-            yield found("answer-read-twice", each.setting("processing_mode", "response_body_mode"), name=each.name)
-
-
 def bodies_may_be_changed(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """An expression beats the rule for all."""
     for rules in (each.setting("mutation_rules") for each in chain.handling):
@@ -107,10 +101,10 @@ def filters_send_the_same(_: CheckContext, chain: HttpFilterChain) -> Iterator[F
         # What differs without the route already is reported once.
         if different and (not on or different != everywhere):
             names = " and ".join(each.name for each in route.enabled)
-            yield found("filters-differ", route.place, names=names, on=on, settings=", ".join(different))
+            yield found("filters-differ", route.node, names=names, on=on, settings=", ".join(different))
     clusters = sorted({each.cluster for each in chain.memory if each.cluster})
     if len(clusters) > 1:
-        yield found("clusters-differ", chain.bare.place, clusters=", ".join(clusters))
+        yield found("clusters-differ", chain.bare.node, clusters=", ".join(clusters))
 
 
 def _differing(filters: Sequence[HttpFilter]) -> list[str]:
@@ -123,7 +117,7 @@ def filters_are_on_together(_: CheckContext, chain: HttpFilterChain) -> Iterator
         off = ", ".join(each.name for each in route.memory if not each.is_enabled)
         enabled = ", ".join(each.name for each in route.enabled)
         if off and enabled:
-            yield found("one-filter-disabled", route.place, off=off, on=on, enabled=enabled)
+            yield found("one-filter-disabled", route.node, off=off, on=on, enabled=enabled)
 
 
 def settings_are_known(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:

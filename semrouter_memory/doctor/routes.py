@@ -4,7 +4,6 @@ import difflib
 import re
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from semrouter_memory.doctor.address import Address, of_setting, reaches
 from semrouter_memory.doctor.context import LONG_SECONDS, CheckContext
@@ -147,20 +146,12 @@ def overrides_name_filters(_: CheckContext, chain: HttpFilterChain) -> Iterator[
 
 
 def streams_end_gracefully(context: CheckContext) -> Iterator[Finding]:
-    layers = context.bootstrap.get("layered_runtime").items("layers")
-    values = [_runtime_value(layer.get("static_layer").value, _GRACEFUL_CLOSE) for layer in layers]
-    given = [value for value in values if value is not None]
-    if context.memory_chains and (not given or str(given[-1]).lower() != "true"):
+    layers = [layer.get("static_layer") for layer in context.bootstrap.get("layered_runtime").items("layers")]
+    # A key is written whole or as nested mappings.
+    values = [first((layer.get(_GRACEFUL_CLOSE), layer.get(*_GRACEFUL_CLOSE.split(".")))) for layer in layers]
+    given = [value.flag for value in values if value]
+    if context.memory_chains and given[-1:] != [True]:
         yield found("graceful-close", context.bootstrap.get("layered_runtime"), key=_GRACEFUL_CLOSE)
-
-
-def _runtime_value(values: Any, key: str) -> Any:
-    """A runtime key, written whole or as nested mappings; None when it is missing."""
-    if not isinstance(values, dict) or key in values:
-        return values.get(key) if isinstance(values, dict) else None
-    parts = ((name, key.removeprefix(f"{name}.")) for name in values if key.startswith(f"{name}."))
-    inner = (_runtime_value(values[name], rest) for name, rest in parts)
-    return next((value for value in inner if value is not None), None)
 
 
 # -- clusters -----------------------------------------------------------------------------------------------------------

@@ -223,12 +223,6 @@ def _weighted(envoy: Chain, **said: Any) -> None:
     _route(envoy)["route"] = {"timeout": "0s", "weighted_clusters": {"clusters": clusters}}
 
 
-def _late_in_weighted(envoy: Chain) -> None:
-    place: dict[str, Any] = {}
-    _late(envoy, place)
-    _weighted(envoy, **place)
-
-
 def _old_http2_beside_http1(envoy: Chain) -> None:
     _http1(envoy)
     _sidecar(envoy)["http2_protocol_options"] = {}
@@ -499,9 +493,6 @@ MISTAKES = [
     Mistake("a filter's name is misspelt", lambda e: _per_route(e, "llm", memory_recal=override(grpc_initial_metadata=[])), "error filter-unknown", 'routes[0].typed_per_filter_config["memory.recal"]'),
     Mistake("content-length may not be changed", lambda e: _recall(e).update(mutation_rules={"disallow_expression": {"regex": "content-.*"}}), "error mutation-rules", "mutation_rules.disallow_expression"),
     Mistake("a filter buffers 1 MiB", lambda e: _buffer_filter(e, 1 << 20), "error buffer-filter", "http_filters[1].typed_config.max_request_bytes"),
-    Mistake("half of the traffic is recalled and not learned", lambda e: _weighted(e, typed_per_filter_config={"memory.retain": _DISABLED}), "error one-filter-disabled", "weighted_clusters.clusters[1]"),
-    Mistake("half of the traffic fails closed", lambda e: _weighted(e, typed_per_filter_config={"memory.recall": override(failure_mode_allow=False)}), "error failure-mode-allow", 'clusters[1].typed_per_filter_config["memory.recall"].overrides.failure_mode_allow'),
-    Mistake("a weighted cluster strips", _late_in_weighted, "error headers-not-stripped", "early_header_mutation_extensions"),
     Mistake("another processor's cluster is not there", _another_processor, "error cluster-missing", "http_filters[1].typed_config.grpc_service"),
     Mistake("no service is named", lambda e: _recall(e).pop("grpc_service"), "error no-grpc-service", "http_filters[3].typed_config.grpc_service"),
     Mistake("no endpoint", lambda e: _sidecar(e).pop("load_assignment"), "error no-endpoints", "clusters[0].load_assignment"),
