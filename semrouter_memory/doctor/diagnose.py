@@ -11,10 +11,9 @@ from pathlib import Path
 from semrouter_memory.config import ENV_PREFIX, Config, load, secret, secret_readers
 from semrouter_memory.doctor import envoy_file, identity, memory_filters, routes
 from semrouter_memory.doctor.context import CheckContext, context_of
-from semrouter_memory.doctor.finding import Finding, Severity, found
+from semrouter_memory.doctor.finding import MIB, Finding, Severity, found
 from semrouter_memory.doctor.gateway import HttpFilterChain
 from semrouter_memory.doctor.node import Node
-from semrouter_memory.doctor.rules import MIB
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.store.location import LiteFile, locate
 from semrouter_memory.transport.server import is_local
@@ -35,8 +34,7 @@ MEMORY_CHAINS: tuple[Callable[[CheckContext, HttpFilterChain], Iterable[Finding]
     memory_filters.all_needed_is_forwarded,
     memory_filters.each_task_has_one_filter,
     memory_filters.bodies_may_be_changed,
-    memory_filters.filters_send_the_same,
-    memory_filters.filters_are_on_together,
+    memory_filters.filters_agree,
     memory_filters.settings_are_known,
     memory_filters.results_are_received,
     routes.manager_fits,

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from semrouter_memory.doctor.address import Address, of_endpoint, reaches
+from semrouter_memory.doctor.finding import BODY_MODES
 from semrouter_memory.doctor.matching import matching
 from semrouter_memory.doctor.node import Node, first
-from semrouter_memory.doctor.rules import BODY_MODES
 
 CHAT_PATHS = ("/v1/chat/completions", "/v1/responses")
 API_PATH = "/v1/memory"
@@ -83,7 +83,7 @@ class HttpFilter:
         pairs = [*self.service.items("initial_metadata")]
         for override in reversed(self.overrides):
             pairs += override.get("overrides").items("grpc_initial_metadata")
-        return {pair.get("key").text.lower(): pair.get("value").text for pair in pairs}
+        return {pair.get("key").text.lower(): pair.get("value").text for pair in pairs if not pair.get("raw_value")}
 
     def setting(self, name: str, *below: str) -> Node:
         """A field of the configuration: the most specific override of it, else the filter's own, as a whole."""

@@ -10,13 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from semrouter_memory.doctor.context import CheckContext
 from semrouter_memory.doctor.finding import Finding, found, graded
-from semrouter_memory.doctor.gateway import (
-    API_PATH,
-    CHAT_PATHS,
-    GatewayRoute,
-    HttpFilter,
-    HttpFilterChain,
-)
+from semrouter_memory.doctor.gateway import API_PATH, CHAT_PATHS, GatewayRoute, HttpFilter, HttpFilterChain
 from semrouter_memory.doctor.header_path import (
     AUTHENTICATORS,
     HeaderStep,

@@ -8,17 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from semrouter_memory.codec.settings import ROUTE, ROUTE_PREFIX, Governs, governed_by
 from semrouter_memory.doctor.context import CheckContext
-from semrouter_memory.doctor.finding import Finding, found
-from semrouter_memory.doctor.gateway import (
-    PROCESSOR,
-    FilterRole,
-    GatewayRoute,
-    HttpFilter,
-    HttpFilterChain,
-)
+from semrouter_memory.doctor.finding import Finding, broken, found
+from semrouter_memory.doctor.gateway import PROCESSOR, FilterRole, HttpFilter, HttpFilterChain
 from semrouter_memory.doctor.matching import regex_matches, text_matches
 from semrouter_memory.doctor.node import Node
-from semrouter_memory.doctor.rules import broken
 from semrouter_memory.exchange.policy import route_settings
 
 _NAMESPACE = "semrouter.memory"
@@ -86,22 +79,19 @@ def bodies_may_be_changed(_: CheckContext, chain: HttpFilterChain) -> Iterator[F
             yield found("mutation-rules", rules.get("disallow_all"), rule="disallow_all")
 
 
-def _variants(chain: HttpFilterChain) -> Iterator[tuple[GatewayRoute, str]]:
-    """The filters as they are, then as routes override them, with a note on the route."""
-    yield chain.bare, ""
-    for route in chain.routes:
-        if any(each.given for each in route.memory):
-            yield route, f" on route {route.name!r}"
-
-
-def filters_send_the_same(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
+def filters_agree(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
+    """As they are, and as routes override them."""
     everywhere = _differing(chain.bare.enabled)
-    for route, on in _variants(chain):
-        different = _differing(route.enabled)
+    overriding = [route for route in chain.routes if any(each.given for each in route.memory)]
+    for route in (chain.bare, *overriding):
+        off = ", ".join(each.name for each in route.memory if not each.is_enabled)
+        on, different = [each.name for each in route.enabled], _differing(route.enabled)
+        where = f" on route {route.name!r}" if route.node else ""
+        if off and on:
+            yield found("one-filter-disabled", route.node, off=off, on=where, enabled=", ".join(on))
         # What differs without the route already is reported once.
-        if different and (not on or different != everywhere):
-            names = " and ".join(each.name for each in route.enabled)
-            yield found("filters-differ", route.node, names=names, on=on, settings=", ".join(different))
+        if different and not (where and different == everywhere):
+            yield found("filters-differ", route.node, names=" and ".join(on), on=where, settings=", ".join(different))
     clusters = sorted({each.cluster for each in chain.memory if each.cluster})
     if len(clusters) > 1:
         yield found("clusters-differ", chain.bare.node, clusters=", ".join(clusters))
@@ -110,14 +100,6 @@ def filters_send_the_same(_: CheckContext, chain: HttpFilterChain) -> Iterator[F
 def _differing(filters: Sequence[HttpFilter]) -> list[str]:
     sent = [each.metadata for each in filters]
     return sorted(name for name in set().union(*sent) if len({metadata.get(name) for metadata in sent}) > 1)
-
-
-def filters_are_on_together(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    for route, on in _variants(chain):
-        off = ", ".join(each.name for each in route.memory if not each.is_enabled)
-        enabled = ", ".join(each.name for each in route.enabled)
-        if off and enabled:
-            yield found("one-filter-disabled", route.node, off=off, on=on, enabled=enabled)
 
 
 def settings_are_known(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:

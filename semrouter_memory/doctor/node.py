@@ -59,7 +59,7 @@ class Node:
     def entries(self, name: str) -> dict[str, "Node"]:
         """The values of a map by their keys."""
         node = self.get(name)
-        return {str(key): self._child(value, keyed(node.path, str(key))) for key, value in node.fields.items()}
+        return {str(key): self._child(value, f'{node.path}["{key}"]') for key, value in node.fields.items()}
 
     @property
     def fields(self) -> dict[Any, Any]:
@@ -122,11 +122,6 @@ class Node:
     def _note(self, needed: str) -> None:
         """The value itself may be a secret."""
         self.misread[self.path] = f"needs {needed}"
-
-
-def keyed(path: str, key: str) -> str:
-    """The path of a map's entry; keys may hold dots."""
-    return f'{path}["{key}"]'
 
 
 def first(nodes: Sequence[Node]) -> Node:

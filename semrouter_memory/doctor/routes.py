@@ -1,32 +1,26 @@
 """Checks of routes, and of the clusters that routes and filters lead to: which requests, how large, how long, and where to."""
 
 import difflib
-import re
 from collections.abc import Iterator
 from functools import partial
 
-from semrouter_memory.doctor.address import Address, of_setting, reaches
+from semrouter_memory.doctor.address import of_setting, reaches
 from semrouter_memory.doctor.context import LONG_SECONDS, CheckContext
-from semrouter_memory.doctor.finding import Finding, found, graded
+from semrouter_memory.doctor.finding import Finding, broken, found, graded
 from semrouter_memory.doctor.gateway import (
     API_PATH,
     CHAT_PATHS,
-    PROCESSOR,
     FilterRole,
     GatewayRoute,
-    HttpFilter,
     HttpFilterChain,
     endpoints_of,
 )
 from semrouter_memory.doctor.matching import takes_headers
 from semrouter_memory.doctor.node import Node, first
-from semrouter_memory.doctor.rules import broken
 from semrouter_memory.store.location import LiteFile
 
 _OTHER_PATHS = ("/", "/v1/files", "/v1/audio/transcriptions", "/v1/models")
 _GRACEFUL_CLOSE = "envoy.reloadable_features.ext_proc_graceful_grpc_close"
-_LOOKED_UP = re.compile("^(?:dns|ipv4|ipv6):(?://[^/]*/)?")
-"""How a target says that its name is to be looked up."""
 _MISSPELT = 0.85
 """How alike two names are, of 1, when one is meant to be the other."""
 _POLICIES = ("ROUND_ROBIN", "LEAST_REQUEST", "RING_HASH", "RANDOM", "", "MAGLEV", "CLUSTER_PROVIDED")
@@ -111,7 +105,7 @@ def api_is_reachable(context: CheckContext) -> Iterator[Finding]:
         yield _api_missing(chains[0])
     memory = {cluster.get("name").text for cluster in context.memory_clusters}
     for route in routes:
-        # Where only one filter is enabled, filters_are_on_together reports that.
+        # Where only one filter is enabled, filters_agree reports that.
         if route.enabled and len(route.enabled) == len(route.memory):
             place = route.node.get("typed_per_filter_config")
             yield found("memory-api-filtered", place, names=" and ".join(each.name for each in route.enabled))
@@ -159,28 +153,12 @@ def streams_end_gracefully(context: CheckContext) -> Iterator[Finding]:
 
 def filters_call_a_cluster(context: CheckContext) -> Iterator[Finding]:
     """Envoy itself only refuses routes that lead to no cluster."""
-    for each in context.applied:
-        if each.service.get("google_grpc"):
-            yield from _google(context, each.service.get("google_grpc", "target_uri"), each.name)
-        elif not each.cluster:
+    elsewhere = bool(context.bootstrap.get("dynamic_resources", "cds_config"))
+    for each in (each for each in context.applied if not each.service.get("google_grpc")):
+        if not each.cluster:
             yield found("no-grpc-service", each.service, name=each.name)
-        else:
-            yield from _missing(context, each)
-    # A processor without a cluster may be for memory: nothing tells whose it is.
-    for each in (each for chain in context.chains for each in chain.filters if not each.role):
-        if each.config.kind == PROCESSOR and each.cluster:
-            yield from _missing(context, each)
-
-
-def _missing(context: CheckContext, each: HttpFilter) -> Iterator[Finding]:
-    if each.cluster not in context.clusters and not context.bootstrap.get("dynamic_resources", "cds_config"):
-        yield found("cluster-missing", each.service, caller=each.name, cluster=repr(each.cluster))
-
-
-def _google(context: CheckContext, uri: Node, caller: str) -> Iterator[Finding]:
-    target, listen = of_setting(_LOOKED_UP.sub("", uri.text)), context.listen
-    if context.config_given and target and listen and not reaches(target, listen):
-        yield found("address-differs", uri, caller=caller, called=target, listen=listen, setting="server.listen")
+        elif each.cluster not in context.clusters and not elsewhere:
+            yield found("cluster-missing", each.service, caller=each.name, cluster=repr(each.cluster))
 
 
 def addresses_agree(context: CheckContext) -> Iterator[Finding]:
@@ -202,12 +180,7 @@ def addresses_agree(context: CheckContext) -> Iterator[Finding]:
 
 def endpoints_take_the_load(context: CheckContext, cluster: Node) -> Iterator[Finding]:
     endpoints, name = endpoints_of(cluster), cluster.get("name").text
-    addresses: list[Address] = []
-    for place, address in endpoints:
-        if address in addresses:
-            yield found("endpoint-twice", place, address=address)
-        addresses.append(address)
-    count, policy = len(set(addresses)), cluster.get("lb_policy").choice(_POLICIES)
+    count, policy = len({address for _, address in endpoints}), cluster.get("lb_policy").choice(_POLICIES)
     if source := cluster.get("eds_cluster_config"):
         yield found("endpoints-unseen", source, cluster=name)
     elif not endpoints and not cluster.get("cluster_type"):
@@ -260,11 +233,9 @@ def http2_options(cluster: Node) -> Node:
     """The HTTP/2 options where HTTP/2 is on; a cluster's own old field counts only without typed options."""
     typed = cluster.entries("typed_extension_protocol_options").values()
     options = [each for each in typed if each.kind == "HttpProtocolOptions"]
-    if not options:
-        return cluster.get("http2_protocol_options")
-    places = [each.get("explicit_http_config", "http2_protocol_options") for each in options]
-    if cluster.get("transport_socket"):
-        # With TLS, both sides negotiate HTTP/2.
-        automatic = [each.get("auto_config") for each in options]
-        places += [first((each.get("http2_protocol_options"), each)) for each in automatic]
-    return first(places)
+    explicit = [each.get("explicit_http_config", "http2_protocol_options") for each in options]
+    # Envoy refuses to negotiate without TLS.
+    automatic = [
+        first((each.get("auto_config", "http2_protocol_options"), each.get("auto_config"))) for each in options
+    ]
+    return first([*explicit, *automatic] or [cluster.get("http2_protocol_options")])

@@ -72,10 +72,14 @@ def _weighted(envoy: Chain, name: str) -> None:
     envoy.routes["llm"]["route"] = {"weighted_clusters": {"clusters": clusters}}
 
 
+def _protocol(envoy: Chain) -> dict[str, Any]:
+    (options,) = envoy.clusters["memory_sidecar"]["typed_extension_protocol_options"].values()
+    assert isinstance(options, dict)
+    return options
+
+
 def _protocol_key(envoy: Chain, key: str) -> None:
-    cluster = envoy.clusters["memory_sidecar"]
-    (options,) = cluster["typed_extension_protocol_options"].values()
-    cluster["typed_extension_protocol_options"] = {key: options}
+    envoy.clusters["memory_sidecar"]["typed_extension_protocol_options"] = {key: _protocol(envoy)}
 
 
 def _retain(envoy: Chain) -> dict[str, Any]:
@@ -88,10 +92,11 @@ _REFUSED_WITHOUT_A_PATH: list[tuple[str, Callable[[Chain], object], str]] = [
     ("no such type", lambda e: _retain(e).update({"@type": f"{_retain(e)['@type']}Filter"}), "could not find @type"),
     ("no router", lambda e: e.manager["http_filters"].pop(), "is the last filter in a http filter chain"),
     ("a filter behind the router", lambda e: move(e, "envoy.filters.http.router", 1), "router must be the last filter"),
+    ("HTTP/2 to be agreed on without TLS", lambda e: _protocol(e).update(auto_config=_protocol(e).pop("explicit_http_config")), "non-ALPN transport socket"),
     ("protocol options under another name", lambda e: _protocol_key(e, "http2"), "for name: 'http2'"),
     ("the LLM's cluster is not there", lambda e: _route(e).update(cluster="gone"), "unknown cluster 'gone'"),
     ("a weighted cluster is not there", lambda e: _weighted(e, "gone"), "unknown weighted cluster 'gone'"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
