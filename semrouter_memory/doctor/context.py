@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from semrouter_memory.config import Config
-from semrouter_memory.doctor.address import Address, of_setting
+from semrouter_memory.doctor.address import of_setting
 from semrouter_memory.doctor.finding import Figures, sized
 from semrouter_memory.doctor.gateway import HttpFilter, HttpFilterChain, chains_of, clusters_of
 from semrouter_memory.doctor.node import Node
@@ -66,14 +66,10 @@ class CheckContext:
             "messages": sized(server.max_message_bytes, "MiB"),
             "buffered": max(server.max_message_bytes, server.max_body_bytes),
             "window": min(2 * server.max_body_bytes, 2**31 - 1),
-            "deadline": deadline,
+            "deadline": f"{deadline:g}",
             "patient": f"{max(1.0, 2 * deadline):g}",
             "long": max(LONG_SECONDS, deadline),
         }
-
-    @property
-    def listen(self) -> Address | None:
-        return of_setting(self.config.server.listen)
 
     @property
     def store(self) -> Server | LiteFile | None:

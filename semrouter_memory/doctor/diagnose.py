@@ -6,6 +6,7 @@ Strategy: tables say which checks there are. Each is a function from the context
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from semrouter_memory.config import ENV_PREFIX, Config, load, secret, secret_readers
@@ -31,7 +32,6 @@ ENVOY: tuple[Callable[[CheckContext], Iterable[Finding]], ...] = (
 
 MEMORY_CHAINS: tuple[Callable[[CheckContext, HttpFilterChain], Iterable[Finding]], ...] = (
     memory_filters.fields_fit_the_role,
-    memory_filters.all_needed_is_forwarded,
     memory_filters.each_task_has_one_filter,
     memory_filters.bodies_may_be_changed,
     memory_filters.filters_agree,
@@ -58,12 +58,6 @@ GUARDED_CHAINS: tuple[Callable[[CheckContext, HttpFilterChain], Iterable[Finding
 )
 """Checks of each chain through which memories can be reached, the management API's included."""
 
-MEMORY_CLUSTERS: tuple[Callable[[CheckContext, Node], Iterable[Finding]], ...] = (
-    routes.endpoints_take_the_load,
-    routes.limits_fit,
-)
-"""Checks of each cluster that memory filters call."""
-
 
 def diagnose(envoy: Path | None = None, config: Path | None = None, *, offline: bool = False) -> list[Finding]:
     """Check everything; errors come first.
@@ -76,11 +70,15 @@ def diagnose(envoy: Path | None = None, config: Path | None = None, *, offline: 
     findings: list[Finding] = []
     settings = _settings(config, findings)
     bootstrap = _bootstrap(envoy, findings) if envoy is not None else Node(None)
+    known = None
+    with suppress(ConfigurationError):  # _settings_findings reports that
+        known = secret(settings.server.shared_secret, settings.server.shared_secret_file) if settings else None
+    by_environment = any(name.upper().startswith(ENV_PREFIX) for name in os.environ)
     context = context_of(
         bootstrap,
         settings or Config.model_construct(),
-        config_given=settings is not None and (config is not None or _is_configured_by_environment()),
-        secret=_secret(settings) if settings is not None else None,
+        config_given=settings is not None and (config is not None or by_environment),
+        secret=known,
     )
     findings = [*run_checks(context), *findings]
     if settings is not None:
@@ -98,7 +96,7 @@ def run_checks(context: CheckContext) -> list[Finding]:
         for checks, chains in ((MEMORY_CHAINS, context.memory_chains), (GUARDED_CHAINS, guarded)):
             findings += [finding for chain in chains for check in checks for finding in check(context, chain)]
         for cluster in context.memory_clusters:
-            findings += [finding for check in MEMORY_CLUSTERS for finding in check(context, cluster)]
+            findings += [*routes.endpoints_take_the_load(context, cluster), *routes.limits_fit(context, cluster)]
     findings += [found("envoy-field", path, problem=problem) for path, problem in context.bootstrap.misread.items()]
     return _once(findings)
 
@@ -128,17 +126,6 @@ def _bootstrap(path: Path, findings: list[Finding]) -> Node:
         return Node(None)
     findings += envoy_file.validate(file, str(path))
     return file.bootstrap
-
-
-def _secret(config: Config) -> str | None:
-    try:
-        return secret(config.server.shared_secret, config.server.shared_secret_file)
-    except ConfigurationError:
-        return None  # _settings_findings reports that
-
-
-def _is_configured_by_environment() -> bool:
-    return any(name.upper().startswith(ENV_PREFIX) for name in os.environ)
 
 
 async def _servers(context: CheckContext) -> list[Finding]:

@@ -138,6 +138,12 @@ class GatewayRoute:
         weighted = [each.get("name") for each in self.action.get("weighted_clusters").items("clusters")]
         return [target.text for target in weighted or [self.action.get("cluster")] if target.text]
 
+    @property
+    def names_api(self) -> bool:
+        """Whether it is meant for the management API."""
+        named = any(API_PATH in self.match.get(name).text for name in ("path_separated_prefix", "prefix", "path"))
+        return named or "memory" in self.match.get("safe_regex", "regex").text
+
     def headers_to_add(self) -> list[Node]:
         """The headers that the route adds to requests after all filters."""
         return [option.get("header") for level in self.levels for option in level.items("request_headers_to_add")]
@@ -160,10 +166,6 @@ class HttpFilterChain:
     @property
     def memory(self) -> list[HttpFilter]:
         return [each for each in self.filters if each.role]
-
-    @property
-    def observing(self) -> list[HttpFilter]:
-        return [each for each in self.memory if each.role is FilterRole.RETAIN]
 
     @property
     def handling(self) -> list[HttpFilter]:
@@ -201,7 +203,7 @@ class HttpFilterChain:
         """The routes at which requests to the management API end: neither LLM routes nor the catch-all."""
         paths = (API_PATH, f"{API_PATH}/x")
         routes = {route.node.path: route for path in paths for route in self.matching_routes("GET", path)}
-        return [route for route in routes.values() if _names_api(route.match)]
+        return [route for route in routes.values() if route.names_api]
 
     def matching_routes(self, method: str, path: str) -> list[GatewayRoute]:
         """The routes at which such a request may end, in any virtual host."""
@@ -292,9 +294,3 @@ def _roles(filters: Sequence[HttpFilter]) -> list[FilterRole]:
         # All the same: one of them is misconfigured, and its body mode tells which.
         observing = [each.body_mode("request") == "STREAMED" for each in filters]
     return [FilterRole.RETAIN if each else FilterRole.RECALL for each in observing]
-
-
-def _names_api(match: Node) -> bool:
-    if "memory" in match.get("safe_regex", "regex").text:
-        return True
-    return any(API_PATH in match.get(name).text for name in ("path_separated_prefix", "prefix", "path"))

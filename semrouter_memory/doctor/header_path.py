@@ -18,7 +18,6 @@ from semrouter_memory.doctor.node import Node
 _OPAQUE = frozenset({"ExtAuthz", "Lua", "Wasm", "DynamicModuleFilter", "ExternalProcessor", "Composite"})
 """Filters of which the configuration does not tell what headers they set; the Go filter's is named as others' are."""
 _GO = "envoy.extensions.filters.http.golang."
-AUTHENTICATORS = frozenset({"ApiKeyAuth", "JwtAuthentication", "BasicAuth"})
 _HEADER = re.compile(r"%(?:REQ|REQ_WITHOUT_QUERY|REQUEST_HEADER)\(([^):]*:?[^)]*)\)")
 """An operator that repeats request headers: `%REQ(first?second):length%`."""
 _FROM_REQUEST = re.compile(
@@ -28,8 +27,7 @@ _FROM_REQUEST = re.compile(
 _OPERATOR = re.compile(r"%[A-Z][A-Z0-9_]*(?:\([^)]*\))?(?::[0-9]+)?%")
 _SET_BY_ENVOY = "x-forwarded-client-cert"
 """Envoy writes it itself, after it verified the certificate."""
-_EARLY = -1
-"""The index of mutations that run before all filters."""
+EARLY = -1
 
 
 class Source(Enum):
@@ -51,16 +49,12 @@ class HeaderStep:
 
     Attributes:
         node: the filter; of a mutation, the header with its value, or the removal.
-        index: of the filter.
+        index: of the filter; EARLY for mutations that run before all filters.
     """
 
     source: Source
     node: Node
     index: int
-
-    @property
-    def is_early(self) -> bool:
-        return self.index == _EARLY
 
     @property
     def value(self) -> str:
@@ -80,7 +74,7 @@ def steps(chain: HttpFilterChain, header: str, route: GatewayRoute, *, claims: b
     """
     extensions = [entry.get("typed_config") for entry in chain.manager.items("early_header_mutation_extensions")]
     early = [mutation for config in extensions for mutation in config.items("mutations")]
-    found = [*_mutated(early, header, _EARLY)]
+    found = [*_mutated(early, header, EARLY)]
     for each in route.filters:
         if each.is_enabled and not each.role:
             found += _in_filter(each, header, claims=claims)

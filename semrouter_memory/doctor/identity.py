@@ -12,7 +12,7 @@ from semrouter_memory.doctor.context import CheckContext
 from semrouter_memory.doctor.finding import Finding, found, graded
 from semrouter_memory.doctor.gateway import API_PATH, CHAT_PATHS, GatewayRoute, HttpFilter, HttpFilterChain
 from semrouter_memory.doctor.header_path import (
-    AUTHENTICATORS,
+    EARLY,
     HeaderStep,
     Source,
     is_from_client,
@@ -25,6 +25,7 @@ from semrouter_memory.doctor.matching import matching, text_matches
 from semrouter_memory.doctor.node import Node
 from semrouter_memory.exchange.identity import is_acceptable_id
 
+_AUTHENTICATORS = frozenset({"ApiKeyAuth", "JwtAuthentication", "BasicAuth"})
 _DEMO_KEYS = frozenset({"demo-key-alice", "demo-key-bob"})
 _BLANK_ENDS = (" x", "x ", "\tx", "x\t")
 _API_METHODS = ("GET", "POST", "PATCH", "DELETE")
@@ -67,22 +68,19 @@ def _guarded(chain: HttpFilterChain) -> Sequence[GatewayRoute]:
 def users_are_authenticated_first(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """On no route do memories work without the authentication."""
     configured = _user_setters(context, chain, chain.bare)
+    authenticating = [each for each in chain.filters if each.is_enabled and each.config.kind in _AUTHENTICATORS]
     for route in _guarded(chain):
         sources = _user_setters(context, chain, route)
-        if sources and not sources[0].is_early and sources[0].index >= chain.first_memory:
+        if sources and sources[0].index >= chain.first_memory:
             late = chain.filters[sources[0].index]
             yield found("authenticated-too-late", late.entry, name=late.name)
         elif not sources and configured:
             names = " and ".join(chain.filters[each.index].name for each in configured)
             yield found("authentication-off", route.node, name=names, route=repr(route.name))
         elif not sources and not context.config.memory.identity.trust_body:
-            yield _unauthenticated(context, chain)
-
-
-def _unauthenticated(context: CheckContext, chain: HttpFilterChain) -> Finding:
-    names = [each.name for each in chain.filters if each.is_enabled and each.config.kind in AUTHENTICATORS]
-    code = "user-not-passed-on" if names else "not-authenticated"
-    return found(code, chain.manager.get("http_filters"), names=", ".join(names), header=_user_header(context))
+            names = ", ".join(each.name for each in authenticating)
+            code = "user-not-passed-on" if authenticating else "not-authenticated"
+            yield found(code, chain.bare.node, names=names, header=_user_header(context))
 
 
 def users_come_from_a_verified_source(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
@@ -109,7 +107,7 @@ def tokens_are_required(context: CheckContext, chain: HttpFilterChain) -> Iterat
     A request's path is matched with the routes, then with the rules in their order, up to the first that surely takes it;
     each of these rules must require a token. A requirement that a route names replaces the rules.
     """
-    sources = [chain.filters[each.index] for each in _user_setters(context, chain, chain.bare) if not each.is_early]
+    sources = [chain.filters[each.index] for each in _user_setters(context, chain, chain.bare) if each.index != EARLY]
     config = sources[0].config if len(sources) == 1 else Node(None)
     if config.kind != "JwtAuthentication" or config.get("filter_state_rules"):
         return
@@ -211,7 +209,9 @@ def _refuses_blank_ends(on: HttpFilter, header: str) -> bool:
 def ids_are_not_sent_upstream(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """The LLM server may belong to a third party. Routes remove headers after all filters have read them."""
     header = _user_header(context)
-    if last_setter(chain, header) is None and not any(each.is_early for each in setters(chain, header, chain.bare)):
+    if last_setter(chain, header) is None and not any(
+        each.index == EARLY for each in setters(chain, header, chain.bare)
+    ):
         return
     api = {route.node.path for route in chain.api_routes}
     models = {name for route in chain.chat_routes for name in route.clusters}

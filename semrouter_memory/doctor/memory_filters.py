@@ -20,15 +20,11 @@ _OFF = {Governs.READING: "nothing is recalled", Governs.WRITING: "nothing is sto
 
 
 def fields_fit_the_role(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    for each in chain.applied:
-        yield from broken(str(each.role), context.figures, each.setting, name=each.name)
-
-
-def all_needed_is_forwarded(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    """The sidecar is sent the headers that it reads, and a claim, which it reads from dynamic metadata."""
+    """The sidecar is also sent the headers that it reads, and a claim, which it reads from dynamic metadata."""
     identity = context.config.memory.identity
     headers = (":path", ":method", "content-type", identity.user_header)
     for each in chain.applied:
+        yield from broken(str(each.role), context.figures, each.setting, name=each.name)
         rules, options = each.setting("forward_rules"), each.setting("metadata_options")
         if held := [name for name in headers if not _forwarded(rules, name)]:
             yield found("headers-not-forwarded", rules, name=each.name, headers=", ".join(held))
@@ -46,25 +42,21 @@ def _forwarded(rules: Node, name: str) -> bool:
 
 
 def memory_filters_exist(context: CheckContext) -> Iterator[Finding]:
-    place, listeners = (
-        context.bootstrap.get("static_resources"),
-        context.bootstrap.get("dynamic_resources", "lds_config"),
-    )
-    if context.memory_chains or listeners or _discovered(context):
-        return
-    # Behind a matcher's action or among the filters of an upstream, for example.
-    yield found("filter-unseen/outside" if PROCESSOR in str(place.value) else "no-memory-filter", place)
+    resources = context.bootstrap.get("static_resources")
+    if not (context.memory_chains or context.bootstrap.get("dynamic_resources", "lds_config") or _discovered(context)):
+        # Behind a matcher's action or among the filters of an upstream, for example.
+        yield found("filter-unseen/outside" if PROCESSOR in str(resources.value) else "no-memory-filter", resources)
 
 
 def each_task_has_one_filter(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    place = chain.manager.get("http_filters")
-    if len(chain.observing) > 1 or len(chain.handling) > 1:
+    place, observing = chain.bare.node, [each for each in chain.memory if each.role is FilterRole.RETAIN]
+    if len(observing) > 1 or len(chain.handling) > 1:
         yield found("filter-twice", place)
     elif not chain.handling:
         yield found("nothing-recalls", place)
-    elif not chain.observing and chain.handling[0].role is FilterRole.RECALL:
+    elif not observing and chain.handling[0].role is FilterRole.RECALL:
         yield found("nothing-learns", place)
-    for retain, recall in zip(chain.observing[:1], chain.handling[:1], strict=False):
+    for retain, recall in zip(observing[:1], chain.handling[:1], strict=False):
         if retain.index > recall.index:
             yield found("filter-order", retain.entry, retain=retain.name, recall=recall.name)
 

@@ -102,7 +102,9 @@ def api_is_reachable(context: CheckContext) -> Iterator[Finding]:
     chains = [chain for chain in context.memory_chains if chain.routes]
     routes = [route for chain in context.chains for route in chain.api_routes]
     if chains and not routes:
-        yield _api_missing(chains[0])
+        shadowed = [route.node for route in chains[0].routes if route.names_api]
+        code = "memory-api-shadowed" if shadowed else "memory-api-missing"
+        yield found(code, [*shadowed, chains[0].manager.get("route_config")][0], path=API_PATH)
     memory = {cluster.get("name").text for cluster in context.memory_clusters}
     for route in routes:
         # Where only one filter is enabled, filters_agree reports that.
@@ -111,13 +113,6 @@ def api_is_reachable(context: CheckContext) -> Iterator[Finding]:
             yield found("memory-api-filtered", place, names=" and ".join(each.name for each in route.enabled))
         for name in memory.intersection(route.clusters):
             yield found("memory-api-cluster", route.node, path=API_PATH, cluster=name)
-
-
-def _api_missing(chain: HttpFilterChain) -> Finding:
-    for route in chain.routes:
-        if any(API_PATH in route.match.get(name).text for name in ("path_separated_prefix", "prefix")):
-            return found("memory-api-shadowed", route.node, path=API_PATH)
-    return found("memory-api-missing", chain.manager.get("route_config"), path=API_PATH)
 
 
 def manager_fits(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
@@ -196,14 +191,12 @@ def limits_fit(context: CheckContext, cluster: Node) -> Iterator[Finding]:
     name, http2, figures = cluster.get("name").text, http2_options(cluster), context.figures
     yield from broken("cluster", figures, cluster.get)
     if http2:
-        yield from broken("window", figures, http2.get)
+        yield from broken("http2", figures, http2.get)
     else:
         yield found("no-http2", cluster.get("typed_extension_protocol_options"), cluster=name)
     yield from broken("threshold", figures, _circuit_breaker(cluster).get, cluster=name)
     for options in [cluster, *cluster.entries("typed_extension_protocol_options").values()]:
         yield from broken("options", figures, options.get)
-        explicit = options.get("explicit_http_config", "http2_protocol_options")
-        yield from broken("http2", figures, first((explicit, options.get("http2_protocol_options"))).get)
 
 
 def _circuit_breaker(cluster: Node) -> Node:
