@@ -198,7 +198,9 @@ def _refuses_blank_ends(on: HttpFilter, header: str) -> bool:
     rules = (on.override.get("rbac") if on.override.kind == "RBACPerRoute" else on.config).get("rules")
     if rules.get("action").choice(("ALLOW", "DENY", "LOG")) != "DENY":
         return False
-    permissions = [each for policy in rules.entries("policies").values() for each in policy.items("permissions")]
+    policies = [policy for policy in rules.entries("policies").values() if not policy.get("condition")]
+    for_all = [policy for policy in policies if any(each.get("any").flag for each in policy.items("principals"))]
+    permissions = [each for policy in for_all for each in policy.items("permissions")]
     # Each of them is enough alone.
     permissions += [each for permission in permissions for each in permission.get("or_rules").items("rules")]
     matchers = [each.get("header") for each in permissions if each.get("header", "name").text.lower() == header]

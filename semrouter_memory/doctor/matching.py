@@ -72,9 +72,11 @@ def _all(parts: Sequence[bool | None]) -> bool | None:
 
 
 def _first_test(matcher: Node, tests: dict[str, _PathTest], text: str) -> bool | None:
-    """The verdict of the only test that a matcher names, in any case; None when it names none of them."""
+    """The verdict of the only test that a matcher names; None when it names none of them."""
+    folds = matcher.get("ignore_case").flag or matcher.get("case_sensitive").flag is False
+    fold: Callable[[str], str] = str.lower if folds else str
     wanted = ((test, matcher.get(name)) for name, test in tests.items())
-    return next((test(text.lower(), node.text.lower()) for test, node in wanted if node), None)
+    return next((test(fold(text), fold(node.text)) for test, node in wanted if node), None)
 
 
 def _path_matches(match: Node, path: str) -> bool | None:

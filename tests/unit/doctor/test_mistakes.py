@@ -89,6 +89,12 @@ def _unstripped(envoy: Chain, header: str) -> None:
     envoy.manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"].remove({"remove": header})
 
 
+def _stripped_by(envoy: Chain, **key_matcher: str) -> None:
+    _unstripped(envoy, "x-authz-user-id")
+    mutations = envoy.manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"]
+    mutations.append({"remove_on_match": {"key_matcher": key_matcher}})
+
+
 def _metadata(config: dict[str, Any], **values: str) -> object:
     config["grpc_service"]["initial_metadata"] = [
         {"key": f"x-memory-{name.replace('_', '-')}", "value": value} for name, value in values.items()
@@ -375,6 +381,7 @@ MISTAKES = [
     Mistake("nothing refuses a subject with a blank", _unguarded, "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
     Mistake("a subject with a blank is refused before it is known", lambda e: move(e, "envoy.filters.http.rbac", 0), "error blank-ends-accepted", "http_filters[1]", chain="jwt"),
     Mistake("only a blank at the beginning is refused", lambda e: _refuses(e, "(?s)\\s.*"), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
+    Mistake("blanks are refused to some alone", lambda e: next(iter(filter_of(e, "envoy.filters.http.rbac")["rules"]["policies"].values())).update(principals=[{"url_path": {"path": {"prefix": "/x"}}}]), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
     Mistake("blanks are refused in another header", lambda e: _refuses(e, "(?s)\\s.*|.*\\s", "x-other"), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
     Mistake("the API's route refuses nothing", lambda e: _per_route(e, "memory-api", envoy_filters_http_rbac={"@type": f"{TYPES}.extensions.filters.http.rbac.v3.RBACPerRoute"}), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
     Mistake("the API's route refuses nothing, wrapped", lambda e: _per_route(e, "memory-api", envoy_filters_http_rbac={"@type": f"{TYPES}.config.route.v3.FilterConfig", "config": {"@type": f"{TYPES}.extensions.filters.http.rbac.v3.RBACPerRoute"}}), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
@@ -498,6 +505,7 @@ MISTAKES = [
     Mistake("virtual hosts come from elsewhere", lambda e: e.manager["route_config"].update(vhds={"config_source": {"ads": {}}}), "warning routes-unseen", "route_config.vhds"),
     Mistake("Google's client is used", lambda e: _google(e, "dns:///localhost:50051"), "warning google-grpc", "http_filters[2].typed_config.grpc_service"),
     Mistake("the filter that strips is disabled", lambda e: _strips(e).update(disabled=True), "error headers-not-stripped", "early_header_mutation_extensions"),
+    Mistake("what is stripped is written in another case", lambda e: _stripped_by(e, prefix="X-Authz"), "error headers-not-stripped", "early_header_mutation_extensions"),
     Mistake("a route disables the filter that strips", lambda e: (_strips(e), _route(e).update(typed_per_filter_config=_off("mutation"))), "error headers-not-stripped", "early_header_mutation_extensions"),
     Mistake("a route takes the user from the client", lambda e: _mutates_on_route(e, _user("%REQ(x-user)%")), "error user-from-client", 'typed_per_filter_config["mutation"].mutations.request_mutations[0]'),
     Mistake("a filter removes who was authenticated", lambda e: e.manager["http_filters"].insert(1, _mutation({"remove": "x-authz-user-id"})), "error user-not-passed-on", "typed_config.http_filters"),
@@ -664,6 +672,11 @@ def _sound() -> Iterator[tuple[str, Callable[[Chain], object], str]]:
         lambda e: e.bootstrap["layered_runtime"]["layers"][0].update(
             static_layer={"envoy": {"reloadable_features": {"ext_proc_graceful_grpc_close": "true"}}}
         ),
+        "two-filter",
+    )
+    yield (
+        "what begins like the header is stripped, in any case",
+        lambda e: _stripped_by(e, prefix="X-Authz", ignore_case="true"),
         "two-filter",
     )
     yield (
