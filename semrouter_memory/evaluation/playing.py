@@ -123,7 +123,9 @@ async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncI
         )
         exits.push_async_callback(indexes.close)
         cached = indexes if config.owner_index.enabled else None
-        yield replace(played, store=store, writer=announcing_writer(store, indexes), owner_indexes=cached), clock
+        adapters = replace(played, store=store, writer=announcing_writer(store, indexes), owner_indexes=cached)
+        documents = store.secondary("knowledge") if isinstance(store, MilvusStore) else None
+        yield replace(adapters, documents=documents), clock
 
 
 async def _lite(config: MilvusConfig, directory: Path, played: Adapters, exits: AsyncExitStack) -> MilvusStore:
