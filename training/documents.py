@@ -15,7 +15,7 @@ from semrouter_memory.recall.documents import FETCHED, features
 from semrouter_memory.recall.query import Query
 from training.fitting import Example, fit, read
 
-CUT = 0.15
+CUT = 0.12
 _STRENGTH = 1.0
 _BEST = 5
 """Passages of a request that are examples: others are never candidates."""

@@ -25,6 +25,8 @@ FETCHED = 40
 _PASSAGES = frozenset({MemoryType.SEMANTIC})
 _MOST_TERMS = 8.0
 """A longer request matches more words of any passage."""
+_LEXICAL = 0.3
+"""The worth of a BM25 score, by the number of words asked, beside a cosine."""
 _SHOWN_CUT = log_odds(0.6)
 """Relevance is shifted so that a passage on the cut has 0.6, the default threshold."""
 _MODEL = Logistic.load("passages")
@@ -84,17 +86,14 @@ def features(found: Sequence[Hit], query: Query) -> list[Features]:
     index = build([hit.memory.searched for hit in found])
     postings = index.find(asked)
     lexical = index.scores(postings) / min(max(len(asked), 1.0), _MOST_TERMS)
-    matched = np.bincount(index.texts_at(postings), minlength=len(found)) / max(len(asked), 1)
     cosine = np.array([hit.similarity for hit in found])
-    mixed = cosine + lexical
-    behind = mixed - mixed.max()
+    score = cosine + _LEXICAL * lexical
+    behind = score - score.max()
     return [
         {
-            "cosine": float(cosine[at]),
-            "lexical": float(lexical[at]),
-            "matched": float(matched[at]),
+            "score": float(score[at]),
             "behind": float(behind[at]),
-            "best cosine": float(cosine.max()),
+            "lexical": float(lexical.max()),
             "personal": float(query.is_personal),
             "length": math.log1p(len(asked)),
         }
