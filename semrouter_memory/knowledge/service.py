@@ -34,6 +34,8 @@ from semrouter_memory.ports import Clock, DeletionLog, Embedder, MemoryReader, M
 
 _EMBEDDED_AT_ONCE = 16
 """Passages in one call of the embedder, which memories of other requests wait for."""
+_WRITTEN_AT_ONCE = 200
+"""Rows that the store writes at once: a smaller document is complete or not there."""
 _FORMAT = "1"
 """To be changed when documents are read or split in another way: the next refresh then reads all of them again."""
 
@@ -131,14 +133,17 @@ class KnowledgeService:
         complete = replace(document, content_hash=upload.content_hash, passages=tuple(row.id for row in rows))
         kept = frozenset(known.passages) if known is not None and known.is_complete else frozenset()
         embedded = await self._embedded([row for row in rows if row.id not in kept])
-        (description,) = await self._embedded([document_row(owner, complete, asserted=asserted)])
-        incomplete = replace(description, memory=document_row(owner, document, asserted=asserted))
+        description = await self._description(document_row(owner, complete, asserted=asserted), embedded)
+        parts = [[*embedded, description]]
+        if len(embedded) >= _WRITTEN_AT_ONCE:
+            incomplete = replace(description, memory=document_row(owner, document, asserted=asserted))
+            parts = [[incomplete], embedded, [description]]
 
         async def write(hold: OwnerHold) -> None:
             if (await self._deletions.tombstones(owner)).covers(description.memory):
                 raise InvalidRequestError(f"{upload.source}: was removed while it was added; add it again")
             await hold.confirm()
-            for part in ([incomplete], embedded, [description]):
+            for part in parts:
                 await self._writer.upsert(owner, part)
             if known is not None:
                 await self._delete_others(owner, complete)
@@ -202,6 +207,10 @@ class KnowledgeService:
             vectors = await self._embedder.embed_passages([embedded_text(row) for row in part])
             found += map(EmbeddedMemory, part, vectors)
         return found
+
+    async def _description(self, row: Memory, passages: Sequence[EmbeddedMemory]) -> EmbeddedMemory:
+        """The document's own row. It is not searched by its vector, so that of a passage will do."""
+        return EmbeddedMemory(row, passages[0].vector) if passages else (await self._embedded([row]))[0]
 
     async def _stored(self, owner: Scope, document: str) -> list[Memory]:
         within = pages(self._reader, owner.in_project(document), reach=Reach.EXACT, types=PASSAGES)

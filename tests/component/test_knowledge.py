@@ -140,7 +140,7 @@ async def test_a_refreshed_document_embeds_only_what_is_new(
     monkeypatch.setattr(house.service._embedder, "embed_passages", counting)
     file.write_text("\n\n".join(["# Long", *sections[:9], "## Part X\n\nThis is new.", *sections[11:]]))
     assert "1 refreshed" in (await run("add", str(file))).stdout
-    assert embedded == ["Long > Part X This is new.", "Long"]
+    assert embedded == ["Long > Part X This is new."]
     document = (await _listed(run))["Long"]
     assert document["passages"] == 19
     assert len(await _contents(house)) == 20
