@@ -102,7 +102,7 @@ def _forwarding(context: CheckContext) -> Iterator[FieldRule]:
         return bool(names) and {"headers": ", ".join(names)}
 
     yield FieldRule("headers-not-forwarded", "forward_rules", held)
-    if identity.jwt_claim is not None:
+    if any((identity.jwt_claim, identity.organisation_claim, identity.agent_claim)):
         namespace = identity.jwt_namespace
         yield FieldRule(
             "jwt-metadata-not-forwarded",
