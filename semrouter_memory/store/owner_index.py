@@ -129,33 +129,32 @@ class OwnerIndex:
 
     def _changed(self, remains: NDArray[np.bool_], added: Sequence[EmbeddedMemory], *, label: Label) -> "OwnerIndex":
         added = sorted(added, key=_order)
-        staying = np.flatnonzero(remains)
         other = build_index(self.owner, added, label=label)
+        staying = np.flatnonzero(remains)
         positions = self._insertion_points(staying, added) + np.arange(len(added))
         stays = np.ones(len(staying) + len(added), dtype=np.bool_)
         stays[positions] = False
+        # Of each memory of the new index, where it is in this one, followed by those that are added.
+        origins = np.empty(len(stays), dtype=np.intp)
+        origins[stays] = staying
+        origins[positions] = len(self) + np.arange(len(added))
         moved = np.full(len(self), -1, dtype=np.intp)
         moved[staying] = np.flatnonzero(stays)
-        order = np.empty(len(stays), dtype=np.intp)
-        order[stays] = np.arange(len(staying))
-        order[positions] = len(staying) + np.arange(len(added))
 
         def column(name: str) -> NDArray[Any]:
-            pair = [part for part in (getattr(self, name)[staying], getattr(other, name)) if len(part)]
-            joined: NDArray[Any] = np.concatenate(pair)[order] if pair else getattr(other, name)
+            pair = [part for part in (getattr(self, name), getattr(other, name)) if len(part)]
+            joined: NDArray[Any] = np.concatenate(pair)[origins] if pair else getattr(other, name)
             return joined
 
         project_ids, codes = _joined_codes(self.project_ids, other.project_ids)
-        projects = np.concatenate((self.projects[staying], codes[other.projects]))[order]
-        encoded = [*(self.encoded(int(at)) for at in staying), *map(other.encoded, range(len(other)))]
-        rows = [encoded[at] for at in order]
+        rows, row_ends = _rows_at(origins, self, other)
         return OwnerIndex(
             owner=self.owner,
             project_ids=project_ids,
-            projects=projects,
+            projects=np.concatenate((self.projects, codes[other.projects]))[origins],
             words=self.words.changed(moved, [row.memory.searched for row in added], positions),
-            rows=b"".join(rows),
-            row_ends=_ends(rows),
+            rows=rows,
+            row_ends=row_ends,
             **{name: column(name) for name in _PLAIN_COLUMNS},
         )
 
@@ -254,6 +253,18 @@ def _quantised(rows: Sequence[EmbeddedMemory]) -> tuple[NDArray[np.int8], NDArra
         quantised[start : start + _BLOCK] = rounded
         lengths[start : start + _BLOCK] = np.linalg.norm(rounded, axis=1)
     return quantised, np.reciprocal(np.maximum(lengths, 1, dtype=np.float32))
+
+
+def _rows_at(origins: NDArray[np.intp], one: OwnerIndex, other: OwnerIndex) -> tuple[bytes, NDArray[np.uint32]]:
+    """These rows of both, one after the other, and where each ends. What lies together is copied together."""
+    block = one.rows + other.rows
+    ends = np.concatenate((one.row_ends.astype(np.int64), len(one.rows) + other.row_ends.astype(np.int64)))
+    starts = np.concatenate(([0], ends))[origins]
+    ends = ends[origins]
+    firsts = np.flatnonzero(np.diff(origins, prepend=-2) != 1)
+    lasts = np.append(firsts[1:] - 1, len(origins) - 1)[: len(firsts)]
+    copied = map(slice, starts[firsts].tolist(), ends[lasts].tolist())
+    return b"".join(block[each] for each in copied), np.cumsum(ends - starts, dtype=np.uint32)
 
 
 def _ends(rows: Sequence[bytes]) -> NDArray[np.uint32]:

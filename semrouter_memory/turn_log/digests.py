@@ -13,30 +13,16 @@ no position. Response ids never count, since some servers draw them from a thous
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 
+from semrouter_memory.databases.columns import pack
 from semrouter_memory.model import Scope, Turn
-from semrouter_memory.turn_log.columns import pack
 
 _SIZE = 16
 _CACHED_OWNERS = 1024
 _SESSION_PREFIX = "ses_"
 _MAX_SEQUENCE_DIGITS = 18
-
-
-@dataclass(frozen=True, slots=True)
-class TurnPlacement:
-    """Where a turn goes.
-
-    Attributes:
-        session_id: "" for a new transcript session, which gets its id when it is made.
-        named: the client names its session, or the chain does: the same turn can come to the same place again.
-    """
-
-    session_id: str
-    named: bool
 
 
 class Digests:
@@ -94,20 +80,21 @@ class Digests:
         names = (("request", turn.request_id), ("retry", turn.retry_of))
         return [self.of(kind, turn.scope.owner, name, *fingerprint).hex() for kind, name in names if name]
 
-    def position_keys(self, turn: Turn, place: TurnPlacement, fingerprint: Sequence[str], after: int) -> list[str]:
+    def position_keys(self, turn: Turn, session_id: str, fingerprint: Sequence[str], after: int) -> list[str]:
         """Of the turn at its position; empty where a position cannot be repeated.
 
         Args:
+            session_id: where it goes; "" for a new transcript session, which gets its id when it is made.
             after: stands for what came before, where the turn does not say it: the sequence of the newest turn.
         """
         hints = turn.hints
         if hints.history_hash or hints.previous_response_id:
             before = ("known", hints.history_hash, hints.previous_response_id)
-        elif place.named:
+        elif hints.explicit or hints.conversation_id:
             before = ("newest", str(after), "")
         else:
             return []
-        return [self.of("place", place.session_id, *before, *fingerprint).hex()]
+        return [self.of("place", session_id, *before, *fingerprint).hex()]
 
     def answer_keys(self, turn: Turn) -> list[str]:
         """By which later turns continue this one."""

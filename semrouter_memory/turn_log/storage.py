@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias, TypeVar
 
 from semrouter_memory.model import LoggedTurn, Scope, TurnState
-from semrouter_memory.turn_log.columns import MAX_SESSION_ID_CHARS, storable
+from semrouter_memory.turn_log.bounds import MAX_SESSION_ID_CHARS, storable
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow, logged
 from semrouter_memory.turn_log.tombstones import OwnerTombstones, TombstoneChange
@@ -96,6 +96,10 @@ class Rows(Protocol):
         ...
 
     async def latest_time(self) -> int: ...
+
+    async def counts(self) -> dict[str, int]:
+        """The durable totals, by the names of `TurnTotals`."""
+        ...
 
 
 async def waiting_turns(rows: Rows, session: SessionRow) -> list[TurnRow]:

@@ -32,10 +32,10 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import OwnerLocks
 from semrouter_memory.retain.redact import Redaction
+from semrouter_memory.state.in_process import InProcessOwnerLocks
+from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from tests.hashed import HashedEmbedder
 from tests.memory_service import deletion_service, memory_service
 from tests.unit.maintenance.parts import (

@@ -9,10 +9,10 @@ from semrouter_memory.config import AgeingConfig, MilvusConfig
 from semrouter_memory.maintenance.run import MaintenanceRun
 from semrouter_memory.maintenance.sweep import Sweeper
 from semrouter_memory.model import Scope, Tombstone
+from semrouter_memory.state.in_process import InProcessOwnerLocks
+from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from tests.memory_service import deletion_service
 from tests.store_observer import StoreObserver
 from tests.unit.maintenance.parts import BOB, EMBEDDER, NOW, SteppingClock, aged, keep

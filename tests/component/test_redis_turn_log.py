@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.errors import ConfigurationError, TurnLogError
 from semrouter_memory.model import AppendOutcome, Memory, MemoryType, Reach, Scope, Tombstone, TurnTotals
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.turn_log.redis import forwarder
-from semrouter_memory.turn_log.redis.connection import RedisConnection
 from semrouter_memory.turn_log.redis.log import RedisTurnLog
 from tests.contract.turn_logs import ALICE, BOB, START, a_turn, append, claimed
 from tests.redis_server import RedisServer

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from semrouter_memory.config import RedisConfig
+from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Scope
+from semrouter_memory.state.in_process import InProcessOwnerVersions
+from semrouter_memory.state.redis_owner_versions import RedisOwnerVersions, version_key
 from semrouter_memory.store.owner_versions import OwnerVersions
-from semrouter_memory.turn_log.in_process import InProcessOwnerVersions
-from semrouter_memory.turn_log.redis.connection import RedisConnection
-from semrouter_memory.turn_log.redis.owner_versions import RedisOwnerVersions, version_key
 from tests.raising import raising
 from tests.redis_server import RedisServer
 

@@ -16,10 +16,10 @@ import pytest_asyncio
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.model import AppendOutcome, EmbeddedMemory, LoggedTurn, Memory, Reach, Scope, Tombstone, Usage
 from semrouter_memory.ports import StateStore
+from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwnerVersions
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_versions import OwnerVersions
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks, InProcessOwnerVersions
 from tests.contract.look_alikes import PAIRS
 from tests.contract.turn_logs import LEASE, START, WholeTurnLog, a_turn, append, claimed
 from tests.indexed_store import IndexedStore

@@ -128,6 +128,7 @@ def _provenance(candidate: Candidate) -> dict[str, Json]:
         provenance[STATEMENTS] = [asdict(fact) for fact in candidate.facts]
     if candidate.quote:
         provenance[QUOTE] = candidate.quote
+    provenance |= candidate.episode.metadata
     provenance |= {
         "turn_ids": list(candidate.turn_ids),
         "extractor": candidate.extractor,

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.model import Scope
+from semrouter_memory.state.in_process import InProcessOwnerVersions
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.index_loader import CacheEntry, IndexLoader
 from semrouter_memory.store.owner_index import unlabelled
 from semrouter_memory.store.owner_versions import WriteAnnouncer
-from semrouter_memory.turn_log.in_process import InProcessOwnerVersions
 
 
 class Clock:

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from semrouter_memory.databases.columns import micros, moment, pack
+from semrouter_memory.databases.sqlite_connections import is_new
+from semrouter_memory.databases.sqlite_database import Database, FileKind
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
 from semrouter_memory.ports import Clock
-from semrouter_memory.turn_log.columns import micros, moment, pack
-from semrouter_memory.turn_log.sqlite.connections import is_new
-from semrouter_memory.turn_log.sqlite.database import Database, FileKind
 
 _SCHEMA_VERSION = 2
 _SCHEMA = (
@@ -78,7 +78,7 @@ class SqliteStateStore:
                     found[key] = row[0]
             return found
 
-        return await self._database.look_up("get", read)
+        return await self._database.run("get", read, thread="reading")
 
     async def put(self, scope: Scope, key: str, value: bytes, *, ttl: timedelta) -> None:
         row = (pack(scope.owner), pack(scope.project_id), pack(key), micros(self._clock.now() + ttl), value)
@@ -114,7 +114,7 @@ class SqliteStateStore:
                     found[memory_id] = Usage(row[0], moment(row[1]))
             return found
 
-        return await self._database.look_up("usage", read)
+        return await self._database.run("usage", read, thread="reading")
 
     async def drop_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None:
         await self._write(

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+from semrouter_memory.databases.columns import pack
 from semrouter_memory.model import Scope
-from semrouter_memory.turn_log.columns import pack
 
 _COUNTERS = 65_536
 
