@@ -40,7 +40,11 @@ _API_METHODS = ("GET", "POST", "PATCH", "DELETE")
 
 def clients_cannot_claim_identity(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """The identity headers, and the signals of upstream classifiers, are removed before a filter reads them."""
-    signals, user, others = context.config.memory.signals, _user_header(context), _other_headers(context)
+    signals, user, others = (
+        context.config.memory.signals,
+        _user_header(context),
+        context.config.memory.identity.other_headers,
+    )
     headers = dict.fromkeys((user, *others, signals.fact_header, signals.tool_header))
     routes = _guarded(chain)
     left = [name for name in headers if not all(_is_stripped(context, chain, name, route) for route in routes)]
@@ -105,7 +109,7 @@ def _unauthenticated(context: CheckContext, chain: HttpFilterChain) -> Finding:
 def users_come_from_a_verified_source(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """A header that a client sends does not tell who it is, whichever header it is copied to."""
     for route in _guarded(chain):
-        for header in (_user_header(context), *_other_headers(context)):
+        for header in (_user_header(context), *context.config.memory.identity.other_headers):
             yield from _set_from_clients(chain, route, header, is_user=header == _user_header(context))
 
 
@@ -265,12 +269,6 @@ def ids_are_not_sent_upstream(context: CheckContext, chain: HttpFilterChain) -> 
 def _user_setters(context: CheckContext, chain: HttpFilterChain, route: GatewayRoute | None) -> list[HeaderStep]:
     """The places that tell the sidecar who the user is."""
     return setters(chain, _user_header(context), route, claims=context.config.memory.identity.jwt_claim is not None)
-
-
-def _other_headers(context: CheckContext) -> tuple[str, ...]:
-    """Those that name an organisation or an agent."""
-    identity = context.config.memory.identity
-    return identity.organisation_header, identity.organisation_admin_header, identity.agent_header
 
 
 def _user_header(context: CheckContext) -> str:
