@@ -39,10 +39,10 @@ def pytest_runtestloop() -> None:
 
 
 @pytest.fixture(autouse=True)
-def logging_is_restored() -> Iterator[None]:
-    """Logging is global; other tests must find it as it was."""
+def default_logging() -> Iterator[None]:
+    """Logging is global: a test finds it as it is at the start, whatever other tests or their installations configured."""
     root = logging.getLogger()
-    handlers, level, configuration = root.handlers[:], root.level, structlog.get_config()
+    handlers, level = root.handlers[:], root.level
+    structlog.reset_defaults()
     yield
     root.handlers[:], root.level, logging.raiseExceptions = handlers, level, True
-    structlog.configure(**configuration)

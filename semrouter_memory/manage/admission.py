@@ -2,20 +2,23 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import (
     ASKED,
     ASSERTED_AT,
     CONTEXT,
+    EPISODE,
     FORM,
     IMPORTED_AT,
     OUTDATED_BY,
     QUOTE,
     STATEMENTS,
+    Episode,
     Fact,
     Json,
+    MemoryType,
 )
 from semrouter_memory.retain.redact import Redaction
 
@@ -31,12 +34,14 @@ _KINDS: Mapping[str, type] = {
     ASKED: str,
     QUOTE: str,
     STATEMENTS: list,
+    EPISODE: dict,
     "confirmations": int,
     "flagged": bool,
     IMPORTED_AT: str,
     ASSERTED_AT: str,
 }
 
+_EPISODE = {each.name for each in fields(Episode)}
 _STATEMENT = {each.name for each in fields(Fact)}
 
 PROVENANCE = _IDS | _KINDS.keys()
@@ -78,6 +83,25 @@ def admissible_metadata(metadata: Mapping[str, Json], *, max_bytes: int, redact:
             raise InvalidRequestError(f"metadata is larger than {max_bytes} bytes", field="metadata")
 
 
+def admissible_episode(episode: Episode, kind: MemoryType, *, max_bytes: int, redact: Redact) -> None:
+    """Check the parts of an episode.
+
+    Raises:
+        InvalidRequestError: the memory is of another type, or the parts are too large or hold what may not be stored.
+    """
+    if episode == Episode():
+        return
+    if kind is not MemoryType.EPISODIC:
+        raise InvalidRequestError("goal, steps, outcome and lessons belong to a memory of type episodic", field="type")
+    size = 0
+    for name, part in asdict(episode).items():
+        for text in [part] if isinstance(part, str) else part:
+            _refuse_text(text, redact, name)
+            size += len(text.encode())
+        if size > max_bytes:
+            raise InvalidRequestError(f"goal, steps, outcome and lessons are larger than {max_bytes} bytes", field=name)
+
+
 def admissible_provenance(metadata: Mapping[str, Json], *, redact: Redact) -> None:
     """Check what an import says that the service wrote: background work relies on it, and recall shows some of it.
 
@@ -92,9 +116,18 @@ def admissible_provenance(metadata: Mapping[str, Json], *, redact: Redact) -> No
             raise InvalidRequestError(f"must be of type {_KINDS[key].__name__}", field=f"metadata.{key}")
         if key == STATEMENTS and not all(isinstance(each, dict) and each.keys() == _STATEMENT for each in value):
             raise InvalidRequestError("must be a list of attributes with value and text", field=f"metadata.{key}")
+        if key == EPISODE and not _is_episode(value):
+            raise InvalidRequestError("must have texts goal and outcome, and lists of texts", field=f"metadata.{key}")
         if key in _KINDS:
             for text in _texts(value, _MAX_DEPTH):
                 _refuse_text(text, redact, f"metadata.{key}")
+
+
+def _is_episode(value: Json) -> bool:
+    """Whether the parts are as `Episode.metadata` has them."""
+    if value.keys() != _EPISODE or not isinstance(value["steps"], list) or not isinstance(value["lessons"], list):
+        return False
+    return all(isinstance(text, str) for text in (value["goal"], value["outcome"], *value["steps"], *value["lessons"]))
 
 
 def _refuse_text(text: str, redact: Redact, field: str) -> None:

@@ -7,7 +7,7 @@ committed no read shows the memory, even while the store lags behind.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -24,21 +24,17 @@ from semrouter_memory.manage.admission import (
     PROVENANCE,
     Redact,
     admissible_content,
+    admissible_episode,
     admissible_metadata,
     admissible_provenance,
 )
+from semrouter_memory.manage.editing import edited_episode, with_content
 from semrouter_memory.manage.importing import Importer, Written
 from semrouter_memory.manage.portable import ImportLine
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
 from semrouter_memory.model import (
-    ASKED,
-    CONTEXT,
-    FORM,
-    OUTDATED_BY,
-    QUOTE,
-    STATEMENTS,
     EmbeddedMemory,
-    Form,
+    Episode,
     Hit,
     Json,
     Memory,
@@ -63,6 +59,7 @@ from semrouter_memory.ports import (
 )
 from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch, VectorSearch
+from semrouter_memory.retain.episodes import rendered
 from semrouter_memory.retain.reconciling.rows import RowFactory
 from semrouter_memory.retain.superseding import marked, stored
 
@@ -70,10 +67,6 @@ SOURCE = "api"
 """`Memory.source` of what was stored here."""
 
 _EXPORT_PAGE = 200
-_MAX_REPLACED = 200
-"""Turn ids stored of a memory's earlier content; a memory is learned from no more."""
-_OF_THE_CONTENT = {"turn_ids", "consolidated_from", FORM, CONTEXT, ASKED, QUOTE, STATEMENTS, OUTDATED_BY}
-"""Metadata that describes the content and is dropped with it: an edited quote is a statement."""
 _NEIGHBOURS = 50
 """Nearest memories that a new one is compared with."""
 _MAX_ID_CHARS = 128
@@ -82,6 +75,10 @@ _MAX_ID_CHARS = 128
 
 def _ignore(_scope: Scope) -> None:
     pass
+
+
+def _every(_memory: Memory) -> bool:
+    return True
 
 
 class MemoryService:
@@ -142,13 +139,14 @@ class MemoryService:
         limit: int,
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
-        form: Form | None = None,
+        wanted: Callable[[Memory], bool] = _every,
         reach: Reach = Reach.ALL,
         history: bool = False,
     ) -> Page:
         """Active memories, newest first. A page may hold fewer than `limit` and still have a successor.
 
         Args:
+            wanted: which of them.
             history: superseded ones too; expired ones never.
 
         Raises:
@@ -162,9 +160,7 @@ class MemoryService:
         shown = (
             memory
             for memory in page.memories
-            if not deleted.covers(memory)
-            and (memory.expires_at is None or memory.expires_at > now)
-            and form in {None, memory.form}
+            if not deleted.covers(memory) and (memory.expires_at is None or memory.expires_at > now) and wanted(memory)
         )
         return Page(tuple(shown), page.cursor)
 
@@ -239,8 +235,9 @@ class MemoryService:
         Raises:
             InvalidRequestError: it may not be stored; the message says why.
         """
-        content = await self._admissible(new.content)
+        content = await self._admissible(new.content or rendered(new.episode))
         self._check_metadata(new.metadata)
+        self._check_episode(new.episode, new.type)
         self._check_expiry(new.expires_at)
 
         async def store(hold: OwnerHold) -> Memory:
@@ -257,7 +254,7 @@ class MemoryService:
                 updated_at=now,
                 expires_at=self._expiry(new, now),
                 importance=new.importance,
-                metadata=dict(new.metadata),
+                metadata={**new.metadata, **new.episode.metadata},
             )
             return await self._stored(scope, memory.asserted(time, now=now), new, hold)
 
@@ -277,7 +274,8 @@ class MemoryService:
             changes["content"] = await self._admissible(edit.content)
 
         async def update(hold: OwnerHold) -> Memory:
-            return await self._write(scope, await self._edited(await self.get(scope, memory_id), dict(changes)), hold)
+            memory = await self.get(scope, memory_id)
+            return await self._write(scope, await self._edited(memory, dict(changes), edit), hold)
 
         return await locked_change(self._locks, scope, update)
 
@@ -337,7 +335,7 @@ class MemoryService:
                 again,
                 importance=max(again.importance, memory.importance),
                 expires_at=new.expires_at if "expires_at" in new.model_fields_set else again.expires_at,
-                metadata=self._merged(again.metadata, new.metadata),
+                metadata={**self._merged(again.metadata, new.metadata), **new.episode.metadata},
                 updated_at=memory.updated_at,
             )
             return await self._write(scope, confirmed, hold)
@@ -359,11 +357,14 @@ class MemoryService:
         self._written(scope)
         return memory
 
-    async def _edited(self, memory: Memory, changes: dict[str, Any]) -> Memory:
+    async def _edited(self, memory: Memory, changes: dict[str, Any], edit: UpdateRequest) -> Memory:
         time = await self._turn_log.timestamp()
         now = min(time, self._clock.now())
-        if "content" in changes:
-            memory = _with_content(memory, changes.pop("content"))
+        episode, content = edited_episode(memory, changes, edit), changes.pop("content", memory.content)
+        self._check_episode(episode, changes.get("type", memory.type))
+        if content == rendered(memory.episode) and episode not in (memory.episode, Episode()):
+            content = await self._admissible(rendered(episode))
+        memory = with_content(memory, content, episode)
         if "project_id" in changes:
             changes["scope"] = replace(memory.scope, project_id=changes.pop("project_id"))
         if metadata := changes.pop("metadata", None):
@@ -400,24 +401,14 @@ class MemoryService:
     async def _admit(self, line: ImportLine) -> None:
         await self._admissible(line.content)
         self._check_metadata({key: value for key, value in line.metadata.items() if key not in PROVENANCE})
+        self._check_episode(line.episode, line.type)
         admissible_provenance(line.metadata, redact=self._redact)
 
     def _check_metadata(self, metadata: Mapping[str, Json]) -> None:
         admissible_metadata(metadata, max_bytes=self._config.max_metadata_bytes, redact=self._redact)
 
-
-def _with_content(memory: Memory, content: str) -> Memory:
-    """The memory with other content; its source turns become the source turns of the content that was replaced.
-
-    A deletion still reaches these turns. An edited summary is no summary of its originals any more.
-    """
-    if content == memory.content:
-        return memory
-    turns = dict.fromkeys((*memory.ids("replaces"), *memory.ids("turn_ids")))
-    metadata = {key: value for key, value in memory.metadata.items() if key not in _OF_THE_CONTENT}
-    if turns:
-        metadata["replaces"] = list(turns)[-_MAX_REPLACED:]
-    return replace(memory, content=content, metadata=metadata)
+    def _check_episode(self, episode: Episode, kind: MemoryType) -> None:
+        admissible_episode(episode, kind, max_bytes=self._config.max_metadata_bytes, redact=self._redact)
 
 
 def _askable(memory_id: str) -> bool:
