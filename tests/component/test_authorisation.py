@@ -60,6 +60,7 @@ USER_ROUTES: dict[str, Row] = {
     "DELETE /v1/memory/{memory_id}": Row(200, other=ABSENT),
     "GET /v1/memory/{memory_id}/history": Row(200, other=ABSENT),
 }
+_ORGANISATION = (("org", "acme"),)
 OPERATOR_ROUTES: dict[str, Row] = {
     **USER_ROUTES,
     "GET /healthz": Row(200, public=True),
@@ -76,6 +77,10 @@ OPERATOR_ROUTES: dict[str, Row] = {
     "GET /v1/collections/{name}": Row(200),
     "GET /v1/collections/{name}/export": Row(200),
     "DELETE /v1/collections/{name}": Row(400),
+    "GET /v1/knowledge": Row(200, query=_ORGANISATION),
+    "POST /v1/knowledge": Row(200, body="Lunch is at noon.", query=(*_ORGANISATION, ("source", "lunch.txt"))),
+    "GET /v1/knowledge/{document_id}": Row(404, query=_ORGANISATION),
+    "DELETE /v1/knowledge/{document_id}": Row(404, query=_ORGANISATION),
     "POST /v1/compact": Row(200),
     "POST /v1/backup": Row(400, body={"directory": "not/absolute"}),
 }
@@ -132,7 +137,9 @@ def ask(http: httpx.Client, ports: Ports, port: str, route: str, caller: str, ow
     body = None if row.body is None else json.dumps(row.body)
     kind = "application/x-ndjson" if row.lines else "application/json"
     url = ports.user_url if port == "user" else ports.operator_url
-    path = path.format(memory_id=owned.memory_id, turn_id=owned.turn_id, session_id="s1", name="memories")
+    path = path.format(
+        memory_id=owned.memory_id, turn_id=owned.turn_id, session_id="s1", name="memories", document_id="doc_none"
+    )
     headers = {**CALLERS[caller], "content-type": kind}
     return http.request(method, url + path, content=body, params=query, headers=headers)
 
@@ -170,7 +177,7 @@ def test_the_operators_routes_are_not_on_the_users_port(
     http: httpx.Client, ports: Ports, owned: Owned, route: str
 ) -> None:
     method, path = route.split(" ")
-    path = path.format(turn_id=owned.turn_id, name="memories")
+    path = path.format(turn_id=owned.turn_id, name="memories", document_id="doc_none")
     for headers in CALLERS.values():
         assert http.request(method, ports.user_url + path, headers=headers).status_code == ABSENT
 

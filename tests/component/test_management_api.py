@@ -429,7 +429,7 @@ async def test_deleting_by_user_and_by_project(house: House) -> None:
         await alice.delete(f"/v1/memory/{single.id}")
         assert await left() == ["", "trip", "trip", "work"]
         answer = await alice.delete("/v1/memory", params={"user_id": "alice", "project_id": "trip"})
-        expected = {"object": "memory.deleted", "user_id": "alice", "project_id": "trip", "deleted": 2}
+        expected = {"object": "memory.deleted", "owner": "user:alice", "project_id": "trip", "deleted": 2}
         assert answer.json() == expected
         assert await left() == ["", "work"]
         answer = await alice.delete("/v1/memory", params={"user_id": "alice"})
