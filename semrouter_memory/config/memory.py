@@ -250,6 +250,24 @@ class CompressionConfig(Section):
     state_ttl_hours: float = Field(168, gt=0, description="hours after which the state of an idle session is deleted")
 
 
+class KnowledgeConfig(Section):
+    """Documents of organisations. Searched only for requests that carry an organisation."""
+
+    passage_tokens: int = Field(
+        256, ge=32, description="tokens of a passage with its headings; no more than the embedding model reads"
+    )
+    overlap_tokens: int = Field(
+        32, ge=0, description="tokens that a passage repeats of the one before, where a paragraph is cut"
+    )
+    max_passages: int = Field(
+        3_000, ge=1, le=3_000, description="bound on the passages of a document; a larger one is refused"
+    )
+    limit: int = Field(3, ge=0, description="bound on the passages in a request; 0: documents are not searched")
+    token_budget: int = Field(
+        800, ge=0, description="bound on the passages in a request, in the embedding model's tokens"
+    )
+
+
 class MemoryConfig(Section):
     enabled: bool = Field(
         default=True,
@@ -272,6 +290,7 @@ class MemoryConfig(Section):
     redis: RedisConfig = RedisConfig()
     ageing: AgeingConfig = AgeingConfig()
     compression: CompressionConfig = CompressionConfig()
+    knowledge: KnowledgeConfig = KnowledgeConfig()
 
     @model_validator(mode="after")
     def _dimensions_agree(self) -> "MemoryConfig":

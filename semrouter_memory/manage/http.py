@@ -18,7 +18,7 @@ from semrouter_memory import __version__
 from semrouter_memory.config import IdentityConfig, ManagementConfig
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.exchange.identity import is_acceptable_id
-from semrouter_memory.manage import exception_handlers, operator_routes, routes
+from semrouter_memory.manage import exception_handlers, knowledge_routes, operator_routes, routes
 from semrouter_memory.manage.access import OWNER, PREFIX, Access, describe_owner, named_owner, owner_in_header
 from semrouter_memory.manage.exception_handlers import unauthenticated
 from semrouter_memory.manage.operator_routes import OperatorContext
@@ -68,7 +68,8 @@ def _base_app(title: str, description: str, config: ManagementConfig) -> FastAPI
     exception_handlers.install(
         app,
         max_body_bytes=config.max_body_bytes,
-        max_bytes_of=dict.fromkeys((f"{PREFIX}/import", "/v1/collections/import"), config.max_import_bytes),
+        max_bytes_of=dict.fromkeys((f"{PREFIX}/import", "/v1/collections/import"), config.max_import_bytes)
+        | {knowledge_routes.PATH: config.max_document_bytes},
     )
     return app
 
@@ -124,7 +125,7 @@ def create_operator_api(
         app.include_router(routes.router, dependencies=[check, Depends(_describe_owner)])
         if context is not None:
             app.state.operator = context
-            for router in operator_routes.ROUTERS:
+            for router in (*operator_routes.ROUTERS, knowledge_routes.routes):
                 app.include_router(router, dependencies=[check])
     return app
 

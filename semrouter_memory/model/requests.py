@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from semrouter_memory.model.memories import Hit
-from semrouter_memory.model.scope import Json, MemoryType, Message, Scope
+from semrouter_memory.model.scope import Json, MemoryType, Message, OwnerKind, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +153,11 @@ class RecallRequest:
     model: str = ""
     has_place: bool = True
     others: tuple[OtherOwner, ...] = ()
+
+    @property
+    def organisation(self) -> Scope | None:
+        """Whose documents are searched as well; None for none."""
+        return next((other.scope for other in self.others if other.scope.kind is OwnerKind.ORGANISATION), None)
 
     def of(self, other: OtherOwner) -> "RecallRequest":
         """The same request to another owner's memories."""

@@ -16,7 +16,8 @@ from semrouter_memory.events import ExchangeFailed
 from semrouter_memory.model import Hit, OtherOwner, Reason, RecallRequest, RecallResult, Scope
 from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, UsageNotes
 from semrouter_memory.recall.conversation import ToolLoopCache
-from semrouter_memory.recall.deadline import Deadline, StepTimer, discard
+from semrouter_memory.recall.deadline import Deadline, StepTimer, discard, result_by
+from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.query import Query, decide
 from semrouter_memory.recall.render import frame, line, render
 from semrouter_memory.recall.selection import Budget, OthersHits, choose
@@ -40,9 +41,17 @@ class RecallDecision:
     hits: tuple[Hit, ...] = ()
     ranking: tuple[Hit, ...] = ()
 
+    def beside(self, passages: tuple[Hit, ...]) -> "RecallDecision":
+        """With passages of documents after the memories."""
+        return replace(self, reason=Reason.INJECTED, hits=self.hits + passages) if passages else self
+
 
 class Recaller:
-    """Finds the memories that belong into a request."""
+    """Finds the memories that belong into a request.
+
+    Args:
+        documents: searches the documents of a request's organisation; None: nothing does.
+    """
 
     def __init__(
         self,
@@ -54,6 +63,7 @@ class Recaller:
         clock: Clock,
         config: RecallConfig,
         usage: UsageNotes | None = None,
+        documents: DocumentSearch | None = None,
         plain: Strategy | None = None,
     ) -> None:
         self._strategy = strategy
@@ -65,6 +75,7 @@ class Recaller:
         self._clock = clock
         self._config = config
         self._usage = usage
+        self._documents = documents
         self._earlier = ToolLoopCache[RecallDecision]()
         self._count = lru_cache(_COUNTED_LINES)(embedder.count_tokens)
         self.prepare = strategy.prepare
@@ -93,7 +104,7 @@ class Recaller:
                     reason=decision.reason,
                     text=text,
                     hits=decision.hits,
-                    tokens=self._frame_tokens + sum(map(self._cost, decision.hits)) if text else 0,
+                    tokens=self._tokens(decision.hits),
                     ranking=decision.ranking,
                     without_history=not request.history,
                 )
@@ -118,6 +129,27 @@ class Recaller:
             decision = decide(query, request.signals, any_message=self._strategy.any_message)
         if not decision.search:
             return RecallDecision(decision.reason)
+        documents = self._documents_of(query, request)
+        try:
+            chosen = await self._searched(query, request, deadline, timer, visible)
+            if documents is None:
+                return chosen
+            with timer.measure("documents"):
+                passages = await self._passages(documents, request, visible, deadline)
+            return chosen.beside(passages)
+        finally:
+            if documents is not None:
+                discard(documents)
+
+    async def _searched(
+        self,
+        query: Query,
+        request: RecallRequest,
+        deadline: Deadline,
+        timer: StepTimer,
+        visible: VisibleTexts | None,
+    ) -> RecallDecision:
+        """The decision about memories."""
         if request.others:
             result, others = await self._search_all(query, request, deadline, timer)
         else:
@@ -169,6 +201,31 @@ class Recaller:
             self._observer.observe(ExchangeFailed(error))
             return OthersHits(other, ())
 
+    def _documents_of(self, query: Query, request: RecallRequest) -> "asyncio.Task[list[Hit]] | None":
+        """The search of the organisation's documents, beside that of the memories."""
+        if self._documents is None or request.organisation is None:
+            return None
+        return asyncio.create_task(self._documents.search(query, request.organisation), name="search documents")
+
+    async def _passages(
+        self,
+        search: "asyncio.Task[list[Hit]]",
+        request: RecallRequest,
+        visible: VisibleTexts | None,
+        deadline: Deadline,
+    ) -> tuple[Hit, ...]:
+        """The passages to render; none where the search is late or fails."""
+        found = await result_by(search, deadline.state_for_ranking())
+        if not found or self._documents is None or request.organisation is None:
+            return ()
+        return choose(
+            await self._not_deleted(request.organisation, found),
+            replace(request.options, limit=self._documents.limit, types=None),
+            visible=await visible() if visible is not None else request.visible,
+            cost=self._cost,
+            budget=Budget(tokens=self._documents.token_budget - self._document_frame_tokens),
+        )
+
     async def _repeated(self, earlier: RecallDecision, scope: Scope) -> RecallDecision:
         """The decision of the turn's earlier step, without what was deleted since: the block stays the same in a loop."""
         if not earlier.hits:
@@ -187,6 +244,12 @@ class Recaller:
             return hits
         return [hit for hit in hits if hit.memory.scope.owner != scope.owner or not tombstones.covers(hit.memory)]
 
+    def _tokens(self, hits: Sequence[Hit]) -> int:
+        """The size of the block of these hits."""
+        of_documents = sum(hit.memory.form == "passage" for hit in hits)
+        frames = self._frame_tokens * (of_documents < len(hits)) + self._document_frame_tokens * (of_documents > 0)
+        return frames + sum(map(self._cost, hits))
+
     def _cost(self, hit: Hit) -> int:
         return self._count(line(hit, self._config.render))
 
@@ -198,6 +261,10 @@ class Recaller:
     @cached_property
     def _frame_tokens(self) -> int:
         return self._embedder.count_tokens(frame(self._config.render))
+
+    @cached_property
+    def _document_frame_tokens(self) -> int:
+        return self._embedder.count_tokens(frame(self._config.render, of_documents=True))
 
 
 def _why_nothing(result: SearchResult) -> Reason:

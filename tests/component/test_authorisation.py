@@ -76,6 +76,7 @@ USER_ROUTES: dict[str, Row] = {
     "DELETE /v1/memory/{memory_id}": Row(200, other=ABSENT),
     "GET /v1/memory/{memory_id}/history": Row(200, other=ABSENT),
 }
+_ORGANISATION = (("org", "acme"),)
 OPERATOR_ROUTES: dict[str, Row] = {
     **USER_ROUTES,
     "GET /healthz": Row(200, public=True),
@@ -92,6 +93,10 @@ OPERATOR_ROUTES: dict[str, Row] = {
     "GET /v1/collections/{name}": Row(200),
     "GET /v1/collections/{name}/export": Row(200),
     "DELETE /v1/collections/{name}": Row(400),
+    "GET /v1/knowledge": Row(200, query=_ORGANISATION),
+    "POST /v1/knowledge": Row(200, body="Lunch is at noon.", query=(*_ORGANISATION, ("source", "lunch.txt"))),
+    "GET /v1/knowledge/{document_id}": Row(404, query=_ORGANISATION),
+    "DELETE /v1/knowledge/{document_id}": Row(404, query=_ORGANISATION),
     "POST /v1/compact": Row(200),
     "POST /v1/backup": Row(400, body={"directory": "not/absolute"}),
 }
@@ -108,7 +113,7 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
 @pytest.fixture(scope="module")
 def http() -> Iterator[httpx.Client]:
     """One for all requests: making a client takes longer than asking."""
-    with httpx.Client(trust_env=False) as client:
+    with httpx.Client(trust_env=False, verify=False) as client:
         yield client
 
 
@@ -151,7 +156,9 @@ def ask(
     body = None if row.body is None else json.dumps(row.body)
     kind = "application/x-ndjson" if row.lines else "application/json"
     url = ports.user_url if port == "user" else ports.operator_url
-    path = path.format(memory_id=owned.memory_id, turn_id=owned.turn_id, session_id="s1", name="memories")
+    path = path.format(
+        memory_id=owned.memory_id, turn_id=owned.turn_id, session_id="s1", name="memories", document_id="doc_none"
+    )
     headers = {**(CALLERS | OF_MEMBERS)[caller], "content-type": kind}
     return http.request(method, url + path, content=body, params=query, headers=headers)
 
@@ -189,7 +196,7 @@ def test_the_operators_routes_are_not_on_the_users_port(
     http: httpx.Client, ports: Ports, owned: Owned, route: str
 ) -> None:
     method, path = route.split(" ")
-    path = path.format(turn_id=owned.turn_id, name="memories")
+    path = path.format(turn_id=owned.turn_id, name="memories", document_id="doc_none")
     for headers in CALLERS.values():
         assert http.request(method, ports.user_url + path, headers=headers).status_code == ABSENT
 
