@@ -122,7 +122,7 @@ async def start_recordings(config: Config) -> Recordings:
         directory=config.memory.directory / "recordings",
         made_by=f"semrouter-memory {__version__}",
         redact=without_secrets,
-        identity_headers=frozenset({identity.user_header, identity.session_header}),
+        identity_headers=frozenset({identity.user_header, *identity.other_headers, identity.session_header}),
         secret_headers=frozenset({config.server.secret_header}),
         pseudonym_key=secret(own.pseudonym_key, own.pseudonym_key_file),
     )

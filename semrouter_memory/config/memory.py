@@ -74,6 +74,11 @@ class IdentityConfig(Section):
     )
     max_id_chars: int = Field(256, ge=1, le=512, description="a longer id disables memory for the request")
 
+    @property
+    def other_headers(self) -> tuple[str, ...]:
+        """Those that name an organisation or an agent."""
+        return self.organisation_header, self.organisation_admin_header, self.agent_header
+
 
 class SignalsConfig(Section):
     """Headers set by upstream classifiers."""

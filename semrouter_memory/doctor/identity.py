@@ -32,9 +32,13 @@ _API_METHODS = ("GET", "POST", "PATCH", "DELETE")
 
 
 def clients_cannot_claim_identity(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    """The identity header, and the signals of upstream classifiers, are removed before a filter reads them."""
-    signals, user = context.config.memory.signals, _user_header(context)
-    headers = dict.fromkeys((user, signals.fact_header, signals.tool_header))
+    """The identity headers, and the signals of upstream classifiers, are removed before a filter reads them."""
+    signals, user, others = (
+        context.config.memory.signals,
+        _user_header(context),
+        context.config.memory.identity.other_headers,
+    )
+    headers = dict.fromkeys((user, *others, signals.fact_header, signals.tool_header))
     routes = _guarded(chain)
     left = [name for name in headers if not all(_is_stripped(context, chain, name, route) for route in routes)]
     if left:
@@ -43,12 +47,20 @@ def clients_cannot_claim_identity(context: CheckContext, chain: HttpFilterChain)
         yield found(
             "headers-not-stripped",
             chain.manager.get("early_header_mutation_extensions"),
-            graded(user in left),
+            graded(not {user, *others}.isdisjoint(left)),
             headers=", ".join(left),
-            effect="a client that sends it is that user" if user in left else "clients can steer recall with it",
+            effect=_effect(left, user, others),
             late=late,
             mutations=", ".join(f"{{remove: {name}}}" for name in left),
         )
+
+
+def _effect(left: Sequence[str], user: str, others: Sequence[str]) -> str:
+    if user in left:
+        return "a client that sends it is that user"
+    if not set(others).isdisjoint(left):
+        return "a client that sends it reads, or changes, what that organisation or agent remembers"
+    return "clients can steer recall with it"
 
 
 def _is_stripped(context: CheckContext, chain: HttpFilterChain, header: str, route: GatewayRoute) -> bool:
@@ -85,20 +97,24 @@ def users_are_authenticated_first(context: CheckContext, chain: HttpFilterChain)
 
 def users_come_from_a_verified_source(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """A header that a client sends does not tell who it is, whichever header it is copied to."""
-    header = _user_header(context)
     for route in _guarded(chain):
-        sources = [each for each in setters(chain, header, route) if each.index < chain.first_memory]
-        verified = max((each.index for each in sources if each.source is Source.VERIFIED), default=-1)
-        mutations = [each for each in sources if each.source is Source.MUTATION and each.index >= verified]
-        if route in chain.api_routes:
-            # The management API gets the value that its routes add after all filters.
-            added = [each for each in route.headers_to_add() if each.get("key").text.lower() == header]
-            mutations += [HeaderStep(Source.MUTATION, each, len(chain.filters)) for each in added]
-        for step in mutations:
-            if is_from_client(chain, step, route):
-                yield found("user-from-client", step.node.get("value"), header=header)
-            elif step.is_constant:
-                yield found("user-constant", step.node.get("value"), header=header)
+        for header in (_user_header(context), *context.config.memory.identity.other_headers):
+            yield from _set_from_clients(chain, route, header, is_user=header == _user_header(context))
+
+
+def _set_from_clients(chain: HttpFilterChain, route: GatewayRoute, header: str, *, is_user: bool) -> Iterator[Finding]:
+    sources = [each for each in setters(chain, header, route) if each.index < chain.first_memory]
+    verified = max((each.index for each in sources if each.source is Source.VERIFIED), default=-1)
+    mutations = [each for each in sources if each.source is Source.MUTATION and each.index >= verified]
+    if route in chain.api_routes:
+        # The management API gets the value that its routes add after all filters.
+        added = [each for each in route.headers_to_add() if each.get("key").text.lower() == header]
+        mutations += [HeaderStep(Source.MUTATION, each, len(chain.filters)) for each in added]
+    for step in mutations:
+        if is_from_client(chain, step, route):
+            yield found("user-from-client", step.node.get("value"), header=header)
+        elif step.is_constant and is_user:
+            yield found("user-constant", step.node.get("value"), header=header)
 
 
 def tokens_are_required(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:

@@ -23,13 +23,14 @@ def fields_fit_the_role(context: CheckContext, chain: HttpFilterChain) -> Iterat
     """The sidecar is also sent the headers that it reads, and a claim, which it reads from dynamic metadata."""
     identity = context.config.memory.identity
     headers = (":path", ":method", "content-type", identity.user_header)
+    claimed = any((identity.jwt_claim, identity.organisation_claim, identity.agent_claim))
     for each in chain.applied:
         yield from broken(str(each.role), context.figures, each.setting, name=each.name)
         rules, options = each.setting("forward_rules"), each.setting("metadata_options")
         if held := [name for name in headers if not _forwarded(rules, name)]:
             yield found("headers-not-forwarded", rules, name=each.name, headers=", ".join(held))
         forwarded = options.get("forwarding_namespaces").texts("untyped")
-        if identity.jwt_claim is not None and identity.jwt_namespace not in forwarded:
+        if claimed and identity.jwt_namespace not in forwarded:
             yield found("jwt-metadata-not-forwarded", options, name=each.name, namespace=identity.jwt_namespace)
 
 

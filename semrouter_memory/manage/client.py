@@ -32,7 +32,7 @@ class ApiEndpoint:
         url: http(s)://host:port, or unix:path.
         user: whose memories; "" when the headers alone say it.
         headers: what authenticates the caller.
-        parameters: query parameters of every request (the operator's `user_id`).
+        parameters: query parameters of every request (the operator's `user_id`, or `owner`).
     """
 
     url: str
@@ -224,9 +224,10 @@ class MemoryClient(ApiClient):
         return self._object("DELETE", _one(memory_id), holding="deleted")
 
     def forget_all(self, project_id: str | None = None) -> dict[str, Json]:
-        if not self._target.user:
+        user = None if "owner" in self._target.parameters else self._target.user
+        if user == "":
             raise InvalidRequestError("forgetting everything needs the name of the user: give --user")
-        parameters = _given({"user_id": self._target.user, "project_id": project_id})
+        parameters = _given({"user_id": user, "project_id": project_id})
         return self._object("DELETE", _PATH, holding="deleted", params=parameters)
 
     def history(self, memory_id: str) -> list[dict[str, Json]]:
