@@ -44,6 +44,10 @@ Project = Annotated[str | None, typer.Option("--project", help='Its project; "" 
 Importance = Annotated[float | None, typer.Option(min=0, max=1, help="0 (trivia) to 1 (vital).")]
 Metadata = Annotated[str | None, typer.Option(help="A JSON object to store with the statement.")]
 Expires = Annotated[str | None, typer.Option(help="From when on it is not recalled: 2027-01-01T00:00:00Z.")]
+Since = Annotated[
+    str | None, typer.Option(help="Only what was said from then on: 2027-01-01, or a time with its offset.")
+]
+Until = Annotated[str | None, typer.Option(help="Only what was said before that time; of a date, up to its end.")]
 MemoryId = Annotated[str, typer.Argument(help="The memory's id.")]
 
 
@@ -55,10 +59,13 @@ def _list(
     cursor: Annotated[str, typer.Option(help="Where the page before ended.")] = "",
     types: Types = None,
     project: Project = None,
+    since: Since = None,
+    until: Until = None,
     as_json: AsJson = False,
 ) -> None:
     """List active memories, newest first."""
-    page = client.page(limit=limit, cursor=cursor, types=[kind.value for kind in types or ()], project_id=project)
+    kinds = [kind.value for kind in types or ()]
+    page = client.page(limit=limit, cursor=cursor, types=kinds, project_id=project, since=since, until=until)
     if as_json:
         print_json(page)
         return
@@ -101,12 +108,16 @@ def _search(
     limit: Annotated[int, typer.Option(min=1, max=100)] = 10,
     types: Types = None,
     project: Project = None,
+    since: Since = None,
+    until: Until = None,
     threshold: Annotated[float | None, typer.Option(min=-1, max=1, help="Least relevance.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the memories nearest to a query."""
     kinds = [kind.value for kind in types] if types else None
-    hits = client.search(query, limit=limit, types=kinds, project_id=project, threshold=threshold)
+    hits = client.search(
+        query, limit=limit, types=kinds, project_id=project, threshold=threshold, since=since, until=until
+    )
     if as_json:
         print_json(hits)
     else:
@@ -176,9 +187,11 @@ def _export(
     client: MemoryClient,
     *,
     history: Annotated[bool, typer.Option(help="Superseded memories too.")] = True,
+    since: Since = None,
+    until: Until = None,
 ) -> None:
-    """Write every memory to stdout, one JSON object a line; `import` reads it."""
-    for line in client.export(history=history):
+    """Write every memory, or those of a period, to stdout, one JSON object a line; `import` reads it."""
+    for line in client.export(history=history, since=since, until=until):
         typer.echo(line)
 
 

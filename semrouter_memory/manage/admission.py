@@ -1,8 +1,8 @@
-"""What may be stored through the API: pure checks of texts and metadata that a caller sends."""
+"""What may be stored through the API: pure checks of texts and metadata that a caller sends, and what an edit leaves of them."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import (
@@ -16,6 +16,7 @@ from semrouter_memory.model import (
     STATEMENTS,
     Fact,
     Json,
+    Memory,
 )
 from semrouter_memory.retain.redact import Redaction
 
@@ -42,6 +43,10 @@ _STATEMENT = {each.name for each in fields(Fact)}
 PROVENANCE = _IDS | _KINDS.keys()
 """Metadata that the service writes itself. A deletion follows `turn_ids` to the turns that a memory came from."""
 
+_MAX_REPLACED = 200
+"""Turn ids stored of a memory's earlier content; a memory is learned from no more."""
+_OF_THE_CONTENT = {"turn_ids", "consolidated_from", FORM, CONTEXT, ASKED, QUOTE, STATEMENTS, OUTDATED_BY}
+"""Metadata that describes the content and is dropped with it: an edited quote is a statement."""
 _MAX_DEPTH = 16
 _INT64 = range(-(2**63), 2**63)
 
@@ -137,3 +142,17 @@ def _encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def with_content(memory: Memory, content: str) -> Memory:
+    """The memory with other content; its source turns become the source turns of the content that was replaced.
+
+    A deletion still reaches these turns. An edited summary is no summary of its originals any more.
+    """
+    if content == memory.content:
+        return memory
+    turns = dict.fromkeys((*memory.ids("replaces"), *memory.ids("turn_ids")))
+    metadata = {key: value for key, value in memory.metadata.items() if key not in _OF_THE_CONTENT}
+    if turns:
+        metadata["replaces"] = list(turns)[-_MAX_REPLACED:]
+    return replace(memory, content=content, metadata=metadata)

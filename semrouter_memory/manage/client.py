@@ -178,12 +178,9 @@ class OperatorClient(ApiClient):
 class MemoryClient(ApiClient):
     """The routes of memories, a method for each."""
 
-    def page(
-        self, *, limit: int, cursor: str = "", types: Sequence[str] = (), project_id: str | None = None
-    ) -> dict[str, Json]:
-        query: dict[str, Any] = {"limit": limit, "cursor": cursor, "type": list(types)}
-        if project_id is not None:
-            query["project_id"] = project_id
+    def page(self, *, limit: int, cursor: str = "", types: Sequence[str] = (), **options: Json) -> dict[str, Json]:
+        """Args: options: of the list route; None leaves one out."""
+        query = {"limit": limit, "cursor": cursor, "type": list(types), **_given(options)}
         return self._object("GET", _PATH, holding="data", params=query)
 
     def get(self, memory_id: str) -> dict[str, Json]:
@@ -226,9 +223,9 @@ class MemoryClient(ApiClient):
             headers={"content-type": "application/x-ndjson"},
         )
 
-    def export(self, *, history: bool = True) -> Iterator[str]:
-        """Every memory as a line of JSON."""
-        parameters = {"history": str(history).lower()}
+    def export(self, *, history: bool = True, since: str | None = None, until: str | None = None) -> Iterator[str]:
+        """Every memory as a line of JSON, or those of a period."""
+        parameters = _given({"history": str(history).lower(), "since": since, "until": until})
         with self._streamed("GET", f"{_PATH}/export", params=parameters) as response:
             yield from response.iter_lines()
 

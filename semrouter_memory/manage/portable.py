@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.admission import PROVENANCE
-from semrouter_memory.manage.schemas import MemoryJson, UtcTime
+from semrouter_memory.manage.schemas import MemoryJson
+from semrouter_memory.manage.times import UtcTime
 from semrouter_memory.model import ASSERTED_AT, IMPORTED_AT, Memory, MemoryType, Scope, derived_id
 
 MAX_LINE_BYTES = 512 * 1024

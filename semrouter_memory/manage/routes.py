@@ -17,6 +17,7 @@ from semrouter_memory.manage.access import (
     TOO_LARGE,
     Api,
     MemoryId,
+    Observed,
     ProjectFilter,
     User,
     api_router,
@@ -40,6 +41,7 @@ from semrouter_memory.manage.schemas import (
     StoreRequest,
     UpdateRequest,
 )
+from semrouter_memory.manage.times import observed_in
 from semrouter_memory.model import Form, Memory, MemoryType, Scope
 
 router = api_router(PREFIX, "memory")
@@ -59,6 +61,7 @@ async def list_memories(
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
     cursor: Annotated[str, Query(description="`next_cursor` of the page before.")] = "",
     project_id: ProjectFilter = None,
+    observed: Observed,
     include: Annotated[
         Literal["history"] | None, Query(description="`history`: superseded memories too; `superseded_at` marks them.")
     ] = None,
@@ -72,6 +75,7 @@ async def list_memories(
         types=_types(types),
         form=form,
         reach=reach_of(project_id),
+        observed=observed,
         history=include == "history",
     )
     return MemoryList(data=await _shown(api, scope, page.memories), next_cursor=page.cursor or None)
@@ -109,6 +113,7 @@ async def search_memories(user: User, api: Api, body: SearchRequest) -> HitList:
         limit=body.limit,
         types=_types(body.types),
         reach=reach_of(body.project_id),
+        observed=observed_in(body.since, body.until),
         threshold=body.threshold,
     )
     usage = await api.service.usage(scope, (hit.memory for hit in hits))
@@ -127,10 +132,11 @@ async def search_memories(user: User, api: Api, body: SearchRequest) -> HitList:
 async def export_memories(
     user: User,
     api: Api,
+    observed: Observed,
     history: Annotated[bool, Query(description="Superseded memories too; `superseded_at` marks them.")] = True,  # noqa: FBT002 - the framework's way
 ) -> StreamingResponse:
-    """Every memory, newest first, one JSON object a line. The connection is cut when it cannot be completed."""
-    memories = api.service.export(api.scope(user, None), history=history)
+    """Every memory, or those of a period, newest first, one JSON object a line. The connection is cut when it cannot be completed."""
+    memories = api.service.export(api.scope(user, None), observed=observed, history=history)
     # The first one is fetched before the response begins, so that an unavailable store is a 503 and not a broken stream.
     first = await anext(memories, None)
     return StreamingResponse(_lines(first, memories), media_type=NDJSON)

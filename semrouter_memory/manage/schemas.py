@@ -5,12 +5,20 @@ Requests are strict: an unknown field is an error. Answers are read from the ser
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, AliasPath, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+)
 
 from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.manage.times import Since, Until, UtcTime
 from semrouter_memory.model import Form, Hit, Json, LoggedTurn, Memory, MemoryType, TurnState, Usage
 
 MAX_PAGE = 200
@@ -41,16 +49,6 @@ Project = Annotated[
     str, Field(description='The project it belongs to; "" is the user\'s own space.', examples=["trip-planner"])
 ]
 
-
-def _utc(time: datetime) -> datetime:
-    try:
-        return time.astimezone(UTC)
-    except OverflowError:
-        raise ValueError("lies outside the years 1 to 9999 in UTC") from None
-
-
-UtcTime = Annotated[AwareDatetime, AfterValidator(_utc)]
-"""With any offset from UTC; stored in UTC."""
 
 Expiry = Annotated[
     UtcTime | None,
@@ -131,6 +129,8 @@ class SearchRequest(_Request):
         float | None,
         Field(ge=-1, le=1, strict=True, description="Least relevance; without it the most relevant, however little."),
     ] = None
+    since: Since = None
+    until: Until = None
 
 
 def _is_true(value: Json) -> bool:

@@ -26,17 +26,13 @@ from semrouter_memory.manage.admission import (
     admissible_content,
     admissible_metadata,
     admissible_provenance,
+    with_content,
 )
 from semrouter_memory.manage.importing import Importer, Written
 from semrouter_memory.manage.portable import ImportLine
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
 from semrouter_memory.model import (
-    ASKED,
-    CONTEXT,
-    FORM,
-    OUTDATED_BY,
-    QUOTE,
-    STATEMENTS,
+    ALWAYS,
     EmbeddedMemory,
     Form,
     Hit,
@@ -45,6 +41,7 @@ from semrouter_memory.model import (
     MemoryType,
     Page,
     PendingSession,
+    Period,
     Reach,
     ReconcileAction,
     Scope,
@@ -70,10 +67,6 @@ SOURCE = "api"
 """`Memory.source` of what was stored here."""
 
 _EXPORT_PAGE = 200
-_MAX_REPLACED = 200
-"""Turn ids stored of a memory's earlier content; a memory is learned from no more."""
-_OF_THE_CONTENT = {"turn_ids", "consolidated_from", FORM, CONTEXT, ASKED, QUOTE, STATEMENTS, OUTDATED_BY}
-"""Metadata that describes the content and is dropped with it: an edited quote is a statement."""
 _NEIGHBOURS = 50
 """Nearest memories that a new one is compared with."""
 _MAX_ID_CHARS = 128
@@ -144,11 +137,13 @@ class MemoryService:
         types: frozenset[MemoryType] | None = None,
         form: Form | None = None,
         reach: Reach = Reach.ALL,
+        observed: Period = ALWAYS,
         history: bool = False,
     ) -> Page:
         """Active memories, newest first. A page may hold fewer than `limit` and still have a successor.
 
         Args:
+            observed: only memories of what was said in this period.
             history: superseded ones too; expired ones never.
 
         Raises:
@@ -156,7 +151,13 @@ class MemoryService:
         """
         now = self._clock.now()
         page = await self._reader.page(
-            scope, limit=limit, cursor=cursor, types=types, reach=reach, now=None if history else now
+            scope,
+            limit=limit,
+            cursor=cursor,
+            types=types,
+            reach=reach,
+            observed=observed,
+            now=None if history else now,
         )
         deleted = await self._turn_log.tombstones(scope)
         shown = (
@@ -178,10 +179,16 @@ class MemoryService:
         deleted = await self._turn_log.tombstones(scope)
         return [memory for memory in members if not deleted.covers(memory)]
 
-    async def export(self, scope: Scope, *, history: bool = True) -> AsyncIterator[Memory]:
-        """Every memory of the owner that has not expired, newest first; with `history` superseded ones too."""
+    async def export(self, scope: Scope, *, observed: Period = ALWAYS, history: bool = True) -> AsyncIterator[Memory]:
+        """Every memory of the owner that has not expired, newest first.
+
+        Args:
+            observed: only memories of what was said in this period.
+            history: superseded ones too.
+        """
         now = self._clock.now()
-        async for page in pages(self._reader, scope, now=None if history else now, limit=_EXPORT_PAGE):
+        until = None if history else now
+        async for page in pages(self._reader, scope, observed=observed, now=until, limit=_EXPORT_PAGE):
             deleted = await self._turn_log.tombstones(scope)
             for memory in page:
                 if not deleted.covers(memory) and (memory.expires_at is None or memory.expires_at > now):
@@ -206,9 +213,13 @@ class MemoryService:
         limit: int,
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.ALL,
+        observed: Period = ALWAYS,
         threshold: float | None = None,
     ) -> list[Hit]:
         """The most relevant memories for a query, best first; with a threshold only those at least as relevant.
+
+        Args:
+            observed: only memories of what was said in this period.
 
         Raises:
             InvalidRequestError: the query is blank or too long.
@@ -219,7 +230,7 @@ class MemoryService:
             raise InvalidRequestError(
                 f"query is longer than {self._config.max_content_chars} characters", field="query"
             )
-        hits = await self._searcher.search_fresh(scope, query, limit=limit, types=types, reach=reach)
+        hits = await self._searcher.search_fresh(scope, query, limit=limit, types=types, reach=reach, observed=observed)
         deleted = await self._turn_log.tombstones(scope)
         found = (
             hit for hit in hits if not deleted.covers(hit.memory) and (threshold is None or hit.relevance >= threshold)
@@ -363,7 +374,7 @@ class MemoryService:
         time = await self._turn_log.timestamp()
         now = min(time, self._clock.now())
         if "content" in changes:
-            memory = _with_content(memory, changes.pop("content"))
+            memory = with_content(memory, changes.pop("content"))
         if "project_id" in changes:
             changes["scope"] = replace(memory.scope, project_id=changes.pop("project_id"))
         if metadata := changes.pop("metadata", None):
@@ -404,20 +415,6 @@ class MemoryService:
 
     def _check_metadata(self, metadata: Mapping[str, Json]) -> None:
         admissible_metadata(metadata, max_bytes=self._config.max_metadata_bytes, redact=self._redact)
-
-
-def _with_content(memory: Memory, content: str) -> Memory:
-    """The memory with other content; its source turns become the source turns of the content that was replaced.
-
-    A deletion still reaches these turns. An edited summary is no summary of its originals any more.
-    """
-    if content == memory.content:
-        return memory
-    turns = dict.fromkeys((*memory.ids("replaces"), *memory.ids("turn_ids")))
-    metadata = {key: value for key, value in memory.metadata.items() if key not in _OF_THE_CONTENT}
-    if turns:
-        metadata["replaces"] = list(turns)[-_MAX_REPLACED:]
-    return replace(memory, content=content, metadata=metadata)
 
 
 def _askable(memory_id: str) -> bool:

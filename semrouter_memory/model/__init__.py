@@ -4,6 +4,7 @@ Times are aware datetimes in UTC. Texts are user content: they never go into a l
 """
 
 from semrouter_memory.model.memories import (
+    ALWAYS,
     ASKED,
     ASSERTED_AT,
     CONTEXT,
@@ -23,6 +24,7 @@ from semrouter_memory.model.memories import (
     MaintenanceReport,
     Memory,
     Page,
+    Period,
     ReconcileAction,
     Reconciled,
     Usage,
@@ -69,6 +71,7 @@ from semrouter_memory.model.turns import (
 )
 
 __all__ = [
+    "ALWAYS",
     "ASKED",
     "ASSERTED_AT",
     "CONTEXT",
@@ -101,6 +104,7 @@ __all__ = [
     "Page",
     "PastTurn",
     "PendingSession",
+    "Period",
     "Position",
     "Reach",
     "Reason",

@@ -15,7 +15,7 @@ from typing import TypeVar
 from semrouter_memory.config import MilvusConfig, secret
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.events import StoreFailed
-from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page, Reach, Scope, Vector
+from semrouter_memory.model import ALWAYS, EmbeddedMemory, Hit, Memory, MemoryType, Page, Period, Reach, Scope, Vector
 from semrouter_memory.ports import Observer
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.store import schema
@@ -127,13 +127,14 @@ class MilvusStore:
         now: datetime,
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.RECALL,
+        observed: Period = ALWAYS,
         fresh: bool = False,
         text: str = "",
     ) -> list[Hit]:
         """Same as the port's. While Milvus Lite's file is compacted or copied, words are not searched."""
         if limit < 1 or types == frozenset():
             return []
-        selection = Selection(scope=scope, reach=reach, active_at=now, types=types)
+        selection = Selection(scope=scope, reach=reach, active_at=now, types=types, observed=observed)
         # Searching words reads Lite's file, which is locked then.
         with self._writes.try_shared() as may_read_file:
             query = SearchQuery(
@@ -159,6 +160,7 @@ class MilvusStore:
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.ALL,
+        observed: Period = ALWAYS,
         now: datetime | None,
         oldest_first: bool = False,
     ) -> Page:
@@ -174,6 +176,7 @@ class MilvusStore:
             reach=reach,
             active_at=now,
             types=types,
+            observed=observed,
             created_until=after.created_at if after else None,
         )
         positions = map(schema.position_of, await self._read_all(selection))

@@ -4,6 +4,5 @@
 """
 
 from semrouter_memory.recall.time_expressions.patterns import period_of
-from semrouter_memory.recall.time_expressions.readings import Period
 
-__all__ = ["Period", "period_of"]
+__all__ = ["period_of"]

@@ -20,9 +20,9 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from typing import NamedTuple
 
+from semrouter_memory.model import Period
 from semrouter_memory.recall.time_expressions.readings import (
     FEW,
-    Period,
     Read,
     ago,
     counted_back,

@@ -9,10 +9,10 @@ whole months each, and a winter is counted to the year in which it begins.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from semrouter_memory.language.scripts import CJK
+from semrouter_memory.model import Period
 
 MONTHS_PER_YEAR = 12
 MONTHS_PER_QUARTER = 3
@@ -47,14 +47,6 @@ _UNITS = {
     "季度": "quarter",
     "年": "year",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Period:
-    """From `start` up to but without `end`, both in UTC."""
-
-    start: datetime
-    end: datetime
 
 
 def midnight(now: datetime) -> datetime:
