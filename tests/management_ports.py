@@ -20,11 +20,11 @@ from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import Memory, Scope, SessionHints, Turn
 from semrouter_memory.retain.redact import redact
+from semrouter_memory.state.in_process import InProcessOwnerLocks
+from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.telemetry.metrics import Metrics
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from tests.hashed import HashedEmbedder
 from tests.memory_service import NoRecordings, deletion_service, memory_service
 

@@ -48,6 +48,10 @@ Since = Annotated[
     str | None, typer.Option(help="Only what was said from then on: 2027-01-01, or a time with its offset.")
 ]
 Until = Annotated[str | None, typer.Option(help="Only what was said before that time; of a date, up to its end.")]
+Goal = Annotated[str | None, typer.Option(help="What was to be done; of an episode.")]
+Steps = Annotated[list[str] | None, typer.Option("--step", help="A step of an episode; may be repeated.")]
+Outcome = Annotated[str | None, typer.Option(help="How an episode ended.")]
+Lessons = Annotated[list[str] | None, typer.Option("--lesson", help="What to do next time; may be repeated.")]
 MemoryId = Annotated[str, typer.Argument(help="The memory's id.")]
 
 
@@ -61,11 +65,14 @@ def _list(
     project: Project = None,
     since: Since = None,
     until: Until = None,
+    goal: Annotated[str | None, typer.Option(help="Only episodes with this text in their goal.")] = None,
+    outcome: Annotated[str | None, typer.Option(help="Only episodes with this text in their outcome.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List active memories, newest first."""
     kinds = [kind.value for kind in types or ()]
-    page = client.page(limit=limit, cursor=cursor, types=kinds, project_id=project, since=since, until=until)
+    filters = {"goal": goal, "outcome": outcome, "since": since, "until": until}
+    page = client.page(limit=limit, cursor=cursor, types=kinds, project_id=project, **filters)
     if as_json:
         print_json(page)
         return
@@ -128,7 +135,13 @@ def _search(
 def _add(
     client: MemoryClient,
     *,
-    content: Annotated[str, typer.Argument(help='For example "User is allergic to peanuts".')],
+    content: Annotated[
+        str | None, typer.Argument(help='For example "User is allergic to peanuts"; an episode\'s parts can make it.')
+    ] = None,
+    goal: Goal = None,
+    steps: Steps = None,
+    outcome: Outcome = None,
+    lessons: Lessons = None,
     kind: Type = None,
     project: Project = None,
     importance: Importance = None,
@@ -136,8 +149,10 @@ def _add(
     expires_at: Expires = None,
 ) -> None:
     """Store a memory."""
+    parts = _parts(goal, steps, outcome, lessons)
+    kind = kind or (MemoryType.EPISODIC if parts else None)
     fields = _fields(kind, project, importance, metadata)
-    print_json(client.add(content, expires_at=expires_at, **fields))
+    print_json(client.add(content, expires_at=expires_at, **fields, **parts))
 
 
 @_command("update")
@@ -146,6 +161,10 @@ def _update(
     *,
     memory_id: MemoryId,
     content: Annotated[str | None, typer.Option(help="Its new text.")] = None,
+    goal: Goal = None,
+    steps: Steps = None,
+    outcome: Outcome = None,
+    lessons: Lessons = None,
     kind: Type = None,
     project: Project = None,
     importance: Importance = None,
@@ -158,6 +177,7 @@ def _update(
         raise InvalidRequestError("--expires-at and --never-expires exclude each other")
     fields = {**_fields(kind, project, importance, metadata), "content": content, "expires_at": expires_at}
     changes: dict[str, Json] = {name: value for name, value in fields.items() if value is not None}
+    changes |= _parts(goal, steps, outcome, lessons)
     print_json(client.update(memory_id, changes | ({"expires_at": None} if never_expires else {})))
 
 
@@ -245,6 +265,14 @@ def _fields(
         "importance": importance,
         "metadata": None if metadata is None else _object(metadata),
     }
+
+
+def _parts(
+    goal: str | None, steps: list[str] | None, outcome: str | None, lessons: list[str] | None
+) -> dict[str, Json]:
+    """The parts of an episode that are given; repeated options without a value are an empty list."""
+    given = {"goal": goal, "steps": steps or None, "outcome": outcome, "lessons": lessons or None}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _object(text: str) -> dict[str, Json]:

@@ -36,7 +36,7 @@ def scope_of(user: str, body: BodySettings, config: IdentityConfig) -> Scope | R
     project = body.project_id or ""
     if project and not is_acceptable_id(project, config):
         return Reason.BAD_IDENTITY
-    return Scope(user_id=user, project_id=project)
+    return Scope(user, project)
 
 
 def is_acceptable_id(value: str, config: IdentityConfig) -> bool:

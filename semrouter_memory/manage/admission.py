@@ -1,22 +1,24 @@
-"""What may be stored through the API: pure checks of texts and metadata that a caller sends, and what an edit leaves of them."""
+"""What may be stored through the API: pure checks of texts and metadata that a caller sends."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import asdict, fields
 
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import (
     ASKED,
     ASSERTED_AT,
     CONTEXT,
+    EPISODE,
     FORM,
     IMPORTED_AT,
     OUTDATED_BY,
     QUOTE,
     STATEMENTS,
+    Episode,
     Fact,
     Json,
-    Memory,
+    MemoryType,
 )
 from semrouter_memory.retain.redact import Redaction
 
@@ -32,21 +34,19 @@ _KINDS: Mapping[str, type] = {
     ASKED: str,
     QUOTE: str,
     STATEMENTS: list,
+    EPISODE: dict,
     "confirmations": int,
     "flagged": bool,
     IMPORTED_AT: str,
     ASSERTED_AT: str,
 }
 
+_EPISODE = {each.name for each in fields(Episode)}
 _STATEMENT = {each.name for each in fields(Fact)}
 
 PROVENANCE = _IDS | _KINDS.keys()
 """Metadata that the service writes itself. A deletion follows `turn_ids` to the turns that a memory came from."""
 
-_MAX_REPLACED = 200
-"""Turn ids stored of a memory's earlier content; a memory is learned from no more."""
-_OF_THE_CONTENT = {"turn_ids", "consolidated_from", FORM, CONTEXT, ASKED, QUOTE, STATEMENTS, OUTDATED_BY}
-"""Metadata that describes the content and is dropped with it: an edited quote is a statement."""
 _MAX_DEPTH = 16
 _INT64 = range(-(2**63), 2**63)
 
@@ -66,6 +66,14 @@ def admissible_content(content: str, *, max_chars: int, redact: Redact) -> str:
     return content
 
 
+def require_query(query: str, *, max_chars: int) -> None:
+    """Raises: InvalidRequestError: it is blank or too long."""
+    if not query.strip():
+        raise InvalidRequestError("query must not be blank", field="query")
+    if len(query) > max_chars:
+        raise InvalidRequestError(f"query is longer than {max_chars} characters", field="query")
+
+
 def admissible_metadata(metadata: Mapping[str, Json], *, max_bytes: int, redact: Redact) -> None:
     """Check what a caller wants to attach to a memory.
 
@@ -83,6 +91,25 @@ def admissible_metadata(metadata: Mapping[str, Json], *, max_bytes: int, redact:
             raise InvalidRequestError(f"metadata is larger than {max_bytes} bytes", field="metadata")
 
 
+def admissible_episode(episode: Episode, kind: MemoryType, *, max_bytes: int, redact: Redact) -> None:
+    """Check the parts of an episode.
+
+    Raises:
+        InvalidRequestError: the memory is of another type, or the parts are too large or hold what may not be stored.
+    """
+    if episode == Episode():
+        return
+    if kind is not MemoryType.EPISODIC:
+        raise InvalidRequestError("goal, steps, outcome and lessons belong to a memory of type episodic", field="type")
+    size = 0
+    for name, part in asdict(episode).items():
+        for text in [part] if isinstance(part, str) else part:
+            _refuse_text(text, redact, name)
+            size += len(text.encode())
+        if size > max_bytes:
+            raise InvalidRequestError(f"goal, steps, outcome and lessons are larger than {max_bytes} bytes", field=name)
+
+
 def admissible_provenance(metadata: Mapping[str, Json], *, redact: Redact) -> None:
     """Check what an import says that the service wrote: background work relies on it, and recall shows some of it.
 
@@ -97,9 +124,18 @@ def admissible_provenance(metadata: Mapping[str, Json], *, redact: Redact) -> No
             raise InvalidRequestError(f"must be of type {_KINDS[key].__name__}", field=f"metadata.{key}")
         if key == STATEMENTS and not all(isinstance(each, dict) and each.keys() == _STATEMENT for each in value):
             raise InvalidRequestError("must be a list of attributes with value and text", field=f"metadata.{key}")
+        if key == EPISODE and not _is_episode(value):
+            raise InvalidRequestError("must have texts goal and outcome, and lists of texts", field=f"metadata.{key}")
         if key in _KINDS:
             for text in _texts(value, _MAX_DEPTH):
                 _refuse_text(text, redact, f"metadata.{key}")
+
+
+def _is_episode(value: Json) -> bool:
+    """Whether the parts are as `Episode.metadata` has them."""
+    if value.keys() != _EPISODE or not isinstance(value["steps"], list) or not isinstance(value["lessons"], list):
+        return False
+    return all(isinstance(text, str) for text in (value["goal"], value["outcome"], *value["steps"], *value["lessons"]))
 
 
 def _refuse_text(text: str, redact: Redact, field: str) -> None:
@@ -142,17 +178,3 @@ def _encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def with_content(memory: Memory, content: str) -> Memory:
-    """The memory with other content; its source turns become the source turns of the content that was replaced.
-
-    A deletion still reaches these turns. An edited summary is no summary of its originals any more.
-    """
-    if content == memory.content:
-        return memory
-    turns = dict.fromkeys((*memory.ids("replaces"), *memory.ids("turn_ids")))
-    metadata = {key: value for key, value in memory.metadata.items() if key not in _OF_THE_CONTENT}
-    if turns:
-        metadata["replaces"] = list(turns)[-_MAX_REPLACED:]
-    return replace(memory, content=content, metadata=metadata)

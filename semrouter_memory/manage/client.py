@@ -178,9 +178,11 @@ class OperatorClient(ApiClient):
 class MemoryClient(ApiClient):
     """The routes of memories, a method for each."""
 
-    def page(self, *, limit: int, cursor: str = "", types: Sequence[str] = (), **options: Json) -> dict[str, Json]:
-        """Args: options: of the list route; None leaves one out."""
-        query = {"limit": limit, "cursor": cursor, "type": list(types), **_given(options)}
+    def page(
+        self, *, limit: int, cursor: str = "", types: Sequence[str] = (), **filters: str | None
+    ) -> dict[str, Json]:
+        """Args: filters: further parameters of the route; None leaves one out."""
+        query = _given({"limit": limit, "cursor": cursor, "type": list(types), **filters})
         return self._object("GET", _PATH, holding="data", params=query)
 
     def get(self, memory_id: str) -> dict[str, Json]:
@@ -191,8 +193,8 @@ class MemoryClient(ApiClient):
         found = self._object("POST", f"{_PATH}/search", holding="data", json={"query": query, **_given(options)})
         return list(found["data"])
 
-    def add(self, content: str, **fields: Json) -> dict[str, Json]:
-        return self._object("POST", _PATH, holding="id", json={"content": content, **_given(fields)})
+    def add(self, content: str | None, **fields: Json) -> dict[str, Json]:
+        return self._object("POST", _PATH, holding="id", json=_given({"content": content, **fields}))
 
     def update(self, memory_id: str, changes: Mapping[str, Json]) -> dict[str, Json]:
         return self._object("PATCH", _one(memory_id), holding="id", json=dict(changes))

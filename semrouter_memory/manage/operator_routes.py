@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path as FilePath
-from typing import Annotated, Protocol
+from typing import Annotated, Literal, Protocol
 
 from fastapi import Depends, Path, Query, Request
 from fastapi.responses import StreamingResponse
+from pydantic import AfterValidator, Field
 from starlette.exceptions import HTTPException
 
 from semrouter_memory.deletion.files import PartResult
@@ -22,15 +23,10 @@ from semrouter_memory.manage.exception_handlers import refusal
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import (
     MAX_PAGE,
+    ApiAnswer,
     BackupRequest,
-    CollectionDropped,
-    CollectionJson,
-    CollectionList,
-    CountedCollection,
     Dropped,
     Imported,
-    MaintenanceDone,
-    PartResultJson,
     Retried,
     TotalsJson,
     TurnJson,
@@ -97,6 +93,56 @@ file_routes = api_router("/v1", "files")
 collection_routes = api_router("/v1/collections", "collections")
 recording_routes = api_router("/v1", "recordings", in_schema=False)
 ROUTERS = (turn_routes, file_routes, collection_routes, recording_routes)
+
+
+# -- the JSON of files and collections
+
+
+class PartResultJson(ApiAnswer):
+    """What one part did."""
+
+    part: str = Field(description="`turn_log`, `state` or `store`.")
+    seconds: Annotated[float, AfterValidator(lambda seconds: round(seconds, 3))]
+    note: str = Field(description='What it left out and why that is correct; else "".')
+
+
+class MaintenanceDone(ApiAnswer):
+    """What each part did."""
+
+    object: Literal["maintenance"] = "maintenance"
+    data: list[PartResultJson]
+
+
+class CollectionJson(ApiAnswer):
+    """A collection of memories."""
+
+    name: str
+    embedding: str = Field(description="Fingerprint of the embedding that it was made for.")
+    current: bool = Field(description="The sidecar uses it.")
+
+
+class CountedCollection(CollectionJson):
+    """A collection with its size."""
+
+    memories: int
+
+
+class CollectionList(ApiAnswer):
+    """Collections at the configured place."""
+
+    object: Literal["list"] = "list"
+    data: list[CollectionJson]
+
+
+class CollectionDropped(ApiAnswer):
+    """The collection is deleted."""
+
+    name: str
+    object: Literal["collection.dropped"] = "collection.dropped"
+    deleted: Literal[True] = True
+
+
+# -- turns
 
 
 @turn_routes.get("/turns", summary="List turns")

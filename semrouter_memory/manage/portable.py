@@ -1,23 +1,24 @@
 """Memories as lines of JSON: what an export writes and an import reads. Pure.
 
 Strategy: an export's line is the API's own JSON of a memory, so an import takes everything that the API shows. A line made
-by hand needs a `content` only; without an id it gets one from what it says, so that importing it again changes nothing.
+by hand needs a `content` only, or the parts of an episode; without an id it gets one from what it says, so that importing it again changes nothing.
 """
 
 import re
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.admission import PROVENANCE
-from semrouter_memory.manage.schemas import MemoryJson
+from semrouter_memory.manage.schemas import EpisodeParts, MemoryJson
 from semrouter_memory.manage.times import UtcTime
 from semrouter_memory.model import ASSERTED_AT, IMPORTED_AT, Memory, MemoryType, Scope, derived_id
+from semrouter_memory.retain.episodes import rendered
 
 MAX_LINE_BYTES = 512 * 1024
 """A memory of the greatest length, written with six bytes a character, and its metadata."""
@@ -38,17 +39,14 @@ _DERIVED = _USAGE | {"form", "context", "statements", "quote", "flagged", "contr
 Name = Annotated[str, Field(max_length=512)]
 
 
-class ImportLine(BaseModel):
+class ImportLine(EpisodeParts):
     """One memory, as an export writes it."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    content: str
+    content: str = ""
     id: str | None = None
     type: MemoryType = MemoryType.SEMANTIC
-    user_id: str | None = None
+    owner: str | None = None
     project_id: Name = ""
-    agent_id: Name = ""
     session_id: Name = ""
     source: Annotated[str, Field(max_length=64)] = SOURCE
     observed_at: UtcTime | None = None
@@ -64,6 +62,13 @@ class ImportLine(BaseModel):
     @classmethod
     def _without_derived(cls, line: Any) -> Any:
         return {name: value for name, value in line.items() if name not in _DERIVED} if isinstance(line, dict) else line
+
+    @model_validator(mode="after")
+    def _with_parts(self) -> Self:
+        """What the parts of an episode say, where the line does not say it otherwise."""
+        self.content = self.content or rendered(self.episode)
+        self.metadata = {**self.episode.metadata, **self.metadata}
+        return self
 
 
 def export_line(memory: Memory, *, exact: bool = False) -> bytes:
@@ -112,7 +117,7 @@ def memory_from(line: ImportLine, scope: Scope, *, now: datetime, exact: bool = 
     created_at = line.created_at or observed_at
     return Memory(
         id=line.id or _id_from(line),
-        scope=replace(scope, agent_id=line.agent_id),
+        scope=scope,
         type=line.type,
         content=line.content,
         source=line.source,
@@ -171,4 +176,4 @@ def _check_provenance(line: ImportLine) -> None:
 
 def _id_from(line: ImportLine) -> str:
     said = line.observed_at.isoformat() if line.observed_at else ""
-    return derived_id(line.project_id, line.agent_id, line.type.value, line.content, said)
+    return derived_id(line.project_id, line.type.value, line.content, said)

@@ -1,6 +1,6 @@
 """The routes under /v1/memory, the same for users and operators; the application says who acts (`access`)."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from http import HTTPStatus
 from typing import Annotated, Literal
 from urllib.parse import unquote_to_bytes
@@ -58,6 +58,8 @@ async def list_memories(
         list[MemoryType] | None, Query(alias="type", description="Only these types; may be repeated.")
     ] = None,
     form: Annotated[Form | None, Query(description="Only quotes, or only statements.")] = None,
+    goal: Annotated[str, Query(description="Only episodes with this text in their goal, whatever its case.")] = "",
+    outcome: Annotated[str, Query(description="The same of their outcome.")] = "",
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
     cursor: Annotated[str, Query(description="`next_cursor` of the page before.")] = "",
     project_id: ProjectFilter = None,
@@ -73,7 +75,7 @@ async def list_memories(
         limit=limit,
         cursor=cursor,
         types=_types(types),
-        form=form,
+        wanted=_wanted(form, goal, outcome),
         reach=reach_of(project_id),
         observed=observed,
         history=include == "history",
@@ -157,15 +159,16 @@ async def import_memories(
         str | None, Query(min_length=1, description="Take over this other user's exported lines, too.")
     ] = None,
 ) -> Imported:
-    """Lines as an export writes them; only `content` is needed. They become the authenticated user's, whatever they say.
+    """Lines as an export writes them; only `content` or the parts of an episode are needed. They become the authenticated user's, whatever they say.
 
     Each line stands for itself. One whose memory is there already is skipped, so the same lines may be sent again. A
     memory that was deleted comes back, under a new id when it was deleted by its own.
     """
     report = Imported()
+    from_owner = None if from_user is None else Scope(from_user).owner
     try:
         await api.service.importer.run(
-            lambda project: api.scope(user, project or None), request.stream(), report, from_user=from_user
+            lambda project: api.scope(user, project or None), request.stream(), report, from_owner=from_owner
         )
     except HTTPException as error:
         message, code = described(error)
@@ -232,6 +235,16 @@ async def forget_memory(user: User, api: Api, memory_id: MemoryId) -> Deleted:
 async def _shown(api: Api, scope: Scope, memories: Sequence[Memory]) -> list[MemoryJson]:
     usage = await api.service.usage(scope, memories)
     return [MemoryJson.of(memory, usage) for memory in memories]
+
+
+def _wanted(form: Form | None, goal: str, outcome: str) -> Callable[[Memory], bool]:
+    """Which memories a listing shows."""
+
+    def is_wanted(memory: Memory) -> bool:
+        parts = ((goal, memory.episode.goal), (outcome, memory.episode.outcome))
+        return form in {None, memory.form} and all(text.casefold() in part.casefold() for text, part in parts)
+
+    return is_wanted
 
 
 def _types(types: list[MemoryType] | None) -> frozenset[MemoryType] | None:

@@ -4,12 +4,11 @@ Requests are strict: an unknown field is an error. Answers are read from the ser
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
-    AfterValidator,
     AliasPath,
     BaseModel,
     BeforeValidator,
@@ -19,7 +18,7 @@ from pydantic import (
 
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.times import Since, Until, UtcTime
-from semrouter_memory.model import Form, Hit, Json, LoggedTurn, Memory, MemoryType, TurnState, Usage
+from semrouter_memory.model import Episode, Form, Hit, Json, LoggedTurn, Memory, MemoryType, TurnState, Usage
 
 MAX_PAGE = 200
 MAX_HITS = 100
@@ -40,7 +39,7 @@ Metadata = Annotated[
     dict[str, Any],
     Field(
         description="Anything worth keeping with the statement, as JSON. `form`, `context`, `quote`, `statements`,"
-        " `outdated_by`, `turn_ids`, `extractor`, `model`, `confirmations`, `flagged`, `contradicts`, `replaces`, `consolidated_from`, `imported_at` and `asserted_at`"
+        " `episode`, `outdated_by`, `turn_ids`, `extractor`, `model`, `confirmations`, `flagged`, `contradicts`, `replaces`, `consolidated_from`, `imported_at` and `asserted_at`"
         " belong to the service. Bounded by `management.max_metadata_bytes`.",
         examples=[{"origin": "crm"}],
     ),
@@ -68,14 +67,56 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class _Answer(BaseModel):
+class ApiAnswer(BaseModel):
+    """What a route answers."""
+
     model_config = ConfigDict(from_attributes=True, json_schema_serialization_defaults_required=True)
 
 
-class StoreRequest(_Request):
-    """A statement to remember."""
+_PARTS = frozenset(each.name for each in fields(Episode))
+_Part = Annotated[str, Field(max_length=1000)]
 
-    content: Content
+
+class EpisodeParts(_Request):
+    """What was done, part by part; for the type `episodic` alone."""
+
+    goal: _Part = Field(
+        default_factory=str, description="What was to be done.", examples=["Deploy the billing service"]
+    )
+    steps: list[_Part] = Field(
+        default_factory=list, max_length=50, description="In their order.", examples=[["helm upgrade", "smoke test"]]
+    )
+    outcome: _Part = Field(default_factory=str, description="How it ended.", examples=["Rolled back: old k8s version"])
+    lessons: list[_Part] = Field(
+        default_factory=list,
+        max_length=20,
+        description="What to do the same or otherwise next time.",
+        examples=[["Verify the k8s version first"]],
+    )
+
+    def applied(self, episode: Episode) -> Episode:
+        """The episode with the parts that were sent, without blank texts."""
+        sent: dict[str, Any] = {name: _trimmed(getattr(self, name)) for name in _PARTS & self.model_fields_set}
+        return replace(episode, **sent)
+
+    @property
+    def episode(self) -> Episode:
+        """The parts that were sent."""
+        return self.applied(Episode())
+
+
+def _trimmed(part: str | list[str]) -> str | tuple[str, ...]:
+    return part.strip() if isinstance(part, str) else tuple(text for each in part if (text := each.strip()))
+
+
+class StoreRequest(EpisodeParts):
+    """A statement to remember, or an episode by its parts; its `content` is then made of them, unless it is given."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": [name]} for name in ("content", *sorted(_PARTS))]}
+    )
+
+    content: Content = ""
     type: MemoryType = MemoryType.SEMANTIC
     project_id: Project = ""
     importance: Importance = 0.5
@@ -88,8 +129,11 @@ def _absent() -> Any:
     return None
 
 
-class UpdateRequest(_Request):
+class UpdateRequest(EpisodeParts):
     """Changes to a memory; a field that is not sent stays as it is.
+
+    A `content` that was made of an episode's parts follows them. A new `content` or type replaces the parts with those that
+    are sent along.
 
     Null is no value, except for `expires_at`, and inside `metadata`, which is merged (RFC 7396): there it removes a key.
     """
@@ -104,8 +148,8 @@ class UpdateRequest(_Request):
     metadata: Metadata = Field(default_factory=_absent)
 
     def changes(self) -> dict[str, Any]:
-        """The fields that were sent."""
-        return {name: getattr(self, name) for name in self.model_fields_set}
+        """The fields that were sent, besides the parts of an episode."""
+        return {name: getattr(self, name) for name in self.model_fields_set - _PARTS}
 
 
 def _whole(value: Any) -> Any:
@@ -146,7 +190,7 @@ def _ids(value: Json) -> list[str]:
 _IdOrNull = Annotated[str | None, BeforeValidator(lambda value: value or None)]
 
 
-class StatementJson(_Answer):
+class StatementJson(ApiAnswer):
     """A statement that was derived from a quote."""
 
     attribute: str = Field(examples=["budget for the Hawaii trip"])
@@ -154,20 +198,20 @@ class StatementJson(_Answer):
     text: str = Field(examples=["User's budget for the Hawaii trip is $10,000"])
 
 
-class MemoryJson(_Answer):
+class MemoryJson(ApiAnswer):
     """One memory."""
 
     id: str = Field(examples=["mem_01890a5d-ac96-774b-bcce-b302099a8057"])
     type: MemoryType
     form: Form = Field(description="`quote`: in the user's own words; `statement`: in the third person.")
     content: str = Field(examples=["User's budget for the Hawaii trip is $10,000"])
-    user_id: str = Field(validation_alias=AliasPath("scope", "user_id"), examples=["alice"])
-    project_id: str = Field(
-        validation_alias=AliasPath("scope", "project_id"), description='"" is the user\'s own space.'
+    owner: str = Field(
+        validation_alias=AliasPath("scope", "owner"),
+        description="The kind of the owner (`user`, `org`, `agent`, `session`), a colon and the id.",
+        examples=["user:alice"],
     )
-    agent_id: str = Field(
-        validation_alias=AliasPath("scope", "agent_id"),
-        description='The agent that it was learned with, if one was named; else "".',
+    project_id: str = Field(
+        validation_alias=AliasPath("scope", "project_id"), description='"" is the owner\'s own space.'
     )
     session_id: str = Field(description='The session it was said in; "" when it was stored through this API.')
     source: str = Field(description="`conversation` or `api`.", examples=["conversation"])
@@ -200,6 +244,10 @@ class MemoryJson(_Answer):
     statements: list[StatementJson] = Field(
         validation_alias="facts", description="What a quote says for certain; empty for a statement."
     )
+    goal: str = Field(validation_alias=AliasPath("episode", "goal"), description='Of an episode: its goal, or "".')
+    steps: list[str] = Field(validation_alias=AliasPath("episode", "steps"), description="Of an episode.")
+    outcome: str = Field(validation_alias=AliasPath("episode", "outcome"), description='Of an episode; else "".')
+    lessons: list[str] = Field(validation_alias=AliasPath("episode", "lessons"), description="Of an episode.")
     quote: _IdOrNull = Field(description="The id of the quote that a model made the statement from.")
     metadata: dict[str, Any]
 
@@ -229,7 +277,7 @@ class HitJson(MemoryJson):
         return cls.model_construct(**dict(shown), similarity=hit.similarity, relevance=hit.relevance)
 
 
-class MemoryList(_Answer):
+class MemoryList(ApiAnswer):
     """One page, newest first. It may hold fewer than `limit` memories and still have a successor."""
 
     object: Literal["list"] = "list"
@@ -237,21 +285,21 @@ class MemoryList(_Answer):
     next_cursor: str | None = Field(description="Send it as `cursor` for the next page; null at the end.")
 
 
-class HitList(_Answer):
+class HitList(ApiAnswer):
     """What a search found, best first."""
 
     object: Literal["list"] = "list"
     data: Sequence[HitJson]
 
 
-class History(_Answer):
+class History(ApiAnswer):
     """Memories that replaced one another, oldest first. What was deleted is not among them."""
 
     object: Literal["list"] = "list"
     data: Sequence[MemoryJson]
 
 
-class SessionEnd(_Answer):
+class SessionEnd(ApiAnswer):
     """The session's end is announced; it is summed up in the background."""
 
     object: Literal["memory.session_end"] = "memory.session_end"
@@ -259,7 +307,7 @@ class SessionEnd(_Answer):
     waiting: int = Field(description="Turns of it that are not learned from yet.")
 
 
-class RefusedLine(_Answer):
+class RefusedLine(ApiAnswer):
     """Why a line was refused."""
 
     line: int = Field(description="Its number, from 1.")
@@ -267,7 +315,7 @@ class RefusedLine(_Answer):
     message: str
 
 
-class Imported(_Answer):
+class Imported(ApiAnswer):
     """What became of the lines: each was imported, skipped or refused."""
 
     object: Literal["memory.import"] = "memory.import"
@@ -294,7 +342,7 @@ class Imported(_Answer):
         return f"{self.imported} imported, {self.skipped} skipped, {self.refused} refused"
 
 
-class Deleted(_Answer):
+class Deleted(ApiAnswer):
     """The memory is gone, and with it what it had replaced; a quote goes with its statements, a statement with its quote."""
 
     id: str
@@ -302,7 +350,7 @@ class Deleted(_Answer):
     deleted: Literal[True] = True
 
 
-class DeletedAll(_Answer):
+class DeletedAll(ApiAnswer):
     """The memories are gone, and with them the turns that still waited for extraction."""
 
     object: Literal["memory.deleted"] = "memory.deleted"
@@ -327,12 +375,12 @@ class ErrorJson(BaseModel):
 # -- the operator's ---------------------------------------------------------------------------------------------------
 
 
-class TurnJson(_Answer):
+class TurnJson(ApiAnswer):
     """A turn without its texts."""
 
     id: str
     sequence: int = Field(description="Grows with every turn; the order of a listing.")
-    user_id: str = Field(validation_alias=AliasPath("scope", "user_id"))
+    user_id: str = Field(validation_alias=AliasPath("scope", "owner_id"))
     project_id: str = Field(validation_alias=AliasPath("scope", "project_id"))
     session_id: str
     observed_at: datetime = Field(description="When the request arrived.")
@@ -361,7 +409,7 @@ class WholeTurnJson(TurnJson):
     items: list[Any] | None = Field(description="The whole items, where they are stored for context compression.")
 
 
-class TurnList(_Answer):
+class TurnList(ApiAnswer):
     """Turns, newest first."""
 
     object: Literal["list"] = "list"
@@ -369,14 +417,14 @@ class TurnList(_Answer):
     next_before: int | None = Field(description="Send it as `before` for the next page; null at the end.")
 
 
-class Retried(_Answer):
+class Retried(ApiAnswer):
     """These wait again."""
 
     object: Literal["turn.retried"] = "turn.retried"
     retried: int
 
 
-class Dropped(_Answer):
+class Dropped(ApiAnswer):
     """The turn is gone; it counts as deleted."""
 
     id: str
@@ -384,7 +432,7 @@ class Dropped(_Answer):
     deleted: Literal[True] = True
 
 
-class TotalsJson(_Answer):
+class TotalsJson(ApiAnswer):
     """Durable counts: accepted = extracted + empty + dead_lettered + deleted + waiting."""
 
     object: Literal["turn.totals"] = "turn.totals"
@@ -404,47 +452,3 @@ class BackupRequest(_Request):
         description="An absolute path on the sidecar's machine that is not there yet.",
         examples=["/var/backups/semrouter-memory/2026-03-15"],
     )
-
-
-class PartResultJson(_Answer):
-    """What one part did."""
-
-    part: str = Field(description="`turn_log`, `state` or `store`.")
-    seconds: Annotated[float, AfterValidator(lambda seconds: round(seconds, 3))]
-    note: str = Field(description='What it left out and why that is correct; else "".')
-
-
-class MaintenanceDone(_Answer):
-    """What each part did."""
-
-    object: Literal["maintenance"] = "maintenance"
-    data: list[PartResultJson]
-
-
-class CollectionJson(_Answer):
-    """A collection of memories."""
-
-    name: str
-    embedding: str = Field(description="Fingerprint of the embedding that it was made for.")
-    current: bool = Field(description="The sidecar uses it.")
-
-
-class CountedCollection(CollectionJson):
-    """A collection with its size."""
-
-    memories: int
-
-
-class CollectionList(_Answer):
-    """Collections at the configured place."""
-
-    object: Literal["list"] = "list"
-    data: list[CollectionJson]
-
-
-class CollectionDropped(_Answer):
-    """The collection is deleted."""
-
-    name: str
-    object: Literal["collection.dropped"] = "collection.dropped"
-    deleted: Literal[True] = True

@@ -7,7 +7,7 @@ committed no read shows the memory, even while the store lags behind.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -24,17 +24,19 @@ from semrouter_memory.manage.admission import (
     PROVENANCE,
     Redact,
     admissible_content,
+    admissible_episode,
     admissible_metadata,
     admissible_provenance,
-    with_content,
+    require_query,
 )
+from semrouter_memory.manage.editing import edited_episode, with_content
 from semrouter_memory.manage.importing import Importer, Written
 from semrouter_memory.manage.portable import ImportLine
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
 from semrouter_memory.model import (
     ALWAYS,
     EmbeddedMemory,
-    Form,
+    Episode,
     Hit,
     Json,
     Memory,
@@ -60,6 +62,7 @@ from semrouter_memory.ports import (
 )
 from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch, VectorSearch
+from semrouter_memory.retain.episodes import rendered
 from semrouter_memory.retain.reconciling.rows import RowFactory
 from semrouter_memory.retain.superseding import marked, stored
 
@@ -75,6 +78,10 @@ _MAX_ID_CHARS = 128
 
 def _ignore(_scope: Scope) -> None:
     pass
+
+
+def _every(_memory: Memory) -> bool:
+    return True
 
 
 class MemoryService:
@@ -135,7 +142,7 @@ class MemoryService:
         limit: int,
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
-        form: Form | None = None,
+        wanted: Callable[[Memory], bool] = _every,
         reach: Reach = Reach.ALL,
         observed: Period = ALWAYS,
         history: bool = False,
@@ -144,28 +151,22 @@ class MemoryService:
 
         Args:
             observed: only memories of what was said in this period.
+            wanted: which of them.
             history: superseded ones too; expired ones never.
 
         Raises:
             InvalidRequestError: the cursor is not one of ours.
         """
         now = self._clock.now()
+        active = None if history else now
         page = await self._reader.page(
-            scope,
-            limit=limit,
-            cursor=cursor,
-            types=types,
-            reach=reach,
-            observed=observed,
-            now=None if history else now,
+            scope, limit=limit, cursor=cursor, types=types, reach=reach, observed=observed, now=active
         )
         deleted = await self._turn_log.tombstones(scope)
         shown = (
             memory
             for memory in page.memories
-            if not deleted.covers(memory)
-            and (memory.expires_at is None or memory.expires_at > now)
-            and form in {None, memory.form}
+            if not deleted.covers(memory) and (memory.expires_at is None or memory.expires_at > now) and wanted(memory)
         )
         return Page(tuple(shown), page.cursor)
 
@@ -224,12 +225,7 @@ class MemoryService:
         Raises:
             InvalidRequestError: the query is blank or too long.
         """
-        if not query.strip():
-            raise InvalidRequestError("query must not be blank", field="query")
-        if len(query) > self._config.max_content_chars:
-            raise InvalidRequestError(
-                f"query is longer than {self._config.max_content_chars} characters", field="query"
-            )
+        require_query(query, max_chars=self._config.max_content_chars)
         hits = await self._searcher.search_fresh(scope, query, limit=limit, types=types, reach=reach, observed=observed)
         deleted = await self._turn_log.tombstones(scope)
         found = (
@@ -250,8 +246,9 @@ class MemoryService:
         Raises:
             InvalidRequestError: it may not be stored; the message says why.
         """
-        content = await self._admissible(new.content)
+        content = await self._admissible(new.content or rendered(new.episode))
         self._check_metadata(new.metadata)
+        self._check_episode(new.episode, new.type)
         self._check_expiry(new.expires_at)
 
         async def store(hold: OwnerHold) -> Memory:
@@ -268,7 +265,7 @@ class MemoryService:
                 updated_at=now,
                 expires_at=self._expiry(new, now),
                 importance=new.importance,
-                metadata=dict(new.metadata),
+                metadata={**new.metadata, **new.episode.metadata},
             )
             return await self._stored(scope, memory.asserted(time, now=now), new, hold)
 
@@ -288,7 +285,8 @@ class MemoryService:
             changes["content"] = await self._admissible(edit.content)
 
         async def update(hold: OwnerHold) -> Memory:
-            return await self._write(scope, await self._edited(await self.get(scope, memory_id), dict(changes)), hold)
+            memory = await self.get(scope, memory_id)
+            return await self._write(scope, await self._edited(memory, dict(changes), edit), hold)
 
         return await locked_change(self._locks, scope, update)
 
@@ -348,7 +346,7 @@ class MemoryService:
                 again,
                 importance=max(again.importance, memory.importance),
                 expires_at=new.expires_at if "expires_at" in new.model_fields_set else again.expires_at,
-                metadata=self._merged(again.metadata, new.metadata),
+                metadata={**self._merged(again.metadata, new.metadata), **new.episode.metadata},
                 updated_at=memory.updated_at,
             )
             return await self._write(scope, confirmed, hold)
@@ -370,11 +368,14 @@ class MemoryService:
         self._written(scope)
         return memory
 
-    async def _edited(self, memory: Memory, changes: dict[str, Any]) -> Memory:
+    async def _edited(self, memory: Memory, changes: dict[str, Any], edit: UpdateRequest) -> Memory:
         time = await self._turn_log.timestamp()
         now = min(time, self._clock.now())
-        if "content" in changes:
-            memory = with_content(memory, changes.pop("content"))
+        episode, content = edited_episode(memory, changes, edit), changes.pop("content", memory.content)
+        self._check_episode(episode, changes.get("type", memory.type))
+        if content == rendered(memory.episode) and episode not in (memory.episode, Episode()):
+            content = await self._admissible(rendered(episode))
+        memory = with_content(memory, content, episode)
         if "project_id" in changes:
             changes["scope"] = replace(memory.scope, project_id=changes.pop("project_id"))
         if metadata := changes.pop("metadata", None):
@@ -411,10 +412,14 @@ class MemoryService:
     async def _admit(self, line: ImportLine) -> None:
         await self._admissible(line.content)
         self._check_metadata({key: value for key, value in line.metadata.items() if key not in PROVENANCE})
+        self._check_episode(line.episode, line.type)
         admissible_provenance(line.metadata, redact=self._redact)
 
     def _check_metadata(self, metadata: Mapping[str, Json]) -> None:
         admissible_metadata(metadata, max_bytes=self._config.max_metadata_bytes, redact=self._redact)
+
+    def _check_episode(self, episode: Episode, kind: MemoryType) -> None:
+        admissible_episode(episode, kind, max_bytes=self._config.max_metadata_bytes, redact=self._redact)
 
 
 def _askable(memory_id: str) -> bool:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Literal
@@ -30,6 +30,9 @@ STATEMENTS = "statements"
 
 QUOTE = "quote"
 """Metadata of a statement that a model made: the id of the quote that says it."""
+
+EPISODE = "episode"
+"""Metadata of an episodic memory: an `Episode`, as far as its parts are known."""
 
 OUTDATED_BY = "outdated_by"
 """Metadata of a quote that says more than what has changed since: the ids of the memories that say the new value."""
@@ -60,6 +63,27 @@ class Fact:
     attribute: str
     value: str
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """What was done: the parts of an episodic memory, "" or none where a part is not known.
+
+    Attributes:
+        steps: in their order; of an agent's run the names of the tools.
+        lessons: what to do the same or otherwise next time.
+    """
+
+    goal: str = ""
+    steps: tuple[str, ...] = ()
+    outcome: str = ""
+    lessons: tuple[str, ...] = ()
+
+    @property
+    def metadata(self) -> dict[str, Json]:
+        """The member of a memory's metadata that holds it; none for an episode without parts."""
+        parts = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return {EPISODE: parts} if any(parts.values()) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +139,12 @@ class Memory:
         return tuple(fact for each in found if (fact := _fact(each)))
 
     @property
+    def episode(self) -> Episode:
+        """The parts of an episodic memory."""
+        value = self.metadata.get(EPISODE)
+        return _episode(value) if isinstance(value, Mapping) and self.type is MemoryType.EPISODIC else Episode()
+
+    @property
     def outdated_by(self) -> tuple[str, ...]:
         """Ids of the memories that say a new value of something that this one tells among other things."""
         return self.ids(OUTDATED_BY)
@@ -164,14 +194,25 @@ class Memory:
 
     def ids(self, name: str) -> tuple[str, ...]:
         """Ids in the metadata under that name, which an import may have filled with anything; else none."""
-        value = self.metadata.get(name)
-        return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list | tuple) else ()
+        return _strings(self.metadata.get(name))
 
 
 def _searched(content: str, context: str, facts: Sequence[Fact]) -> str:
     said = f"{context} {content}" if context else content
     named = [fact.attribute for fact in facts if fact.attribute.lower() not in said.lower()]
     return " ".join((*named, said))
+
+
+def _strings(value: Json) -> tuple[str, ...]:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list | tuple) else ()
+
+
+def _episode(parts: Mapping[str, Json]) -> Episode:
+    """An episode of the metadata, which an import may have filled with anything."""
+    goal, outcome = ("".join(_strings([parts.get(name)])) for name in ("goal", "outcome"))
+    return Episode(
+        goal=goal, steps=_strings(parts.get("steps")), outcome=outcome, lessons=_strings(parts.get("lessons"))
+    )
 
 
 def _fact(value: Json) -> Fact | None:
@@ -241,6 +282,7 @@ class Candidate:
         extraction_model: what read the turn, where that was a model.
         facts: what a quote says for certain.
         quote: the id of the quote that a statement was made from.
+        episode: the parts of what happened, of an episodic memory.
     """
 
     type: MemoryType
@@ -256,6 +298,7 @@ class Candidate:
     asked: str = ""
     facts: tuple[Fact, ...] = ()
     quote: str = ""
+    episode: Episode = Episode()
 
     @property
     def searched(self) -> str:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from semrouter_memory.language.own_text import own_text
 from semrouter_memory.language.phrases import MARKS, Phrases, after, phrases
-from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
+from semrouter_memory.language.sentences import QUESTION_MARKS, orders, sentences
 from semrouter_memory.language.words import spans, tokens
 from semrouter_memory.model import LoggedTurn
 
@@ -32,7 +32,7 @@ _ANNOUNCED_TOKENS = 4
 def spoken(turns: Sequence[LoggedTurn]) -> list[str]:
     """What of each turn, oldest first, the user says as themselves; "" where nothing is, or the next turn withdraws it.
 
-    What is not the user's own text is cut from a message by its layout. A role-play lasts until the user ends it.
+    What is not the user's own text is cut from a message by its layout, and what a later sentence of it withdraws. A role-play lasts until the user ends it.
     """
     found: list[str] = []
     playing = False
@@ -64,10 +64,17 @@ class _Cues:
 # A message is read again with each of the twenty turns after it.
 @lru_cache(256)
 def _cues(message: str) -> _Cues:
-    own = own_text(message)
+    own = _standing(own_text(message))
     begins, ends = _role_play_begins(own), _ROLE_PLAY_ENDS.occur_in(message)
     begins_play = not ends and (begins is not None or _role_play_begins(message) is not None)
     return _Cues(own[:begins], withdraws(message), begins_play, ends)
+
+
+def _standing(text: str) -> str:
+    """What stands behind the last sentence that takes something back."""
+    pieces = sentences(text)
+    last = max((number for number, piece in enumerate(pieces) if withdraws(piece)), default=-1)
+    return "".join(pieces[last + 1 :]) if last >= 0 else text
 
 
 def _role_play_begins(text: str) -> int | None:
@@ -156,6 +163,24 @@ def _wish_begins(found: Sequence[str]) -> int | None:
     if {*found[place:][:1]} & {":", ",", "that"}:
         return place + 1
     return place if phrases("remember_what").length_at(found, place) else None
+
+
+def is_lesson(sentence: str) -> bool:
+    """Whether it tells what to do the next time: "next time verify the version", "ask me first in future", "下次先备份"."""
+    found = tokens(sentence.rstrip(" .!。！"))
+    if found[-1:] == ("?",):
+        return False
+    start = after(found, _FILLERS)
+    if not (length := phrases("lessons").length_at(found, start)):
+        ends = (place + phrases("next_time").length_at(found, place) for place in phrases("next_time").places(found))
+        return orders(sentence) and len(found) in ends
+    behind = start + length
+    place = after(found, None, behind)
+    if place >= len(found) or found[place] == "我":
+        return False
+    told = sentence[spans(sentence)[place][0] :]
+    instructs = phrases("instructs").length_at(found, place) > 0 or phrases("instructs_zh").occur_in(told)
+    return ":" in found[behind:place] or instructs or orders(told)
 
 
 def _announces(piece: str) -> bool:

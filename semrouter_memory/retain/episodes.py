@@ -10,7 +10,6 @@ same memory.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.language.own_text import LEFT_OUT
@@ -18,7 +17,7 @@ from semrouter_memory.language.phrases import after, begins, phrases
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.words import tokens
-from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType, ToolUse, derived_id
+from semrouter_memory.model import Candidate, Claim, Episode, LoggedTurn, MemoryType, ToolUse, derived_id
 from semrouter_memory.retain import content_policy
 from semrouter_memory.retain.directives import spoken
 from semrouter_memory.retain.passages import fitted
@@ -38,23 +37,6 @@ _FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _MARKDOWN = re.compile(r"^[\s#>*-]+|\*\*|__|`")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """What an agent did in a session.
-
-    Attributes:
-        goal: the user's request; "" when it is not in words of their own.
-        steps: the tools in the order of their first use in a row.
-        outcome: the first sentence of the last answer; "" when there is none that may be stored.
-        lessons: what the user said about the result, and which tools failed.
-    """
-
-    goal: str
-    steps: tuple[str, ...]
-    outcome: str
-    lessons: tuple[str, ...]
-
-
 def memory_id(claim: Claim, turns: Sequence[LoggedTurn]) -> str:
     """The id of the session's episode, the same as long as its first turn is stored."""
     return derived_id(claim.scope.owner, claim.session_id, turns[0].id)
@@ -72,6 +54,7 @@ def as_candidate(content: str, turns: Sequence[LoggedTurn], *, extractor: str, m
         turn_ids=tuple(turn.id for turn in turns),
         model=last.model,
         extraction_model=model,
+        episode=run_of(turns) or Episode(),
     )
 
 
@@ -81,9 +64,18 @@ def episode(turns: Sequence[LoggedTurn]) -> str:
     if run is None:
         return ""
     texts = [turn.user_text for turn in turns]
-    chinese = sum(bool(CJK.search(text)) for text in texts) * 2 > len(texts)
-    told = _chinese(turns, run) if chinese else _english(turns, run)
+    if sum(bool(CJK.search(text)) for text in texts) * 2 > len(texts):
+        told = _chinese(_opening_zh(turns, run.goal), run)
+    else:
+        told = _english(_opening(turns, run.goal), run)
     return fitted(told, lambda text: len(text) <= MAX_CHARS)
+
+
+def rendered(given: Episode) -> str:
+    """The content of an episode that is known by its parts alone."""
+    if CJK.search(f"{given.goal} {given.outcome}"):
+        return _chinese(f"目标：{given.goal.rstrip('。')}。" if given.goal else "", given)
+    return _english(f"Goal: {_ended(given.goal)}" if given.goal else "", given)
 
 
 def when(turns: Sequence[LoggedTurn]) -> tuple[str, str]:
@@ -91,41 +83,44 @@ def when(turns: Sequence[LoggedTurn]) -> tuple[str, str]:
     return f"{turns[0].observed_at:%Y-%m-%d}", f"{turns[-1].observed_at:%Y-%m-%d}"
 
 
-def _english(turns: Sequence[LoggedTurn], run: Run) -> str:
+def _opening(turns: Sequence[LoggedTurn], goal: str) -> str:
     first, last = when(turns)
     date = f"On {first}" if first == last else f"From {first} to {last}"
-    goal = f'asked: "{run.goal}"' if run.goal else "let the assistant use tools"
-    told = f"{date} the user {_ended(goal)} Steps: {', '.join(run.steps)}."
-    if run.outcome:
-        told += f" Outcome: {_ended(run.outcome)}"
-    if run.lessons:
-        told += f" Lesson: {_ended('; '.join(run.lessons))}"
-    return told
+    asked = f'asked: "{goal}"' if goal else "let the assistant use tools"
+    return f"{date} the user {_ended(asked)}"
+
+
+def _english(opening: str, run: Episode) -> str:
+    parts = (("Steps", ", ".join(run.steps)), ("Outcome", run.outcome), ("Lesson", "; ".join(run.lessons)))
+    return " ".join((*([opening] if opening else []), *(f"{name}: {_ended(text)}" for name, text in parts if text)))
 
 
 def _ended(sentence: str) -> str:
     return sentence if sentence.endswith((".", "!", "?", '."', '!"', '?"')) else f"{sentence}."
 
 
-def _chinese(turns: Sequence[LoggedTurn], run: Run) -> str:
+def _opening_zh(turns: Sequence[LoggedTurn], goal: str) -> str:
     first, last = when(turns)
     date = first if first == last else f"{first}至{last}"
-    told = f"{date}，用户要求：“{run.goal}”。" if run.goal else f"{date}，用户让助手使用了工具。"
-    told += f"步骤：{'、'.join(run.steps)}。"
-    if run.outcome:
-        told += f"结果：{run.outcome.rstrip('。')}。"
-    if run.lessons:
-        told += f"教训：{'；'.join(run.lessons)}。"
-    return told
+    return f"{date}，用户要求：“{goal}”。" if goal else f"{date}，用户让助手使用了工具。"
 
 
-def run_of(turns: Sequence[LoggedTurn]) -> Run | None:
-    """The session's run, None when no tool was used."""
+def _chinese(opening: str, run: Episode) -> str:
+    parts = (("步骤", "、".join(run.steps)), ("结果", run.outcome), ("教训", "；".join(run.lessons)))
+    return opening + "".join(f"{name}：{text.rstrip('。')}。" for name, text in parts if text)
+
+
+def run_of(turns: Sequence[LoggedTurn]) -> Episode | None:
+    """What an agent did in the session, None when no tool was used.
+
+    The steps are the tools in the order of their first use, the outcome is the first sentence of the last answer, and the
+    lessons are what the user said about the result, and which tools failed.
+    """
     places = [place for place, turn in enumerate(turns) if turn.tools]
     if not places:
         return None
     tools = [tool for turn in turns for tool in turn.tools]
-    return Run(
+    return Episode(
         goal=_goal(turns[: places[0] + 1]),
         steps=_steps(tools),
         outcome=_outcome(turns[places[-1]].assistant_text),

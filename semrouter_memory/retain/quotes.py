@@ -9,6 +9,7 @@ short to be understood alone carries the question that it answers, or what was s
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from types import MappingProxyType
 
 from semrouter_memory.language.phrases import begins, phrases
@@ -17,7 +18,7 @@ from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.words import tokens
 from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType, Vector
 from semrouter_memory.retain import content_policy, directives, statements
-from semrouter_memory.retain.directives import spoken, withdraws
+from semrouter_memory.retain.directives import spoken
 from semrouter_memory.retain.keep import CUT, SentenceScore, in_message, judge
 
 EXTRACTOR = "quotes"
@@ -41,7 +42,7 @@ class _Message:
     Attributes:
         asked: what the assistant said before.
         pieces: the sentences of the user's own text, as typed.
-        wished: which of them the user asks to have remembered.
+        wished: which of them the user asks to have remembered, or tells as a lesson.
         judged: what their words tell.
     """
 
@@ -83,7 +84,10 @@ class _Message:
             for piece, telling, each in zip(self.pieces, tells, self.judged, strict=True)
             if (telling or each.explains) and self._may_be_stored(piece)
         ]
-        return [each for each in _passages(together) if any(map(str.isalnum, each)) and not content_policy.reason(each)]
+        # A lesson is a quote of its own: it is a procedure, and what stands beside it is not.
+        alike = [[*each] for _, each in groupby(together, lambda each: directives.is_lesson(each[0]))]
+        passages = [passage for each in alike for passage in _passages(each)]
+        return [each for each in passages if any(map(str.isalnum, each)) and not content_policy.reason(each)]
 
 
 class Reading:
@@ -141,9 +145,15 @@ def _message(turn: LoggedTurn, own: str, asked: str) -> _Message:
 # A turn is read again where a later one refers to it.
 @lru_cache(64)
 def _read(own: str, asked: str) -> tuple[Sequence[str], Sequence[bool], Sequence[SentenceScore]]:
-    """The sentences of a message, which of them the user asks to have remembered, and what their words tell."""
-    pieces = [piece for whole in sentences(own) if not withdraws(whole) for piece in _readable(whole)]
-    return pieces, directives.wished(pieces), judge(in_message(pieces, own, asked))
+    """The sentences of a message, which of them are to be remembered, and what their words tell.
+
+    These are what the user asks to have remembered, and lessons for the next time.
+    """
+    pieces = [piece for whole in sentences(own) for piece in _readable(whole)]
+    wished = [
+        wish or directives.is_lesson(piece) for wish, piece in zip(directives.wished(pieces), pieces, strict=True)
+    ]
+    return pieces, wished, judge(in_message(pieces, own, asked))
 
 
 def _tells(piece: str, probability: float) -> bool:
@@ -221,7 +231,7 @@ def _harmless(about: str) -> str:
 
 def _candidate(content: str, about: str, asked: str, facts: tuple[Fact, ...], turn: LoggedTurn) -> Candidate:
     return Candidate(
-        type=MemoryType.SEMANTIC,
+        type=MemoryType.PROCEDURAL if directives.is_lesson(sentences(content)[0]) else MemoryType.SEMANTIC,
         content=content,
         observed_at=turn.observed_at,
         extractor=EXTRACTOR,

@@ -5,7 +5,6 @@
 
 import asyncio
 import json
-import logging
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,6 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-import structlog
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
@@ -30,12 +28,12 @@ from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, SessionHints, Turn, Usage
 from semrouter_memory.retain.redact import redact
 from semrouter_memory.stack.http import local_client
+from semrouter_memory.state.in_process import InProcessOwnerLocks
+from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.telemetry import logs
 from semrouter_memory.telemetry.metrics import Metrics
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from tests.hashed import HashedEmbedder
 from tests.memory_service import memory_service
 
@@ -181,7 +179,10 @@ def house(ports: list[Port], tmp_path: Path) -> Iterator[House]:
     store = FailingStore(dimension=embedder.dimension)
     log = SqliteTurnLog(tmp_path / "turns.db", clock=SystemClock())
     state = CountedState(tmp_path / "state.db", clock=SystemClock())
-    config, identity = ManagementConfig(max_content_chars=200, max_body_bytes=4096), IdentityConfig()
+    config, identity = (
+        ManagementConfig(max_content_chars=200, max_body_bytes=4096, max_metadata_bytes=1024),
+        IdentityConfig(),
+    )
     service = memory_service(
         store=store,
         embedder=embedder,
@@ -238,7 +239,7 @@ async def test_a_memory_from_its_beginning_to_its_end(house: House) -> None:
         stored = await alice.post("/v1/memory", json=body)
         assert stored.status_code == 201
         memory = stored.json()
-        assert memory["user_id"] == "alice"
+        assert memory["owner"] == "user:alice"
         assert memory["source"] == "api"
         one = f"/v1/memory/{memory['id']}"
         assert (await alice.get(one)).json() == memory
@@ -321,6 +322,15 @@ async def test_listing_by_page_type_and_project(house: House) -> None:
                 break
         assert seen == [f"fact {number}" for number in reversed(range(5))]
         assert error_of(await alice.get("/v1/memory", params={"cursor": "made up"}))["code"] == "invalid_value"
+
+
+async def test_quotes_and_statements_can_be_listed_by_themselves(house: House) -> None:
+    quote = await house.remember("alice", "I like tea", metadata={"form": "quote"})
+    statement = await house.remember("alice", "User likes tea", metadata={"quote": quote.id})
+    async with house.user("alice") as alice:
+        for form, memory in (("quote", quote), ("statement", statement)):
+            listed = (await alice.get("/v1/memory", params={"form": form})).json()["data"]
+            assert [each["id"] for each in listed] == [memory.id]
 
 
 async def test_searching_by_type_and_project(house: House) -> None:
@@ -698,7 +708,7 @@ async def test_an_operator_acts_for_a_user_whom_they_name(house: House) -> None:
         assert [row["id"] for row in listed] == [memory.id]
         assert (await operator.get(f"/v1/memory/{memory.id}", params=as_bob)).status_code == 404
         stored = await operator.post("/v1/memory", params=as_bob, json={"content": "User likes coffee"})
-        assert stored.json()["user_id"] == "bob"
+        assert stored.json()["owner"] == "user:bob"
         assert (await operator.delete("/v1/memory", params=as_alice)).json()["deleted"] == 1
         for answer in (
             await operator.get("/v1/memory"),
@@ -807,14 +817,11 @@ async def test_a_shared_secret_keeps_everybody_else_out(house: House) -> None:
 
 
 @pytest.fixture
-def log_text() -> Iterator[StringIO]:
+def log_text() -> StringIO:
     """Everything that the process logs, at the most talkative level."""
-    root, stream = logging.getLogger(), StringIO()
-    handlers, level = root.handlers[:], root.level
+    stream = StringIO()
     logs.configure(TelemetryConfig(log_level="DEBUG"), stream=stream)
-    yield stream
-    root.handlers[:], root.level, logging.raiseExceptions = handlers, level, True
-    structlog.reset_defaults()
+    return stream
 
 
 async def test_no_content_reaches_the_log(log_text: StringIO, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1007,11 +1014,11 @@ async def test_an_import_crosses_users_only_when_both_are_named(house: House) ->
             await bob.post("/v1/memory/import", content=lines),
             await operator.post("/v1/memory/import", params={"user_id": "bob"}, content=lines),
         ):
-            assert [each["param"] for each in refused.json()["errors"]] == ["user_id"]
+            assert [each["param"] for each in refused.json()["errors"]] == ["owner"]
         assert (await bob.get("/v1/memory")).json()["data"] == []
         taken = await bob.post("/v1/memory/import", params={"from_user": "alice"}, content=lines)
         assert taken.json()["imported"] == 1
-        assert [each["user_id"] for each in (await bob.get("/v1/memory")).json()["data"]] == ["bob"]
+        assert [each["owner"] for each in (await bob.get("/v1/memory")).json()["data"]] == ["user:bob"]
         assert len((await alice.get("/v1/memory")).json()["data"]) == 1
 
 
@@ -1042,3 +1049,98 @@ async def test_an_unknown_session_cannot_be_ended(house: House) -> None:
         for path in ("unknown", "%2F", "a%2Fb", "", "%FF%FE"):
             answer = await alice.post(f"/v1/memory/sessions/{path}/end")
             assert (answer.status_code, error_of(answer)["code"]) == (404, "session_not_found"), path
+
+
+RUN = {
+    "goal": "Deploy the billing service",
+    "steps": ["helm upgrade", "smoke test"],
+    "outcome": "Rolled back: the cluster was too old",
+    "lessons": ["Verify the k8s version first"],
+}
+
+
+async def stored_run(alice: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:
+    response = await alice.post("/v1/memory", json={"type": "episodic", **RUN, **fields})
+    assert response.status_code == 201, response.text
+    stored: dict[str, Any] = response.json()
+    return stored
+
+
+async def test_an_episode_is_stored_by_its_parts_and_its_content_follows_them(house: House) -> None:
+    async with house.user("alice") as alice:
+        stored = await stored_run(alice)
+        assert {name: stored[name] for name in RUN} == RUN
+        assert stored["content"] == (
+            "Goal: Deploy the billing service. Steps: helm upgrade, smoke test."
+            " Outcome: Rolled back: the cluster was too old. Lesson: Verify the k8s version first."
+        )
+        path = f"/v1/memory/{stored['id']}"
+        changed = (await alice.patch(path, json={"outcome": " Done ", "lessons": []})).json()
+        assert changed["content"] == (
+            "Goal: Deploy the billing service. Steps: helm upgrade, smoke test. Outcome: Done."
+        )
+        assert (changed["outcome"], changed["lessons"], changed["goal"]) == ("Done", [], RUN["goal"])
+        worded = (await alice.patch(path, json={"content": "User deployed billing", "goal": "Billing"})).json()
+        assert (worded["content"], worded["goal"], worded["steps"]) == ("User deployed billing", "Billing", [])
+        kept = (await alice.patch(path, json={"outcome": "Works"})).json()
+        assert (kept["content"], kept["goal"], kept["outcome"]) == ("User deployed billing", "Billing", "Works")
+        retyped = (await alice.patch(path, json={"type": "semantic"})).json()
+        assert (retyped["goal"], retyped["metadata"]) == ("", {})
+
+
+async def test_a_chinese_episode_is_told_in_chinese(house: House) -> None:
+    async with house.user("alice") as alice:
+        stored = await stored_run(alice, goal="部署计费服务", steps=["升级"], outcome="成功", lessons=["先检查版本"])
+        assert stored["content"] == "目标：部署计费服务。步骤：升级。结果：成功。教训：先检查版本。"
+
+
+async def test_episodes_are_listed_by_goal_and_outcome(house: House) -> None:
+    async with house.user("alice") as alice:
+        failed = await stored_run(alice)
+        done = await stored_run(alice, outcome="Done after an update")
+        await house.remember("alice", "User deploys the billing service")
+
+        async def ids(**query: str) -> set[str]:
+            return {memory["id"] for memory in (await alice.get("/v1/memory", params=query)).json()["data"]}
+
+        assert await ids(goal="BILLING") == {failed["id"], done["id"]}
+        assert await ids(outcome="rolled back") == {failed["id"]}
+        assert await ids(goal="billing", outcome="update") == {done["id"]}
+        assert await ids(goal="invoice") == set()
+
+
+async def test_an_export_brings_episodes_back_and_takes_their_parts_from_hand_made_lines(house: House) -> None:
+    async with house.user("alice") as alice:
+        await stored_run(alice, content="User tried to deploy billing")
+        before = (await alice.get("/v1/memory/export")).text
+        assert (await alice.delete("/v1/memory", params={"user_id": "alice"})).json()["deleted"] == 1
+        made = json.dumps({"type": "episodic", "goal": "Book a room", "outcome": "Booked"})
+        done = (await alice.post("/v1/memory/import", content=f"{before}{made}\n".encode())).json()
+        assert (done["imported"], done["errors"]) == (2, [])
+        (booked,) = (await alice.get("/v1/memory", params={"goal": "room"})).json()["data"]
+        assert booked["content"] == "Goal: Book a room. Outcome: Booked."
+        exported = (await alice.get("/v1/memory/export")).text.splitlines(keepends=True)
+        assert before in exported
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"type": "semantic", "content": "x", "goal": "y"}, "type"),
+        ({"goal": "y"}, "type"),
+        ({}, "content"),
+        ({"type": "episodic"}, "content"),
+        ({"type": "episodic", "goal": " ", "steps": [""]}, "content"),
+        ({"type": "episodic", "goal": "use the key AKIAIOSFODNN7EXAMPLE", "content": "x"}, "goal"),
+        ({"type": "episodic", "goal": "x", "lessons": ["a\x00b"], "content": "x"}, "lessons"),
+        ({"type": "episodic", "goal": "x", "steps": ["长" * 200] * 2, "content": "x"}, "steps"),
+        ({"type": "episodic", "goal": "x", "metadata": {"episode": {}}}, "metadata.episode"),
+    ],
+)
+async def test_parts_that_are_not_stored(house: House, body: dict[str, Any], param: str) -> None:
+    async with house.user("alice") as alice:
+        response = await alice.post("/v1/memory", json=body)
+        assert (response.status_code, error_of(response)["param"]) == (400, param)
+        line = await alice.post("/v1/memory/import", content=json.dumps(body).encode())
+        assert line.json()["refused"] == 1
+        assert (await alice.get("/v1/memory")).json()["data"] == []

@@ -17,10 +17,10 @@ from semrouter_memory.manage.http import Readiness, create_operator_api, create_
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.stack.llm import StandInLlm
+from semrouter_memory.state.in_process import InProcessOwnerLocks
+from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from tests.hashed import HashedEmbedder
 from tests.memory_service import memory_service
 
@@ -93,6 +93,27 @@ async def test_a_memory_from_its_beginning_to_its_end(run: Run) -> None:
     assert json.loads(updated.stdout)["content"] == "User deploys with make release"
     assert (await run("forget", memory_id)).exit_code == 0
     assert isinstance((await run("get", memory_id)).exception, NotFoundError)
+
+
+async def test_an_episode_is_stored_changed_and_listed_by_its_parts(run: Run) -> None:
+    parts = (
+        "--goal",
+        "Book a room",
+        "--step",
+        "search",
+        "--step",
+        "pay",
+        "--outcome",
+        "Booked",
+        "--lesson",
+        "Ask first",
+    )
+    stored = json.loads((await run("add", *parts)).stdout)
+    assert stored["content"] == "Goal: Book a room. Steps: search, pay. Outcome: Booked. Lesson: Ask first."
+    changed = json.loads((await run("update", stored["id"], "--outcome", "Cancelled")).stdout)
+    assert (changed["outcome"], changed["steps"]) == ("Cancelled", ["search", "pay"])
+    assert "Cancelled" in (await run("list", "--goal", "room", "--outcome", "cancel")).output
+    assert "Cancelled" not in (await run("list", "--outcome", "booked")).output
 
 
 async def test_lists_and_hits_as_json(run: Run) -> None:

@@ -128,7 +128,7 @@ def _make_without_words(file: Path, *rows: Memory) -> None:
     text = {"datatype": DataType.VARCHAR, "max_length": 65_535}
     description = MilvusClient.create_schema(description='{"schema": 1, "embedding": "mini"}')
     description.add_field("id", is_primary=True, **text)
-    for name in ("owner", "user_id", "project_id", "agent_id", "session_id", "type", "content", "source"):
+    for name in ("owner", "project_id", "session_id", "type", "content", "source"):
         description.add_field(name, **text)
     for name in ("observed_at", "created_at", "updated_at", "superseded_at"):
         description.add_field(name, DataType.INT64)

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from semrouter_memory.manage.schemas import MemoryJson, SearchRequest, StoreRequest, UpdateRequest
-from semrouter_memory.model import Memory, MemoryType, Scope, Usage
+from semrouter_memory.model import Episode, Memory, MemoryType, Scope, Usage
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -23,16 +23,15 @@ def test_every_field_of_a_memory_is_shown() -> None:
         created_at=NOW,
         updated_at=NOW,
         session_id="ses_1",
-        metadata={"turn_ids": ["t1"]},
+        metadata={"turn_ids": ["t1"], **Episode(goal="Rest", steps=("fly", "swim"), lessons=("Stay longer",)).metadata},
     )
     assert MemoryJson.of(memory, {"m1": Usage(7, NOW), "m2": Usage(1, NOW)}).model_dump(mode="json") == {
         "id": "m1",
         "type": "episodic",
         "form": "statement",
         "content": "User went to Hawaii",
-        "user_id": "alice",
+        "owner": "user:alice",
         "project_id": "trip",
-        "agent_id": "",
         "session_id": "ses_1",
         "source": "conversation",
         "observed_at": "2026-03-01T12:00:00Z",
@@ -48,8 +47,15 @@ def test_every_field_of_a_memory_is_shown() -> None:
         "last_accessed_at": "2026-03-01T12:00:00Z",
         "context": "",
         "statements": [],
+        "goal": "Rest",
+        "steps": ["fly", "swim"],
+        "outcome": "",
+        "lessons": ["Stay longer"],
         "quote": None,
-        "metadata": {"turn_ids": ["t1"]},
+        "metadata": {
+            "turn_ids": ["t1"],
+            "episode": {"goal": "Rest", "steps": ["fly", "swim"], "outcome": "", "lessons": ["Stay longer"]},
+        },
     }
     never, unknown = MemoryJson.of(memory, {}), MemoryJson.of(memory)
     assert (never.access_count, never.last_accessed_at) == (0, None)
@@ -74,7 +80,6 @@ def test_an_update_changes_what_was_sent_and_nothing_else(body: dict[str, Any], 
 @pytest.mark.parametrize(
     ("model", "body"),
     [
-        (StoreRequest, {}),
         (StoreRequest, {"content": ""}),
         (StoreRequest, {"content": None}),
         (StoreRequest, {"content": 7}),

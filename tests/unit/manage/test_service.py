@@ -218,14 +218,6 @@ async def test_reads_say_when_the_store_is_away(house: House) -> None:
             await attempt
 
 
-async def test_quotes_and_statements_can_be_listed_by_themselves(house: House) -> None:
-    house.put("q1", metadata={"form": "quote"})
-    house.put("s1", metadata={"quote": "q1"})
-    for form, ids in (("quote", ["q1"]), ("statement", ["s1"])):
-        page = await house.service.page(ALICE, limit=10, form=form)
-        assert [memory.id for memory in page.memories] == ids
-
-
 async def test_an_edited_quote_is_a_statement(house: House) -> None:
     """It is not in the user's words any more, and what was derived from these does not hold."""
     fact = {"attribute": "city", "value": "Oslo", "text": "User lives in Oslo"}

@@ -103,7 +103,7 @@ class World:
 
     async def history(self, scope: Scope, previous_response_id: str, *, limit: int) -> list[Message]:
         await self._happens("history")
-        return self.chain.get(f"{scope.user_id} {previous_response_id}", [])[-limit:]
+        return self.chain.get(f"{scope.owner_id} {previous_response_id}", [])[-limit:]
 
     async def tombstones(self, scope: Scope) -> Any:
         await self._happens("tombstones")

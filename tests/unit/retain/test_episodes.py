@@ -59,6 +59,7 @@ class TestRun:
             tools=(ToolUse("search", "3 found"), ToolUse("search", "1 found"), ToolUse("book", "ok")),
         )
         run = run_of([turn])
+        assert as_candidate("On 2026-03-20 the user ate.", [turn], extractor="episode_runs").episode == run
         assert run is not None
         assert (run.goal, run.steps, run.outcome, run.lessons) == (
             "Book a table for four at Luigi's.",

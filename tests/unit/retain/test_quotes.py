@@ -220,6 +220,54 @@ def test_what_shall_be_remembered_is_kept_whatever_it_is(make_turn: MakeTurn, sa
     assert contents(make_turn, f"hello. {said}") == [said]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("next time verify the k8s version", "Verify the k8s version next time.", "In future please ask me first."),
+        *(
+            "Lesson learned: never deploy on a Friday.",
+            "The lesson: pin the image tag.",
+            "ok, next time don't skip lunch",
+        ),
+        *("Note to self: back up before upgrading.", "Next time we should book two months ahead."),
+        *("下次先检查k8s版本", "以后部署前先跑一遍测试。", "教训：不要在周五上线。", "下次记得先备份数据库。"),
+    ],
+)
+def test_a_lesson_for_the_next_time_is_kept_as_a_procedure(make_turn: MakeTurn, said: str) -> None:
+    (candidate,) = quotes.candidates([make_turn(said)])
+    assert (candidate.content, candidate.type) == (said, MemoryType.PROCEDURAL)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("What should I check next time?", "When is the next time the comet is visible?", "See you next time!"),
+        *("Next time I'm in Berlin I'll visit Anna.", "The next time the train left it was late.", "Continue."),
+        *("My piano lesson is on Tuesday.", "My boss said next time he'd fire me.", "Write about the future of AI."),
+        *(
+            "Write a story in which next time they verify it.",
+            "我下次去北京见安娜。",
+            "以后我想当医生。",
+            "下次什么时候开会？",
+        ),
+    ],
+)
+def test_what_only_speaks_of_the_next_time_is_no_lesson(make_turn: MakeTurn, said: str) -> None:
+    assert all(candidate.type is MemoryType.SEMANTIC for candidate in quotes.candidates([make_turn(said)]))
+
+
+def test_a_lesson_beside_a_fact_is_a_quote_of_its_own(make_turn: MakeTurn) -> None:
+    found = quotes.candidates([make_turn("I run the billing cluster in Oslo. Next time verify its version first.")])
+    assert [(each.content, each.type) for each in found] == [
+        ("I run the billing cluster in Oslo.", MemoryType.SEMANTIC),
+        ("Next time verify its version first.", MemoryType.PROCEDURAL),
+    ]
+
+
+def test_a_pasted_lesson_is_not_the_users(make_turn: MakeTurn) -> None:
+    assert quotes.candidates([make_turn("Summarise this:\n\nNext time verify the k8s version.")]) == ()
+
+
 def test_all_that_is_announced_is_kept(make_turn: MakeTurn) -> None:
     said = "Please remember:\n- bins on odd weeks\n- gate 4, then left\n\nWhat is the capital of Peru?"
     assert contents(make_turn, said) == ["Please remember: - bins on odd weeks - gate 4, then left"]
@@ -250,6 +298,12 @@ def test_what_shall_not_be_kept_is_not(make_turn: MakeTurn, said: str) -> None:
 )
 def test_what_the_next_turn_takes_back_is_not_kept(make_turn: MakeTurn, taken_back: str) -> None:
     assert contents(make_turn, "I live in Bonn", taken_back, "My wife is called Ines") == ["My wife is called Ines"]
+
+
+@pytest.mark.parametrize("taken_back", ["Just kidding!", "scratch that", "forget what I just said", "刚才说的不算。"])
+def test_what_a_later_sentence_takes_back_is_not_kept(make_turn: MakeTurn, taken_back: str) -> None:
+    assert contents(make_turn, f"I own three dragons. {taken_back}") == []
+    assert contents(make_turn, f"I own three dragons. {taken_back}\nI live in Bonn.") == ["I live in Bonn."]
 
 
 @pytest.mark.parametrize(
