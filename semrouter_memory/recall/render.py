@@ -2,7 +2,7 @@
 
 Strategy: stored text is untrusted. Whatever a memory contains, it stays one line, cannot end the block or imitate its
 markers or a chat template's control tokens, and does not begin a heading, a list, a fence, a tag or a speaker's text. The
-rest of it reads as it was written.
+rest of it reads as it was written; only relative times get the date that they meant when they were said.
 """
 
 import re
@@ -14,6 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.codec.untrusted import one_line, without_markers
 from semrouter_memory.model import Hit, Memory
+from semrouter_memory.recall.time_expressions import with_dates
 
 Style = Literal["markdown", "xml"]
 
@@ -47,9 +48,10 @@ def frame(style: Style) -> str:
 def line(hit: Hit, style: Style) -> str:
     """One memory as one line of the block."""
     memory = hit.memory
+    content = _dated(memory.content, memory.observed_at)
     if style == "markdown":
-        return f"- {_attribution(memory)}{_quoted(memory.content)}" if memory.form == "quote" else _item(memory.content)
-    text = without_markers(escape(one_line(memory.content)))
+        return f"- {_attribution(memory)}{_quoted(content)}" if memory.form == "quote" else _item(content)
+    text = without_markers(escape(one_line(content)))
     said = f" said={_attribute(_day(memory))}" if memory.form == "quote" else ""
     said += ' outdated="partly"' if memory.outdated_by else ""
     about = f" about={_attribute(memory.context)}" if memory.context else ""
@@ -65,6 +67,9 @@ def _attribution(memory: Memory) -> str:
 def _day(memory: Memory) -> str:
     """The day on which it was said; with the day of the week, "next Friday" can be told."""
     return f"{memory.observed_at:%a %-d %B %Y}"
+
+
+_dated = lru_cache(4_096)(with_dates)
 
 
 @lru_cache(4_096)
