@@ -97,6 +97,25 @@ def _history(client: MemoryClient, memory_id: MemoryId, *, as_json: AsJson = Fal
         _print_memories(members)
 
 
+@_command("entities")
+def _entities(
+    client: MemoryClient,
+    *,
+    limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
+    after: Annotated[str, typer.Option(help="Where the page before ended.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """List the names in active memories, with the ids of these."""
+    page = client.entities(limit=limit, after=after)
+    if as_json:
+        print_json(page)
+        return
+    rows = ([each["name"], ", ".join(each["aliases"]), " ".join(each["memory_ids"])] for each in page["data"])
+    print_table(["name", "aliases", "memories"], rows)
+    if page["next_after"]:
+        err.print(f"more: --after {shown(page['next_after'])}")
+
+
 @_command("end-session")
 def _end_session(
     client: MemoryClient,

@@ -211,6 +211,9 @@ class MemoryClient(ApiClient):
     def history(self, memory_id: str) -> list[dict[str, Json]]:
         return list(self._object("GET", f"{_one(memory_id)}/history", holding="data")["data"])
 
+    def entities(self, *, limit: int, after: str = "") -> dict[str, Json]:
+        return self._object("GET", f"{_PATH}/entities", holding="data", params={"limit": limit, "after": after})
+
     def end_session(self, session_id: str) -> dict[str, Json]:
         return self._object("POST", f"{_PATH}/sessions/{quote(session_id, safe='')}/end", holding="session_id")
 

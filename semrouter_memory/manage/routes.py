@@ -1,5 +1,6 @@
 """The routes under /v1/memory, the same for users and operators; the application says who acts (`access`)."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from http import HTTPStatus
 from typing import Annotated, Literal
@@ -10,6 +11,7 @@ from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
+from semrouter_memory.language.names import entities
 from semrouter_memory.manage.access import (
     NDJSON,
     NOT_FOUND,
@@ -25,15 +27,17 @@ from semrouter_memory.manage.access import (
     reach_of,
 )
 from semrouter_memory.manage.exception_handlers import described, refusal
+from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import (
     MAX_PAGE,
     Deleted,
     DeletedAll,
+    EntityJson,
+    EntityList,
     History,
     HitJson,
     HitList,
-    Imported,
     MemoryJson,
     MemoryList,
     SearchRequest,
@@ -142,6 +146,22 @@ async def export_memories(
     # The first one is fetched before the response begins, so that an unavailable store is a 503 and not a broken stream.
     first = await anext(memories, None)
     return StreamingResponse(_lines(first, memories), media_type=NDJSON)
+
+
+@router.get("/entities", summary="List the names in memories")
+async def list_entities(
+    user: User,
+    api: Api,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
+    after: Annotated[str, Query(description="`next_after` of the page before.")] = "",
+) -> EntityList:
+    """People, places, organisations, products and what the user calls their own, each with the active memories that name it."""
+    memories = api.service.export(api.scope(user, None), history=False)
+    found = await asyncio.to_thread(entities, {memory.id: memory.content async for memory in memories})
+    further = [each for each in found if each.name > after]
+    page = further[:limit]
+    data = [EntityJson.model_validate(each) for each in page]
+    return EntityList(data=data, next_after=page[-1].name if len(further) > limit else None)
 
 
 @router.post(

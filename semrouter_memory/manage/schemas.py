@@ -16,14 +16,11 @@ from pydantic import (
     Field,
 )
 
-from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.times import Since, Until, UtcTime
 from semrouter_memory.model import Episode, Form, Hit, Json, LoggedTurn, Memory, MemoryType, TurnState, Usage
 
 MAX_PAGE = 200
 MAX_HITS = 100
-MAX_ERRORS = 100
-"""Refused lines that an import describes; the rest is only counted."""
 
 Content = Annotated[
     str,
@@ -292,6 +289,26 @@ class HitList(ApiAnswer):
     data: Sequence[HitJson]
 
 
+class EntityJson(ApiAnswer):
+    """A name in the user's memories."""
+
+    name: str = Field(examples=["Anna Schmidt"])
+    aliases: Sequence[str] = Field(
+        description="Shorter forms, and what it is of the user's.", examples=[["Anna", "sister"]]
+    )
+    memory_ids: Sequence[str] = Field(
+        validation_alias="texts", description="The memories that speak of it, newest first."
+    )
+
+
+class EntityList(ApiAnswer):
+    """One page of names, in the order of the alphabet."""
+
+    object: Literal["list"] = "list"
+    data: Sequence[EntityJson]
+    next_after: str | None = Field(description="Send it as `after` for the next page; null at the end.")
+
+
 class History(ApiAnswer):
     """Memories that replaced one another, oldest first. What was deleted is not among them."""
 
@@ -305,41 +322,6 @@ class SessionEnd(ApiAnswer):
     object: Literal["memory.session_end"] = "memory.session_end"
     session_id: str = Field(description="Our own id of the session.")
     waiting: int = Field(description="Turns of it that are not learned from yet.")
-
-
-class RefusedLine(ApiAnswer):
-    """Why a line was refused."""
-
-    line: int = Field(description="Its number, from 1.")
-    param: str | None = Field(description="The field that is at fault, if it is one.")
-    message: str
-
-
-class Imported(ApiAnswer):
-    """What became of the lines: each was imported, skipped or refused."""
-
-    object: Literal["memory.import"] = "memory.import"
-    lines: int = Field(default=0, description="How many there were, blank ones left out.")
-    imported: int = 0
-    skipped: int = Field(default=0, description="Known already, or expired.")
-    refused: int = 0
-    errors: list[RefusedLine] = Field(
-        default_factory=list, description=f"The first refused lines, at most {MAX_ERRORS}."
-    )
-
-    def refuse(self, number: int, error: InvalidRequestError) -> None:
-        self.refused += 1
-        if len(self.errors) < MAX_ERRORS:
-            self.errors.append(RefusedLine(line=number, param=error.field, message=str(error)))
-
-    def add(self, part: "Imported") -> None:
-        self.imported += part.imported
-        self.skipped += part.skipped
-        self.refused += part.refused
-        self.errors += part.errors[: MAX_ERRORS - len(self.errors)]
-
-    def __str__(self) -> str:
-        return f"{self.imported} imported, {self.skipped} skipped, {self.refused} refused"
 
 
 class Deleted(ApiAnswer):

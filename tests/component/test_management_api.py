@@ -402,6 +402,29 @@ async def test_a_period_that_is_none_is_refused(house: House, name: str, value: 
             assert message in error_of(answer)["message"]
 
 
+async def test_names_are_listed_by_page_with_the_memories_that_speak_of_them(house: House) -> None:
+    sister = await house.remember("alice", "my sister Anna lives in Porto")
+    work = await house.remember("alice", "User's sister works at Bosch")
+    gone = await house.remember("alice", "User met Ben")
+    await house.remember("alice", "User met Carl", superseded_at=datetime.now(UTC))
+    await house.remember("bob", "User met Dora")
+    async with house.user("alice") as alice:
+        await alice.delete(f"/v1/memory/{gone.id}")
+        whole = (await alice.get("/v1/memory/entities")).json()
+        assert {each["name"]: (each["aliases"], {*each["memory_ids"]}) for each in whole["data"]} == {
+            "Anna": (["sister"], {sister.id, work.id}),
+            "Bosch": ([], {work.id}),
+            "Porto": ([], {sister.id}),
+        }
+        assert whole["next_after"] is None
+        page = (await alice.get("/v1/memory/entities", params={"limit": 2})).json()
+        rest = (await alice.get("/v1/memory/entities", params={"limit": 2, "after": page["next_after"]})).json()
+        assert [*page["data"], *rest["data"]] == whole["data"]
+        assert rest["next_after"] is None
+    async with house.user("carol") as carol:
+        assert (await carol.get("/v1/memory/entities")).json()["data"] == []
+
+
 async def test_an_export_is_json_by_line(house: House) -> None:
     await house.remember("alice", "first\nline")
     await house.remember("bob", "not alice's")

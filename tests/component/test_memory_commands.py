@@ -143,6 +143,18 @@ async def test_a_period_selects_by_when_it_was_said(run: Run) -> None:
     assert isinstance((await run("list", "--since", "yesterday")).exception, InvalidRequestError)
 
 
+async def test_names_are_listed(run: Run) -> None:
+    memory_id = await added(run, "my sister Anna lives in Porto")
+    listed = await run("entities", "--limit", "1")
+    assert "sister" in listed.output
+    assert "more: --after Anna" in listed.output
+    page = json.loads((await run("entities", "--json")).stdout)
+    assert [(each["name"], each["memory_ids"]) for each in page["data"]] == [
+        ("Anna", [memory_id]),
+        ("Porto", [memory_id]),
+    ]
+
+
 async def test_an_export_is_imported_again_and_history_shown(run: Run, tmp_path: Path) -> None:
     """More lines than go into one request; refused ones are named by the line of the file, and by the exit status."""
     file = tmp_path / "memories.jsonl"
