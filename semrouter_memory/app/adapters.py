@@ -33,7 +33,7 @@ from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwne
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.collection_admin import CollectionAdmin
 from semrouter_memory.store.index_cache import AnnouncingWriter, IndexCache
-from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.store.milvus import MilvusStore, SecondaryCollection
 from semrouter_memory.store.owner_versions import OwnerVersions
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 
@@ -76,6 +76,7 @@ class Adapters:
     Attributes:
         writer: of everything that changes memories; the store's own writes would leave owner indexes stale.
         owner_indexes: None: the store is always searched.
+        documents: passages of organisations' documents.
     """
 
     embedder: Embedder
@@ -88,6 +89,7 @@ class Adapters:
     clock: Clock
     observer: Observer
     collections: CollectionAdmin | None = None
+    documents: SecondaryCollection | None = None
 
 
 async def connect(
@@ -126,6 +128,7 @@ async def connect(
         embedder=embedder,
         store=store,
         collections=store.collections,
+        documents=store.secondary("knowledge"),
         writer=announcing_writer(store, indexes),
         owner_indexes=indexes if memory.owner_index.enabled else None,
         turn_log=sessions.turn_log,

@@ -20,6 +20,7 @@ from semrouter_memory.exchange.events import Headers
 from semrouter_memory.model import (
     Json,
     Message,
+    OtherOwner,
     RecallOptions,
     RecallRequest,
     Role,
@@ -75,7 +76,13 @@ def request_facts(
 
 
 def recall_request(
-    scope: Scope, parsed: ParsedRequest, options: RecallOptions, signals: Signals, *, has_place: bool = True
+    scope: Scope,
+    parsed: ParsedRequest,
+    options: RecallOptions,
+    signals: Signals,
+    *,
+    has_place: bool = True,
+    others: tuple[OtherOwner, ...] = (),
 ) -> RecallRequest:
     return RecallRequest(
         scope=scope,
@@ -89,6 +96,7 @@ def recall_request(
         continues_loop=parsed.in_tool_loop,
         model=parsed.model,
         has_place=has_place,
+        others=others,
     )
 
 

@@ -336,7 +336,7 @@ class DeletedAll(ApiAnswer):
     """The memories are gone, and with them the turns that still waited for extraction."""
 
     object: Literal["memory.deleted"] = "memory.deleted"
-    user_id: str
+    owner: str = Field(examples=["user:alice"])
     project_id: str | None = Field(description="Null when every project was meant.")
     deleted: int = Field(description="How many memories there were.", examples=[12])
 

@@ -1,12 +1,12 @@
 """The request phase: what is asked, and what was decided."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
 from semrouter_memory.model.memories import Hit
-from semrouter_memory.model.scope import Json, MemoryType, Message, Scope
+from semrouter_memory.model.scope import Json, MemoryType, Message, OwnerKind, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,20 @@ class Signals:
 
     is_fact: bool = False
     requires_tool: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OtherOwner:
+    """An owner besides the user whose memories a request may see.
+
+    Attributes:
+        limit: memories that are injected at most.
+        budget_share: part of the token budget that they may take.
+    """
+
+    scope: Scope
+    limit: int
+    budget_share: float
 
 
 class Position(StrEnum):
@@ -121,6 +135,7 @@ class RecallRequest:
         answers_calls: ids of the tool calls that the request itself brings results of.
         model: the one that the client asks; for traces.
         has_place: memories can be put into the request.
+        others: the organisation and the agent, where the request has them.
     """
 
     scope: Scope
@@ -137,6 +152,16 @@ class RecallRequest:
     answers_calls: frozenset[str] = frozenset()
     model: str = ""
     has_place: bool = True
+    others: tuple[OtherOwner, ...] = ()
+
+    @property
+    def organisation(self) -> Scope | None:
+        """Whose documents are searched as well; None for none."""
+        return next((other.scope for other in self.others if other.scope.kind is OwnerKind.ORGANISATION), None)
+
+    def of(self, other: OtherOwner) -> "RecallRequest":
+        """The same request to another owner's memories."""
+        return replace(self, scope=other.scope, options=replace(self.options, limit=other.limit), others=())
 
 
 class Reason(StrEnum):

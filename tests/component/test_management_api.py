@@ -503,7 +503,7 @@ async def test_deleting_by_user_and_by_project(house: House) -> None:
         await alice.delete(f"/v1/memory/{single.id}")
         assert await left() == ["", "trip", "trip", "work"]
         answer = await alice.delete("/v1/memory", params={"user_id": "alice", "project_id": "trip"})
-        expected = {"object": "memory.deleted", "user_id": "alice", "project_id": "trip", "deleted": 2}
+        expected = {"object": "memory.deleted", "owner": "user:alice", "project_id": "trip", "deleted": 2}
         assert answer.json() == expected
         assert await left() == ["", "work"]
         answer = await alice.delete("/v1/memory", params={"user_id": "alice"})
@@ -815,6 +815,7 @@ async def test_the_description_is_true_to_the_routes(house: House) -> None:
         ("delete", "/v1/memory"),
         ("post", "/v1/memory/search"),
         ("get", "/v1/memory/export"),
+        ("get", "/v1/memory/entities"),
         ("post", "/v1/memory/import"),
         ("post", "/v1/memory/sessions/{session_id}/end"),
         ("get", "/v1/memory/{memory_id}"),

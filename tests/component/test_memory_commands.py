@@ -219,6 +219,10 @@ async def test_the_operators_port_is_asked_with_the_token(run: Run, sidecar: Pat
     assert "tea" in (await operate("list", "--user", "alice")).output
     assert "tea" not in (await operate("list", "--user", "bob")).output
     assert "forgot 1" in (await operate("forget-all", "--yes", "--user", "alice")).output
+    await operate("add", "Meetings are on Monday", "--owner", "org:acme")
+    assert "Monday" in (await operate("list", "--owner", "org:acme")).output
+    assert "Monday" not in (await operate("list", "--user", "acme")).output
+    assert "forgot 1" in (await operate("forget-all", "--yes", "--owner", "org:acme")).output
     assert isinstance((await operate("list")).exception, InvalidRequestError)
 
 

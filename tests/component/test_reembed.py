@@ -94,6 +94,7 @@ class Place:
             service = memory_service(
                 **parts, deletion=deletion, new_id=lambda: uuid.uuid4().hex, redact=Redaction, config=ManagementConfig()
             )
+            nothing: Any = None  # no test asks for documents
             api = create_operator_api(
                 service,
                 identity=IdentityConfig(),
@@ -108,6 +109,7 @@ class Place:
                     backup=Backup(turn_log=self.log, state=state, store=store, file_lock=deletion.file_lock),
                     collections=store.collections,
                     recordings=NoRecordings(),
+                    knowledge=nothing,
                 ),
             )
             server = await serve_http(api, f"unix:{self.directory}/o.sock")

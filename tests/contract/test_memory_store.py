@@ -17,10 +17,11 @@ from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import ALWAYS, EmbeddedMemory, Memory, MemoryType, Period, Reach, Scope
 from semrouter_memory.ports import MemoryReader, MemoryWriter
-from semrouter_memory.store import milvus
+from semrouter_memory.store import milvus_collection
 from semrouter_memory.store.collection_admin import SCAN_BATCH
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.store.milvus import OWNER_BATCH, MilvusStore
+from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.store.milvus_collection import OWNER_BATCH
 from semrouter_memory.store.schema import Row, Selection
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.milvus_server import MilvusServer
@@ -743,7 +744,7 @@ async def test_vectors_of_too_many_memories_are_not_read(
 ) -> None:
     """Also where even their keys take several answers."""
     for name, value in (("WINDOW", 20), ("OWNER_BATCH", 10), ("SCAN_BATCH", 10)):
-        monkeypatch.setattr(milvus, name, value)
+        monkeypatch.setattr(milvus_collection, name, value)
     await store.upsert(user, [embedded(memory(user, f"mem_{n:02}"), n) for n in range(50)])
     read, query = 0, MilvusStore._query
 
