@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from semrouter_memory.events import Event
 from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.model import (
+    ALWAYS,
     Appended,
     Candidate,
     ChatMessage,
@@ -29,6 +30,7 @@ from semrouter_memory.model import (
     Message,
     Page,
     PendingSession,
+    Period,
     Reach,
     Reason,
     RecallRequest,
@@ -94,12 +96,14 @@ class MemoryReader(Protocol):
         now: datetime,
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.RECALL,
+        observed: Period = ALWAYS,
         fresh: bool = False,
         text: str = "",
     ) -> list[Hit]:
         """The nearest active memories: neither superseded nor expired at `now`, best first.
 
         Args:
+            observed: only memories of what was said in this period.
             text: the query in words. A store that searches words adds the best by BM25, up to `limit` of them, each with its
                 cosine. The order is that of the cosines all the same. Other stores, and texts without a word that
                 carries content, leave it at the nearest.
@@ -120,12 +124,14 @@ class MemoryReader(Protocol):
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.ALL,
+        observed: Period = ALWAYS,
         now: datetime | None,
         oldest_first: bool = False,
     ) -> Page:
         """Active memories, newest `created_at` first (ties by id, descending); reads fresh.
 
         Args:
+            observed: only memories of what was said in this period.
             now: None: superseded and expired memories too.
             oldest_first: the other way round; such a page has no successor.
 

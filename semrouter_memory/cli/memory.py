@@ -44,6 +44,10 @@ Project = Annotated[str | None, typer.Option("--project", help='Its project; "" 
 Importance = Annotated[float | None, typer.Option(min=0, max=1, help="0 (trivia) to 1 (vital).")]
 Metadata = Annotated[str | None, typer.Option(help="A JSON object to store with the statement.")]
 Expires = Annotated[str | None, typer.Option(help="From when on it is not recalled: 2027-01-01T00:00:00Z.")]
+Since = Annotated[
+    str | None, typer.Option(help="Only what was said from then on: 2027-01-01, or a time with its offset.")
+]
+Until = Annotated[str | None, typer.Option(help="Only what was said before that time; of a date, up to its end.")]
 Goal = Annotated[str | None, typer.Option(help="What was to be done; of an episode.")]
 Steps = Annotated[list[str] | None, typer.Option("--step", help="A step of an episode; may be repeated.")]
 Outcome = Annotated[str | None, typer.Option(help="How an episode ended.")]
@@ -59,13 +63,16 @@ def _list(
     cursor: Annotated[str, typer.Option(help="Where the page before ended.")] = "",
     types: Types = None,
     project: Project = None,
+    since: Since = None,
+    until: Until = None,
     goal: Annotated[str | None, typer.Option(help="Only episodes with this text in their goal.")] = None,
     outcome: Annotated[str | None, typer.Option(help="Only episodes with this text in their outcome.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List active memories, newest first."""
     kinds = [kind.value for kind in types or ()]
-    page = client.page(limit=limit, cursor=cursor, types=kinds, project_id=project, goal=goal, outcome=outcome)
+    filters = {"goal": goal, "outcome": outcome, "since": since, "until": until}
+    page = client.page(limit=limit, cursor=cursor, types=kinds, project_id=project, **filters)
     if as_json:
         print_json(page)
         return
@@ -90,6 +97,25 @@ def _history(client: MemoryClient, memory_id: MemoryId, *, as_json: AsJson = Fal
         _print_memories(members)
 
 
+@_command("entities")
+def _entities(
+    client: MemoryClient,
+    *,
+    limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
+    after: Annotated[str, typer.Option(help="Where the page before ended.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """List the names in active memories, with the ids of these."""
+    page = client.entities(limit=limit, after=after)
+    if as_json:
+        print_json(page)
+        return
+    rows = ([each["name"], ", ".join(each["aliases"]), " ".join(each["memory_ids"])] for each in page["data"])
+    print_table(["name", "aliases", "memories"], rows)
+    if page["next_after"]:
+        err.print(f"more: --after {shown(page['next_after'])}")
+
+
 @_command("end-session")
 def _end_session(
     client: MemoryClient,
@@ -108,12 +134,16 @@ def _search(
     limit: Annotated[int, typer.Option(min=1, max=100)] = 10,
     types: Types = None,
     project: Project = None,
+    since: Since = None,
+    until: Until = None,
     threshold: Annotated[float | None, typer.Option(min=-1, max=1, help="Least relevance.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the memories nearest to a query."""
     kinds = [kind.value for kind in types] if types else None
-    hits = client.search(query, limit=limit, types=kinds, project_id=project, threshold=threshold)
+    hits = client.search(
+        query, limit=limit, types=kinds, project_id=project, threshold=threshold, since=since, until=until
+    )
     if as_json:
         print_json(hits)
     else:
@@ -196,9 +226,11 @@ def _export(
     client: MemoryClient,
     *,
     history: Annotated[bool, typer.Option(help="Superseded memories too.")] = True,
+    since: Since = None,
+    until: Until = None,
 ) -> None:
-    """Write every memory to stdout, one JSON object a line; `import` reads it."""
-    for line in client.export(history=history):
+    """Write every memory, or those of a period, to stdout, one JSON object a line; `import` reads it."""
+    for line in client.export(history=history, since=since, until=until):
         typer.echo(line)
 
 

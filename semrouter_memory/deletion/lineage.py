@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from semrouter_memory.language.words import content_words
-from semrouter_memory.model import LoggedTurn, Memory, MemoryType, Reach, Scope
+from semrouter_memory.model import ALWAYS, LoggedTurn, Memory, MemoryType, Period, Reach, Scope
 from semrouter_memory.ports import MemoryReader, TurnRecords
 
 _PAGE = 500
@@ -32,6 +32,7 @@ async def pages(
     *,
     reach: Reach = Reach.ALL,
     types: frozenset[MemoryType] | None = None,
+    observed: Period = ALWAYS,
     now: datetime | None = None,
     limit: int = _PAGE,
 ) -> AsyncIterator[Sequence[Memory]]:
@@ -42,7 +43,9 @@ async def pages(
     """
     cursor = ""
     while True:
-        page = await reader.page(scope, limit=limit, cursor=cursor, types=types, reach=reach, now=now)
+        page = await reader.page(
+            scope, limit=limit, cursor=cursor, types=types, reach=reach, observed=observed, now=now
+        )
         yield page.memories
         if not (cursor := page.cursor):
             return

@@ -18,7 +18,8 @@ from semrouter_memory.exchange.identity import administered, authenticated_user,
 from semrouter_memory.manage.exception_handlers import unauthenticated
 from semrouter_memory.manage.schemas import ErrorJson
 from semrouter_memory.manage.service import MemoryService
-from semrouter_memory.model import Reach, Reason, Scope
+from semrouter_memory.manage.times import observed_in
+from semrouter_memory.model import Period, Reach, Reason, Scope
 
 PREFIX = "/v1/memory"
 OWNER = "owner"
@@ -167,6 +168,8 @@ MemoryId = Annotated[str, Path(description="The memory's id.", examples=["mem_01
 ProjectFilter = Annotated[
     str | None, Query(description='Only this project; "" only memories without a project; without it every project.')
 ]
+
+Observed = Annotated[Period, Depends(observed_in)]
 
 
 def reach_of(project_id: str | None) -> Reach:

@@ -66,6 +66,14 @@ def admissible_content(content: str, *, max_chars: int, redact: Redact) -> str:
     return content
 
 
+def require_query(query: str, *, max_chars: int) -> None:
+    """Raises: InvalidRequestError: it is blank or too long."""
+    if not query.strip():
+        raise InvalidRequestError("query must not be blank", field="query")
+    if len(query) > max_chars:
+        raise InvalidRequestError(f"query is longer than {max_chars} characters", field="query")
+
+
 def admissible_metadata(metadata: Mapping[str, Json], *, max_bytes: int, redact: Redact) -> None:
     """Check what a caller wants to attach to a memory.
 

@@ -233,6 +233,9 @@ class MemoryClient(ApiClient):
     def history(self, memory_id: str) -> list[dict[str, Json]]:
         return list(self._object("GET", f"{_one(memory_id)}/history", holding="data")["data"])
 
+    def entities(self, *, limit: int, after: str = "") -> dict[str, Json]:
+        return self._object("GET", f"{_PATH}/entities", holding="data", params={"limit": limit, "after": after})
+
     def end_session(self, session_id: str) -> dict[str, Json]:
         return self._object("POST", f"{_PATH}/sessions/{quote(session_id, safe='')}/end", holding="session_id")
 
@@ -247,9 +250,9 @@ class MemoryClient(ApiClient):
             headers={"content-type": "application/x-ndjson"},
         )
 
-    def export(self, *, history: bool = True) -> Iterator[str]:
-        """Every memory as a line of JSON."""
-        parameters = {"history": str(history).lower()}
+    def export(self, *, history: bool = True, since: str | None = None, until: str | None = None) -> Iterator[str]:
+        """Every memory as a line of JSON, or those of a period."""
+        parameters = _given({"history": str(history).lower(), "since": since, "until": until})
         with self._streamed("GET", f"{_PATH}/export", params=parameters) as response:
             yield from response.iter_lines()
 

@@ -9,12 +9,15 @@ and written under the owner's lock, as every change is; what cannot be written i
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
+
+from pydantic import Field
 
 from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service, UnavailableError
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.manage import portable
-from semrouter_memory.manage.schemas import Imported
+from semrouter_memory.manage.schemas import ApiAnswer
 from semrouter_memory.model import IMPORTED_AT, EmbeddedMemory, Memory, Scope
 from semrouter_memory.ports import (
     Clock,
@@ -30,6 +33,9 @@ from semrouter_memory.ports import (
 _BATCH = 50
 """Few enough to be embedded and written well within the time of a lock."""
 
+MAX_ERRORS = 100
+"""Refused lines that an import describes; the rest is only counted."""
+
 _MAX_RETURNS = 64
 """How often a memory may have been deleted and imported again."""
 
@@ -41,6 +47,41 @@ Admit = Callable[[portable.ImportLine], Awaitable[None]]
 
 ScopeOf = Callable[[str], Scope]
 """The scope of a project of the authenticated user; raises `InvalidRequestError` when none can be called like that."""
+
+
+class RefusedLine(ApiAnswer):
+    """Why a line was refused."""
+
+    line: int = Field(description="Its number, from 1.")
+    param: str | None = Field(description="The field that is at fault, if it is one.")
+    message: str
+
+
+class Imported(ApiAnswer):
+    """What became of the lines: each was imported, skipped or refused."""
+
+    object: Literal["memory.import"] = "memory.import"
+    lines: int = Field(default=0, description="How many there were, blank ones left out.")
+    imported: int = 0
+    skipped: int = Field(default=0, description="Known already, or expired.")
+    refused: int = 0
+    errors: list[RefusedLine] = Field(
+        default_factory=list, description=f"The first refused lines, at most {MAX_ERRORS}."
+    )
+
+    def refuse(self, number: int, error: InvalidRequestError) -> None:
+        self.refused += 1
+        if len(self.errors) < MAX_ERRORS:
+            self.errors.append(RefusedLine(line=number, param=error.field, message=str(error)))
+
+    def add(self, part: "Imported") -> None:
+        self.imported += part.imported
+        self.skipped += part.skipped
+        self.refused += part.refused
+        self.errors += part.errors[: MAX_ERRORS - len(self.errors)]
+
+    def __str__(self) -> str:
+        return f"{self.imported} imported, {self.skipped} skipped, {self.refused} refused"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,13 @@ from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage.access import CONFLICT, NDJSON, NOT_FOUND, TOO_LARGE, Api, api_router, ndjson_body
 from semrouter_memory.manage.backup import Backup, require_all
 from semrouter_memory.manage.exception_handlers import refusal
+from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import (
     MAX_PAGE,
     ApiAnswer,
     BackupRequest,
     Dropped,
-    Imported,
     Retried,
     TotalsJson,
     TurnJson,

@@ -15,7 +15,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.admission import PROVENANCE
-from semrouter_memory.manage.schemas import EpisodeParts, MemoryJson, UtcTime
+from semrouter_memory.manage.schemas import EpisodeParts, MemoryJson
+from semrouter_memory.manage.times import UtcTime
 from semrouter_memory.model import ASSERTED_AT, IMPORTED_AT, Memory, MemoryType, Scope, derived_id
 from semrouter_memory.retain.episodes import rendered
 
@@ -28,7 +29,7 @@ SOURCE = "import"
 _MAX_PROVENANCE_BYTES = 16_384
 _CLOCK_TOLERANCE = timedelta(hours=1)
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
-_TAKEN_IDS = frozenset({"export", "import", "search", "sessions", "openapi.json"})
+_TAKEN_IDS = frozenset({"entities", "export", "import", "search", "sessions", "openapi.json"})
 """They would stand where a route stands."""
 
 _USAGE = {"access_count", "last_accessed_at"}

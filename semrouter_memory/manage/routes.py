@@ -1,5 +1,6 @@
 """The routes under /v1/memory, the same for users and operators; the application says who acts (`access`)."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from http import HTTPStatus
 from typing import Annotated, Literal
@@ -10,6 +11,7 @@ from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
+from semrouter_memory.language.names import entities
 from semrouter_memory.manage.access import (
     NDJSON,
     NOT_FOUND,
@@ -18,6 +20,7 @@ from semrouter_memory.manage.access import (
     TOO_LARGE,
     Api,
     MemoryId,
+    Observed,
     Owner,
     ProjectFilter,
     api_router,
@@ -25,15 +28,17 @@ from semrouter_memory.manage.access import (
     reach_of,
 )
 from semrouter_memory.manage.exception_handlers import described, refusal
+from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import (
     MAX_PAGE,
     Deleted,
     DeletedAll,
+    EntityJson,
+    EntityList,
     History,
     HitJson,
     HitList,
-    Imported,
     MemoryJson,
     MemoryList,
     SearchRequest,
@@ -41,6 +46,7 @@ from semrouter_memory.manage.schemas import (
     StoreRequest,
     UpdateRequest,
 )
+from semrouter_memory.manage.times import observed_in
 from semrouter_memory.model import Form, Memory, MemoryType, Scope
 
 router = api_router(PREFIX, "memory")
@@ -62,6 +68,7 @@ async def list_memories(
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
     cursor: Annotated[str, Query(description="`next_cursor` of the page before.")] = "",
     project_id: ProjectFilter = None,
+    observed: Observed,
     include: Annotated[
         Literal["history"] | None, Query(description="`history`: superseded memories too; `superseded_at` marks them.")
     ] = None,
@@ -75,6 +82,7 @@ async def list_memories(
         types=_types(types),
         wanted=_wanted(form, goal, outcome),
         reach=reach_of(project_id),
+        observed=observed,
         history=include == "history",
     )
     return MemoryList(data=await _shown(api, scope, page.memories), next_cursor=page.cursor or None)
@@ -117,6 +125,7 @@ async def search_memories(owner: Owner, api: Api, body: SearchRequest) -> HitLis
         limit=body.limit,
         types=_types(body.types),
         reach=reach_of(body.project_id),
+        observed=observed_in(body.since, body.until),
         threshold=body.threshold,
     )
     usage = await api.service.usage(scope, (hit.memory for hit in hits))
@@ -135,13 +144,30 @@ async def search_memories(owner: Owner, api: Api, body: SearchRequest) -> HitLis
 async def export_memories(
     owner: Owner,
     api: Api,
+    observed: Observed,
     history: Annotated[bool, Query(description="Superseded memories too; `superseded_at` marks them.")] = True,  # noqa: FBT002 - the framework's way
 ) -> StreamingResponse:
-    """Every memory, newest first, one JSON object a line. The connection is cut when it cannot be completed."""
-    memories = api.service.export(api.scope(owner, None), history=history)
+    """Every memory, or those of a period, newest first, one JSON object a line. The connection is cut when it cannot be completed."""
+    memories = api.service.export(api.scope(owner, None), observed=observed, history=history)
     # The first one is fetched before the response begins, so that an unavailable store is a 503 and not a broken stream.
     first = await anext(memories, None)
     return StreamingResponse(_lines(first, memories), media_type=NDJSON)
+
+
+@router.get("/entities", summary="List the names in memories")
+async def list_entities(
+    owner: Owner,
+    api: Api,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
+    after: Annotated[str, Query(description="`next_after` of the page before.")] = "",
+) -> EntityList:
+    """People, places, organisations, products and what the user calls their own, each with the active memories that name it."""
+    memories = api.service.export(api.scope(owner, None), history=False)
+    found = await asyncio.to_thread(entities, {memory.id: memory.content async for memory in memories})
+    further = [each for each in found if each.name > after]
+    page = further[:limit]
+    data = [EntityJson.model_validate(each) for each in page]
+    return EntityList(data=data, next_after=page[-1].name if len(further) > limit else None)
 
 
 @router.post(

@@ -5,18 +5,22 @@ Requests are strict: an unknown field is an error. Answers are read from the ser
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, AliasPath, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+)
 
-from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.manage.times import Since, Until, UtcTime
 from semrouter_memory.model import Episode, Form, Hit, Json, LoggedTurn, Memory, MemoryType, TurnState, Usage
 
 MAX_PAGE = 200
 MAX_HITS = 100
-MAX_ERRORS = 100
-"""Refused lines that an import describes; the rest is only counted."""
 
 Content = Annotated[
     str,
@@ -41,16 +45,6 @@ Project = Annotated[
     str, Field(description='The project it belongs to; "" is the user\'s own space.', examples=["trip-planner"])
 ]
 
-
-def _utc(time: datetime) -> datetime:
-    try:
-        return time.astimezone(UTC)
-    except OverflowError:
-        raise ValueError("lies outside the years 1 to 9999 in UTC") from None
-
-
-UtcTime = Annotated[AwareDatetime, AfterValidator(_utc)]
-"""With any offset from UTC; stored in UTC."""
 
 Expiry = Annotated[
     UtcTime | None,
@@ -176,6 +170,8 @@ class SearchRequest(_Request):
         float | None,
         Field(ge=-1, le=1, strict=True, description="Least relevance; without it the most relevant, however little."),
     ] = None
+    since: Since = None
+    until: Until = None
 
 
 def _is_true(value: Json) -> bool:
@@ -293,6 +289,26 @@ class HitList(ApiAnswer):
     data: Sequence[HitJson]
 
 
+class EntityJson(ApiAnswer):
+    """A name in the user's memories."""
+
+    name: str = Field(examples=["Anna Schmidt"])
+    aliases: Sequence[str] = Field(
+        description="Shorter forms, and what it is of the user's.", examples=[["Anna", "sister"]]
+    )
+    memory_ids: Sequence[str] = Field(
+        validation_alias="texts", description="The memories that speak of it, newest first."
+    )
+
+
+class EntityList(ApiAnswer):
+    """One page of names, in the order of the alphabet."""
+
+    object: Literal["list"] = "list"
+    data: Sequence[EntityJson]
+    next_after: str | None = Field(description="Send it as `after` for the next page; null at the end.")
+
+
 class History(ApiAnswer):
     """Memories that replaced one another, oldest first. What was deleted is not among them."""
 
@@ -306,41 +322,6 @@ class SessionEnd(ApiAnswer):
     object: Literal["memory.session_end"] = "memory.session_end"
     session_id: str = Field(description="Our own id of the session.")
     waiting: int = Field(description="Turns of it that are not learned from yet.")
-
-
-class RefusedLine(ApiAnswer):
-    """Why a line was refused."""
-
-    line: int = Field(description="Its number, from 1.")
-    param: str | None = Field(description="The field that is at fault, if it is one.")
-    message: str
-
-
-class Imported(ApiAnswer):
-    """What became of the lines: each was imported, skipped or refused."""
-
-    object: Literal["memory.import"] = "memory.import"
-    lines: int = Field(default=0, description="How many there were, blank ones left out.")
-    imported: int = 0
-    skipped: int = Field(default=0, description="Known already, or expired.")
-    refused: int = 0
-    errors: list[RefusedLine] = Field(
-        default_factory=list, description=f"The first refused lines, at most {MAX_ERRORS}."
-    )
-
-    def refuse(self, number: int, error: InvalidRequestError) -> None:
-        self.refused += 1
-        if len(self.errors) < MAX_ERRORS:
-            self.errors.append(RefusedLine(line=number, param=error.field, message=str(error)))
-
-    def add(self, part: "Imported") -> None:
-        self.imported += part.imported
-        self.skipped += part.skipped
-        self.refused += part.refused
-        self.errors += part.errors[: MAX_ERRORS - len(self.errors)]
-
-    def __str__(self) -> str:
-        return f"{self.imported} imported, {self.skipped} skipped, {self.refused} refused"
 
 
 class Deleted(ApiAnswer):

@@ -27,12 +27,14 @@ from semrouter_memory.manage.admission import (
     admissible_episode,
     admissible_metadata,
     admissible_provenance,
+    require_query,
 )
 from semrouter_memory.manage.editing import edited_episode, with_content
 from semrouter_memory.manage.importing import Importer, Written
 from semrouter_memory.manage.portable import ImportLine
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
 from semrouter_memory.model import (
+    ALWAYS,
     EmbeddedMemory,
     Episode,
     Hit,
@@ -41,6 +43,7 @@ from semrouter_memory.model import (
     MemoryType,
     Page,
     PendingSession,
+    Period,
     Reach,
     ReconcileAction,
     Scope,
@@ -141,11 +144,13 @@ class MemoryService:
         types: frozenset[MemoryType] | None = None,
         wanted: Callable[[Memory], bool] = _every,
         reach: Reach = Reach.ALL,
+        observed: Period = ALWAYS,
         history: bool = False,
     ) -> Page:
         """Active memories, newest first. A page may hold fewer than `limit` and still have a successor.
 
         Args:
+            observed: only memories of what was said in this period.
             wanted: which of them.
             history: superseded ones too; expired ones never.
 
@@ -153,8 +158,9 @@ class MemoryService:
             InvalidRequestError: the cursor is not one of ours.
         """
         now = self._clock.now()
+        active = None if history else now
         page = await self._reader.page(
-            scope, limit=limit, cursor=cursor, types=types, reach=reach, now=None if history else now
+            scope, limit=limit, cursor=cursor, types=types, reach=reach, observed=observed, now=active
         )
         deleted = await self._turn_log.tombstones(scope)
         shown = (
@@ -174,10 +180,16 @@ class MemoryService:
         deleted = await self._turn_log.tombstones(scope)
         return [memory for memory in members if not deleted.covers(memory)]
 
-    async def export(self, scope: Scope, *, history: bool = True) -> AsyncIterator[Memory]:
-        """Every memory of the owner that has not expired, newest first; with `history` superseded ones too."""
+    async def export(self, scope: Scope, *, observed: Period = ALWAYS, history: bool = True) -> AsyncIterator[Memory]:
+        """Every memory of the owner that has not expired, newest first.
+
+        Args:
+            observed: only memories of what was said in this period.
+            history: superseded ones too.
+        """
         now = self._clock.now()
-        async for page in pages(self._reader, scope, now=None if history else now, limit=_EXPORT_PAGE):
+        until = None if history else now
+        async for page in pages(self._reader, scope, observed=observed, now=until, limit=_EXPORT_PAGE):
             deleted = await self._turn_log.tombstones(scope)
             for memory in page:
                 if not deleted.covers(memory) and (memory.expires_at is None or memory.expires_at > now):
@@ -202,20 +214,19 @@ class MemoryService:
         limit: int,
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.ALL,
+        observed: Period = ALWAYS,
         threshold: float | None = None,
     ) -> list[Hit]:
         """The most relevant memories for a query, best first; with a threshold only those at least as relevant.
 
+        Args:
+            observed: only memories of what was said in this period.
+
         Raises:
             InvalidRequestError: the query is blank or too long.
         """
-        if not query.strip():
-            raise InvalidRequestError("query must not be blank", field="query")
-        if len(query) > self._config.max_content_chars:
-            raise InvalidRequestError(
-                f"query is longer than {self._config.max_content_chars} characters", field="query"
-            )
-        hits = await self._searcher.search_fresh(scope, query, limit=limit, types=types, reach=reach)
+        require_query(query, max_chars=self._config.max_content_chars)
+        hits = await self._searcher.search_fresh(scope, query, limit=limit, types=types, reach=reach, observed=observed)
         deleted = await self._turn_log.tombstones(scope)
         found = (
             hit for hit in hits if not deleted.covers(hit.memory) and (threshold is None or hit.relevance >= threshold)

@@ -4,6 +4,7 @@ Times are aware datetimes in UTC. Texts are user content: they never go into a l
 """
 
 from semrouter_memory.model.memories import (
+    ALWAYS,
     ASKED,
     ASSERTED_AT,
     CONTEXT,
@@ -25,6 +26,7 @@ from semrouter_memory.model.memories import (
     MaintenanceReport,
     Memory,
     Page,
+    Period,
     ReconcileAction,
     Reconciled,
     Usage,
@@ -73,6 +75,7 @@ from semrouter_memory.model.turns import (
 )
 
 __all__ = [
+    "ALWAYS",
     "ASKED",
     "ASSERTED_AT",
     "CONTEXT",
@@ -109,6 +112,7 @@ __all__ = [
     "Page",
     "PastTurn",
     "PendingSession",
+    "Period",
     "Position",
     "Reach",
     "Reason",

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Literal
 
@@ -235,6 +235,23 @@ class EmbeddedMemory:
 
     memory: Memory
     vector: Vector
+
+
+_EARLIEST, _LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """From `start` up to but without `end`, both in UTC; without them always."""
+
+    start: datetime = _EARLIEST
+    end: datetime = _LATEST
+
+    def __contains__(self, time: datetime) -> bool:
+        return self.start <= time < self.end
+
+
+ALWAYS = Period()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.terms import terms
-from semrouter_memory.model import Hit, Memory, Message, Role, Vector
+from semrouter_memory.model import Hit, Memory, Message, Period, Role, Vector
 from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.recall import wants
 from semrouter_memory.recall.categories import Need, need_of
 from semrouter_memory.recall.prototypes import Intent
 from semrouter_memory.recall.query import Query
-from semrouter_memory.recall.time_expressions import Period, period_of
+from semrouter_memory.recall.time_expressions import period_of
 
 Floats = NDArray[np.float32]
 

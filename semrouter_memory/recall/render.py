@@ -2,7 +2,7 @@
 
 Strategy: stored text is untrusted. Whatever a memory contains, it stays one line, cannot end the block or imitate its
 markers or a chat template's control tokens, and does not begin a heading, a list, a fence, a tag or a speaker's text. The
-rest of it reads as it was written.
+rest of it reads as it was written; only relative times get the date that they meant when they were said.
 """
 
 import re
@@ -14,6 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.codec.untrusted import one_line, without_markers
 from semrouter_memory.model import Hit, Memory, OwnerKind, Scope
+from semrouter_memory.recall.time_expressions import with_dates
 
 Style = Literal["markdown", "xml"]
 
@@ -67,11 +68,12 @@ def line(hit: Hit, style: Style) -> str:
     memory = hit.memory
     if memory.form == "passage":
         return _passage(memory, style)
+    content = _dated(memory.content, memory.observed_at)
     if style == "markdown":
         if memory.form == "quote":
-            return f"- {_whose(memory)}{_attribution(memory)}{_quoted(memory.content)}"
-        return _item(memory.content) if memory.scope.kind is OwnerKind.USER else _of_other(memory)
-    text = without_markers(escape(one_line(memory.content)))
+            return f"- {_whose(memory)}{_attribution(memory)}{_quoted(content)}"
+        return _item(content) if memory.scope.kind is OwnerKind.USER else _of_other(memory, content)
+    text = without_markers(escape(one_line(content)))
     said = f" said={_attribute(_day(memory))}" if memory.form == "quote" else ""
     said += ' outdated="partly"' if memory.outdated_by else ""
     about = f" about={_attribute(memory.context)}" if memory.context else ""
@@ -79,8 +81,8 @@ def line(hit: Hit, style: Style) -> str:
     return f"<memory id={_attribute(memory.id)} category={_attribute(memory.type)}{owner}{said}{about}>{text}</memory>"
 
 
-def _of_other(memory: Memory) -> str:
-    return f"- {_whose(memory)}{without_markers(one_line(memory.content))}"
+def _of_other(memory: Memory, content: str) -> str:
+    return f"- {_whose(memory)}{without_markers(one_line(content))}"
 
 
 def _whose(memory: Memory) -> str:
@@ -113,6 +115,9 @@ def _attribution(memory: Memory) -> str:
 def _day(memory: Memory) -> str:
     """The day on which it was said; with the day of the week, "next Friday" can be told."""
     return f"{memory.observed_at:%a %-d %B %Y}"
+
+
+_dated = lru_cache(4_096)(with_dates)
 
 
 @lru_cache(4_096)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.language.bm25 import TermIndex, build
-from semrouter_memory.model import Hit, Memory, Reach, RecallRequest, Scope, Vector
+from semrouter_memory.model import ALWAYS, Hit, Memory, Period, Reach, RecallRequest, Scope, Vector
 from semrouter_memory.ports import Clock, MemoryIndex, MemoryReader, OwnerIndexes
 from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.deadline import Deadline, StepTimer
@@ -126,6 +126,7 @@ class MemorySource:
         words: str,
         limit: int,
         reach: Reach = Reach.RECALL,
+        observed: Period = ALWAYS,
         fresh: bool = False,
     ) -> MemoryIndex:
         """The store's best memories. Raises `StoreUnavailableError`.
@@ -140,6 +141,7 @@ class MemorySource:
             now=self.now(),
             types=request.options.types,
             reach=reach,
+            observed=observed,
             fresh=fresh,
             text=words,
         )

@@ -17,7 +17,17 @@ from semrouter_memory.config import RecallConfig
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.language.words import content_runs, content_words
-from semrouter_memory.model import Hit, MemoryType, Reach, RecallOptions, RecallRequest, Scope, Vector
+from semrouter_memory.model import (
+    ALWAYS,
+    Hit,
+    MemoryType,
+    Period,
+    Reach,
+    RecallOptions,
+    RecallRequest,
+    Scope,
+    Vector,
+)
 from semrouter_memory.ports import Embedder, MemoryIndex
 from semrouter_memory.recall import categories, relevance
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard
@@ -84,12 +94,20 @@ class VectorSearch(ABC):
             return await self._ranked(candidates.compared(vector), features, fetched=_fetched(request))
 
     async def search_fresh(
-        self, scope: Scope, text: str, *, limit: int, types: frozenset[MemoryType] | None, reach: Reach
+        self,
+        scope: Scope,
+        text: str,
+        *,
+        limit: int,
+        types: frozenset[MemoryType] | None,
+        reach: Reach,
+        observed: Period = ALWAYS,
     ) -> Sequence[Hit]:
         """The store's best memories for a query, every acknowledged write among them, with the relevance recall gives.
 
         Args:
             limit: up to which the order is that of the relevance; more may come, for what the caller leaves out.
+            observed: only memories of what was said in this period.
 
         Raises:
             UnavailableError: the model does not answer.
@@ -100,7 +118,7 @@ class VectorSearch(ABC):
         )
         query = Query(text=text, now=self._source.now(), max_chars=self._config.max_query_chars)
         vector, intent = await self._embedded(self._text(query), query, Deadline(self._config, bounded=False))
-        hits = await self._nearest(request, vector, query, reach=reach, fresh=True)
+        hits = await self._nearest(request, vector, query, reach=reach, observed=observed, fresh=True)
         features = QueryFeatures.of(query)
         candidates = self._candidates(hits, request, features)
         if not len(candidates):
@@ -111,10 +129,19 @@ class VectorSearch(ABC):
         return (await self._ranked(candidates.compared(vector), features, fetched=_fetched(request))).hits
 
     async def _nearest(
-        self, request: RecallRequest, vector: Vector, query: Query, *, reach: Reach = Reach.RECALL, fresh: bool = False
+        self,
+        request: RecallRequest,
+        vector: Vector,
+        query: Query,
+        *,
+        reach: Reach = Reach.RECALL,
+        observed: Period = ALWAYS,
+        fresh: bool = False,
     ) -> MemoryIndex:
         words, limit = self._words(query), _fetched(request) * _STORE_FACTOR
-        return await self._source.nearest(request, vector, words=words, limit=limit, reach=reach, fresh=fresh)
+        return await self._source.nearest(
+            request, vector, words=words, limit=limit, reach=reach, observed=observed, fresh=fresh
+        )
 
     async def _embedded(self, text: str, query: Query, deadline: Deadline) -> _Embedded:
         """The vector of what is searched for, and the intent of the request.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from semrouter_memory.language import bm25
 from semrouter_memory.language.terms import terms
-from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page, Reach, Scope, Vector
+from semrouter_memory.model import ALWAYS, EmbeddedMemory, Hit, Memory, MemoryType, Page, Period, Reach, Scope, Vector
 from semrouter_memory.store import schema
 from semrouter_memory.store.schema import Row
 
@@ -35,11 +35,13 @@ class InMemoryStore:
         now: datetime,
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.RECALL,
+        observed: Period = ALWAYS,
         fresh: bool = False,  # noqa: ARG002 - every read is
         text: str = "",
     ) -> list[Hit]:
         bm25 = self._bm25(scope, text, now)
-        cosines = {row["id"]: schema.cosine(vector, row["embedding"]) for row in self._active(scope, reach, types, now)}
+        rows = self._active(scope, reach, types, now, observed)
+        cosines = {row["id"]: schema.cosine(vector, row["embedding"]) for row in rows}
         near = heapq.nlargest(max(limit, 0), cosines, key=cosines.__getitem__)
         named = heapq.nlargest(max(limit, 0), cosines.keys() & bm25.keys(), key=bm25.__getitem__)
         found = sorted({*near, *named}, key=cosines.__getitem__, reverse=True)
@@ -66,11 +68,12 @@ class InMemoryStore:
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.ALL,
+        observed: Period = ALWAYS,
         now: datetime | None,
         oldest_first: bool = False,
     ) -> Page:
         after = schema.decode_cursor(cursor) if cursor else None
-        rows = {schema.position_of(row): row for row in self._active(scope, reach, types, now)}
+        rows = {schema.position_of(row): row for row in self._active(scope, reach, types, now, observed)}
         page, further = schema.listed(rows, limit=limit, after=after, oldest_first=oldest_first)
         return Page(tuple(schema.memory_from(scope, rows[each]) for each in page), further)
 
@@ -119,10 +122,16 @@ class InMemoryStore:
                 yield row
 
     def _active(
-        self, scope: Scope, reach: Reach, types: frozenset[MemoryType] | None, now: datetime | None
+        self,
+        scope: Scope,
+        reach: Reach,
+        types: frozenset[MemoryType] | None,
+        now: datetime | None,
+        observed: Period = ALWAYS,
     ) -> Iterator[Row]:
         time = None if now is None else schema.microseconds(now)
         for row in self._within(scope, reach):
             active = time is None or (row["superseded_at"] == schema.NEVER and row["expires_at"] > time)
-            if active and (types is None or row["type"] in types):
+            is_meant = (types is None or row["type"] in types) and schema.time_from(row["observed_at"]) in observed
+            if active and is_meant:
                 yield row

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
-from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page, Reach, Scope, Vector
+from semrouter_memory.model import ALWAYS, EmbeddedMemory, Hit, Memory, MemoryType, Page, Period, Reach, Scope, Vector
 from semrouter_memory.store import schema
 from semrouter_memory.store.collection_admin import SCAN_BATCH, CollectionAdmin, pages_by_key
 from semrouter_memory.store.connection import WINDOW, MilvusConnection, SearchQuery
@@ -59,13 +59,14 @@ class MilvusCollection(ABC):
         now: datetime,
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.RECALL,
+        observed: Period = ALWAYS,
         fresh: bool = False,
         text: str = "",
     ) -> list[Hit]:
         """Same as the port's. While Milvus Lite's file is compacted or copied, words are not searched."""
         if limit < 1 or types == frozenset():
             return []
-        selection = Selection(scope=scope, reach=reach, active_at=now, types=types)
+        selection = Selection(scope=scope, reach=reach, active_at=now, types=types, observed=observed)
         # Searching words reads Lite's file, which is locked then.
         with self._writes.try_shared() as may_read_file:
             query = SearchQuery(
@@ -91,6 +92,7 @@ class MilvusCollection(ABC):
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
         reach: Reach = Reach.ALL,
+        observed: Period = ALWAYS,
         now: datetime | None,
         oldest_first: bool = False,
     ) -> Page:
@@ -106,6 +108,7 @@ class MilvusCollection(ABC):
             reach=reach,
             active_at=now,
             types=types,
+            observed=observed,
             created_until=after.created_at if after else None,
         )
         positions = map(schema.position_of, await self._read_all(selection))

@@ -25,7 +25,7 @@ import orjson
 
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.language.terms import terms
-from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, Vector
+from semrouter_memory.model import ALWAYS, EmbeddedMemory, Memory, MemoryType, Period, Reach, Scope, Vector
 
 Row: TypeAlias = dict[str, Any]
 """A row as Milvus takes and gives it: column name -> value."""
@@ -144,6 +144,7 @@ class Selection:
     Attributes:
         active_at: only rows that are neither superseded nor expired then; None: all of them.
         types: None: of every type. An empty set selects nothing and is for the caller to notice.
+        observed: only memories of what was said in this period.
         ids: only memories with these ids; None: whatever their id.
         created_until: only rows created then or before, in microseconds.
         superseded_by: only memories that one of these superseded.
@@ -153,6 +154,7 @@ class Selection:
     reach: Reach
     active_at: datetime | None = None
     types: frozenset[MemoryType] | None = None
+    observed: Period = ALWAYS
     ids: Sequence[str] | None = None
     created_until: int | None = None
     superseded_by: Sequence[str] | None = None
@@ -184,6 +186,10 @@ def filter_expression(selection: Selection, *, after_key: str = "") -> str:
         terms.append(f"expires_at > {microseconds(selection.active_at)}")
     if selection.types is not None:
         terms.append(_one_of("type", (kind.value for kind in selection.types)))
+    if selection.observed.start > ALWAYS.start:
+        terms.append(f"observed_at >= {microseconds(selection.observed.start)}")
+    if selection.observed.end < ALWAYS.end:
+        terms.append(f"observed_at < {microseconds(selection.observed.end)}")
     if selection.ids is not None:
         terms.append(_one_of("id", (primary_key(selection.scope, memory_id) for memory_id in selection.ids)))
     if selection.created_until is not None:

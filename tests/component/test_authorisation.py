@@ -69,6 +69,7 @@ USER_ROUTES: dict[str, Row] = {
     "DELETE /v1/memory": Row(200, other=ABSENT, query=(("user_id", OWNER),)),
     "POST /v1/memory/search": Row(200, body={"query": "tea"}),
     "GET /v1/memory/export": Row(200),
+    "GET /v1/memory/entities": Row(200),
     "POST /v1/memory/import": Row(200, body={"content": "User likes tea"}, lines=True),
     "POST /v1/memory/sessions/{session_id}/end": Row(202, other=ABSENT),
     "GET /v1/memory/{memory_id}": Row(200, other=ABSENT),

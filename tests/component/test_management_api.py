@@ -351,6 +351,80 @@ async def test_searching_by_type_and_project(house: House) -> None:
         assert await found(threshold=1.0) == set()
 
 
+@pytest.mark.parametrize(
+    ("query", "days"),
+    [
+        ({"since": "2026-03-02"}, {2, 3}),
+        ({"until": "2026-03-02"}, {1, 2}),
+        ({"since": "2026-03-02", "until": "2026-03-02"}, {2}),
+        ({"since": "2026-03-02T12:00:00Z", "until": "2026-03-03T13:00:00+01:00"}, {2}),
+        ({"since": "2026-03-02t12:00:00.000001z"}, {3}),
+        ({"since": "2026-04-01"}, set[int]()),
+    ],
+)
+async def test_a_period_selects_by_when_it_was_said(house: House, query: dict[str, str], days: set[int]) -> None:
+    """In a listing, a search and an export alike; what counts is when it was said, not when it was written."""
+    for day in (1, 2, 3):
+        await house.remember("alice", f"tea {day}", observed_at=datetime(2026, 3, day, 12, tzinfo=UTC))
+    expected = {f"tea {day}" for day in days}
+    async with house.user("alice") as alice:
+        for answer in (
+            await alice.get("/v1/memory", params=query),
+            await alice.post("/v1/memory/search", json={"query": "tea", **query}),
+        ):
+            assert {each["content"] for each in answer.json()["data"]} == expected
+        lines = (await alice.get("/v1/memory/export", params=query)).text.splitlines()
+        assert {json.loads(line)["content"] for line in lines} == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("since", "yesterday", "must be a date"),
+        ("since", "2026-03-01T10:00:00", "with its offset"),
+        ("since", "2026-13-01", "month must be in"),
+        ("until", "1772000000", "must be a date"),
+        ("until", "0001-01-01T00:00:00+01:00", "outside the years"),
+        ("until", "9999-12-31", "outside the years"),
+        ("until", "2026-03-01", "later than since"),
+    ],
+)
+async def test_a_period_that_is_none_is_refused(house: House, name: str, value: str, message: str) -> None:
+    query = {"since": "2026-03-02", name: value}
+    async with house.user("alice") as alice:
+        for answer in (
+            await alice.get("/v1/memory", params=query),
+            await alice.get("/v1/memory/export", params=query),
+            await alice.post("/v1/memory/search", json={"query": "tea", **query}),
+        ):
+            assert answer.status_code == 400
+            assert error_of(answer)["param"] == name
+            assert message in error_of(answer)["message"]
+
+
+async def test_names_are_listed_by_page_with_the_memories_that_speak_of_them(house: House) -> None:
+    sister = await house.remember("alice", "my sister Anna lives in Porto")
+    work = await house.remember("alice", "User's sister works at Bosch")
+    gone = await house.remember("alice", "User met Ben")
+    await house.remember("alice", "User met Carl", superseded_at=datetime.now(UTC))
+    await house.remember("bob", "User met Dora")
+    async with house.user("alice") as alice:
+        await alice.delete(f"/v1/memory/{gone.id}")
+        whole = (await alice.get("/v1/memory/entities")).json()
+        assert {each["name"]: (each["aliases"], {*each["memory_ids"]}) for each in whole["data"]} == {
+            "Anna": (["sister"], {sister.id, work.id}),
+            "Bosch": ([], {work.id}),
+            "Porto": ([], {sister.id}),
+        }
+        assert whole["next_after"] is None
+        page = (await alice.get("/v1/memory/entities", params={"limit": 2})).json()
+        rest = (await alice.get("/v1/memory/entities", params={"limit": 2, "after": page["next_after"]})).json()
+        assert [*page["data"], *rest["data"]] == whole["data"]
+        assert rest["next_after"] is None
+    async with house.user("carol") as carol:
+        assert (await carol.get("/v1/memory/entities")).json()["data"] == []
+
+
 async def test_an_export_is_json_by_line(house: House) -> None:
     await house.remember("alice", "first\nline")
     await house.remember("bob", "not alice's")
@@ -741,6 +815,7 @@ async def test_the_description_is_true_to_the_routes(house: House) -> None:
         ("delete", "/v1/memory"),
         ("post", "/v1/memory/search"),
         ("get", "/v1/memory/export"),
+        ("get", "/v1/memory/entities"),
         ("post", "/v1/memory/import"),
         ("post", "/v1/memory/sessions/{session_id}/end"),
         ("get", "/v1/memory/{memory_id}"),

@@ -133,6 +133,28 @@ async def test_an_export_is_a_line_of_json_for_each(run: Run) -> None:
     assert sorted(json.loads(line)["content"] for line in lines) == ["tea\n0", "tea\n1", "tea\n2"]
 
 
+async def test_a_period_selects_by_when_it_was_said(run: Run) -> None:
+    lines = [json.dumps({"content": f"tea {day}", "observed_at": f"2026-03-0{day}T12:00:00Z"}) for day in (1, 2, 3)]
+    assert (await run("import", "-", input="\n".join(lines))).exit_code == 0
+    period = ("--since", "2026-03-02", "--until", "2026-03-02")
+    for command in (["list"], ["search", "tea"], ["export"]):
+        shown = (await run(*command, *period)).output
+        assert [f"tea {day}" in shown for day in (1, 2, 3)] == [False, True, False]
+    assert isinstance((await run("list", "--since", "yesterday")).exception, InvalidRequestError)
+
+
+async def test_names_are_listed(run: Run) -> None:
+    memory_id = await added(run, "my sister Anna lives in Porto")
+    listed = await run("entities", "--limit", "1")
+    assert "sister" in listed.output
+    assert "more: --after Anna" in listed.output
+    page = json.loads((await run("entities", "--json")).stdout)
+    assert [(each["name"], each["memory_ids"]) for each in page["data"]] == [
+        ("Anna", [memory_id]),
+        ("Porto", [memory_id]),
+    ]
+
+
 async def test_an_export_is_imported_again_and_history_shown(run: Run, tmp_path: Path) -> None:
     """More lines than go into one request; refused ones are named by the line of the file, and by the exit status."""
     file = tmp_path / "memories.jsonl"

@@ -16,8 +16,9 @@ from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.playing import PlayClock, throwaway_adapters, work
 from semrouter_memory.evaluation.retrieval_run import request_of
 from semrouter_memory.evaluation.running import models_of
+from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.portable import export_line
-from semrouter_memory.manage.schemas import Imported, StoreRequest
+from semrouter_memory.manage.schemas import StoreRequest
 from semrouter_memory.model import ChatMessage, Memory, MemoryType, Reach, Scope, SessionHints, SessionKey, Turn
 from semrouter_memory.retain.redact import redact
 from tests.memory_service import memory_service

@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope
+from semrouter_memory.model import ALWAYS, EmbeddedMemory, Memory, MemoryType, Period, Reach, Scope
 from semrouter_memory.ports import MemoryReader, MemoryWriter
 from semrouter_memory.store import milvus_collection
 from semrouter_memory.store.collection_admin import SCAN_BATCH
@@ -385,6 +385,29 @@ async def test_types_select(store: Store, user: Scope, types: frozenset[MemoryTy
         await write(store, memory(user, f"mem_{kind}", kind=kind, content=kind.value))
     hits = await store.search(user, vector(0), limit=10, now=NOW, types=types, fresh=True)
     page = await store.page(user, limit=10, now=NOW, types=types)
+    assert {hit.memory.content for hit in hits} == expected
+    assert {one.content for one in page.memories} == expected
+
+
+@pytest.mark.parametrize(
+    ("period", "expected"),
+    [
+        (Period(start=NOW), {"second", "third"}),
+        (Period(end=NOW), {"first"}),
+        (Period(NOW, NOW + timedelta(microseconds=1)), {"second"}),
+        (Period(NOW + timedelta(days=2)), set[str]()),
+        (ALWAYS, {"first", "second", "third"}),
+    ],
+)
+async def test_a_period_selects_by_when_it_was_said(
+    store: Store, user: Scope, period: Period, expected: set[str]
+) -> None:
+    """Whenever it was written; each time to the microsecond."""
+    for day, content in enumerate(("first", "second", "third"), start=-1):
+        one = memory(user, f"mem_{content}", content=content)
+        await write(store, replace(one, observed_at=NOW + timedelta(days=day)))
+    hits = await store.search(user, vector(0), limit=10, now=NOW, observed=period, fresh=True, text="first")
+    page = await store.page(user, limit=10, now=NOW, observed=period)
     assert {hit.memory.content for hit in hits} == expected
     assert {one.content for one in page.memories} == expected
 

@@ -20,14 +20,16 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from typing import NamedTuple
 
+from semrouter_memory.language.scripts import CJK
+from semrouter_memory.model import Period
 from semrouter_memory.recall.time_expressions.readings import (
     FEW,
-    Period,
     Read,
     ago,
     counted_back,
     dated,
     days_back,
+    in_brackets,
     last_days,
     last_night,
     last_weekday,
@@ -40,6 +42,7 @@ from semrouter_memory.recall.time_expressions.readings import (
 
 _MAX_CHARS = 500
 """A longer text is no question about memories: it brings dates of its own."""
+_MAX_DATED_CHARS = 1_000
 _RECENT_DAYS = 30
 
 
@@ -243,6 +246,10 @@ _BOTH: tuple[tuple[_Tense, str, str, Read], ...] = (
 )
 
 _HAN_HINTS = frozenset("年月天日周星礼春夏秋冬季近刚久阵时钟前昨今明")
+_LAST_OF = re.compile(r"last|past|previous", re.IGNORECASE)
+_ARTICLE_BEFORE = re.compile(r"\b(?:the|my|your|his|her|our|their|its|every|each)\s+$", re.IGNORECASE)
+_YEAR_NUMBER = re.compile(r"20\d\d")
+_CONTINUED = re.compile(r"\s*[(（\[]|['’]|\s+of\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[?!。？！\n]+|\.\s+(?=[A-Z])")
 _SINCE_BEFORE = re.compile(r"\b(?:since|starting)\s+(?:the\s+)?$|自从?$|从$", re.IGNORECASE)
 _SINCE_AFTER = re.compile(r"\s*(?:以来|至今|开始|起|之?后|以后)")
@@ -278,6 +285,44 @@ def period_of(question: str, now: datetime) -> Period | None:
     except (OverflowError, ValueError, LookupError):
         # A date outside the calendar, or a letter that only matches as another's upper case (the Turkish i).
         return None
+
+
+def with_dates(text: str, said_at: datetime) -> str:
+    """The text with their dates behind its relative expressions: "last month (October 2026)".
+
+    Only behind one that says by itself that it is past, and that means a day, a week, some whole months or a year.
+
+    Args:
+        said_at: aware.
+    """
+    if len(text) > _MAX_DATED_CHARS:
+        return text
+    parts: list[str] = []
+    end = 0
+    for tense, match, read in _expressions(text):
+        if tense is _Tense.CLEAR and _stands_alone(match) and (shown := _date(match, read, said_at.astimezone(UTC))):
+            parts += (text[end : match.end()], shown)
+            end = match.end()
+    return "".join((*parts, text[end:]))
+
+
+def _stands_alone(match: re.Match[str]) -> bool:
+    """Whether it is relative, and neither part of a longer expression ("the last week of May") nor explained already."""
+    before, after = match.string[: match.start()], match.string[match.end() :]
+    is_counted = _LAST_OF.match(match.group()) and _ARTICLE_BEFORE.search(before)
+    return not (is_counted or _YEAR_NUMBER.search(match.group()) or _CONTINUED.match(after))
+
+
+def _date(match: re.Match[str], read: Read, said_at: datetime) -> str:
+    """The date in brackets; "" for none, and for the day on which it was said."""
+    try:
+        period = read(match, said_at)
+    except (OverflowError, ValueError, LookupError):
+        return ""
+    is_vague = match.groupdict().get("n", "") is None
+    if period is None or is_vague or midnight(period.end) > said_at:
+        return ""
+    return in_brackets(period, chinese=bool(CJK.search(match.group())))
 
 
 def _past(sentence: str, now: datetime) -> Iterator[Period]:

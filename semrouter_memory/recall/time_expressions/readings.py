@@ -9,16 +9,17 @@ whole months each, and a winter is counted to the year in which it begins.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from semrouter_memory.language.scripts import CJK
+from semrouter_memory.model import Period
 
 MONTHS_PER_YEAR = 12
 MONTHS_PER_QUARTER = 3
 UNIT_DAYS = {"hour": 1 / 24, "day": 1.0, "week": 7.0, "month": 30.0, "quarter": 91.0, "year": 365.0}
 """How long a unit is, roughly."""
 _SATURDAY = 5
+_WEEK = timedelta(days=7)
 _LEAP_CYCLE = 8
 FEW = 7
 """How many "a few" are at most: "the other day" is within the last seven."""
@@ -47,14 +48,6 @@ _UNITS = {
     "季度": "quarter",
     "年": "year",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Period:
-    """From `start` up to but without `end`, both in UTC."""
-
-    start: datetime
-    end: datetime
 
 
 def midnight(now: datetime) -> datetime:
@@ -129,6 +122,52 @@ def day_of(year: int, month: int, day: int) -> Period | None:
 def _first(index: int) -> datetime:
     year, month = divmod(index, MONTHS_PER_YEAR)
     return datetime(year, month + 1, 1, tzinfo=UTC)
+
+
+def in_brackets(period: Period, *, chinese: bool) -> str:
+    """The period as it is added to a text; "" for one that has no short name."""
+    date = _chinese_date(period) if chinese else _date(period)
+    return date and (f"（{date}）" if chinese else f" ({date})")
+
+
+def _date(period: Period) -> str:
+    """A day, up to seven days, one or three whole months, or a whole year, in words; "" for any other period."""
+    start, last = period.start, period.end - timedelta(days=1)
+    match _whole_months(period):
+        case 1:
+            return f"{start:%B %Y}"
+        case 3:
+            return f"{start:{'%B' if start.year == last.year else '%B %Y'}} to {last:%B %Y}"
+        case 12:
+            return f"{start:%Y}"
+    if last <= start:
+        return f"{start:%-d %B %Y}"
+    first = f"{start:{'%-d' if start.month == last.month else '%-d %B'}}"
+    return f"{first} to {last:%-d %B %Y}" if last - start < _WEEK else ""
+
+
+def _chinese_date(period: Period) -> str:
+    """Same as `_date`, in Chinese."""
+    start, last = period.start, period.end - timedelta(days=1)
+    match _whole_months(period):
+        case 1:
+            return f"{start.year}年{start.month}月"
+        case 3:
+            final = f"{last.month}月" if start.year == last.year else f"{last.year}年{last.month}月"
+            return f"{start.year}年{start.month}月至{final}"
+        case 12:
+            return f"{start.year}年"
+    day = f"{start.year}年{start.month}月{start.day}日"
+    if last <= start:
+        return day
+    return f"{day}至{last.month}月{last.day}日" if last - start < _WEEK else ""
+
+
+def _whole_months(period: Period) -> int:
+    """How many there are; 0 where it does not begin and end with a month."""
+    start, end = period.start, period.end
+    years, each = end.year - start.year, end.month - start.month
+    return years * MONTHS_PER_YEAR + each if start.day == end.day == 1 else 0
 
 
 Read = Callable[[re.Match[str], datetime], Period | None]

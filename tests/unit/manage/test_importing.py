@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service, TurnLogError, UnavailableError
+from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.portable import MAX_LINE_BYTES, export_line, lines_of
-from semrouter_memory.manage.schemas import Imported
 from semrouter_memory.model import Memory, MemoryType, Reach, Scope
 from tests.raising import raising
 

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from semrouter_memory.language.terms import terms
-from semrouter_memory.model import Hit, Memory, Message, Role, Scope
+from semrouter_memory.model import Hit, Memory, Message, Period, Role, Scope
 from semrouter_memory.recall.categories import MemoryCategory, Need, categories_of
 from semrouter_memory.recall.features import CandidateFeatures, QueryFeatures
 from semrouter_memory.recall.prototypes import Intent
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.strategy import hit_index
-from semrouter_memory.recall.time_expressions import Period
 from semrouter_memory.store.owner_index import OwnerIndex, build_index
 from tests.memories import NOW, embedded, memory, vector
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -171,3 +172,13 @@ def test_a_quote_of_which_a_part_has_changed_is_marked(make_hit: MakeHit) -> Non
 
     assert line(hit, "markdown").startswith('- Fri 20 March 2026 (earlier; part of it has changed since): "budget')
     assert ' outdated="partly">' in line(hit, "xml")
+
+
+def test_a_relative_time_is_shown_with_the_date_that_it_meant_when_it_was_said(make_hit: MakeHit) -> None:
+    hit = make_hit("User moved to Oslo last month")
+    said = replace(hit, memory=replace(hit.memory, observed_at=datetime(2026, 11, 5, tzinfo=UTC)))
+    quote = replace(said, memory=replace(said.memory, metadata={"form": "quote"}))
+
+    assert line(said, "markdown") == "- User moved to Oslo last month (October 2026)"
+    assert line(quote, "markdown").endswith(': "User moved to Oslo last month (October 2026)"')
+    assert ">User moved to Oslo last month (October 2026)</memory>" in line(said, "xml")

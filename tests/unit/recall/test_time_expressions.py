@@ -6,9 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from semrouter_memory.recall.time_expressions import patterns, period_of
+from semrouter_memory.recall.time_expressions import patterns, period_of, with_dates
 
 NOW = datetime(2026, 5, 20, 15, 30, tzinfo=UTC)
+SAID_AT = datetime(2026, 11, 18, 10, tzinfo=UTC)
 
 PAST = {
     "What did I say today?": ("2026-05-20", "2026-05-21"),
@@ -275,3 +276,49 @@ WORDS = (
 def test_a_rule_is_tried_on_whatever_it_matches(text: str) -> None:
     for rule in patterns._RULES:
         assert all(any(hint in match.group() for hint in rule.hints) for match in rule.pattern.finditer(text))
+
+
+# -- shown with a memory -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("I moved last month", "I moved last month (October 2026)"),
+        (
+            "two weeks ago I ran, yesterday I swam",
+            "two weeks ago (1 to 7 November 2026) I ran, yesterday (17 November 2026) I swam",
+        ),
+        ("last summer and three months ago", "last summer (June to August 2026) and three months ago (August 2026)"),
+        ("we met last winter, in a bar", "we met last winter (December 2025 to February 2026), in a bar"),
+        ("I was ill last night", "I was ill last night (17 November 2026)"),
+        ("bought it last year", "bought it last year (2025)"),
+        ("we left the week before last", "we left the week before last (2 to 8 November 2026)"),
+        ("我上个月搬家了", "我上个月（2026年10月）搬家了"),
+        ("去年冬天和昨天", "去年冬天（2025年12月至2026年2月）和昨天（2026年11月17日）"),
+        ("上上周很忙", "上上周（2026年11月2日至11月8日）很忙"),
+    ],
+)
+def test_a_relative_time_is_shown_with_its_date(said: str, shown: str) -> None:
+    assert with_dates(said, SAID_AT) == shown
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "User is allergic to peanuts",
+        "it rained last week of May, and the last week was dry",
+        "my last year at school, last year's results",
+        "last month (October)",
+        "next month, in May, today, this week, earlier today",
+        "recently, several years ago, a few days ago, in the past month",
+        "in 2024, on 2026-03-15",
+        "no time at all " * 100 + "last month",
+    ],
+)
+def test_a_time_that_is_not_sure_is_shown_as_it_was_said(said: str) -> None:
+    assert with_dates(said, SAID_AT) == said
+
+
+def test_a_time_before_the_calendar_is_shown_as_it_was_said() -> None:
+    assert with_dates("999 years ago", datetime(900, 1, 1, tzinfo=UTC)) == "999 years ago"

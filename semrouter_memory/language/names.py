@@ -1,0 +1,112 @@
+"""Names in texts: people, places, organisations, products and what the user calls their own. Pure.
+
+Strategy: a name is a run of capitalised words. A capital at the beginning of a sentence says nothing, so such a word counts only
+where the owner's texts have it in a capital elsewhere and nowhere in small letters. "My sister Anna" gives Anna the alias
+"sister", and the texts that speak of the user's sister are texts of Anna as long as there is no second one; "Anna" is an alias of
+"Anna Schmidt" in the same way. Of Chinese names only those are found that a sentence gives ("我妹妹叫小雨").
+"""
+
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from semrouter_memory.language.values import MONTHS
+from semrouter_memory.language.words import STOP_WORDS
+
+_CAPITAL = "[A-ZÀ-ÖØ-Þ]"
+_WORD = rf"{_CAPITAL}[^\W\d_]*(?:['’-]{_CAPITAL}[^\W\d_]+|\d+)*"
+_SMALL = re.compile(r"\b[a-z]+\b")
+_NAME = re.compile(rf"(?<![\w'’@/.]){_WORD}(?:\s(?:(?:of|the|de|la|van|von|der)\s)?{_WORD})*(?![\w@/])")
+_SENTENCE_START = re.compile(r"(?:^|[.!?:;\n\"“(]|^\W*\w+:)\W*$")
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_NO_NAMES = frozenset(
+    {*MONTHS, *_WEEKDAYS, "i", "user", "user's", "ok", "mr", "mrs", "dr", "ms", "the", "a", "an", "my"}
+)
+_OWN = re.compile(
+    rf"\b(?:[Mm]y|[Uu]ser['’]s)\s(?P<thing>[a-z]+(?:\s[a-z]+)??)(?:,|\sis\s(?:called|named)|['’]s\sname\sis|,?\s(?:called|named))?"
+    rf"\s(?P<name>{_WORD}(?:\s{_WORD})*)"
+    r"|我(?:的|家)?(?P<han>[一-鿿]{1,3}?)(?:的名字)?(?:名)?叫(?:做|作)?(?P<called>[一-鿿]{2,3}|[A-Z]\w+)"
+)
+_LONGEST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A name with what else stands for it.
+
+    Attributes:
+        aliases: shorter forms of it, and what it is of the user's ("sister").
+        texts: keys of the texts that speak of it, in their order.
+    """
+
+    name: str
+    aliases: tuple[str, ...]
+    texts: tuple[str, ...]
+
+
+def entities(texts: Mapping[str, str]) -> list[Entity]:
+    """The names in one owner's texts, in the order of the alphabet.
+
+    Args:
+        texts: by key.
+    """
+    small = {word for text in texts.values() for word in _SMALL.findall(text)} | STOP_WORDS
+    runs = {key: list(_runs(text)) for key, text in texts.items()}
+    sure = {name for each in runs.values() for name, is_first in each if not is_first}
+    found: dict[str, list[str]] = {}
+    for key, each in runs.items():
+        for name, is_first in each:
+            if meant := name if not is_first else _at_the_start(name, sure, small):
+                found.setdefault(meant, []).append(key)
+    own = _own_things(texts.values())
+    for name in own.values():
+        found.setdefault(name, [key for key, text in texts.items() if name in text])
+    aliases = _aliases(found, own)
+    named = sorted(name for name in found if name not in aliases)
+    return [_entity(name, [each for each, whole in aliases.items() if whole == name], found, texts) for name in named]
+
+
+def _runs(text: str) -> Iterator[tuple[str, bool]]:
+    """Runs of capitalised words, and whether each stands at the beginning of a sentence."""
+    for match in _NAME.finditer(text):
+        name = match.group()
+        if len(name) <= _LONGEST and not all(word.lower() in _NO_NAMES for word in name.split()):
+            yield name, bool(_SENTENCE_START.search(text[: match.start()]))
+
+
+def _at_the_start(run: str, sure: Container[str], small: Container[str]) -> str:
+    """The name in a sentence's first words: all of "Anna Schmidt", of "Yesterday Anna" the second word; "" for none."""
+    first, _, rest = run.partition(" ")
+    if first.lower() in small:
+        return "" if rest.lower() in _NO_NAMES else rest
+    return run if run in sure or first in sure else ""
+
+
+def _own_things(texts: Iterable[str]) -> dict[str, str]:
+    """What the user calls theirs, and its name; without what has several."""
+    own: dict[str, set[str]] = {}
+    for text in texts:
+        for match in _OWN.finditer(text):
+            own.setdefault(match["thing"] or match["han"], set()).add(match["name"] or match["called"])
+    return {thing: next(iter(names)) for thing, names in own.items() if len(names) == 1}
+
+
+def _aliases(found: Mapping[str, list[str]], own: Mapping[str, str]) -> dict[str, str]:
+    """Each alias with the one name that it stands for."""
+    aliases = dict(own)
+    for name in found:
+        whole = [each for each in found if each != name and name in (each.split()[0], each.split()[-1])]
+        if len(whole) == 1:
+            aliases[name] = whole[0]
+    return {alias: aliases.get(name, name) for alias, name in aliases.items()}
+
+
+def _entity(name: str, aliases: list[str], found: Mapping[str, list[str]], texts: Mapping[str, str]) -> Entity:
+    keys = {key for each in (name, *aliases) for key in found.get(each, ())}
+    for alias in aliases:
+        if alias not in found:
+            spoken_of = re.compile(
+                rf"\b(?:my|user['’]s)\s{re.escape(alias)}\b|我(?:的|家)?{re.escape(alias)}", re.IGNORECASE
+            )
+            keys |= {key for key, text in texts.items() if spoken_of.search(text)}
+    return Entity(name, tuple(sorted(aliases)), tuple(key for key in texts if key in keys))

@@ -1,0 +1,67 @@
+"""Times that a caller sends to the management API: with an offset from UTC, and as bounds of a period."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Annotated
+
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, WithJsonSchema
+
+from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.model import ALWAYS, Period
+
+
+def _utc(time: datetime) -> datetime:
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("lies outside the years 1 to 9999 in UTC") from None
+
+
+UtcTime = Annotated[AwareDatetime, AfterValidator(_utc)]
+"""With any offset from UTC; stored in UTC."""
+
+_RFC_3339 = re.compile(
+    r"\d{4}-\d\d-\d\d(?P<time>T\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))?", re.ASCII | re.IGNORECASE
+)
+
+
+def _moment(value: object, *, days: int) -> datetime:
+    """The time; of a date, the midnight so many days after it began."""
+    found = _RFC_3339.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError("must be a date (2026-03-15) or a time with its offset from UTC (2026-03-15T10:00:00Z)")
+    time = datetime.fromisoformat(found[0].upper())
+    try:
+        return _utc(time) if found["time"] else time.replace(tzinfo=UTC) + timedelta(days=days)
+    except OverflowError:
+        raise ValueError("lies outside the years 1 to 9999 in UTC") from None
+
+
+_DATE_OR_TIME = WithJsonSchema({"type": "string", "anyOf": [{"format": "date"}, {"format": "date-time"}]})
+Since = Annotated[
+    Annotated[datetime, BeforeValidator(partial(_moment, days=0)), _DATE_OR_TIME] | None,
+    Field(
+        description="Only what was said from then on (`observed_at`): a date in UTC, or a time with its offset (RFC 3339).",
+        examples=["2026-03-01"],
+    ),
+]
+Until = Annotated[
+    Annotated[datetime, BeforeValidator(partial(_moment, days=1)), _DATE_OR_TIME] | None,
+    Field(
+        description="Only what was said before that time; of a date, up to its end.",
+        examples=["2026-03-31", "2026-04-01T00:00:00Z"],
+    ),
+]
+
+
+def observed_in(since: Since = None, until: Until = None) -> Period:
+    """The period from `since` until `until`.
+
+    Raises:
+        InvalidRequestError: it ends before it begins.
+    """
+    period = Period(since or ALWAYS.start, until or ALWAYS.end)
+    if period.end <= period.start:
+        raise InvalidRequestError("must be later than since", field="until")
+    return period

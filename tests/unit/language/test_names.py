@@ -1,0 +1,58 @@
+"""The names in an owner's texts."""
+
+import pytest
+
+from semrouter_memory.language.names import Entity, entities
+
+
+def named(*texts: str) -> dict[str, tuple[tuple[str, ...], list[int]]]:
+    """By name: its aliases, and the positions of the texts that speak of it."""
+    found = entities({str(at): text for at, text in enumerate(texts)})
+    return {each.name: (each.aliases, [int(key) for key in each.texts]) for each in found}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("User lives in New York and works at Bosch", ["Bosch", "New York"]),
+        ("I flew to Zürich with Air France on Monday in March", ["Air France", "Zürich"]),
+        ("we bank at the Bank of America", ["Bank of America"]),
+        ("Yesterday was fine. Maybe I'm wrong. OK", []),
+        ("see https://Example.com/Page or mail Anna@Example.com", []),
+        ("my MacBook Pro M3 runs PostgreSQL", ["MacBook Pro M3", "PostgreSQL"]),
+        ("我妹妹叫小雨", ["小雨"]),
+        ("", []),
+    ],
+)
+def test_names_are_runs_of_capitalised_words(text: str, names: list[str]) -> None:
+    assert [*named(text)] == names
+
+
+def test_a_capital_at_the_start_of_a_sentence_counts_where_it_is_one_elsewhere() -> None:
+    assert named("Rex ate my shoes", "I walk with Rex", "Tea is fine", "I like tea") == {"Rex": ((), [0, 1])}
+    assert named("Then Rex barked", "then we ran") == {"Rex": ((), [0])}
+
+
+def test_what_the_user_calls_theirs_is_an_alias_and_finds_further_texts() -> None:
+    texts = ("my sister Anna lives in Porto", "User's sister works at Bosch", "his sister is ill", "Anna is a nurse")
+    assert named(*texts)["Anna"] == (("sister",), [0, 1, 3])
+    assert named("我妹妹叫小雨", "我妹妹在上海工作") == {"小雨": (("妹妹",), [0, 1])}
+
+
+def test_of_two_brothers_neither_is_the_brother() -> None:
+    found = named("my brother Tom", "my brother is called Ben", "my brother is ill")
+    assert found == {"Ben": ((), [1]), "Tom": ((), [0])}
+
+
+def test_a_short_form_stands_for_the_one_name_that_it_begins_or_ends() -> None:
+    assert named("I met Anna Schmidt", "I called Anna") == {"Anna Schmidt": (("Anna",), [0, 1])}
+    assert set(named("I met Anna Schmidt", "I met Anna Weber", "I called Anna")) == {
+        "Anna",
+        "Anna Schmidt",
+        "Anna Weber",
+    }
+
+
+def test_nothing_is_made_of_nothing() -> None:
+    assert entities({}) == []
+    assert entities({"a": "I know Rex"}) == [Entity("Rex", (), ("a",))]
