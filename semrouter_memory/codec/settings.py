@@ -115,6 +115,7 @@ ROUTE: Mapping[str, Setting] = {
     f"{ROUTE_PREFIX}types": _TYPES,
     f"{ROUTE_PREFIX}limit": _LIMIT,
     f"{ROUTE_PREFIX}threshold": _THRESHOLD,
+    f"{ROUTE_PREFIX}tool-result-tokens": Setting("tool_result_tokens", Governs.READING, _limit, int),
     f"{ROUTE_PREFIX}position": Setting("position", Governs.READING, Position),
 }
 

@@ -13,6 +13,20 @@ from semrouter_memory.model import MemoryType, Position, Reason, RecallOptions, 
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class ExchangeSettings:
+    """What every exchange of this process shares.
+
+    Attributes:
+        max_body_bytes: bound on a request body, also while it is collected from chunks.
+        max_answer_bytes: bound on an answer, decoded.
+    """
+
+    memory: MemoryConfig
+    max_body_bytes: int
+    max_answer_bytes: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteSettings:
     """Settings of a route, from the gRPC initial metadata that its filter sends; None where it is silent.
@@ -27,6 +41,7 @@ class RouteSettings:
     similarity_threshold: float | None = None
     memory_types: frozenset[MemoryType] | None = None
     position: Position | None = None
+    tool_result_tokens: int | None = None
     unreadable: tuple[str, ...] = ()
 
 
@@ -66,6 +81,9 @@ def policy_for(file: MemoryConfig, route: RouteSettings, body: BodySettings, *, 
         types=body.memory_types or route.memory_types,
         position=route.position or file.recall.position,
         unreadable=Governs.READING in off,
+        tool_result_tokens=0
+        if Governs.READING in off
+        else _first(route.tool_result_tokens, file.compression.tool_result_tokens),
     )
     refusal = None
     if opted_out:

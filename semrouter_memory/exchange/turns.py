@@ -8,6 +8,7 @@ import orjson
 
 from semrouter_memory.codec.base import (
     Answer,
+    BodySettings,
     Outline,
     ParsedRequest,
     continued_hash,
@@ -15,8 +16,9 @@ from semrouter_memory.codec.base import (
     transcript_hash,
     transcript_hashes,
 )
-from semrouter_memory.config import CompressionConfig, IdentityConfig
+from semrouter_memory.config import CompressionConfig, MemoryConfig
 from semrouter_memory.exchange.events import Headers
+from semrouter_memory.exchange.policy import ends_session
 from semrouter_memory.model import (
     Json,
     Message,
@@ -25,6 +27,7 @@ from semrouter_memory.model import (
     Role,
     Scope,
     SessionHints,
+    ShortenedResults,
     Signals,
     ToolUse,
     Turn,
@@ -62,20 +65,24 @@ class TurnSource:
     items: tuple[Json, ...] | None = None
 
 
-def request_facts(
-    headers: Headers, config: IdentityConfig, received_at: datetime, *, ends_session: bool = False
-) -> RequestFacts:
+def request_facts(headers: Headers, body: BodySettings, config: MemoryConfig, received_at: datetime) -> RequestFacts:
     return RequestFacts(
         request_id=headers.get("x-request-id"),
         idempotency_key=headers.get("idempotency-key"),
-        session=headers.get(config.session_header),
+        session=headers.get(config.identity.session_header),
         received_at=received_at,
-        ends_session=ends_session,
+        ends_session=ends_session(headers, body, config.identity, config.signals),
     )
 
 
 def recall_request(
-    scope: Scope, parsed: ParsedRequest, options: RecallOptions, signals: Signals, *, has_place: bool = True
+    scope: Scope,
+    parsed: ParsedRequest,
+    options: RecallOptions,
+    signals: Signals,
+    *,
+    has_place: bool = True,
+    shortened: ShortenedResults | None = None,
 ) -> RecallRequest:
     return RecallRequest(
         scope=scope,
@@ -89,6 +96,7 @@ def recall_request(
         continues_loop=parsed.in_tool_loop,
         model=parsed.model,
         has_place=has_place,
+        shortened=shortened,
     )
 
 

@@ -40,6 +40,7 @@ from semrouter_memory.model.requests import (
     RecallOptions,
     RecallRequest,
     RecallResult,
+    ShortenedResults,
     Signals,
     StepRun,
 )
@@ -117,6 +118,7 @@ __all__ = [
     "Scope",
     "SessionHints",
     "SessionKey",
+    "ShortenedResults",
     "Signals",
     "StepRun",
     "StoredChain",

@@ -14,8 +14,8 @@ from semrouter_memory.exchange.events import (
     RequestTrailers,
     ResponseHeaders,
 )
-from semrouter_memory.exchange.exchange import Exchange, ExchangeSettings
-from semrouter_memory.exchange.policy import RouteSettings
+from semrouter_memory.exchange.exchange import Exchange
+from semrouter_memory.exchange.policy import ExchangeSettings, RouteSettings
 from semrouter_memory.exchange.replies import Continue, NeedRecall, Silence, StreamBody
 
 DUPLEX = Protocol(request_body=BodyMode.FULL_DUPLEX_STREAMED, response_body=BodyMode.FULL_DUPLEX_STREAMED)
